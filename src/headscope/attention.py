@@ -1,0 +1,63 @@
+"""One layer of one batch: the object that passes from a model to whoever measures it.
+
+Models and metrics never meet; both know only `Attention`. It is what the tap hands to a
+reader at each layer, and it must not be kept beyond the call: its tensors are the
+model's own, and holding them is what makes extraction expensive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Attention", "Block", "Reader"]
+
+Block = Literal["self", "encoder", "decoder", "cross"]
+"""Which attention of the model: `self` where there is one stack, the other three in
+encoder-decoders (`cross`: decoder tokens attending to encoder tokens)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """The attention of one layer for one batch, and the vectors it was made of.
+
+    A head is always a *query* head. With grouped queries, keys and values have fewer
+    heads: head `h` uses group `h * n_groups // n_heads`.
+
+    Rows of padded queries are garbage in every implementation (a softmax over nothing but
+    masked scores is uniform): weight by `query_mask`. Rows may sum to less than 1 in
+    models with attention sinks, and to 0 in an ablated head.
+    """
+
+    weights: Tensor
+    """`batch head query key`, after the softmax (and after any edit)."""
+    block: Block
+    layer: int
+    is_causal: bool
+    query_mask: Tensor | None = None
+    """`batch query`, true for real tokens; None where nothing is padded."""
+    key_mask: Tensor | None = None
+    """`batch key`, likewise."""
+    queries: Tensor | None = None
+    """`batch head query neuron`, after norms and rotary embedding."""
+    keys: Tensor | None = None
+    """`batch group key neuron`, likewise."""
+    values: Tensor | None = None
+    """`batch group key neuron`"""
+    outputs: Tensor | None = None
+    """`batch head query neuron`: what each head adds, before the output projection."""
+    scores: Tensor | None = None
+    """`batch head query key`, what the softmax was taken of; only where asked for."""
+
+    @property
+    def n_heads(self) -> int:
+        """Number of (query) heads."""
+        return int(self.weights.shape[1])
+
+
+Reader = Callable[[Attention], None]
+"""Called once per layer during a forward pass, in the order the model computes."""

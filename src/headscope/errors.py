@@ -1,0 +1,103 @@
+"""Every exception and warning headscope raises.
+
+    HeadscopeError
+    ├── InputError (ValueError)         what the caller passed in cannot be used
+    │   ├── UnknownName                 a name that is not among the known ones
+    │   └── FileFormatError             a file that is not what it should be
+    ├── ModelError (RuntimeError)       a model cannot be loaded or read
+    │   ├── ModelNotFound               no such packaged model, folder or hub id
+    │   ├── IntegrityError              a packaged file is not the file we pinned
+    │   ├── TapUnsupported              the model has no attention the tap can read
+    │   └── MissingHead                 the weights carry no language-model head
+    └── MissingExtra (ImportError)      an optional library is not installed
+
+    HeadscopeWarning (UserWarning)      the answer is valid, but less than was asked for
+    └── TruncationWarning               a text was cut to the model's length
+
+A message says what happened (with the values), what was expected and what to do.
+All of them survive pickling, because a worker process must be able to report them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "FileFormatError",
+    "HeadscopeError",
+    "HeadscopeWarning",
+    "InputError",
+    "IntegrityError",
+    "MissingExtra",
+    "MissingHead",
+    "ModelError",
+    "ModelNotFound",
+    "TapUnsupported",
+    "TruncationWarning",
+    "UnknownName",
+]
+
+
+class HeadscopeError(Exception):
+    """Base of every error headscope raises on purpose."""
+
+
+class InputError(HeadscopeError, ValueError):
+    """What the caller passed in cannot be used."""
+
+
+class UnknownName(InputError):
+    """A name that is not among the known ones."""
+
+    @classmethod
+    def of(cls, what: str, name: object, known: Iterable[str]) -> UnknownName:
+        """The error for `name`, listing the known names and the nearest one."""
+        known = sorted(known)
+        nearest = difflib.get_close_matches(str(name), known, n=1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        return cls(f"Unknown {what} {name!r}.{hint} Known: {', '.join(known) or '(none)'}.")
+
+
+class FileFormatError(InputError):
+    """A file that is not what it should be."""
+
+
+class ModelError(HeadscopeError, RuntimeError):
+    """A model cannot be loaded or read."""
+
+
+class ModelNotFound(ModelError):
+    """No packaged model, folder or hub id of that name."""
+
+
+class IntegrityError(ModelError):
+    """A packaged file is not the file whose SHA-256 we pinned."""
+
+
+class TapUnsupported(ModelError):
+    """The model has no attention that the tap can read and prove right."""
+
+
+class MissingHead(ModelError):
+    """The weights carry no language-model head, so there is no loss to ask for."""
+
+
+class MissingExtra(HeadscopeError, ImportError):
+    """An optional library is not installed."""
+
+    @classmethod
+    def of(cls, library: str, extra: str, purpose: str) -> MissingExtra:
+        """The error for `library`, with the exact command that installs it."""
+        return cls(
+            f"{purpose} needs {library}, which is not installed. "
+            f'Run: pip install "headscope[{extra}]"'
+        )
+
+
+class HeadscopeWarning(UserWarning):
+    """The answer is valid, but less than was asked for."""
+
+
+class TruncationWarning(HeadscopeWarning):
+    """A text was cut to the model's length."""

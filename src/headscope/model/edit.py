@@ -1,0 +1,280 @@
+"""Edits: change what a head does, and see what the model makes of it.
+
+An edit is a frozen description, made by `ablate`, `set_attention` or `scale_neurons` and
+handed to `Model.edit`. It is applied inside the model's own attention, so everything
+downstream, and nothing upstream, sees it. Any number compose, in the order given.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+from headscope.attention import Block
+from headscope.errors import HeadscopeWarning, InputError
+from headscope.model.sites import Site, Wiring
+
+__all__ = [
+    "Ablate",
+    "Edit",
+    "Positions",
+    "ScaleNeurons",
+    "SetAttention",
+    "Vectors",
+    "ablate",
+    "apply_to_vectors",
+    "apply_to_weights",
+    "check_edit",
+    "scale_neurons",
+    "set_attention",
+]
+
+VectorKind = Literal["query", "key", "value"]
+
+
+class Positions(NamedTuple):
+    """Where the first query and key of a call stand in the whole sequence.
+
+    They differ from 0 while generating with a cache: a call then has one query, and a
+    sliding window has dropped its oldest keys.
+    """
+
+    query_start: int
+    key_start: int
+
+
+class Vectors(NamedTuple):
+    """The vectors of one layer: `batch head query neuron`, then `batch group key neuron`."""
+
+    query: Tensor | None
+    key: Tensor | None
+    value: Tensor | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A change to one head. `block` is None for the model's main block."""
+
+    layer: int
+    head: int
+    block: Block | None = None
+
+    def touches(self, site: Site, main_block: Block) -> bool:
+        """Does this edit apply at `site`?"""
+        return self.layer == site.layer and (self.block or main_block) == site.block
+
+    def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
+        """The weights (`batch head query key`) to use instead."""
+        return weights
+
+    def on_vectors(self, vectors: Vectors, site: Site) -> Vectors:
+        """The vectors to use instead."""
+        return vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablate(Edit):
+    """See `ablate`."""
+
+    def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
+        weights = weights.clone()
+        weights[:, self.head] = 0
+        return weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAttention(Edit):
+    """See `set_attention`."""
+
+    queries: tuple[int, ...] | None
+    keys: tuple[int, ...]
+    weight: float
+    renormalize: bool
+
+    def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
+        n_queries, n_keys = weights.shape[2:]
+        rows = _local(self.queries, positions.query_start, n_queries)
+        columns = _local(self.keys, positions.key_start, n_keys)
+        if not rows or not columns:
+            return weights
+        weights = weights.clone()
+        block = weights[:, self.head][:, rows]
+        total = block.sum(-1, keepdim=True)
+        changed = block.clone()
+        changed[..., columns] = 0
+        if self.renormalize:
+            rest = changed.sum(-1, keepdim=True)
+            room = total - self.weight * len(columns)
+            changed = changed * (room / rest.clamp(min=1e-30)).clamp(min=0)
+        changed[..., columns] = self.weight
+        weights[:, self.head, rows] = changed
+        return weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleNeurons(Edit):
+    """See `scale_neurons`."""
+
+    neurons: tuple[int, ...]
+    factor: float
+    of: VectorKind
+
+    def on_vectors(self, vectors: Vectors, site: Site) -> Vectors:
+        tensor = getattr(vectors, self.of)
+        if tensor is None:
+            return vectors
+        row = self.head if self.of == "query" else group_of(self.head, site)
+        changed = tensor.clone()
+        changed[:, row, :, list(self.neurons)] *= self.factor
+        return vectors._replace(**{self.of: changed})
+
+
+def ablate(layer: int, head: int, *, block: Block | None = None) -> Edit:
+    """Silence a head: its attention, and so all it adds to the residual stream, is zero.
+
+    Exactly equal to zeroing the head's slice at the input of the output projection.
+    """
+    return Ablate(layer=layer, head=head, block=block)
+
+
+def set_attention(
+    layer: int,
+    head: int,
+    *,
+    query: int | Sequence[int] | None = None,
+    key: int | Sequence[int],
+    weight: float,
+    renormalize: bool = True,
+    block: Block | None = None,
+) -> Edit:
+    """Set the attention that `query` pays to `key` (positions in the token axis).
+
+    Args:
+        layer: 0-based, as printed.
+        head: 0-based.
+        query: one position, several, or None for every query.
+        key: one position or several; each gets `weight`.
+        weight: the new attention, after the softmax.
+        renormalize: scale the other keys of the row so that it sums to what it did before.
+        block: which attention in an encoder-decoder; the encoder's by default.
+
+    While generating with a cache, positions still count from the start of the sequence.
+    """
+    keys = (key,) if isinstance(key, int) else tuple(key)
+    queries = (query,) if isinstance(query, int) else None if query is None else tuple(query)
+    if not keys or queries == ():
+        raise InputError("set_attention needs at least one key and one query position.")
+    if any(position < 0 for position in (*keys, *(queries or ()))):
+        raise InputError(
+            f"Positions count from 0; got query={query!r}, key={key!r}. "
+            "Negative positions would mean another token after every generated one."
+        )
+    if renormalize and not 0 <= weight * len(keys) <= 1:
+        raise InputError(
+            f"weight={weight!r} on {len(keys)} key(s) leaves no row that sums to 1. "
+            "Give a weight between 0 and 1 in total, or renormalize=False."
+        )
+    return SetAttention(
+        layer=layer,
+        head=head,
+        block=block,
+        queries=queries,
+        keys=keys,
+        weight=float(weight),
+        renormalize=renormalize,
+    )
+
+
+def scale_neurons(
+    layer: int,
+    head: int,
+    neurons: int | Sequence[int],
+    factor: float,
+    of: VectorKind = "query",
+    *,
+    block: Block | None = None,
+) -> Edit:
+    """Multiply some neurons of a head's query, key or value vectors by `factor`.
+
+    With grouped queries, keys and values belong to several heads at once; `Model.edit`
+    warns when an edit reaches more heads than the one named.
+    """
+    chosen = (neurons,) if isinstance(neurons, int) else tuple(neurons)
+    if of not in ("query", "key", "value"):
+        raise InputError(f"of={of!r} should be 'query', 'key' or 'value'.")
+    if not chosen:
+        raise InputError("scale_neurons needs at least one neuron.")
+    return ScaleNeurons(
+        layer=layer, head=head, block=block, neurons=chosen, factor=float(factor), of=of
+    )
+
+
+def apply_to_weights(edits: Sequence[Edit], weights: Tensor, positions: Positions) -> Tensor:
+    """All edits of one site, in order."""
+    for edit in edits:
+        weights = edit.on_weights(weights, positions)
+    return weights
+
+
+def apply_to_vectors(edits: Sequence[Edit], site: Site, vectors: Vectors) -> Vectors:
+    """All edits of one site, in order."""
+    for edit in edits:
+        vectors = edit.on_vectors(vectors, site)
+    return vectors
+
+
+def check_edit(edit: Edit, wiring: Wiring) -> None:
+    """Refuse an edit the model cannot carry out; warn where it reaches further than it says."""
+    if not isinstance(edit, Edit):
+        raise InputError(
+            f"{edit!r} is not an edit. Make one with ablate, set_attention or scale_neurons."
+        )
+    site = wiring.find(edit.block, edit.layer, edit.head)
+    if isinstance(edit, SetAttention) and site.block in wiring.causal_blocks:
+        future = [(q, k) for q in edit.queries or () for k in edit.keys if k > q]
+        if future:
+            raise InputError(
+                f"Query {future[0][0]} cannot attend to key {future[0][1]}: this attention is "
+                "causal, and the key comes later."
+            )
+    if isinstance(edit, ScaleNeurons):
+        _check_neurons(edit, site)
+
+
+def _check_neurons(edit: ScaleNeurons, site: Site) -> None:
+    place = f"L{site.layer} H{edit.head}"
+    size = site.value_size if edit.of == "value" else site.head_size
+    if size is None or (edit.of != "value" and not site.can_edit_vectors):
+        raise InputError(
+            f"The {edit.of} vectors of {place} cannot be edited: this family builds its scores "
+            "from several products, or in a way the tap does not see. Edit the attention "
+            "(set_attention, ablate) instead."
+        )
+    wrong = [n for n in edit.neurons if not 0 <= n < size]
+    if wrong:
+        raise InputError(f"{place} has neurons 0 to {size - 1} ({edit.of}), not {wrong[0]}.")
+    if edit.of != "query" and site.n_groups is not None and site.n_groups < site.n_heads:
+        group = group_of(edit.head, site)
+        heads = [h for h in range(site.n_heads) if group_of(h, site) == group]
+        warnings.warn(
+            f"Heads {', '.join(f'H{h}' for h in heads)} of layer {site.layer} share their "
+            f"{edit.of}s (grouped queries), so this edit of H{edit.head} changes all of them.",
+            HeadscopeWarning,
+            stacklevel=4,
+        )
+
+
+def group_of(head: int, site: Site) -> int:
+    """Which key/value group a head reads."""
+    return head if site.n_groups is None else head * site.n_groups // site.n_heads
+
+
+def _local(positions: tuple[int, ...] | None, start: int, n: int) -> list[int]:
+    """Sequence positions as indices into this call, those that are in it."""
+    if positions is None:
+        return list(range(n))
+    return [p - start for p in positions if start <= p < start + n]

@@ -1,0 +1,317 @@
+"""Watch one attention computation from the inside: its scores, its weights, its vectors.
+
+Every softmax attention, however it is written, is the same three steps: products of
+queries and keys, a softmax over keys, a product of the weights with the values. `Watch`
+is a torch function mode that follows these steps while they happen, so that the weights
+can be read, replaced or differentiated inside the model's own code. It computes nothing
+itself, except where the model calls the fused `scaled_dot_product_attention`, which has
+no weights to see: that one call is spelled out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["Product", "Steps", "Watch", "sdpa_steps"]
+
+SOFTMAX = frozenset({torch.softmax, functional.softmax, Tensor.softmax, torch.special.softmax})
+SDPA = functional.scaled_dot_product_attention
+PLAIN_PRODUCTS = frozenset(
+    {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
+)
+ADDED_PRODUCTS = frozenset({torch.baddbmm, Tensor.baddbmm})
+EINSUM = torch.einsum
+
+
+@dataclass(slots=True)
+class Product:
+    """A batched matrix product: rows of `left` against columns of `right`.
+
+    `left` is `… row inner` and `right` is `… inner column`, as `torch.matmul` wants them,
+    whatever layout the model wrote (an einsum is permuted, without copying).
+    """
+
+    left: Tensor
+    right: Tensor
+    scale: float | None = None
+    """The factor on the product where the call itself carries one (`baddbmm`'s alpha)."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """What one attention computation did, in the model's own layout."""
+
+    products: list[Product] = field(default_factory=list)
+    """Batched products before the softmax: q·k first, then any position terms."""
+    scores: Tensor | None = None
+    """What the softmax was taken of."""
+    weights: Tensor | None = None
+    """What the values were multiplied with (after any edit)."""
+    value: Tensor | None = None
+    """`… key neuron`"""
+    output: Tensor | None = None
+    """`… query neuron`"""
+
+
+WeightsHook = Callable[[Tensor], Tensor]
+FactorsHook = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+ValueHook = Callable[[Tensor], Tensor]
+
+
+class Watch(TorchFunctionMode):
+    """Follow the attention computations of one call of a module.
+
+    Attributes:
+        steps: one record per softmax (or fused attention) seen, in order.
+        on_factors: given q (`… query neuron`) and k (`… neuron key`) of computation n,
+            returns what to use instead. Called only for the first product of each.
+        on_weights: given the weights of computation n, returns what to use instead.
+        on_value: given the values of computation n, returns what to use instead.
+        replace_at: where replaced weights enter. `"product"`: as the left operand of the
+            product with the values, for code that drops columns after the softmax
+            (attention sinks). `"softmax"`: as the result of the softmax, for code whose
+            later steps are unknown.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_factors: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        on_weights: Callable[[int, Tensor], Tensor] | None = None,
+        on_value: Callable[[int, Tensor], Tensor] | None = None,
+        replace_at: str = "softmax",
+    ) -> None:
+        super().__init__()
+        self.steps: list[Steps] = []
+        self._open: list[Product] = []
+        self._on_factors = on_factors
+        self._on_weights = on_weights
+        self._on_value = on_value
+        self._at_product = replace_at == "product"
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in SOFTMAX:
+            return self._softmax(func, args, kwargs)
+        if func is SDPA:
+            return self._sdpa(*args, **kwargs)
+        if func in PLAIN_PRODUCTS or func in ADDED_PRODUCTS or func is EINSUM:
+            return self._product(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _softmax(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        scores = args[0] if args else kwargs["input"]
+        weights = func(*args, **kwargs)
+        index = len(self.steps)
+        if self._on_weights is not None and not self._at_product:
+            weights = self._on_weights(index, weights)
+        self.steps.append(Steps(self._open, scores, weights))
+        self._open = []
+        return weights
+
+    def _sdpa(self, *args: Any, **kwargs: Any) -> Tensor:
+        index = len(self.steps)
+        steps = Steps()
+        self.steps.append(steps)
+        self._open = []
+        return sdpa_steps(
+            steps,
+            *args,
+            **kwargs,
+            on_factors=None if self._on_factors is None else _bind(self._on_factors, index),
+            on_weights=None if self._on_weights is None else _bind(self._on_weights, index),
+            on_value=None if self._on_value is None else _bind(self._on_value, index),
+        )
+
+    def _product(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        product, rebuild = _operands(func, args, kwargs)
+        if product is None:
+            return func(*args, **kwargs)
+        steps = self.steps[-1] if self.steps else None
+        if steps is not None and steps.value is None and _is_weights(product.left, steps):
+            return self._times_values(func, steps, product, rebuild)
+        if self._on_factors is not None and not self._open:
+            product.left, product.right = self._on_factors(
+                len(self.steps), product.left, product.right
+            )
+            args, kwargs = rebuild(product)
+        self._open.append(product)
+        return func(*args, **kwargs)
+
+    def _times_values(
+        self,
+        func: Callable[..., Any],
+        steps: Steps,
+        product: Product,
+        rebuild: Callable[[Product], tuple[tuple[Any, ...], dict[str, Any]]],
+    ) -> Any:
+        index = len(self.steps) - 1
+        if self._on_weights is not None and self._at_product:
+            product.left = self._on_weights(index, product.left)
+        if self._on_value is not None:
+            product.right = self._on_value(index, product.right)
+        args, kwargs = rebuild(product)
+        result = func(*args, **kwargs)
+        steps.weights, steps.value = product.left, product.right
+        steps.output = _permute_einsum_output(args[0], result) if func is EINSUM else result
+        return result
+
+
+def sdpa_steps(
+    steps: Steps,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    on_factors: FactorsHook | None = None,
+    on_weights: WeightsHook | None = None,
+    on_value: ValueHook | None = None,
+) -> Tensor:
+    """PyTorch's fused attention, spelled out so that its weights can be seen.
+
+    Follows the reference implementation in the documentation of
+    `torch.nn.functional.scaled_dot_product_attention`.
+    """
+    transposed = key.transpose(-2, -1)
+    if on_factors is not None:
+        query, transposed = on_factors(query, transposed)
+    if on_value is not None:
+        value = on_value(value)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    steps.products.append(Product(query, transposed, scale))
+    steps.value = value
+    if enable_gqa:
+        groups = query.shape[-3] // transposed.shape[-3]
+        transposed = transposed.repeat_interleave(groups, -3)
+        value = value.repeat_interleave(groups, -3)
+    scores = query @ transposed * scale
+    if is_causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~seen, float("-inf"))
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, float("-inf"))
+        else:
+            scores = scores + attn_mask
+    weights = torch.softmax(scores, -1)
+    if on_weights is not None:
+        weights = on_weights(weights)
+    steps.scores, steps.weights = scores, weights
+    steps.output = torch.dropout(weights, dropout_p, train=dropout_p > 0) @ value
+    return steps.output
+
+
+def _bind(hook: Callable[..., Any], index: int) -> Callable[..., Any]:
+    return lambda *tensors: hook(index, *tensors)
+
+
+def _is_weights(left: Tensor, steps: Steps) -> bool:
+    """Is this left operand the softmax just taken (perhaps cast, reshaped, or short of a sink)?"""
+    weights = steps.weights
+    if weights is None or left.ndim < 3:
+        return False
+    if left.numel() == weights.numel():
+        return left.shape[-2:] == weights.shape[-2:]
+    return left.shape[:-1] == weights.shape[:-1] and left.shape[-1] == weights.shape[-1] - 1
+
+
+def _operands(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Product | None, Callable[[Product], tuple[tuple[Any, ...], dict[str, Any]]]]:
+    """The two factors of a product call, and how to call it with others."""
+    if func is EINSUM:
+        return _einsum_operands(args, kwargs)
+    if func in ADDED_PRODUCTS:
+        names = ("input", "batch1", "batch2")
+        bound = dict(zip(names, args, strict=False)) | kwargs
+        extra = {name: bound[name] for name in bound if name not in names}
+
+        def rebuild_added(product: Product) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            return (bound["input"], product.left, product.right), extra
+
+        alpha = float(extra.get("alpha", 1.0))
+        return Product(bound["batch1"], bound["batch2"], alpha), rebuild_added
+
+    values = [*args, *(kwargs[name] for name in ("other", "mat2") if name in kwargs)]
+    if len(values) != 2 or not all(isinstance(x, Tensor) and x.ndim >= 3 for x in values):
+        return None, lambda _: (args, kwargs)
+    return Product(values[0], values[1]), lambda product: ((product.left, product.right), {})
+
+
+def _einsum_operands(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Product | None, Callable[[Product], tuple[tuple[Any, ...], dict[str, Any]]]]:
+    """An einsum that is a batched matrix product, as one; None for any other."""
+    operands = args[1:]
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = tuple(operands[0])
+    labels = _einsum_labels(args[0]) if isinstance(args[0], str) else None
+    if labels is None or len(operands) != 2 or any(x.ndim < 3 for x in operands):
+        return None, lambda _: (args, kwargs)
+    first, second, batch, row, inner, column = labels
+    left_order = [first.index(label) for label in (*batch, row, inner)]
+    right_order = [second.index(label) for label in (*batch, inner, column)]
+
+    def rebuild(product: Product) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        left = product.left.permute(_inverse(left_order))
+        right = product.right.permute(_inverse(right_order))
+        return (args[0], left, right), kwargs
+
+    product = Product(operands[0].permute(left_order), operands[1].permute(right_order))
+    return product, rebuild
+
+
+def _einsum_labels(equation: str) -> tuple[str, str, str, str, str, str] | None:
+    """`first, second, batch, row, inner, column` labels of `"bnij,jbnd->ibnd"` and its like."""
+    if "->" not in equation or "." in equation:
+        return None
+    inputs, output = equation.replace(" ", "").split("->")
+    if inputs.count(",") != 1:
+        return None
+    first, second = inputs.split(",")
+    shared = [label for label in first if label in second]
+    batch = "".join(label for label in shared if label in output)
+    inner = "".join(label for label in shared if label not in output)
+    row = "".join(label for label in first if label not in second)
+    column = "".join(label for label in second if label not in first)
+    if not (len(inner) == len(row) == len(column) == 1 and batch):
+        return None
+    return first, second, batch, row, inner, column
+
+
+def _permute_einsum_output(equation: str, result: Tensor) -> Tensor:
+    labels = _einsum_labels(equation)
+    if labels is None:
+        return result
+    _, _, batch, row, _, column = labels
+    output = equation.replace(" ", "").split("->")[1]
+    return result.permute([output.index(label) for label in (*batch, row, column)])
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    inverse = [0] * len(order)
+    for target, source in enumerate(order):
+        inverse[source] = target
+    return inverse

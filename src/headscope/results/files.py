@@ -1,0 +1,80 @@
+"""Files: written whole or not at all, and opened by what they say they are."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xarray as xr
+
+from headscope.errors import FileFormatError, InputError
+
+if TYPE_CHECKING:
+    from headscope.results.trace import Trace
+
+__all__ = ["atomic_path", "open_file"]
+
+ENGINE = "h5netcdf"
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block succeeds."""
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{target} is a folder; give the name of a file to write.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(
+        dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+    )
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def open_file(path: str | os.PathLike[str]) -> Trace:
+    """Open what `save` wrote.
+
+    Raises:
+        InputError: there is no such file.
+        FileFormatError: it is not a file of ours, or it is damaged.
+    """
+    from headscope.results.trace_file import KIND, load_trace
+
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"There is no file {str(file)!r}.")
+    try:
+        tree = xr.load_datatree(file, engine=ENGINE)
+    except Exception as error:  # h5py raises many kinds for a damaged file
+        raise FileFormatError(
+            f"{str(file)!r} cannot be read as netCDF ({type(error).__name__}: {error}). "
+            "Expected a file written by Trace.save."
+        ) from error
+    kind = tree.attrs.get("headscope")
+    if kind != KIND:
+        raise FileFormatError(
+            f"{str(file)!r} is netCDF, but not a headscope file (its 'headscope' attribute is "
+            f"{kind!r}, expected {KIND!r})."
+        )
+    try:
+        return load_trace(tree)
+    except (KeyError, ValueError, TypeError) as error:
+        raise FileFormatError(
+            f"{str(file)!r} says it is a headscope {kind}, but its content is damaged: {error}."
+        ) from error

@@ -1,0 +1,112 @@
+"""A trace as one netCDF file: a group per block and per token stack, metadata as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, cast
+
+import numpy as np
+import xarray as xr
+
+from headscope.attention import Block as BlockName
+from headscope.results.files import ENGINE, atomic_path
+from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
+from headscope.text.tokens import Tokens
+
+__all__ = ["KIND", "load_trace", "save_trace"]
+
+KIND = "trace"
+COMPRESSION = {"zlib": True, "complevel": 4, "shuffle": True}
+FLAGS = ("special", "generated")
+NUMBERS = ("ids", "segments", "words")
+
+
+def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace; the file appears under its name only when it is complete."""
+    datasets: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=_attributes(trace))}
+    encoding: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, block in trace.blocks.items():
+        group = f"/blocks/{name}"
+        datasets[group] = block.data.assign_attrs(is_causal=int(block.is_causal))
+        encoding[group] = {str(variable): COMPRESSION for variable in block.data.data_vars}
+    for stack, tokens in trace.stack_tokens.items():
+        datasets[f"/stacks/{stack}"] = _token_dataset(tokens, trace.stack_hidden.get(stack))
+    with atomic_path(path) as temporary:
+        tree = xr.DataTree.from_dict(datasets)
+        tree.to_netcdf(temporary, engine=ENGINE, encoding=encoding)
+
+
+def load_trace(tree: xr.DataTree) -> Trace:
+    """The trace a file holds."""
+    tokens: dict[str, Tokens] = {}
+    hidden: dict[str, xr.DataArray] = {}
+    for stack, node in tree["stacks"].children.items():
+        tokens[stack] = _tokens(node.to_dataset())
+        if "hidden" in node:
+            hidden[stack] = node.to_dataset()["hidden"]
+    blocks = {}
+    for name, node in tree["blocks"].children.items():
+        data = node.to_dataset()
+        is_causal = bool(data.attrs.pop("is_causal"))
+        blocks[name] = Block(
+            cast(BlockName, name),
+            data,
+            tokens[STACK_OF_QUERIES[name]],
+            tokens[STACK_OF_KEYS[name]],
+            is_causal,
+        )
+    order = json.loads(tree.attrs["blocks"])
+    about = json.loads(str(tree["about"].item()) if "about" in tree else tree.attrs["about"])
+    return Trace({name: blocks[name] for name in order}, tokens, hidden, about)
+
+
+def _attributes(trace: Trace) -> dict[str, Any]:
+    return {
+        "headscope": KIND,
+        "blocks": json.dumps(list(trace.blocks)),
+        "about": json.dumps(dict(trace.about)),
+    }
+
+
+def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
+    """Per-token fields as variables: attributes have a size limit, texts do not."""
+    variables: dict[str, Any] = {
+        "texts": ("text", _strings(tokens.texts)),
+        "tokens": ("query", _strings(tokens.tokens)),
+        "word_texts": ("word", _strings(tokens.word_texts)),
+    }
+    for name in FLAGS:
+        variables[name] = ("query", np.array(getattr(tokens, name), dtype=np.int8))
+    for name in NUMBERS:
+        variables[name] = ("query", np.array(getattr(tokens, name), dtype=np.int64))
+    if tokens.offsets is not None:
+        offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
+        variables["offsets"] = (("query", "edge"), offsets)
+    dataset = xr.Dataset(variables)
+    return dataset if hidden is None else dataset.assign(hidden=hidden)
+
+
+def _tokens(data: xr.Dataset) -> Tokens:
+    flags = {name: tuple(bool(x) for x in data[name].values) for name in FLAGS}
+    numbers = {name: tuple(int(x) for x in data[name].values) for name in NUMBERS}
+    offsets = None
+    if "offsets" in data:
+        offsets = tuple((int(a), int(b)) for a, b in data["offsets"].values)
+    return Tokens(
+        texts=_text_tuple(data["texts"]),
+        tokens=_text_tuple(data["tokens"]),
+        word_texts=_text_tuple(data["word_texts"]),
+        offsets=offsets,
+        **flags,
+        **numbers,
+    )
+
+
+def _strings(texts: tuple[str, ...]) -> np.ndarray:
+    """JSON strings: netCDF's own cannot hold NUL characters or lone surrogates."""
+    return np.array([json.dumps(text) for text in texts], dtype=object)
+
+
+def _text_tuple(array: xr.DataArray) -> tuple[str, ...]:
+    return tuple(json.loads(str(x)) for x in array.values)

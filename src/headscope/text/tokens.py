@@ -1,0 +1,132 @@
+"""The tokens of one sequence, as people read them, and where in the text they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headscope.errors import InputError
+
+__all__ = ["Tokens"]
+
+NO_WORD = -1
+"""Word number of a token that belongs to no word (special tokens, bare spaces)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One token sequence. All per-token fields have the same length.
+
+    `texts` holds the one or two texts the sequence was made of; `segments` says which of
+    them a token belongs to, and `offsets` are characters of that text.
+    """
+
+    texts: tuple[str, ...]
+    tokens: tuple[str, ...]
+    """Readable: a leading space where the vocabulary has Ġ or ▁, bytes decoded."""
+    ids: tuple[int, ...]
+    special: tuple[bool, ...]
+    """Added by the tokenizer ([CLS], <s>), not part of any text."""
+    segments: tuple[int, ...]
+    generated: tuple[bool, ...]
+    """Written by the model, not given to it."""
+    offsets: tuple[tuple[int, int], ...] | None
+    """None where the tokenizer does not tell."""
+    words: tuple[int, ...]
+    """Number of the token's word in `word_texts`, or -1."""
+    word_texts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        n = len(self.tokens)
+        lengths = {
+            name: len(getattr(self, name))
+            for name in ("ids", "special", "segments", "generated", "words")
+        }
+        if self.offsets is not None:
+            lengths["offsets"] = len(self.offsets)
+        wrong = {name: length for name, length in lengths.items() if length != n}
+        if wrong:
+            raise InputError(f"{n} tokens, but {wrong}: every field needs one entry per token.")
+        highest = max(self.words, default=NO_WORD)
+        if highest >= len(self.word_texts):
+            raise InputError(f"A token belongs to word {highest} of {len(self.word_texts)}.")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def of(
+        cls,
+        tokens: Sequence[str],
+        *,
+        ids: Sequence[int] | None = None,
+        special: Sequence[bool] | None = None,
+        segments: Sequence[int] | None = None,
+        words: Sequence[int] | None = None,
+        word_texts: Sequence[str] | None = None,
+    ) -> Tokens:
+        """Tokens from bare strings, each its own word unless `words` says otherwise."""
+        n = len(tokens)
+        special = tuple(map(bool, special)) if special is not None else (False,) * n
+        if words is None:
+            kept = [i for i in range(n) if i < len(special) and not special[i]]
+            number = {token: word for word, token in enumerate(kept)}
+            words = [number.get(i, NO_WORD) for i in range(n)]
+            word_texts = [tokens[i].strip() for i in kept]
+        elif word_texts is None:
+            word_texts = [
+                "".join(t for t, w in zip(tokens, words, strict=False) if w == word).strip()
+                for word in range(max(words, default=NO_WORD) + 1)
+            ]
+        return cls(
+            texts=("".join(tokens),),
+            tokens=tuple(tokens),
+            ids=tuple(ids) if ids is not None else (-1,) * n,
+            special=special,
+            segments=tuple(segments) if segments is not None else (0,) * n,
+            generated=(False,) * n,
+            offsets=None,
+            words=tuple(words),
+            word_texts=tuple(word_texts or ()),
+        )
+
+    def by_word(self) -> Tokens:
+        """The sequence with one entry per word; tokens outside words stay as they are."""
+        groups = self.word_groups()
+        firsts = [group[0] for group in groups]
+        offsets = None
+        if self.offsets is not None:
+            offsets = tuple((self.offsets[g[0]][0], self.offsets[g[-1]][1]) for g in groups)
+        texts = tuple(
+            self.tokens[i] if self.words[i] == NO_WORD else self.word_texts[self.words[i]]
+            for i in firsts
+        )
+        numbers, names = [], []
+        for i, text in zip(firsts, texts, strict=True):
+            numbers.append(NO_WORD if self.words[i] == NO_WORD else len(names))
+            if self.words[i] != NO_WORD:
+                names.append(text)
+        return replace(
+            self,
+            tokens=texts,
+            ids=tuple(self.ids[i] for i in firsts),
+            special=tuple(self.special[i] for i in firsts),
+            segments=tuple(self.segments[i] for i in firsts),
+            generated=tuple(self.generated[i] for i in firsts),
+            offsets=offsets,
+            words=tuple(numbers),
+            word_texts=tuple(names),
+        )
+
+    def word_groups(self) -> list[list[int]]:
+        """Token positions of each word, in order; a token outside words is its own group."""
+        groups: list[list[int]] = []
+        where: dict[int, list[int]] = {}
+        for i, word in enumerate(self.words):
+            if word != NO_WORD and word in where:
+                where[word].append(i)
+                continue
+            groups.append([i])
+            if word != NO_WORD:
+                where[word] = groups[-1]
+        return groups
