@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headscope.text.words import split_words
+
+
+def words(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_words(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        (" \t\n", []),
+        ("The cat sat.", ["The", "cat", "sat", "."]),
+        ("Don't pay $3.50.", ["Don't", "pay", "$", "3.50", "."]),
+        ("a well-known co-op's aim", ["a", "well-known", "co-op's", "aim"]),
+        ("1,000.5, then 3-4", ["1,000.5", ",", "then", "3-4"]),
+        ("'tis -- a--b", ["'", "tis", "-", "-", "a", "-", "-", "b"]),
+        ("(so-called) “what’s”", ["(", "so-called", ")", "“", "what’s", "”"]),
+        ("2023年に東京へ。", ["2023", "年", "に", "東", "京", "へ", "。"]),
+        ("e\u0301te\u0301", ["e\u0301te\u0301"]),
+        ("हिन्दी می\u200cخواهم", ["हिन्दी", "می\u200cخواهم"]),
+        ("👩\u200d👧🇩🇪🇫🇷 👍🏽!", ["👩\u200d👧", "🇩🇪", "🇫🇷", "👍🏽", "!"]),
+        ("\ufeffx\u200by", ["x", "y"]),
+        ("a_b", ["a", "_", "b"]),
+    ],
+)
+def test_words_are_what_a_reader_would_point_at(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+@given(st.text())
+def test_every_visible_character_is_in_exactly_one_word(text: str) -> None:
+    covered = [0] * len(text)
+    previous = 0
+    for start, end in split_words(text):
+        assert previous <= start < end <= len(text)
+        previous = end
+        for i in range(start, end):
+            covered[i] += 1
+    for character, count in zip(text, covered, strict=True):
+        if character.isspace():
+            assert count == 0
+        elif unicodedata.category(character) not in {"Cc", "Cf"}:
+            assert count == 1
+
+
+def test_long_hostile_text_is_linear() -> None:
+    for piece in ("a-", "1,", "'a", "\u0301", "👩\u200d"):
+        assert split_words(piece * 50_000)
