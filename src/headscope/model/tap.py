@@ -176,9 +176,7 @@ class Tap:
             assert changed is not None
             return changed.reshape(value.shape)
 
-        watch = Watch(
-            on_weights=change_weights, on_factors=change_factors, on_value=change_value
-        )
+        watch = Watch(on_weights=change_weights, on_factors=change_factors, on_value=change_value)
         return watch, sites
 
     def _finish_watch(self, watch: Watch, sites: dict[int, Site]) -> None:
@@ -192,9 +190,7 @@ class Tap:
                 _unfold(steps.weights, site.n_heads),
                 Vectors(
                     None if first is None else _unfold(first.left, site.n_heads),
-                    None
-                    if first is None
-                    else _unfold(first.right.transpose(-1, -2), site.n_heads),
+                    None if first is None else _unfold(first.right.transpose(-1, -2), site.n_heads),
                     None if steps.value is None else _unfold(steps.value, site.n_heads),
                 ),
                 None if steps.output is None else _unfold(steps.output, site.n_heads),
@@ -271,7 +267,9 @@ class _Inputs:
     def of(cls, kwargs: Mapping[str, Any]) -> _Inputs:
         past = kwargs.get("past_key_values")
         n_past = int(past.get_seq_length()) if hasattr(past, "get_seq_length") else 0
-        return cls(_padding(kwargs, "attention_mask"), _padding(kwargs, "decoder_attention_mask"), n_past)
+        return cls(
+            _padding(kwargs, "attention_mask"), _padding(kwargs, "decoder_attention_mask"), n_past
+        )
 
     def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:
         """Where the queries and keys of a call stand in the whole sequence."""

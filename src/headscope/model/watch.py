@@ -23,9 +23,7 @@ __all__ = ["Product", "Steps", "Watch", "sdpa_steps"]
 
 SOFTMAX = frozenset({torch.softmax, functional.softmax, Tensor.softmax, torch.special.softmax})
 SDPA = functional.scaled_dot_product_attention
-PLAIN_PRODUCTS = frozenset(
-    {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
-)
+PLAIN_PRODUCTS = frozenset({torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm})
 ADDED_PRODUCTS = frozenset({torch.baddbmm, Tensor.baddbmm})
 EINSUM = torch.einsum
 

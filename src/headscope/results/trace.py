@@ -204,9 +204,7 @@ class Trace:
             rows = word_matrix(block.query_tokens, mean=True)
             columns = word_matrix(block.key_tokens, mean=False)
             collapsed = rows @ block.attention.values.astype(np.float64) @ columns.T
-            data = attention_dataset(
-                collapsed.astype(np.float32), block.attention["layer"].values
-            )
+            data = attention_dataset(collapsed.astype(np.float32), block.attention["layer"].values)
             blocks[name] = Block(
                 block.name,
                 data,
@@ -264,7 +262,7 @@ class Trace:
     def __repr__(self) -> str:
         sizes = self.attention.sizes
         blocks = "" if len(self.blocks) == 1 else f", blocks {', '.join(self.blocks)}"
-        shown = "".join(self.tokens)
+        shown = " / ".join(self.text.texts)
         shown = shown if len(shown) <= 40 else shown[:39] + "…"
         return (
             f"<Trace of {self.about.get('model', '?')}: {sizes['layer']} layers × "

@@ -1,0 +1,118 @@
+"""Collect what the tap reads into the plain arrays of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.attention import Block as BlockName
+from headscope.model.sites import Site, Wiring
+from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, attention_dataset
+from headscope.text.tokens import Tokens
+
+__all__ = ["Collector", "hidden_states", "to_numpy"]
+
+DIMENSIONS = {
+    "attention": ("layer", "head", "query", "key"),
+    "scores": ("layer", "head", "query", "key"),
+    "queries": ("layer", "head", "query", "neuron"),
+    "keys": ("layer", "group", "key", "neuron"),
+    "values": ("layer", "group", "key", "value_neuron"),
+    "outputs": ("layer", "head", "query", "value_neuron"),
+}
+HIDDEN_STATES = {
+    "hidden_states": "self",
+    "encoder_hidden_states": "encoder",
+    "decoder_hidden_states": "decoder",
+}
+
+
+class Collector:
+    """A reader that keeps the first row of every batch it sees, layer by layer."""
+
+    def __init__(self, *, vectors: bool) -> None:
+        self._names = list(DIMENSIONS) if vectors else ["attention", "scores"]
+        self._layers: dict[BlockName, dict[int, dict[str, np.ndarray]]] = {}
+
+    def __call__(self, attention: Attention) -> None:
+        found = {
+            "attention": attention.weights,
+            "scores": attention.scores,
+            "queries": attention.queries,
+            "keys": attention.keys,
+            "values": attention.values,
+            "outputs": attention.outputs,
+        }
+        self._layers.setdefault(attention.block, {})[attention.layer] = {
+            name: to_numpy(tensor[0]) for name in self._names if (tensor := found[name]) is not None
+        }
+
+    def lengths(self, block: BlockName) -> tuple[int, int]:
+        """Numbers of queries and keys seen in a block."""
+        first = next(iter(self._layers[block].values()))["attention"]
+        return first.shape[1], first.shape[2]
+
+    def blocks(self, wiring: Wiring, stack_tokens: dict[str, Tokens]) -> dict[str, Block]:
+        """Everything collected, as the blocks of a trace."""
+        return {
+            name: Block(
+                name,
+                self._dataset(wiring.of_block(name), self._layers[name]),
+                stack_tokens[STACK_OF_QUERIES[name]],
+                stack_tokens[STACK_OF_KEYS[name]],
+                name in wiring.causal_blocks,
+            )
+            for name in wiring.blocks
+            if name in self._layers
+        }
+
+    def _dataset(
+        self, sites: Sequence[Site], layers: dict[int, dict[str, np.ndarray]]
+    ) -> xr.Dataset:
+        numbers = sorted(layers)
+        data = attention_dataset(_stack([layers[n]["attention"] for n in numbers]), numbers)
+        for name in self._names:
+            arrays = [layers[n][name] for n in numbers if name in layers[n]]
+            if name != "attention" and len(arrays) == len(numbers):
+                data[name] = (DIMENSIONS[name], _stack(arrays))
+        scales = {site.layer: np.nan if site.scale is None else site.scale for site in sites}
+        data["scale"] = ("layer", np.array([scales[n] for n in numbers]))
+        n_heads = data.sizes["head"]
+        n_groups = data.sizes.get("group", n_heads)
+        groups = np.arange(n_heads) * n_groups // n_heads
+        return data.assign_coords(group_of_head=("head", groups))
+
+
+def hidden_states(outputs: Any) -> dict[str, xr.DataArray]:
+    """`state query unit` of each stack, from a model's outputs."""
+    found = {}
+    for key, stack in HIDDEN_STATES.items():
+        states = getattr(outputs, key, None)
+        if states and all(isinstance(s, Tensor) and s.ndim == 3 for s in states):
+            array = _stack([to_numpy(state[0]) for state in states])
+            found[stack] = xr.DataArray(array, dims=("state", "query", "unit"))
+    return found
+
+
+def to_numpy(tensor: Tensor) -> np.ndarray:
+    """A float32 copy (float64 stays) that shares nothing with the model."""
+    dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+    return tensor.detach().to("cpu", dtype, copy=True).numpy()
+
+
+def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays along a new first axis; smaller ones are filled up with NaN (layers may
+    differ in their number of heads or neurons)."""
+    shape = tuple(max(sizes) for sizes in zip(*(a.shape for a in arrays), strict=True))
+    if all(a.shape == shape for a in arrays):
+        return np.stack(arrays)
+    stacked = np.full((len(arrays), *shape), np.nan, dtype=arrays[0].dtype)
+    for row, array in zip(stacked, arrays, strict=True):
+        row[tuple(slice(n) for n in array.shape)] = array
+    return stacked

@@ -1,0 +1,149 @@
+"""What a model is: its shape, its objective, and how the tap reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.auto import modeling_auto
+
+from headscope.attention import Block
+from headscope.model.check import Check
+from headscope.model.sites import Route, Wiring
+
+__all__ = ["ModelInfo", "Objective", "describe", "max_length", "objective_of"]
+
+Objective = Literal["causal", "masked", "seq2seq"]
+"""What the model was trained to predict: the next token, masked tokens, or a target text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a model is. Counts are read off its real attention, not its configuration."""
+
+    name: str
+    family: str
+    """transformers' `model_type`."""
+    architecture: str
+    """The class that was loaded."""
+    source: str
+    n_layers: int
+    """Layers with attention in the main block."""
+    n_heads: int
+    """Query heads per layer (the most, where layers differ)."""
+    n_groups: int | None
+    """Key/value heads per layer; fewer than `n_heads` with grouped queries."""
+    head_size: int | None
+    blocks: tuple[Block, ...]
+    is_causal: bool
+    """Does no token of the main block attend to a later one?"""
+    has_lm_head: bool
+    """Did the weights really bring a language-model head?"""
+    objective: Objective | None
+    max_length: int | None
+    n_parameters: int
+    dtype: str
+    device: str
+    route: Route
+    check: Check
+    has_vectors: bool
+    """Are queries and keys readable?"""
+    notes: tuple[str, ...]
+
+
+def describe(
+    module: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    wiring: Wiring,
+    check: Check,
+    *,
+    name: str,
+    source: str,
+    has_lm_head: bool,
+    notes: tuple[str, ...],
+) -> ModelInfo:
+    """Everything known about a model, once its wiring is."""
+    main = wiring.of_block(wiring.main_block())
+    is_causal = wiring.main_block() in wiring.causal_blocks
+    return ModelInfo(
+        name=name,
+        family=module.config.model_type,
+        architecture=type(module).__name__,
+        source=source,
+        n_layers=len(main),
+        n_heads=max(site.n_heads for site in main),
+        n_groups=main[0].n_groups,
+        head_size=main[0].head_size,
+        blocks=wiring.blocks,
+        is_causal=is_causal,
+        has_lm_head=has_lm_head,
+        objective=objective_of(module, is_causal) if has_lm_head else None,
+        max_length=max_length(module, tokenizer),
+        n_parameters=sum(p.numel() for p in module.parameters()),
+        dtype=str(module.dtype).removeprefix("torch."),
+        device=str(module.device),
+        route=wiring.route,
+        check=check,
+        has_vectors=all(site.head_size is not None for site in main),
+        notes=notes,
+    )
+
+
+def objective_of(module: nn.Module, is_causal: bool) -> Objective | None:
+    """What a model class predicts; None for one without a language-model head.
+
+    A class may be listed under several objectives (BERT can be a decoder), so causality
+    decides, as it was observed.
+    """
+    name = type(module).__name__
+    if name in _classes("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"):
+        return "seq2seq"
+    if name in _classes("MODEL_FOR_MASKED_LM_MAPPING_NAMES") and not is_causal:
+        return "masked"
+    causal = (
+        "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+        "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    )
+    if is_causal and any(name in _classes(mapping) for mapping in causal):
+        return "causal"
+    return None
+
+
+def is_language_model(class_name: str) -> bool:
+    """Does this class put a language-model head on its stack?"""
+    return any(
+        class_name in _classes(mapping)
+        for mapping in (
+            "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+            "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+            "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+            "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+            "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+        )
+    )
+
+
+def _classes(mapping: str) -> set[str]:
+    names: set[str] = set()
+    for value in getattr(modeling_auto, mapping).values():
+        names.update([value] if isinstance(value, str) else value)
+    return names
+
+
+def max_length(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> int | None:
+    """The most tokens the model takes: the smallest limit that anything states."""
+    config: Any = module.config.get_text_config()
+    limits = [
+        getattr(config, name, None)
+        for name in ("max_position_embeddings", "n_positions", "max_source_positions")
+    ]
+    for table in module.modules():
+        # RoBERTa and its kin count positions from padding_idx + 1 on.
+        if isinstance(table, nn.Embedding) and table.padding_idx and table.num_embeddings in limits:
+            limits.append(table.num_embeddings - table.padding_idx - 1)
+    if tokenizer is not None:
+        limits.append(tokenizer.model_max_length)
+    stated = [n for n in limits if isinstance(n, int) and 0 < n < 10**7]
+    return min(stated, default=None)

@@ -1,0 +1,288 @@
+"""A model and its tap: trace an input, edit heads, ask for gradients."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from headscope.attention import Reader
+from headscope.errors import InputError, MissingHead
+from headscope.model.check import Check, wire
+from headscope.model.edit import Edit, check_edit
+from headscope.model.info import ModelInfo, describe
+from headscope.model.sites import Wiring
+from headscope.model.tap import Attachment, Tap
+from headscope.results.gradients import Gradients
+from headscope.results.trace import Trace
+
+__all__ = ["Model"]
+
+
+class Model:
+    """A transformers model with a tap on every attention head. Made by `headscope.load`.
+
+    Attributes:
+        module: the transformers model, as it was loaded.
+        tokenizer: its tokenizer, or None.
+        name: what to call it in views and reports.
+    """
+
+    def __init__(
+        self,
+        module: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase | None,
+        *,
+        name: str,
+        source: str = "live",
+        has_lm_head: bool = False,
+        notes: tuple[str, ...] = (),
+        example: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.module = module
+        self.tokenizer = tokenizer
+        self.name = name
+        self._source = source
+        self._has_lm_head = has_lm_head
+        self._notes = notes
+        self._example = example
+        self._lock = threading.RLock()
+        self._wired: tuple[Wiring, Check, Tap] | None = None
+        self._info: ModelInfo | None = None
+        self._edits: list[Edit] = []
+
+    @property
+    def info(self) -> ModelInfo:
+        """What the model is, and how the tap reads it. The first use runs the self-check."""
+        with self._lock:
+            if self._info is None:
+                wiring, check, _ = self._attach()
+                self._info = describe(
+                    self.module,
+                    self.tokenizer,
+                    wiring,
+                    check,
+                    name=self.name,
+                    source=self._source,
+                    has_lm_head=self._has_lm_head,
+                    notes=self._notes,
+                )
+            return self._info
+
+    @property
+    def wiring(self) -> Wiring:
+        """Where the model's attention happens."""
+        return self._attach()[0]
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits in effect, outermost first."""
+        return tuple(self._edits)
+
+    def _attach(self) -> tuple[Wiring, Check, Tap]:
+        with self._lock:
+            if self._wired is None:
+                wiring, check = wire(self.module, self._example)
+                self._wired = wiring, check, Tap(self.module, wiring)
+            return self._wired
+
+    @contextmanager
+    def tapped(
+        self, reader: Reader | None = None, *, scores: bool = False, returns_weights: bool = True
+    ) -> Iterator[None]:
+        """Within the block, `reader` is called with every layer's `Attention` of any forward
+        pass of `model.module`, whoever runs it (`generate` too).
+
+        Args:
+            reader: what to call; it should reduce, and not keep, what it is given.
+            scores: also hand over what the softmax was taken of.
+            returns_weights: let the model return its attention if asked to. Off, each
+                layer's attention is freed before the next is computed.
+        """
+        attachment = Attachment(reader=reader, wants_scores=scores, returns_weights=returns_weights)
+        with self.attached(attachment):
+            yield
+
+    @contextmanager
+    def attached(self, attachment: Attachment) -> Iterator[None]:
+        """`tapped`, for those who need everything the tap can do."""
+        if attachment.returns_weights or not getattr(self.module, "_supports_sdpa", False):
+            # A class that never met sdpa may not cope with attention that is None.
+            attachment = replace(attachment, returns_weights=True)
+        with self._attach()[2].attached(attachment):
+            yield
+
+    def run(
+        self, inputs: Mapping[str, Any], reader: Reader, *, scores: bool = False, **options: Any
+    ) -> Any:
+        """One forward pass, its attention handed to `reader` layer by layer, without
+        gradients; at most one layer's attention is held. Returns the model's output."""
+        placed = self._placed(inputs)
+        with (
+            torch.inference_mode(),
+            self.tapped(reader, scores=scores, returns_weights=False),
+        ):
+            return self.module(**placed, **options)
+
+    def _placed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        device = self.module.device
+        return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+
+    @overload
+    def trace(
+        self,
+        text: str | Mapping[str, Any],
+        pair: str | None = ...,
+        *,
+        target: str | None = ...,
+        generate: int = ...,
+        vectors: bool = ...,
+        scores: bool | None = ...,
+        truncate: bool = ...,
+    ) -> Trace: ...
+
+    @overload
+    def trace(
+        self,
+        text: Sequence[str],
+        pair: Sequence[str] | None = ...,
+        *,
+        target: Sequence[str] | None = ...,
+        generate: int = ...,
+        vectors: bool = ...,
+        scores: bool | None = ...,
+        truncate: bool = ...,
+    ) -> list[Trace]: ...
+
+    def trace(
+        self,
+        text: str | Sequence[str] | Mapping[str, Any],
+        pair: str | Sequence[str] | None = None,
+        *,
+        target: str | Sequence[str] | None = None,
+        generate: int = 0,
+        vectors: bool = True,
+        scores: bool | None = None,
+        truncate: bool = True,
+    ) -> Trace | list[Trace]:
+        """Everything one input does in every attention head.
+
+        Args:
+            text: a text; several texts, for a list of traces; or prepared inputs of one
+                row (`{"pixel_values": …}`), for models that read no text.
+            pair: a second text for each, as in sentence-pair tasks.
+            target: what the decoder reads, for encoder-decoders.
+            generate: let the model continue by up to so many tokens (greedily), and trace
+                them too. In encoder-decoders it writes the decoder's side.
+            vectors: also keep queries, keys, values, head outputs and hidden states.
+            scores: also keep what the softmax was taken of. By default only where that is
+                more than `scale · q·k` (position biases, caps).
+            truncate: cut a text that is too long, with a warning; else it is an error.
+        """
+        from headscope.model.tracing import trace_inputs, trace_text
+
+        if isinstance(text, Mapping):
+            if pair is not None or target is not None or generate:
+                raise InputError("Prepared inputs take no pair, target or generate.")
+            return trace_inputs(self, text, vectors=vectors, scores=scores)
+        if isinstance(text, str) or not isinstance(text, Sequence):
+            return trace_text(
+                self,
+                text,
+                pair,
+                target,
+                generate,
+                vectors=vectors,
+                scores=scores,
+                truncate=truncate,
+            )
+        pairs, targets = (_as_many(text, x, n) for x, n in ((pair, "pair"), (target, "target")))
+        return [
+            trace_text(
+                self, one, second, aim, generate, vectors=vectors, scores=scores, truncate=truncate
+            )
+            for one, second, aim in zip(text, pairs, targets, strict=True)
+        ]
+
+    @contextmanager
+    def edit(self, *edits: Edit) -> Iterator[Model]:
+        """Within the block, the model runs with these edits: in `trace`, `gradients`,
+        `generate` and any forward pass of `model.module`. Blocks nest.
+
+            with model.edit(hs.ablate(3, 5), hs.set_attention(2, 1, query=4, key=0, weight=1.0)):
+                trace = model.trace(text)
+        """
+        wiring, _, tap = self._attach()
+        if not edits:
+            raise InputError("edit needs at least one edit: ablate, set_attention, scale_neurons.")
+        for edit in edits:
+            check_edit(edit, wiring)
+        with tap.attached(Attachment(edits=edits)):
+            self._edits.extend(edits)
+            try:
+                yield self
+            finally:
+                del self._edits[len(self._edits) - len(edits) :]
+
+    def gradients(
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        target: str | None = None,
+        seed: int = 0,
+        truncate: bool = True,
+    ) -> Gradients:
+        """∂L/∂a for every layer and head, with the model's own objective.
+
+        Causal models predict each next token; encoders with a masked-language head predict
+        15 % of the tokens, replaced by the mask token (which ones, `seed` decides);
+        encoder-decoders predict `target`.
+
+        Raises:
+            MissingHead: the weights have no language-model head, so there is no loss.
+        """
+        from headscope.model.gradients import gradients_of_text
+
+        return gradients_of_text(self, text, pair, target=target, seed=seed, truncate=truncate)
+
+    def need_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, or an error that says how to give one."""
+        if self.tokenizer is None:
+            raise InputError(
+                f"{self.name} has no tokenizer. Load it with one: headscope.load(model, "
+                "tokenizer); or trace prepared inputs: model.trace({'pixel_values': …})."
+            )
+        return self.tokenizer
+
+    def need_head(self, purpose: str) -> str:
+        """The model's objective, or an error that says why there is none."""
+        if self.info.objective is None:
+            why = (
+                f"its class {self.info.architecture} predicts nothing headscope has a loss for"
+                if self._has_lm_head
+                else "its weights have no language-model head"
+            )
+            raise MissingHead(
+                f"{purpose} needs a language model, but {self.name} is none: {why}. "
+                "Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM or "
+                "…ForConditionalGeneration)."
+            )
+        return self.info.objective
+
+    def __repr__(self) -> str:
+        return f"<Model {self.name}: {type(self.module).__name__}>"
+
+
+def _as_many(texts: Sequence[str], others: Any, name: str) -> Sequence[str | None]:
+    if others is None:
+        return [None] * len(texts)
+    if isinstance(others, str) or len(others) != len(texts):
+        raise InputError(f"{len(texts)} texts need a list of {len(texts)} for {name}.")
+    return list(others)

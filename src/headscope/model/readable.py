@@ -1,0 +1,69 @@
+"""Tokens as people read them: spaces for Ġ and ▁, bytes decoded, everything else as it is."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
+
+__all__ = ["Spelling", "readable", "spelling_of"]
+
+Spelling = Literal["bytes", "metaspace", "plain"]
+"""How a vocabulary writes spaces and odd characters: GPT-2's byte alphabet, SentencePiece's
+▁ and <0x0A>, or as they are (WordPiece)."""
+
+BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def spelling_of(tokenizer: Any) -> Spelling:
+    """How a transformers tokenizer spells its tokens, from its decoder."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        parts = str(json.loads(backend.to_str()).get("decoder"))
+        if "ByteLevel" in parts:
+            return "bytes"
+        if "Metaspace" in parts or "▁" in parts:
+            return "metaspace"
+        return "plain"
+    if hasattr(tokenizer, "byte_decoder"):
+        return "bytes"
+    return "metaspace" if hasattr(tokenizer, "sp_model") else "plain"
+
+
+def readable(tokens: Sequence[str], spelling: Spelling, special: Collection[str]) -> list[str]:
+    """Vocabulary strings as text; special tokens stay as they are."""
+    spell = {"bytes": _from_bytes, "metaspace": _from_metaspace, "plain": str}[spelling]
+    return [token if token in special else spell(token) for token in tokens]
+
+
+def _from_bytes(token: str) -> str:
+    alphabet = byte_alphabet()
+    if not all(character in alphabet for character in token):
+        return token  # an added token, written as it is
+    return _decoded(bytes(alphabet[character] for character in token))
+
+
+def _from_metaspace(token: str) -> str:
+    if match := BYTE_TOKEN.fullmatch(token):
+        return _decoded(bytes([int(match[1], 16)]))
+    return token.replace("▁", " ")
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8 where it is; the bytes of a broken character as <0xE2>."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "".join(chr(b) if b < 0x80 else f"<0x{b:02X}>" for b in raw)
+
+
+@functools.cache
+def byte_alphabet() -> dict[str, int]:
+    """Character → byte of GPT-2's alphabet: printable bytes stand for themselves, the
+    others for the characters from U+0100 on, in order."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in set(printable)]
+    shown = {chr(byte): byte for byte in printable}
+    return shown | {chr(0x100 + i): byte for i, byte in enumerate(others)}

@@ -1,0 +1,181 @@
+"""Make traces: encode, let the model write if asked, run once, collect."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headscope.errors import InputError
+from headscope.model.collect import Collector, hidden_states
+from headscope.model.encode import Encoded, decoded_tokens, encode
+from headscope.model.quiet import quiet
+from headscope.results.trace import Trace
+from headscope.text.tokens import Tokens
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+__all__ = ["encode_for", "trace_inputs", "trace_text"]
+
+
+def trace_text(
+    model: Model,
+    text: str,
+    pair: Any,
+    target: Any,
+    generate: int,
+    *,
+    vectors: bool,
+    scores: bool | None,
+    truncate: bool,
+) -> Trace:
+    """See `Model.trace`."""
+    if not isinstance(generate, int) or generate < 0:
+        raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
+    encoded, stacks, inputs = encode_for(
+        model, text, pair, target=target, generate=generate, truncate=truncate
+    )
+    if generate:
+        stacks, inputs = _generated(model, encoded, generate)
+    return _traced(model, inputs, stacks, vectors=vectors, scores=scores, n_cut=encoded.n_cut)
+
+
+def trace_inputs(
+    model: Model, inputs: Mapping[str, Any], *, vectors: bool, scores: bool | None
+) -> Trace:
+    """Trace prepared inputs. Positions are numbered where there is no token to show."""
+    for name, value in inputs.items():
+        if isinstance(value, Tensor) and value.shape[:1] != (1,):
+            raise InputError(
+                f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
+                "axis (the batch) should be 1."
+            )
+    return _traced(model, inputs, {}, vectors=vectors, scores=scores, n_cut=0)
+
+
+def encode_for(
+    model: Model,
+    text: str,
+    pair: str | None,
+    *,
+    target: str | None,
+    generate: int,
+    truncate: bool,
+) -> tuple[Encoded, dict[str, Tokens], dict[str, Tensor]]:
+    """A text as the model takes it: its tokens by stack, and its inputs."""
+    tokenizer = model.need_tokenizer()
+    limit = model.info.max_length
+    has_decoder = "decoder" in model.info.blocks
+    if limit is not None and generate and not has_decoder:
+        limit -= generate
+        if limit < 1:
+            raise InputError(
+                f"generate={generate} leaves no room: the model takes {model.info.max_length} "
+                "tokens in all."
+            )
+    encoded = encode(tokenizer, text, pair, max_length=limit, truncate=truncate)
+    if not has_decoder:
+        if target is not None:
+            raise InputError(f"{model.name} has no decoder side, so it takes no target.")
+        return encoded, {"self": encoded.tokens}, encoded.inputs
+    if generate:
+        if target is not None:
+            raise InputError("Give either target (what the decoder reads) or generate, not both.")
+        return encoded, {"encoder": encoded.tokens}, encoded.inputs
+    if target is None:
+        raise InputError(
+            f"{model.name} is an encoder-decoder: say what its decoder reads with target='…', "
+            "or let it write with generate=n."
+        )
+    aim = encode(
+        tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
+    )
+    ids = [_decoder_start(model), *aim.tokens.ids[:-1]]
+    stacks = {"encoder": encoded.tokens, "decoder": decoded_tokens(tokenizer, ids)}
+    return encoded, stacks, encoded.inputs | {"decoder_input_ids": torch.tensor([ids])}
+
+
+def _decoder_start(model: Model) -> int:
+    config = model.module.config
+    generation = getattr(model.module, "generation_config", None)
+    for source in (generation, config):
+        for name in ("decoder_start_token_id", "bos_token_id"):
+            found = getattr(source, name, None)
+            if isinstance(found, int):
+                return found
+    raise InputError(f"{model.name} does not say which token its decoder starts with.")
+
+
+def _generated(
+    model: Model, encoded: Encoded, n: int
+) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
+    """Let the model write; its tokens by stack, and the inputs of the whole."""
+    model.need_head("Generating")
+    if not model.module.can_generate():
+        raise InputError(f"{model.info.architecture} cannot generate text.")
+    tokenizer = model.need_tokenizer()
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    inputs = {name: tensor.to(model.module.device) for name, tensor in encoded.inputs.items()}
+    with torch.inference_mode(), quiet(), model.tapped():
+        ids = model.module.generate(
+            **inputs, max_new_tokens=n, do_sample=False, num_beams=1, pad_token_id=pad
+        )
+    written = [int(token) for token in ids[0]]
+    if "decoder" in model.info.blocks:
+        start = decoded_tokens(tokenizer, written[:1])
+        tokens = decoded_tokens(tokenizer, written, start=start, is_generated=True)
+        stacks = {"encoder": encoded.tokens, "decoder": tokens}
+        return stacks, encoded.inputs | {"decoder_input_ids": ids.cpu()}
+    tokens = decoded_tokens(tokenizer, written, start=encoded.tokens, is_generated=True)
+    return {"self": tokens}, {"input_ids": ids.cpu(), "attention_mask": torch.ones_like(ids.cpu())}
+
+
+def _traced(
+    model: Model,
+    inputs: Mapping[str, Any],
+    stacks: dict[str, Tokens],
+    *,
+    vectors: bool,
+    scores: bool | None,
+    n_cut: int,
+) -> Trace:
+    if scores is None:
+        scores = vectors and not all(site.is_dot_product for site in model.wiring.sites)
+    collector = Collector(vectors=vectors)
+    outputs = model.run(
+        inputs, collector, scores=scores, **({"output_hidden_states": True} if vectors else {})
+    )
+    if not stacks:
+        stacks = _numbered(model, collector, inputs)
+    about = {
+        "model": model.name,
+        "family": model.info.family,
+        "edits": [repr(edit) for edit in model.edits],
+        "n_cut": n_cut,
+        "versions": {
+            package: importlib.metadata.version(package)
+            for package in ("headscope", "transformers", "torch")
+        },
+    }
+    blocks = collector.blocks(model.wiring, stacks)
+    return Trace(blocks, stacks, hidden_states(outputs) if vectors else {}, about)
+
+
+def _numbered(model: Model, collector: Collector, inputs: Mapping[str, Any]) -> dict[str, Tokens]:
+    """Tokens for prepared inputs: from their ids where there are any, else positions."""
+    ids = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
+    stacks = {}
+    for block in model.wiring.blocks:
+        if block == "cross":
+            continue
+        given = inputs.get(ids[block])
+        if given is not None and model.tokenizer is not None:
+            stacks[block] = decoded_tokens(model.tokenizer, [int(x) for x in given[0]])
+        else:
+            n_queries, _ = collector.lengths(block)
+            stacks[block] = Tokens.of([str(i) for i in range(n_queries)])
+    return stacks
