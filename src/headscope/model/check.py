@@ -9,23 +9,22 @@ model's naming, and it is the proof that what we read is what the model computes
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from headscope.attention import Block
 from headscope.errors import TapUnsupported
 from headscope.model.example import example_inputs
-from headscope.model.interface import EagerFunction, eager_attention, intercepted
+from headscope.model.interface import eager_attention
+from headscope.model.record import Recording, record_fallback, record_interface
 from headscope.model.sites import Route, Site, Wiring
-from headscope.model.watch import Watch
 
 __all__ = ["Check", "wire"]
 
@@ -78,22 +77,6 @@ class Check:
         )
 
 
-@dataclass(slots=True)
-class _Recording:
-    """One attention computation, as it happened."""
-
-    module: str
-    occurrence: int
-    computation: int
-    weights: Tensor
-    scores: Tensor | None
-    query: Tensor | None
-    key: Tensor | None
-    value: Tensor | None
-    scale: float | None
-    n_products: int
-
-
 def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tuple[Wiring, Check]:
     """Find every attention computation of a model and check the tap against the model's own.
 
@@ -107,11 +90,11 @@ def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tup
     with torch.inference_mode(), eager_attention(root):
         official, reference = _official(root, inputs, family)
         route: Route = "interface"
-        recordings, output = _record_interface(root, inputs)
+        recordings, outputs = record_interface(root, inputs)
         matches = _match(official, recordings)
         if matches is None:
             route = "fallback"
-            recordings, output = _record_fallback(root, inputs)
+            recordings, outputs = record_fallback(root, inputs)
             matches = _match(official, recordings)
         if matches is None:
             _refuse(family, official, recordings, batch)
@@ -123,7 +106,7 @@ def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tup
             against=matches[0].against,
             n_maps=len(matches),
             largest_difference=max(match.difference for match in matches),
-            output_difference=float((output - reference).abs().max()),
+            output_difference=float((_main_output(outputs) - reference).abs().max()),
         )
     if check.output_difference > TOLERANCE * max(1.0, float(reference.abs().max())):
         raise TapUnsupported(
@@ -166,126 +149,16 @@ def _main_output(outputs: Any) -> Tensor:
     return next(x for x in outputs.to_tuple() if isinstance(x, Tensor))
 
 
-def _record_interface(
-    root: PreTrainedModel, inputs: Mapping[str, Any]
-) -> tuple[list[_Recording], Tensor]:
-    """Run the model, recording every call that goes through transformers' interface."""
-    names = {id(module): name for name, module in root.named_modules()}
-    calls: Counter[str] = Counter()
-    recordings: list[_Recording] = []
-
-    def record(
-        function: EagerFunction,
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
-        with Watch() as watch:
-            output, weights = function(module, query, key, value, *args, **kwargs)
-        if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
-            return output, weights  # not an attention we understand: the fallback may
-        steps = watch.steps[0]
-        name = names[id(module)]
-        recordings.append(
-            _Recording(
-                name,
-                calls[name],
-                0,
-                weights,
-                None if steps.scores is None else steps.scores[..., : weights.shape[-1]],
-                query,
-                key,
-                value,
-                kwargs.get("scaling"),
-                n_products=1,
-            )
-        )
-        calls[name] += 1
-        return output, weights
-
-    with intercepted(names, record):
-        outputs = root(**inputs)
-    return recordings, _main_output(outputs)
-
-
-def _record_fallback(
-    root: PreTrainedModel, inputs: Mapping[str, Any]
-) -> tuple[list[_Recording], Tensor]:
-    """Run the model, recording every softmax inside any module, whoever wrote it."""
-    recordings: list[_Recording] = []
-    calls: Counter[str] = Counter()
-    with ExitStack() as stack:
-        for name, module in root.named_modules():
-            # A bare nn.Softmax is part of the module that holds it.
-            if name and not type(module).__module__.startswith("torch.nn."):
-                stack.enter_context(_recorded(module, name, calls, recordings))
-        outputs = root(**inputs)
-    # A softmax is seen by every module around it; the innermost is heard first.
-    seen: set[int] = set()
-    unique = []
-    for recording in recordings:
-        if id(recording.scores) not in seen:
-            seen.add(id(recording.scores))
-            unique.append(recording)
-    return unique, _main_output(outputs)
-
-
-@contextmanager
-def _recorded(
-    module: nn.Module, name: str, calls: Counter[str], recordings: list[_Recording]
-) -> Iterator[None]:
-    watches: list[Watch] = []
-
-    def enter(*_: Any) -> None:
-        watches.append(Watch())
-        watches[-1].__enter__()
-
-    def leave(*_: Any) -> None:
-        watch = watches.pop()
-        watch.__exit__(None, None, None)
-        for index, steps in enumerate(watch.steps):
-            first = steps.products[0] if steps.products else None
-            assert steps.weights is not None
-            recordings.append(
-                _Recording(
-                    name,
-                    calls[name],
-                    index,
-                    steps.weights,
-                    steps.scores,
-                    None if first is None else first.left,
-                    None if first is None else first.right.transpose(-1, -2),
-                    steps.value,
-                    None if first is None else first.scale,
-                    len(steps.products),
-                )
-            )
-        calls[name] += 1
-
-    hooks = [
-        module.register_forward_pre_hook(enter),
-        module.register_forward_hook(leave, always_call=True),
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
 @dataclass(slots=True)
 class _Match:
     block: Block
-    recording: _Recording
+    recording: Recording
     difference: float
     against: Literal["weights", "scores", "nothing"]
 
 
 def _match(
-    official: Mapping[Block, Sequence[Tensor]], recordings: Sequence[_Recording]
+    official: Mapping[Block, Sequence[Tensor]], recordings: Sequence[Recording]
 ) -> list[_Match] | None:
     """For every official map, the recording that is it; None where one has none."""
     if not recordings:
@@ -308,7 +181,7 @@ def _match(
 
 
 def _nearest(
-    target: Tensor, recordings: Sequence[_Recording]
+    target: Tensor, recordings: Sequence[Recording]
 ) -> tuple[int, float, Literal["weights", "scores"]] | None:
     """Index, difference and form of the first recording equal to an official map."""
     best: tuple[int, float, Literal["weights", "scores"]] | None = None
@@ -332,14 +205,14 @@ def _sums_to_at_most_one(weights: Tensor) -> bool:
     return bool((weights >= 0).all()) and bool((weights.sum(-1) <= 1 + 1e-3).all())
 
 
-def _reshaped(recording: _Recording, shape: torch.Size) -> _Recording:
+def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
     """A recording with `batch·head` on one axis, given the two axes of the official map."""
     n_heads = shape[1]
 
     def unfold(tensor: Tensor | None) -> Tensor | None:
         if tensor is None or tensor.ndim != 3:
             return tensor
-        return tensor.unflatten(0, (-1, n_heads))
+        return tensor.reshape(-1, n_heads, *tensor.shape[1:])
 
     return replace(
         recording,
@@ -360,18 +233,19 @@ def _sites(matches: Sequence[_Match]) -> tuple[Site, ...]:
     return tuple(sites)
 
 
-def _layer_numbers(recordings: Sequence[_Recording]) -> list[int]:
+def _layer_numbers(recordings: Sequence[Recording]) -> list[int]:
     """The model's own numbering where its names carry one (hybrid models have layers
-    without attention), else the order of computation."""
+    without attention), else the order of computation.
+    """
     numbers = []
     for recording in recordings:
         found = re.search(r"\.(\d+)\.", f".{recording.module}.")
         numbers.append(int(found[1]) if found else -1)
-    increasing = all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
+    increasing = all(a < b for a, b in itertools.pairwise(numbers))
     return numbers if increasing and numbers[0] >= 0 else list(range(len(numbers)))
 
 
-def _site(block: Block, layer: int, recording: _Recording) -> Site:
+def _site(block: Block, layer: int, recording: Recording) -> Site:
     query, key, value = (
         tensor if tensor is not None and tensor.ndim == 4 else None
         for tensor in (recording.query, recording.key, recording.value)
@@ -399,7 +273,7 @@ def _site(block: Block, layer: int, recording: _Recording) -> Site:
 
 
 def _fit_scale(
-    recording: _Recording, query: Tensor | None, key: Tensor | None
+    recording: Recording, query: Tensor | None, key: Tensor | None
 ) -> tuple[float | None, bool]:
     """The factor on q·k in the scores, and whether there is nothing else in them.
 
@@ -449,7 +323,7 @@ def _named_block(module: str) -> Block:
 def _refuse(
     family: str,
     official: Mapping[Block, Sequence[Tensor]],
-    recordings: Sequence[_Recording],
+    recordings: Sequence[Recording],
     batch: int,
 ) -> NoReturn:
     if not recordings:

@@ -41,6 +41,7 @@ class Collector:
         self._layers: dict[BlockName, dict[int, dict[str, np.ndarray]]] = {}
 
     def __call__(self, attention: Attention) -> None:
+        """Keep one layer."""
         found = {
             "attention": attention.weights,
             "scores": attention.scores,
@@ -108,7 +109,8 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
 
 def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Arrays along a new first axis; smaller ones are filled up with NaN (layers may
-    differ in their number of heads or neurons)."""
+    differ in their number of heads or neurons).
+    """
     shape = tuple(max(sizes) for sizes in zip(*(a.shape for a in arrays), strict=True))
     if all(a.shape == shape for a in arrays):
         return np.stack(arrays)

@@ -81,6 +81,7 @@ class Ablate(Edit):
     """See `ablate`."""
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
+        """Zero the head's rows."""
         weights = weights.clone()
         weights[:, self.head] = 0
         return weights
@@ -96,6 +97,7 @@ class SetAttention(Edit):
     renormalize: bool
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
+        """Put `weight` at the keys, in the rows of this call that are meant."""
         n_queries, n_keys = weights.shape[2:]
         rows = _local(self.queries, positions.query_start, n_queries)
         columns = _local(self.keys, positions.key_start, n_keys)
@@ -124,6 +126,7 @@ class ScaleNeurons(Edit):
     of: VectorKind
 
     def on_vectors(self, vectors: Vectors, site: Site) -> Vectors:
+        """Scale the neurons in the head's (or its group's) vectors."""
         tensor = getattr(vectors, self.of)
         if tensor is None:
             return vectors

@@ -1,5 +1,6 @@
 """From text to model inputs, keeping what people need to find their way back: offsets,
-words, segments, which tokens are special, which were cut off."""
+words, segments, which tokens are special, which were cut off.
+"""
 
 from __future__ import annotations
 

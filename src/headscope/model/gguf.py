@@ -142,7 +142,7 @@ def _config(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tensor_name(name: str) -> tuple[str, str]:
-    """transformers' name of a GGUF tensor, and its short name within a layer."""
+    """Transformers' name of a GGUF tensor, and its short name within a layer."""
     outside = {
         "token_embd.weight": "model.embed_tokens.weight",
         "output_norm.weight": "model.norm.weight",

@@ -71,7 +71,7 @@ def gradients_of_text(
         found.setdefault(site.block, {})[site.layer] = to_numpy(gradient[0])
 
     loss = backward(model, question, keep)
-    blocks = {
+    blocks: dict[str, xr.DataArray] = {
         block: xr.DataArray(
             np.stack([found[block][layer] for layer in sorted(found[block])]),
             dims=("layer", "head", "query", "key"),
@@ -141,7 +141,7 @@ def backward(
     with torch.enable_grad(), _frozen(model.module), model.attached(tap):
         loss = loss_of(model.module(**inputs), question)
         loss.backward()
-    return float(loss)
+    return loss.item()
 
 
 def loss_of(outputs: Any, question: Question) -> Tensor:

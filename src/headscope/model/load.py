@@ -93,7 +93,7 @@ def load(
         except (OSError, ValueError) as error:
             raise ModelError(f"Could not load {str(source)!r}: {error}") from error
         tokenizer = tokenizer or _tokenizer(location, options)
-    module.to(device).eval()
+    torch.nn.Module.to(module, device).eval()
     return Model(
         module,
         tokenizer,
@@ -112,7 +112,7 @@ def _live(
     example: Mapping[str, Any] | None,
 ) -> Model:
     if device is not None:
-        module.to(device)
+        torch.nn.Module.to(module, device)
     has_head = is_language_model(type(module).__name__)
     name = module.config.name_or_path or type(module).__name__
     return Model(
@@ -201,7 +201,8 @@ def _module(
     options: dict[str, Any],
 ) -> tuple[PreTrainedModel, bool, tuple[str, ...]]:
     """The model in the richest class whose weights are all there, whether it has a
-    language-model head, and what to say about it."""
+    language-model head, and what to say about it.
+    """
     notes: tuple[str, ...] = ()
     for model_class in _candidate_classes(config):
         module, loading = model_class.from_pretrained(
@@ -226,14 +227,15 @@ def _module(
 
 def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
     """The class the configuration names (its language-model sibling for pre-training
-    classes), or the family's language-model classes; then the bare stack."""
-    declared = (config.architectures or [None])[0]
+    classes), or the family's language-model classes; then the bare stack.
+    """
+    declared = config.architectures[0] if config.architectures else None
     mappings = (
         modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
         modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
         modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     )
-    names = [declared]
+    names: list[str | None] = [declared]
     if declared is None or declared.endswith("ForPreTraining"):
         names = [mapping.get(config.model_type) for mapping in mappings]
     base = modeling_auto.MODEL_MAPPING_NAMES.get(config.model_type)

@@ -122,7 +122,8 @@ class Model:
         self, inputs: Mapping[str, Any], reader: Reader, *, scores: bool = False, **options: Any
     ) -> Any:
         """One forward pass, its attention handed to `reader` layer by layer, without
-        gradients; at most one layer's attention is held. Returns the model's output."""
+        gradients; at most one layer's attention is held. Returns the model's output.
+        """
         placed = self._placed(inputs)
         with (
             torch.inference_mode(),
@@ -135,7 +136,7 @@ class Model:
         return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
 
     @overload
-    def trace(
+    def trace(  # type: ignore[overload-overlap]  # a str is a sequence of str
         self,
         text: str | Mapping[str, Any],
         pair: str | None = ...,

@@ -34,7 +34,9 @@ def spelling_of(tokenizer: Any) -> Spelling:
 
 def readable(tokens: Sequence[str], spelling: Spelling, special: Collection[str]) -> list[str]:
     """Vocabulary strings as text; special tokens stay as they are."""
-    spell = {"bytes": _from_bytes, "metaspace": _from_metaspace, "plain": str}[spelling]
+    if spelling == "plain":
+        return list(tokens)
+    spell = _from_bytes if spelling == "bytes" else _from_metaspace
     return [token if token in special else spell(token) for token in tokens]
 
 
@@ -62,7 +64,8 @@ def _decoded(raw: bytes) -> str:
 @functools.cache
 def byte_alphabet() -> dict[str, int]:
     """Character → byte of GPT-2's alphabet: printable bytes stand for themselves, the
-    others for the characters from U+0100 on, in order."""
+    others for the characters from U+0100 on, in order.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in set(printable)]
     shown = {chr(byte): byte for byte in printable}

@@ -23,7 +23,7 @@ from headscope.attention import Attention, Block, Reader
 from headscope.model.edit import Edit, Positions, Vectors, apply_to_vectors, apply_to_weights
 from headscope.model.interface import EagerFunction, eager_attention, intercepted
 from headscope.model.sites import Site, Wiring
-from headscope.model.watch import Watch
+from headscope.model.watch import Watch, watching
 
 __all__ = ["Attachment", "Tap"]
 
@@ -77,7 +77,8 @@ class Tap:
             stack.enter_context(intercepted(self._names, self._through_interface))
             return
         for name, module in self._modules.items():
-            stack.enter_context(_watched(module, name, self._start_watch, self._finish_watch))
+            start = functools.partial(self._start_watch, name)
+            stack.enter_context(watching(module, start, self._finish_watch))
 
     def _before_forward(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -88,7 +89,8 @@ class Tap:
 
     def _next_call(self, name: str) -> dict[int, Site]:
         """The sites of the call that starts now. Counting wraps, because `generate` may
-        call the encoder without going through the root module."""
+        call the encoder without going through the root module.
+        """
         occurrence = self._calls[name] % self._wiring.calls_per_forward(name)
         self._calls[name] += 1
         return self._wiring.at(name, occurrence)
@@ -161,7 +163,8 @@ class Tap:
                 None,
             )
             changed = apply_to_vectors(edits[index], site, vectors)
-            assert changed.query is not None and changed.key is not None
+            assert changed.query is not None
+            assert changed.key is not None
             return (
                 changed.query.reshape(query.shape),
                 changed.key.reshape(key.transpose(-1, -2).shape).transpose(-1, -2),
@@ -265,7 +268,7 @@ class _Inputs:
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> _Inputs:
-        past = kwargs.get("past_key_values")
+        past: Any = kwargs.get("past_key_values")
         n_past = int(past.get_seq_length()) if hasattr(past, "get_seq_length") else 0
         return cls(
             _padding(kwargs, "attention_mask"), _padding(kwargs, "decoder_attention_mask"), n_past
@@ -295,7 +298,8 @@ def _padding(kwargs: Mapping[str, Any], name: str) -> Tensor | None:
 
 def _last(mask: Tensor | None, n: int, *, exact: bool) -> Tensor | None:
     """The last n columns of a padding mask; None where it does not describe these tokens
-    (an audio encoder downsamples its input)."""
+    (an audio encoder downsamples its input).
+    """
     if mask is None or mask.shape[1] < n or (exact and mask.shape[1] != n):
         return None
     return mask[:, mask.shape[1] - n :]
@@ -303,40 +307,4 @@ def _last(mask: Tensor | None, n: int, *, exact: bool) -> Tensor | None:
 
 def _unfold(tensor: Tensor, n_heads: int) -> Tensor:
     """`batch·head … …` as `batch head … …`; four axes stay as they are."""
-    return tensor if tensor.ndim != 3 else tensor.unflatten(0, (-1, n_heads))
-
-
-@contextmanager
-def _watched(
-    module: nn.Module,
-    name: str,
-    start: Callable[[str], tuple[Watch, dict[int, Site]]],
-    finish: Callable[[Watch, dict[int, Site]], None],
-) -> Iterator[None]:
-    """Run every call of a module under a `Watch`, made by `start` and handed to `finish`."""
-    owner = threading.get_ident()
-    running: list[tuple[Watch, dict[int, Site]]] = []
-
-    def enter(*_: Any) -> None:
-        if threading.get_ident() == owner:
-            watch, sites = start(name)
-            watch.__enter__()
-            running.append((watch, sites))
-
-    def leave(_module: nn.Module, _args: Any, result: Any) -> None:
-        if threading.get_ident() != owner or not running:
-            return
-        watch, sites = running.pop()
-        watch.__exit__(None, None, None)
-        if result is not None:  # the hook also runs, without a result, when the call raised
-            finish(watch, sites)
-
-    hooks = [
-        module.register_forward_pre_hook(enter),
-        module.register_forward_hook(leave, always_call=True),
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return tensor if tensor.ndim != 3 else tensor.reshape(-1, n_heads, *tensor.shape[1:])

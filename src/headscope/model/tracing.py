@@ -121,9 +121,8 @@ def _generated(
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     inputs = {name: tensor.to(model.module.device) for name, tensor in encoded.inputs.items()}
     with torch.inference_mode(), quiet(), model.tapped():
-        ids = model.module.generate(
-            **inputs, max_new_tokens=n, do_sample=False, num_beams=1, pad_token_id=pad
-        )
+        generate: Any = model.module.generate
+        ids = generate(**inputs, max_new_tokens=n, do_sample=False, num_beams=1, pad_token_id=pad)
     written = [int(token) for token in ids[0]]
     if "decoder" in model.info.blocks:
         start = decoded_tokens(tokenizer, written[:1])
@@ -168,7 +167,7 @@ def _traced(
 def _numbered(model: Model, collector: Collector, inputs: Mapping[str, Any]) -> dict[str, Tokens]:
     """Tokens for prepared inputs: from their ids where there are any, else positions."""
     ids = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
-    stacks = {}
+    stacks: dict[str, Tokens] = {}
     for block in model.wiring.blocks:
         if block == "cross":
             continue

@@ -10,16 +10,20 @@ no weights to see: that one call is spelled out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Product", "Steps", "Watch", "sdpa_steps"]
+__all__ = ["Product", "Steps", "Watch", "sdpa_steps", "watching"]
+
+T = TypeVar("T")
 
 SOFTMAX = frozenset({torch.softmax, functional.softmax, Tensor.softmax, torch.special.softmax})
 SDPA = functional.scaled_dot_product_attention
@@ -170,6 +174,47 @@ class Watch(TorchFunctionMode):
         steps.weights, steps.value = product.left, product.right
         steps.output = _permute_einsum_output(args[0], result) if func is EINSUM else result
         return result
+
+
+@contextmanager
+def watching(
+    module: nn.Module,
+    start: Callable[[], tuple[Watch, T]],
+    finish: Callable[[Watch, T], None],
+) -> Iterator[None]:
+    """Run every call of a module, from this thread, under a `Watch`.
+
+    Args:
+        module: whose calls are watched.
+        start: makes the watch for a call, and whatever `finish` wants to know about it.
+        finish: told when the call has returned (not when it raised).
+    """
+    owner = threading.get_ident()
+    running: list[tuple[Watch, T]] = []
+
+    def enter(*_: Any) -> None:
+        if threading.get_ident() == owner:
+            watch, about = start()
+            watch.__enter__()  # type: ignore[no-untyped-call]
+            running.append((watch, about))
+
+    def leave(_module: nn.Module, _args: Any, result: Any) -> None:
+        if threading.get_ident() != owner or not running:
+            return
+        watch, about = running.pop()
+        watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        if result is not None:
+            finish(watch, about)
+
+    hooks = [
+        module.register_forward_pre_hook(enter),
+        module.register_forward_hook(leave, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def sdpa_steps(

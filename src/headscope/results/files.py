@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["atomic_path", "open_file"]
 
-ENGINE = "h5netcdf"
-
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -60,7 +58,7 @@ def open_file(path: str | os.PathLike[str]) -> Trace:
     if not file.is_file():
         raise InputError(f"There is no file {str(file)!r}.")
     try:
-        tree = xr.load_datatree(file, engine=ENGINE)
+        tree = xr.load_datatree(file, engine="h5netcdf")
     except Exception as error:  # h5py raises many kinds for a damaged file
         raise FileFormatError(
             f"{str(file)!r} cannot be read as netCDF ({type(error).__name__}: {error}). "

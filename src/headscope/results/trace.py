@@ -60,7 +60,7 @@ class Block:
 
     @property
     def values(self) -> xr.DataArray:
-        """`layer group key value_neuron`"""
+        """`layer group key value_neuron`."""
         return self._vectors("values")
 
     @property
@@ -78,7 +78,8 @@ class Block:
             return self.data["scores"]
         keys = self.keys.isel(group=self.data["group_of_head"])
         scores = xr.dot(self.queries, keys, dim="neuron") * self.data["scale"]
-        return scores.where(self._visible()).fillna(-np.inf)
+        masked: xr.DataArray = scores.where(self._visible(), -np.inf)
+        return masked
 
     def _visible(self) -> xr.DataArray:
         n_queries, n_keys = self.data.sizes["query"], self.data.sizes["key"]
@@ -311,7 +312,7 @@ def _numpy(array: Any) -> np.ndarray:
 
 def _squeezed(layer: np.ndarray, index: int) -> np.ndarray:
     if layer.ndim == 4 and layer.shape[0] == 1:
-        return cast(np.ndarray, layer[0])
+        return cast("np.ndarray", layer[0])
     if layer.ndim != 3:
         raise InputError(
             f"Layer {index} of the attention has shape {layer.shape}; expected (head, query, "

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.attention import Block as BlockName
-from headscope.results.files import ENGINE, atomic_path
+from headscope.results.files import atomic_path
 from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
 from headscope.text.tokens import Tokens
 
@@ -34,7 +34,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         datasets[f"/stacks/{stack}"] = _token_dataset(tokens, trace.stack_hidden.get(stack))
     with atomic_path(path) as temporary:
         tree = xr.DataTree.from_dict(datasets)
-        tree.to_netcdf(temporary, engine=ENGINE, encoding=encoding)
+        tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
 
 
 def load_trace(tree: xr.DataTree) -> Trace:
@@ -50,7 +50,7 @@ def load_trace(tree: xr.DataTree) -> Trace:
         data = node.to_dataset()
         is_causal = bool(data.attrs.pop("is_causal"))
         blocks[name] = Block(
-            cast(BlockName, name),
+            cast("BlockName", name),
             data,
             tokens[STACK_OF_QUERIES[name]],
             tokens[STACK_OF_KEYS[name]],
@@ -88,8 +88,8 @@ def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
 
 
 def _tokens(data: xr.Dataset) -> Tokens:
-    flags = {name: tuple(bool(x) for x in data[name].values) for name in FLAGS}
-    numbers = {name: tuple(int(x) for x in data[name].values) for name in NUMBERS}
+    flags: dict[str, Any] = {name: tuple(bool(x) for x in data[name].values) for name in FLAGS}
+    numbers: dict[str, Any] = {name: tuple(int(x) for x in data[name].values) for name in NUMBERS}
     offsets = None
     if "offsets" in data:
         offsets = tuple((int(a), int(b)) for a, b in data["offsets"].values)
