@@ -1,0 +1,57 @@
+"""Where sentences probably end in raw text.
+
+A rule of thumb for text that nothing has annotated; where it matters, annotate with spaCy
+(`headscope.text.annotate`) or read a treebank.
+"""
+
+from __future__ import annotations
+
+import regex
+
+__all__ = ["split_sentences"]
+
+# A sentence ends after . ! ? … and closing quotes or brackets, where a space and then
+# anything but a lower-case letter follows; after 。！？ always; and at a blank line.
+_END = regex.compile(
+    r"""
+    (?P<stop> [.!?…]++ ) ["'’”»)\]]*+ (?P<gap> \s++ ) (?= ["'‘“«(\[]*+ [^\p{Ll}\s] )
+    | [。！？]++ [」』”’）]*+ (?P<gap> \s*+ ) (?= \S )
+    | (?P<gap> \s*? \n \s*? \n \s*+ ) (?= \S )
+    """,
+    regex.VERBOSE | regex.VERSION1,
+)
+_LAST_WORD = regex.compile(r"[\p{L}\p{M}.]+\z")
+_ABBREVIATION = regex.compile(
+    r"mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.?g|i\.?e|cf|al|no|vol|fig|eq|sec|ca|approx|dept|est|gen|col"
+    r"|capt|lt|sgt|rev|hon|gov|sen|rep|mt|ft|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec",
+    regex.IGNORECASE,
+)
+
+
+def split_sentences(text: str) -> list[tuple[int, int]]:
+    """The sentences of a text as character spans, without the spaces between them.
+
+    A single full stop after an initial (`J. Smith`) or a common English abbreviation does
+    not end a sentence.
+
+    >>> text = "Dr. Li won. Who else? Nobody."
+    >>> [text[start:end] for start, end in split_sentences(text)]
+    ['Dr. Li won.', 'Who else?', 'Nobody.']
+    """
+    found: list[tuple[int, int]] = []
+    start = len(text) - len(text.lstrip())
+    for match in _END.finditer(text):
+        gap, after = match.span("gap")
+        if match["stop"] == "." and "\n\n" not in match["gap"]:
+            last = _LAST_WORD.search(text, max(start, match.start() - 20), match.start())
+            word = last[0] if last else ""
+            is_initial = len(word.rsplit(".", 1)[-1]) == 1 and word[-1].isupper()
+            if (is_initial and word != "I") or _ABBREVIATION.fullmatch(word):
+                continue
+        if gap > start:
+            found.append((start, gap))
+        start = after
+    end = len(text.rstrip())
+    if end > start:
+        found.append((start, end))
+    return found

@@ -1,0 +1,214 @@
+"""One document: a text, its words and what is known about them.
+
+Plain and frozen: strings, numbers and tuples, so that a document pickles, compares and
+hashes, and nobody changes it by accident. It knows nothing of files (`headscope.text.read`)
+nor of tokens (`headscope.text.align`). Whatever is not annotated is `None` or empty, never
+guessed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+from headscope.errors import InputError
+from headscope.text.boundaries import split_sentences
+from headscope.text.mention import Mention
+from headscope.text.tree import NO_HEAD, ROOT, check_tree
+
+__all__ = ["NO_HEAD", "ROOT", "Document", "Mention", "Span", "Unit"]
+
+Span = tuple[int, int]
+Unit = Literal["document", "paragraph", "sentence"]
+
+_PER_WORD = ("spans", "upos", "xpos", "lemmas", "features", "heads", "relations")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text with its words and annotations. Spans and ranges exclude their end."""
+
+    id: str
+    text: str
+    words: tuple[str, ...]
+    """The words as written. In a contraction whose parts are not spelled out (French `du`
+    as `de` + `le`) the words differ from the text and share its characters."""
+    spans: tuple[Span, ...]
+    """Characters of each word in `text`, in order."""
+    sentences: tuple[Span, ...] = ()
+    """Words of each sentence; together they are all words. Empty where unknown."""
+    paragraphs: tuple[Span, ...] = ()
+    """Words of each paragraph, likewise."""
+    upos: tuple[str, ...] | None = None
+    """Universal tag of each word, `_` where there is none."""
+    xpos: tuple[str, ...] | None = None
+    """Language-specific tag of each word."""
+    lemmas: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
+    """Morphological features of each word as in CoNLL-U: `Number=Sing|Person=3`."""
+    heads: tuple[int, ...] | None = None
+    """Number of each word's head in `words`; `ROOT` (-1) for the root of a sentence and
+    `NO_HEAD` (-2) where the head is unknown or was cut off."""
+    relations: tuple[str, ...] | None = None
+    """Relation of each word to its head, as labeled in the data."""
+    mentions: tuple[Mention, ...] = ()
+    """Mentions of entities, in order of their first word."""
+    part_of: str | None = None
+    """Id of the document in the file that this one is a sentence or paragraph of."""
+    meta: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What else the source says, such as `genre`."""
+
+    def __post_init__(self) -> None:
+        self._check_spans()
+        self._check_ranges("sentence", self.sentences)
+        self._check_ranges("paragraph", self.paragraphs)
+        if self.heads is not None:
+            if not self.sentences:
+                raise InputError(f"Document {self.id!r} has heads but no sentences.")
+            for number, (start, stop) in enumerate(self.sentences):
+                check_tree(self.heads, start, stop, f"Sentence {number} of document {self.id!r}")
+        for mention in self.mentions:
+            if mention.start < 0 or mention.stop > len(self.words):
+                raise InputError(
+                    f"Document {self.id!r} has {len(self.words)} words, but a mention of cluster "
+                    f"{mention.cluster!r} at {mention.spans}."
+                )
+
+    def __len__(self) -> int:
+        """How many words."""
+        return len(self.words)
+
+    def clusters(self) -> dict[str, tuple[Mention, ...]]:
+        """The mentions of each entity, in order of the text."""
+        found: dict[str, list[Mention]] = {}
+        for mention in self.mentions:
+            found.setdefault(mention.cluster, []).append(mention)
+        return {cluster: tuple(mentions) for cluster, mentions in found.items()}
+
+    def cut(self, start: int, stop: int, name: str | None = None) -> Document:
+        """The words `start` … `stop - 1` as a document of their own.
+
+        Heads that fall outside become `NO_HEAD`; mentions are kept where all their words are.
+
+        Args:
+            start: The first word.
+            stop: The word after the last.
+            name: The id of the piece; the same as this document's by default.
+        """
+        if not 0 <= start <= stop <= len(self.words):
+            raise InputError(
+                f"Cannot cut words {start}–{stop} from document {self.id!r}, "
+                f"which has {len(self.words)}."
+            )
+        first = self.spans[start][0] if start < stop else 0
+        last = max((end for _, end in self.spans[start:stop]), default=0)
+
+        def inside(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+            return None if values is None else values[start:stop]
+
+        def ranges(values: tuple[Span, ...]) -> tuple[Span, ...]:
+            kept = ((max(a, start) - start, min(b, stop) - start) for a, b in values)
+            return tuple((a, b) for a, b in kept if a < b)
+
+        heads = self.heads
+        if heads is not None:
+            heads = tuple(
+                head - start if start <= head < stop else ROOT if head == ROOT else NO_HEAD
+                for head in heads[start:stop]
+            )
+        return Document(
+            id=self.id if name is None else name,
+            text=self.text[first:last],
+            words=self.words[start:stop],
+            spans=tuple((a - first, b - first) for a, b in self.spans[start:stop]),
+            sentences=ranges(self.sentences),
+            paragraphs=ranges(self.paragraphs),
+            upos=inside(self.upos),
+            xpos=inside(self.xpos),
+            lemmas=inside(self.lemmas),
+            features=inside(self.features),
+            heads=heads,
+            relations=inside(self.relations),
+            mentions=tuple(
+                mention.shift(-start)
+                for mention in self.mentions
+                if start <= mention.start and mention.stop <= stop
+            ),
+            part_of=self.part_of,
+            meta=self.meta,
+        )
+
+    def split(self, unit: Unit) -> Iterator[Document]:
+        """The document's sentences or paragraphs as documents of their own.
+
+        Where its sentences are unknown, `headscope.text.boundaries` guesses them; where its
+        paragraphs are, it is one.
+        """
+        if unit == "document" or (unit == "paragraph" and not self.paragraphs):
+            yield self
+            return
+        ranges = self.paragraphs if unit == "paragraph" else self.sentences or self._guess()
+        for number, (start, stop) in enumerate(ranges, 1):
+            piece = self.cut(start, stop, f"{self.id}-{'p' * (unit == 'paragraph')}{number}")
+            yield replace(piece, part_of=self.part_of or self.id)
+
+    def _guess(self) -> tuple[Span, ...]:
+        """Where the sentences probably are, in words."""
+        ends = [end for _, end in split_sentences(self.text)]
+        sentence = [bisect_right(ends, start) for start, _ in self.spans]
+        edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
+        return tuple(pairwise([0, *edges, len(self.words)])) if self.words else ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as JSON can hold it; what is unknown is left out."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        values["meta"] = dict(self.meta)
+        values["mentions"] = [mention.to_dict() for mention in self.mentions]
+        return {name: value for name, value in values.items() if value not in (None, (), [], {})}
+
+    def digest(self) -> str:
+        """SHA-256 of everything in the document."""
+        content = json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def _check_spans(self) -> None:
+        n = len(self.words)
+        for name in _PER_WORD:
+            values = getattr(self, name)
+            if values is not None and len(values) != n:
+                raise InputError(f"Document {self.id!r} has {n} words, but {len(values)} {name}.")
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"The text of document {self.id!r} has half a surrogate pair at character "
+                f"{error.start}, which no tokenizer reads. Decode it again, or remove it."
+            ) from None
+        last_start = last_end = 0
+        for number, (start, end) in enumerate(self.spans):
+            if not (last_start <= start <= end <= len(self.text) and last_end <= end):
+                raise InputError(
+                    f"Word {number} of document {self.id!r}, {self.words[number]!r}, is at "
+                    f"{(start, end)}: expected characters of the text (length {len(self.text)}), "
+                    f"not before the previous word at {(last_start, last_end)}."
+                )
+            last_start, last_end = start, end
+
+    def _check_ranges(self, what: str, ranges: tuple[Span, ...]) -> None:
+        if not ranges:
+            return
+        edges = [(0, 0), *ranges, (len(self.words), len(self.words))]
+        for (_, stop), (start, _) in pairwise(edges):
+            if start != stop:
+                raise InputError(
+                    f"The {what}s of document {self.id!r} leave a gap or overlap at word "
+                    f"{min(start, stop)}: {ranges}. Together they must be its {len(self.words)} "
+                    "words, in order."
+                )
+        if any(start >= stop for start, stop in ranges):
+            raise InputError(f"Document {self.id!r} has an empty {what}: {ranges}.")

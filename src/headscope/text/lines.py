@@ -1,0 +1,102 @@
+"""Lines of a text file with their numbers, and what to do about those that are broken.
+
+Reads plain and gzipped UTF-8 line by line; the whole file is never in memory. What a line
+means is up to the reader of its format.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Literal, cast
+
+from headscope.errors import FileFormatError, UnknownName
+
+__all__ = ["Lines", "OnError", "Report", "broken", "read_lines"]
+
+OnError = Literal["raise", "skip"]
+Lines = Iterator[tuple[int, str | FileFormatError]]
+"""Number (from 1) and text of each line, without its line end; or why it cannot be read."""
+
+KEPT_MESSAGES = 20
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(slots=True)
+class Report:
+    """What one pass over a corpus left out."""
+
+    on_error: OnError = "raise"
+    counts: Counter[str] = field(default_factory=Counter)
+    """How many sentences, documents, mentions …"""
+    messages: list[str] = field(default_factory=list)
+    """The first few reasons."""
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("raise", "skip"):
+            raise UnknownName.of("on_error", self.on_error, ("raise", "skip"))
+
+    def leave_out(self, what: str, error: FileFormatError) -> None:
+        """Counts one more of `what`, or raises the error, as the user asked."""
+        if self.on_error == "raise":
+            raise error
+        self.counts[what] += 1
+        if len(self.messages) < KEPT_MESSAGES:
+            self.messages.append(str(error))
+
+
+def broken(name: str, line: int, found: str, expected: str = "") -> FileFormatError:
+    """The error for a line of a file: what was found there, and what was expected."""
+    hint = f" Expected {expected}." if expected else ""
+    return FileFormatError(
+        f"{name}, line {line}: {found}.{hint} "
+        'Repair the line, or read with on_error="skip" to leave it out and count it.'
+    )
+
+
+def read_lines(path: Path) -> Lines:
+    """The lines of a file, gzipped or not.
+
+    Ends of Windows lines, a byte order mark and a missing last line end make no difference.
+
+    Raises:
+        FileFormatError: The file is UTF-16, or its compression is broken. A line that is not
+            UTF-8 does not raise: the error takes its place.
+    """
+    with path.open("rb") as raw:
+        start = raw.read(2)
+        raw.seek(0)
+        if start in _UTF16:
+            raise FileFormatError(
+                f"{path} is UTF-16 (it starts with {start.hex(' ')}). Expected UTF-8: "
+                f"convert it, e.g. with `iconv -f UTF-16 -t UTF-8`."
+            )
+        is_gzip = start == b"\x1f\x8b"
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw) if is_gzip else raw)
+        number = 0
+        try:
+            for number, line in enumerate(stream, 1):
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                try:
+                    yield number, line.decode("utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    yield (
+                        number,
+                        broken(
+                            str(path),
+                            number,
+                            f"byte 0x{line[error.start]:02x} at position {error.start} is not "
+                            "UTF-8",
+                            "UTF-8 text",
+                        ),
+                    )
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise FileFormatError(
+                f"{path} is gzipped, but its compression breaks off after line {number} "
+                f"({error}). Fetch or compress it again."
+            ) from error

@@ -1,0 +1,130 @@
+"""A mention of an entity: which words, and which cluster they belong to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headscope.errors import InputError
+
+if TYPE_CHECKING:
+    from headscope.text.document import Document
+
+__all__ = ["Mention", "mention_head"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Words that name an entity. Mentions of one cluster name the same one."""
+
+    cluster: str
+    """Names the entity within its document."""
+    spans: tuple[tuple[int, int], ...]
+    """Ranges of words, ends excluded; more than one where the mention is discontinuous."""
+    kind: str | None = None
+    """Type of the entity as the source calls it: `person`, `GPE`."""
+    head: int | None = None
+    """The head word where the source names it (CorefUD's `head`)."""
+
+    def __post_init__(self) -> None:
+        last = None
+        for start, stop in self.spans:
+            if start >= stop or (last is not None and start < last):
+                break
+            last = stop
+        else:
+            if self.spans and (self.head is None or self.head in self.words()):
+                return
+        raise InputError(
+            f"A mention of cluster {self.cluster!r} has the word ranges {self.spans} and the head "
+            f"{self.head}. Ranges must be in order and not empty, and the head within them."
+        )
+
+    @property
+    def start(self) -> int:
+        """The first word."""
+        return self.spans[0][0]
+
+    @property
+    def stop(self) -> int:
+        """The word after the last one."""
+        return self.spans[-1][1]
+
+    def words(self) -> tuple[int, ...]:
+        """The numbers of all its words."""
+        return tuple(word for start, stop in self.spans for word in range(start, stop))
+
+    def shift(self, by: int) -> Mention:
+        """The same mention in a document that starts elsewhere."""
+        if not by:
+            return self
+        return Mention(
+            self.cluster,
+            tuple((start + by, stop + by) for start, stop in self.spans),
+            self.kind,
+            None if self.head is None else self.head + by,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mention as JSON can hold it."""
+        found: dict[str, Any] = {"cluster": self.cluster, "spans": self.spans}
+        if self.kind is not None:
+            found["kind"] = self.kind
+        if self.head is not None:
+            found["head"] = self.head
+        return found
+
+
+def mention_head(document: Document, mention: Mention) -> int:
+    """The head word of a mention.
+
+    1. The word the source names.
+    2. Where there is a tree: the word whose head lies outside the mention; of several (the
+       tree disagrees with the mention, or was cut), the one highest in the tree, then the
+       first that is not punctuation.
+    3. Without a tree: the last word before the first comma, preposition or relative
+       pronoun after the first word; in `the designer of the bridge`, `designer`. A
+       possessive `'s` at the end is passed over.
+    """
+    if mention.head is not None:
+        return mention.head
+    words = mention.words()
+    heads = document.heads
+    if heads is not None and any(heads[word] > -2 for word in words):
+        inside = set(words)
+        tops = [word for word in words if heads[word] not in inside]
+        if len(tops) == 1:
+            return tops[0]
+        relations = document.relations
+        return min(
+            tops or words,
+            key=lambda word: (
+                relations is not None and relations[word] == "punct",
+                _depth(heads, word),
+                word,
+            ),
+        )
+    last = words[0]
+    for word in words[1:]:
+        form = document.words[word].lower()
+        if _AFTER_HEAD.fullmatch(form):
+            break
+        if form not in _POSSESSIVE:
+            last = word
+    return last
+
+
+_POSSESSIVE = frozenset({"'s", "’s", "'", "’"})
+_AFTER_HEAD = re.compile(
+    r"[,(:–—-]|who|whom|whose|which|that|where|when|of|in|on|at|by|for|with|from|to|about|against"
+    r"|between|into|through|during|before|after|above|below|under|over|near|and|or"
+)
+
+
+def _depth(heads: tuple[int, ...], word: int) -> int:
+    depth = 0
+    while heads[word] >= 0:
+        word = heads[word]
+        depth += 1
+    return depth
