@@ -85,6 +85,11 @@ def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tup
         example: inputs to try it with, where `example_inputs` cannot make them.
     """
     family = root.config.model_type
+    if getattr(root.config, "attention_type", None) == "block_sparse":
+        # It is dense on short inputs and sparse on long ones: the check would see the former.
+        _refuse(
+            family, "its attention is block-sparse. Load it with attention_type='original_full'"
+        )
     inputs = dict(example) if example is not None else example_inputs(root)
     batch = next(x.shape[0] for x in inputs.values() if isinstance(x, Tensor))
     with torch.inference_mode(), eager_attention(root):
@@ -96,14 +101,11 @@ def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tup
             route = "fallback"
             recordings, outputs = record_fallback(root, inputs)
             matches = _match(official, recordings)
-        if matches is None:
-            _refuse(family, official, recordings, batch)
-        for found in matches:
-            if found.recording.weights.shape[0] != batch or found.recording.weights.ndim != 4:
-                _refuse(family, official, recordings, batch)
+        if matches is None or not _is_square(matches, batch):
+            _refuse(family, _reason(official, recordings, batch))
         wiring = Wiring(route, _sites(matches), _causal_blocks(matches))
         check = Check(
-            against=matches[0].against,
+            against=max(matches, key=lambda match: match.against == "scores").against,
             n_maps=len(matches),
             largest_difference=max(match.difference for match in matches),
             output_difference=float((_main_output(outputs) - reference).abs().max()),
@@ -164,7 +166,8 @@ def _match(
     if not recordings:
         return None
     if not official:
-        return [_Match(_named_block(r.module), r, 0.0, "nothing") for r in recordings]
+        found = [r for r in recordings if r.weights.ndim == 4 and r.value is not None]
+        return [_Match(_named_block(r.module), r, 0.0, "nothing") for r in found] or None
     free = list(recordings)
     matches = []
     for block, maps in official.items():
@@ -299,6 +302,19 @@ def _fit_scale(
     return scale, float(rest.abs().max()) <= 1e-3 * max(size, 1e-12)
 
 
+def _is_square(matches: Sequence[_Match], batch: int) -> bool:
+    """Is every map of a block over the same queries and keys (not windowed, not pooled)?"""
+    shapes: dict[Block, set[tuple[int, int]]] = {}
+    for match in matches:
+        if match.recording.weights.ndim != 4:
+            return False
+        n_rows, _, n_queries, n_keys = match.recording.weights.shape
+        if n_rows != batch or (match.block != "cross" and n_queries != n_keys):
+            return False
+        shapes.setdefault(match.block, set()).add((n_queries, n_keys))
+    return all(len(sizes) == 1 for sizes in shapes.values())
+
+
 def _causal_blocks(matches: Sequence[_Match]) -> frozenset[Block]:
     """Blocks in which no query ever attends to a later key."""
     causal: dict[Block, bool] = {}
@@ -320,28 +336,26 @@ def _named_block(module: str) -> Block:
     return "self"
 
 
-def _refuse(
-    family: str,
-    official: Mapping[Block, Sequence[Tensor]],
-    recordings: Sequence[Recording],
-    batch: int,
-) -> NoReturn:
+def _reason(
+    official: Mapping[Block, Sequence[Tensor]], recordings: Sequence[Recording], batch: int
+) -> str:
+    """Why a model's attention could not be wired."""
     if not recordings:
-        reason = "it has no softmax attention (state-space and Fourier models have none)"
-    elif any(r.weights.shape[0] != batch and r.weights.ndim == 4 for r in recordings) or any(
-        target.ndim != 4 or target.shape[-1] != target.shape[-2]
-        for block, maps in official.items()
-        if block != "cross"
-        for target in maps
-    ):
-        reason = (
+        return "it has no softmax attention (state-space and Fourier models have none)"
+    maps = [m for block, maps in official.items() if block != "cross" for m in maps]
+    shapes = {tuple(m.shape) for m in maps}
+    if any(m.ndim != 4 or m.shape[-1] != m.shape[-2] or len(m) != batch for m in maps):
+        return (
             "its attention is laid out in windows or blocks, not as queries by keys, so a head "
             "has no single matrix to read"
         )
-    else:
-        n = sum(map(len, official.values()))
-        reason = (
-            f"{len(recordings)} softmaxes were seen, but not all of the {n} official attention "
-            "maps are among them"
-        )
+    if len({shape[-1] for shape in shapes}) > len(set(official) - {"cross"}):
+        return "its layers attend over pooled sequences of different lengths"
+    return (
+        f"{len(recordings)} softmaxes were seen, but not all of the "
+        f"{sum(map(len, official.values()))} official attention maps are among them"
+    )
+
+
+def _refuse(family: str, reason: str) -> NoReturn:
     raise TapUnsupported(f"The tap cannot read {family!r}: {reason}.")

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.attention import Attention, Block, Reader
+from headscope.errors import TapUnsupported
 from headscope.model.edit import Edit, Positions, Vectors, apply_to_vectors, apply_to_weights
 from headscope.model.interface import EagerFunction, eager_attention, intercepted
 from headscope.model.sites import Site, Wiring
@@ -185,8 +186,12 @@ class Tap:
     def _finish_watch(self, watch: Watch, sites: dict[int, Site]) -> None:
         wants_scores = any(a.wants_scores for a in self._attachments)
         for index, site in sites.items():
-            steps = watch.steps[index]
-            assert steps.weights is not None
+            steps = watch.steps[index] if index < len(watch.steps) else None
+            if steps is None or steps.weights is None:
+                raise TapUnsupported(
+                    f"{site.module} computed its attention another way than in the self-check, "
+                    "so it cannot be read for this input."
+                )
             first = steps.products[0] if site.head_size is not None else None
             self._read(
                 site,
@@ -239,6 +244,11 @@ class Tap:
         readers = [a.reader for a in self._attachments if a.reader is not None]
         if not readers:
             return
+        if weights.ndim != 4 or weights.shape[1] != site.n_heads:
+            raise TapUnsupported(
+                f"{site.module} has attention of shape {tuple(weights.shape)} here; the "
+                f"self-check saw {site.n_heads} heads of queries by keys."
+            )
         n_queries, n_keys = weights.shape[2:]
         query_mask, key_mask = self._inputs.masks(site.block, n_queries, n_keys)
         attention = Attention(
