@@ -1,0 +1,68 @@
+"""Simple statistics of every head over one input, by which the explorer sorts and colors.
+
+They describe this input only; corpus metrics with their definitions live elsewhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headscope.results.trace import Block
+
+__all__ = ["head_statistics"]
+
+
+def head_statistics(block: Block) -> dict[str, list[list[float | None]]]:
+    """`layer head` tables of what the block's heads do on this input.
+
+    Means over queries: `entropy` of a row in nats, `distance` in tokens, and the shares of
+    attention that go to the `first` token, to `special` tokens, to the `previous`, `same`
+    and `next` token, and `between` the two texts. Only the statistics that the block can
+    have are there: no distance in cross attention, no `between` without a second text.
+    """
+    weights = np.nan_to_num(block.attention.values, nan=0.0)
+    n_queries, n_keys = weights.shape[2:]
+    total = weights.sum(axis=(2, 3), dtype=np.float64)
+    tables = {"entropy": _entropy(weights), "first": weights[..., 0].sum(axis=2) / _safe(total)}
+    if any(block.key_tokens.special):
+        special = np.asarray(block.key_tokens.special, dtype=weights.dtype)
+        tables["special"] = (weights @ special).sum(axis=2) / _safe(total)
+    if n_queries == n_keys and block.name != "cross":
+        offset = np.abs(np.subtract.outer(np.arange(n_queries), np.arange(n_keys)))
+        spread = np.einsum("lhqk,qk->lh", weights, offset.astype(weights.dtype))
+        tables["distance"] = spread / _safe(total)
+        for name, shift in (("previous", -1), ("same", 0), ("next", 1)):
+            band = np.diagonal(weights, shift, axis1=2, axis2=3).sum(axis=-1)
+            tables[name] = band / _safe(total)
+    segments = np.asarray(block.query_tokens.segments)
+    if block.name != "cross" and len(set(segments.tolist())) > 1:
+        other = np.not_equal.outer(segments, np.asarray(block.key_tokens.segments))
+        crossing = np.einsum("lhqk,qk->lh", weights, other.astype(weights.dtype))
+        tables["between"] = crossing / _safe(total)
+    return {
+        name: [[_rounded(value, mass) for value, mass in zip(*row, strict=True)]
+               for row in zip(table, total, strict=True)]
+        for name, table in tables.items()
+    }  # fmt: skip
+
+
+def _entropy(weights: np.ndarray) -> np.ndarray:
+    """Mean over the queries that attend at all of the entropy of their row, in nats."""
+    n_layers, n_heads = weights.shape[:2]
+    table = np.zeros((n_layers, n_heads))
+    for layer in range(n_layers):
+        rows = weights[layer]
+        logs = np.log(np.where(rows > 0, rows, 1.0))
+        entropy = -np.einsum("hqk,hqk->hq", rows, logs)
+        attending = rows.sum(axis=-1) > 0
+        counts = np.maximum(attending.sum(axis=-1), 1)
+        table[layer] = (entropy * attending).sum(axis=-1) / counts
+    return table
+
+
+def _safe(total: np.ndarray) -> np.ndarray:
+    return np.where(total > 0, total, 1.0)
+
+
+def _rounded(value: float, mass: float) -> float | None:
+    return round(float(value), 4) if mass > 0 else None

@@ -1,0 +1,49 @@
+// Builds the three entries into the Python package. The same sources give the same bytes.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = process.argv[2] ?? join(here, "../src/headscope/views/static");
+const LIMIT = 120_000;
+
+const result = await build({
+  absWorkingDir: here,
+  entryPoints: ["page", "widget", "app"].map((name) => `src/entry/${name}.ts`),
+  outdir: out,
+  entryNames: "[name]",
+  bundle: true,
+  minify: true,
+  write: false,
+  format: "esm",
+  target: "es2022",
+  charset: "utf8",
+  legalComments: "none",
+  loader: { ".css": "text" },
+  plugins: [
+    {
+      // Style sheets are text inside the bundle; drop what only people read.
+      name: "plain-css",
+      setup(setup) {
+        setup.onLoad({ filter: /\.css$/ }, async (args) => {
+          const css = await build({ entryPoints: [args.path], minify: true, write: false });
+          return { contents: css.outputFiles[0].text.trim(), loader: "text" };
+        });
+      },
+    },
+  ],
+});
+
+mkdirSync(out, { recursive: true });
+for (const file of result.outputFiles) {
+  const name = file.path.split(/[\\/]/).at(-1);
+  const packed = gzipSync(file.contents, { level: 9 }).length;
+  writeFileSync(join(out, name), file.contents);
+  console.log(`${name.padEnd(10)} ${file.contents.length} bytes, ${packed} gzipped`);
+  if (packed > LIMIT) {
+    console.error(`${name} is over the limit of ${LIMIT} bytes gzipped`);
+    process.exitCode = 1;
+  }
+}

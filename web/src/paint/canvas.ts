@@ -1,0 +1,100 @@
+// Scenes on a canvas.
+
+import type { ImageMark, Scene, TextMark } from "../layout/scene.ts";
+
+export const SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif';
+export const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
+
+export function fontOf(mark: Pick<TextMark, "size" | "bold" | "mono">): string {
+  return `${mark.bold ? "600 " : ""}${mark.size}px ${mark.mono ? MONO : SANS}`;
+}
+
+/** Give a canvas `width × height` CSS pixels at the screen's resolution, cleared. */
+export function prepare(
+  canvas: HTMLCanvasElement,
+  width: number,
+  height: number,
+): CanvasRenderingContext2D {
+  const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
+  const context = canvas.getContext("2d")!;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}
+
+/** Draw marks; those wholly above or below the visible band are skipped. */
+export function paint(
+  context: CanvasRenderingContext2D,
+  scene: Pick<Scene, "marks">,
+  band: { top: number; bottom: number },
+): void {
+  for (const mark of scene.marks) {
+    switch (mark.kind) {
+      case "line": {
+        const [low, high] = mark.y1 < mark.y2 ? [mark.y1, mark.y2] : [mark.y2, mark.y1];
+        if (high < band.top || low > band.bottom) break;
+        context.globalAlpha = mark.opacity;
+        context.strokeStyle = mark.color;
+        context.lineWidth = mark.width;
+        context.beginPath();
+        context.moveTo(mark.x1, mark.y1);
+        context.lineTo(mark.x2, mark.y2);
+        context.stroke();
+        context.globalAlpha = 1;
+        break;
+      }
+      case "rect":
+        if (mark.y + mark.height < band.top || mark.y > band.bottom) break;
+        context.fillStyle = mark.fill;
+        context.fillRect(mark.x, mark.y, mark.width, mark.height);
+        break;
+      case "text":
+        if (!mark.turn && (mark.y + mark.size < band.top || mark.y - mark.size > band.bottom))
+          break;
+        paintText(context, mark);
+        break;
+      case "image":
+        if (mark.y + mark.height < band.top || mark.y > band.bottom) break;
+        context.imageSmoothingEnabled = mark.smooth ?? false;
+        context.drawImage(canvasOf(mark), mark.x, mark.y, mark.width, mark.height);
+        break;
+    }
+  }
+}
+
+function paintText(context: CanvasRenderingContext2D, mark: TextMark): void {
+  context.font = fontOf(mark);
+  context.fillStyle = mark.fill;
+  context.textAlign = mark.anchor === "middle" ? "center" : mark.anchor;
+  context.textBaseline = "alphabetic";
+  if (!mark.turn) {
+    context.fillText(mark.text, mark.x, mark.y);
+    return;
+  }
+  context.save();
+  context.translate(mark.x, mark.y);
+  context.rotate((mark.turn * Math.PI) / 180);
+  context.fillText(mark.text, 0, 0);
+  context.restore();
+}
+
+const drawn = new WeakMap<ImageMark, HTMLCanvasElement>();
+
+export function canvasOf(mark: ImageMark): HTMLCanvasElement {
+  const known = drawn.get(mark);
+  if (known) return known;
+  const canvas = document.createElement("canvas");
+  canvas.width = mark.columns;
+  canvas.height = mark.rows;
+  const image = new ImageData(mark.pixels, mark.columns, mark.rows);
+  canvas.getContext("2d")!.putImageData(image, 0, 0);
+  drawn.set(mark, canvas);
+  return canvas;
+}

@@ -1,0 +1,90 @@
+// Elements without markup: text goes in as text, never as HTML.
+
+type Child = Node | string | null;
+
+export interface Options {
+  class?: string;
+  text?: string;
+  title?: string;
+  attributes?: Record<string, string>;
+  on?: Partial<Record<string, (event: Event) => void>>;
+}
+
+export function make<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  options: Options = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  if (options.class) element.className = options.class;
+  if (options.text !== undefined) element.textContent = options.text;
+  if (options.title) element.title = options.title;
+  for (const [name, value] of Object.entries(options.attributes ?? {})) {
+    element.setAttribute(name, value);
+  }
+  for (const [name, listener] of Object.entries(options.on ?? {})) {
+    if (listener) element.addEventListener(name, listener);
+  }
+  for (const child of children) if (child !== null) element.append(child);
+  return element;
+}
+
+export interface Choice {
+  readonly value: string;
+  readonly label: string;
+  readonly title?: string;
+  readonly disabled?: boolean;
+}
+
+/** A labeled drop-down list. */
+export function select(
+  label: string,
+  choices: readonly Choice[],
+  change: (value: string) => void,
+): { element: HTMLElement; set(value: string): void } {
+  const list = make("select", {
+    attributes: { "aria-label": label },
+    on: { change: () => change(list.value) },
+  });
+  for (const choice of choices) {
+    list.append(make("option", { text: choice.label, attributes: { value: choice.value } }));
+  }
+  const element = make("label", { class: "field" }, make("span", { text: label }), list);
+  return {
+    element,
+    set(value) {
+      list.value = value;
+    },
+  };
+}
+
+/** A row of buttons of which one is pressed. */
+export function segments(
+  label: string,
+  choices: readonly Choice[],
+  change: (value: string) => void,
+): { element: HTMLElement; set(value: string): void } {
+  const buttons = choices.map((choice) => {
+    const button = make("button", {
+      text: choice.label,
+      title: choice.title ?? "",
+      attributes: { type: "button", "aria-pressed": "false", "data-value": choice.value },
+      on: { click: () => change(choice.value) },
+    });
+    button.disabled = choice.disabled ?? false;
+    return button;
+  });
+  const element = make(
+    "div",
+    { class: "segments", attributes: { role: "group", "aria-label": label } },
+    ...buttons,
+  );
+  return {
+    element,
+    set(value) {
+      for (const button of buttons) {
+        button.setAttribute("aria-pressed", String(button.dataset.value === value));
+      }
+    },
+  };
+}

@@ -1,0 +1,224 @@
+// The explorer: three views of one selection, inside one shadow root.
+
+import { type AskRow, ExactRows } from "../data/exact.ts";
+import type { Trace } from "../data/trace.ts";
+import { panesOf } from "../layout/panes.ts";
+import { applyTheme, type Scheme, themeOf } from "../paint/theme.ts";
+import { formatFragment, parseFragment } from "../state/fragment.ts";
+import {
+  blockOf,
+  defaultSelection,
+  fitSelection,
+  type Selection,
+  THEMES,
+} from "../state/selection.ts";
+import { Store } from "../state/store.ts";
+import { make } from "./element.ts";
+import { Filters } from "./filters.ts";
+import { HeadView } from "./head.ts";
+import { Help } from "./help.ts";
+import { after, handleKey } from "./keyboard.ts";
+import { ModelView } from "./model.ts";
+import { NeuronView } from "./neurons.ts";
+import { download, pngFile, sheet, svgFile } from "./saving.ts";
+import { Scope } from "./scope.ts";
+import { Search } from "./search.ts";
+import { Status } from "./status.ts";
+import style from "./style.css";
+import { Toolbar } from "./toolbar.ts";
+import { Tooltip } from "./tooltip.ts";
+
+export interface ExplorerOptions {
+  /** Where to open: the fragment of a link, or what Python asked for. */
+  readonly fragment: string;
+  /** Told of every change of the selection. */
+  readonly changed: (fragment: string) => void;
+  readonly ask: AskRow | null;
+  /** Element whose colors tell whether the page around is dark; null for the system's choice. */
+  readonly around: Element | null;
+}
+
+export class Explorer {
+  private readonly scope: Scope;
+  private readonly base: Selection;
+  private readonly root = make("div", {
+    class: "explorer",
+    attributes: { role: "application", "aria-label": "headscope explorer", tabindex: "-1" },
+  });
+  private readonly panes = make("div", { class: "panes" });
+  private readonly model: ModelView;
+  private readonly head: HeadView;
+  private readonly neurons: NeuronView;
+  private readonly parts: { render(): void }[];
+  private readonly help = new Help();
+  private readonly search: Search;
+
+  constructor(
+    host: HTMLElement,
+    traces: readonly Trace[],
+    private readonly options: ExplorerOptions,
+  ) {
+    this.base = fitSelection(defaultSelection(traces), traces);
+    const start = parseFragment(options.fragment, this.base);
+    const store = new Store(start, (selection) => fitSelection(selection, traces));
+    const tooltip = new Tooltip();
+    const theme = themeOf(this.scheme(store.selection));
+    this.scope = new Scope(traces, store, new ExactRows(options.ask), tooltip, theme);
+    this.search = new Search(this.scope, (row) => {
+      this.head.renderPins();
+      if (row !== null) this.head.reveal(row);
+    });
+    this.model = new ModelView(this.scope);
+    this.head = new HeadView(this.scope);
+    this.neurons = new NeuronView(this.scope);
+    const toolbar = new Toolbar(this.scope, this.actions, this.search.element);
+    const filters = new Filters(this.scope);
+    const status = new Status(this.scope);
+    this.parts = [toolbar, filters, status];
+    this.panes.append(this.model.element, this.head.element, this.neurons.element);
+    this.root.append(
+      toolbar.element,
+      filters.element,
+      this.panes,
+      status.element,
+      this.help.element,
+      tooltip.element,
+    );
+    this.attach(host);
+    store.onSelection((now, before) => this.update(now, before));
+    this.render();
+  }
+
+  /** Handle a key that reached the page around. */
+  key(event: KeyboardEvent): void {
+    handleKey(event, this.scope, this.actions);
+  }
+
+  /** Go to the place that a fragment names. */
+  open(fragment: string): void {
+    this.scope.store.update(parseFragment(fragment, this.base));
+  }
+
+  /** As `open`, unless it is already there (a widget hears of its own changes). */
+  follow(fragment: string): void {
+    if (fragment !== formatFragment(this.scope.store.selection, this.base)) this.open(fragment);
+  }
+
+  private readonly actions = {
+    search: () => this.search.open(),
+    help: () => (this.help.element.hidden ? this.help.show() : void this.help.hide()),
+    closeHelp: () => this.help.hide(),
+    selectAll: () => this.head.selectAll(),
+    cycleTheme: () =>
+      this.scope.store.update({ theme: after(THEMES, this.scope.store.selection.theme) }),
+    exportAs: (format: "svg" | "png") => void this.save(format),
+  };
+
+  private attach(host: HTMLElement): void {
+    const shadow = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+    const sheetOfStyles = new CSSStyleSheet();
+    sheetOfStyles.replaceSync(style);
+    shadow.adoptedStyleSheets = [sheetOfStyles];
+    shadow.replaceChildren(this.root);
+    this.root.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.render()).observe(this.root);
+    const dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+    dark?.addEventListener("change", () => this.render());
+    if (this.options.around) {
+      const watch = new MutationObserver(() => this.render());
+      const filter = [
+        "class",
+        "style",
+        "data-jp-theme-light",
+        "data-theme",
+        "data-vscode-theme-kind",
+      ];
+      for (const element of [document.documentElement, document.body]) {
+        watch.observe(element, { attributeFilter: filter });
+      }
+    }
+  }
+
+  private update(now: Selection, before: Selection): void {
+    this.options.changed(formatFragment(now, this.base));
+    const onlyPins = (Object.keys(now) as (keyof Selection)[]).every(
+      (key) => key === "queries" || key === "keys" || now[key] === before[key],
+    );
+    const opensDrawer = now.queries.length > 0 !== before.queries.length > 0;
+    if (onlyPins && !(opensDrawer && now.view === "all")) {
+      this.head.renderPins();
+      this.neurons.render();
+      for (const part of this.parts) part.render();
+    } else {
+      this.render();
+    }
+  }
+
+  private render(): void {
+    const { scope } = this;
+    const { selection } = scope.store;
+    const scheme = this.scheme(selection);
+    if (scheme !== scope.theme.scheme) scope.theme = themeOf(scheme);
+    applyTheme(this.root, scope.theme);
+    for (const part of this.parts) part.render();
+    const block = blockOf(scope.traces[scope.leading], selection);
+    const panes = panesOf({
+      width: this.panes.clientWidth,
+      height: this.panes.clientHeight,
+      view: selection.view,
+      layers: block.layers.length,
+      heads: block.heads,
+      neurons: selection.queries.length > 0 && block.vectors !== null,
+    });
+    this.panes.style.gridTemplateColumns = panes.columns;
+    this.panes.style.gridTemplateRows = panes.rows;
+    this.panes.style.gridTemplateAreas = panes.areas;
+    for (const name of ["model", "head", "neurons"] as const) {
+      this[name].element.hidden = !panes[name];
+      if (panes[name]) this[name].render();
+    }
+  }
+
+  private scheme(selection: Selection): Scheme {
+    if (selection.theme !== "auto") return selection.theme;
+    const around = this.options.around && schemeAround(this.options.around);
+    if (around) return around;
+    return globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  }
+
+  private async save(format: "svg" | "png"): Promise<void> {
+    const { selection } = this.scope.store;
+    const { model } = this.scope.traces[0];
+    const shown =
+      selection.view === "model"
+        ? [this.model.scene()]
+        : selection.view === "neurons"
+          ? [this.neurons.scene()]
+          : this.head.scenes();
+    const heads = selection.heads.map((head) => `H${head}`).join(" ");
+    const place = selection.view === "model" ? "all heads" : `L${selection.layer} ${heads}`;
+    const scene = sheet(
+      shown,
+      [model, place].filter(Boolean).join(" · "),
+      this.scope.theme.tone.ink,
+    );
+    const file = format === "svg" ? svgFile(scene) : await pngFile(scene);
+    download(file, `headscope-${place.toLowerCase().replaceAll(" ", "-")}.${format}`);
+  }
+}
+
+/** Whether the page around is dark, by what it says or by its background; null if it does not say. */
+export function schemeAround(element: Element): Scheme | null {
+  const { body } = element.ownerDocument;
+  const said = body.dataset.jpThemeLight ?? null;
+  if (said !== null) return said === "true" ? "light" : "dark";
+  for (let at: Element | null = element; at; at = at.parentElement) {
+    const parts =
+      getComputedStyle(at)
+        .backgroundColor.match(/[\d.]+/g)
+        ?.map(Number) ?? [];
+    if (parts.length < 3 || parts[3] === 0) continue;
+    return 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] < 128 ? "dark" : "light";
+  }
+  return null;
+}

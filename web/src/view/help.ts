@@ -1,0 +1,54 @@
+// The help sheet: keys and what the picture means.
+
+import { make } from "./element.ts";
+import { KEYS } from "./keyboard.ts";
+
+export class Help {
+  private readonly close = make("button", {
+    class: "quiet",
+    text: "Close",
+    attributes: { type: "button" },
+    on: { click: () => this.hide() },
+  });
+  readonly element = make(
+    "div",
+    {
+      class: "help",
+      attributes: { role: "dialog", "aria-label": "Keyboard and help", "aria-modal": "true" },
+    },
+    make("h3", { text: "Keyboard" }),
+    make(
+      "dl",
+      {},
+      ...KEYS.flatMap(([keys, meaning]) => [
+        make("dt", { text: keys }),
+        make("dd", { text: meaning }),
+      ]),
+    ),
+    make("h3", { text: "Reading it" }),
+    make("p", {
+      text:
+        "A line runs from a query (left) to a key (right) that it attends to; it is stronger " +
+        "the larger the weight. Hover a token to preview it, click to pin it, pin several to sum " +
+        "their attention. Each head has a color: click its chip to add it, double click to see it alone.",
+    }),
+    make("p", { text: "≈ marks numbers known to two digits only, in inputs over 128 tokens." }),
+    this.close,
+  );
+
+  constructor() {
+    this.element.hidden = true;
+  }
+
+  show(): void {
+    this.element.hidden = false;
+    this.close.focus();
+  }
+
+  /** Whether there was something to hide. */
+  hide(): boolean {
+    const wasOpen = !this.element.hidden;
+    this.element.hidden = true;
+    return wasOpen;
+  }
+}

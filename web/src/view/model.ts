@@ -1,0 +1,285 @@
+// The model pane: every head of every layer as a thumbnail.
+
+import { formatNumber, STATISTICS } from "../data/number.ts";
+import { type Overview, overviewOf, type Thumb, thumbAt } from "../layout/overview.ts";
+import { pictures } from "../layout/picture.ts";
+import type { ImageMark, Mark, Scene } from "../layout/scene.ts";
+import { LINES_LIMIT } from "../layout/thumbnail.ts";
+import { paint, prepare } from "../paint/canvas.ts";
+import { cssOf } from "../paint/color.ts";
+import { make, select } from "./element.ts";
+import { Legend } from "./legend.ts";
+import type { Scope } from "./scope.ts";
+
+export class ModelView {
+  private readonly canvas = make("canvas", { attributes: { "aria-hidden": "true" } });
+  private readonly overlay = make("canvas", { attributes: { "aria-hidden": "true" } });
+  private readonly stage = make(
+    "div",
+    { class: "stage" },
+    make("div", { class: "film" }, this.canvas, this.overlay),
+  );
+  private readonly scroller = make(
+    "div",
+    {
+      class: "scroller both thumbs",
+      attributes: {
+        role: "group",
+        tabindex: "0",
+        "aria-label": "All heads: arrow keys move through layers and heads, Enter opens the head",
+      },
+    },
+    this.stage,
+  );
+  private readonly controls = make("div", { class: "chooser" });
+  private readonly legend: Legend;
+  private readonly caption = make("p", { class: "caption" });
+  readonly element: HTMLElement;
+  private overview: Overview | null = null;
+  private images: ImageMark[] = [];
+  private color = select("Color by", [], () => {});
+  private sort = select("Sort by", [], () => {});
+  private offered = "";
+  private drawnKey = "";
+
+  constructor(private readonly scope: Scope) {
+    this.legend = new Legend();
+    const head = make("div", { class: "pane-head" }, this.controls, this.legend.element);
+    this.element = make(
+      "section",
+      { class: "pane model", attributes: { "aria-label": "Model view" } },
+      head,
+      this.scroller,
+      this.caption,
+    );
+    this.scroller.addEventListener("scroll", () => this.draw());
+    this.stage.addEventListener("pointermove", (event) => this.point(event));
+    this.stage.addEventListener("pointerleave", () => {
+      scope.tooltip.hide();
+      scope.store.point({});
+    });
+    this.stage.addEventListener("click", (event) => this.open(event));
+    scope.store.onHover(() => this.drawOverlay());
+  }
+
+  /** Whether thumbnails show the second trace minus the first. */
+  private get isDifference(): boolean {
+    const { compare } = this.scope.store.selection;
+    return this.scope.comparable && (compare === "difference" || compare === "both");
+  }
+
+  render(): void {
+    const { scope } = this;
+    const { selection } = scope.store;
+    const lens = scope.lens(scope.leading);
+    const { block } = lens;
+    this.offer(Object.keys(block.statistics));
+    this.color.set(selection.color);
+    this.sort.set(selection.sort);
+    const table = block.statistics[selection.color];
+    this.legend.render(scope.theme, table ? selection.color : "", table ? range(table) : [0, 1]);
+    const { clientWidth: width, clientHeight: height } = this.scroller;
+    if (width === 0 || height === 0) return;
+    const ranks = block.statistics[selection.sort];
+    const overview = overviewOf({
+      width,
+      height,
+      layers: block.layers,
+      heads: block.heads,
+      has: block.has,
+      rank: ranks ? (layer, head) => ranks[layer][head] : null,
+    });
+    const { unit, specials, pair, color, sort, compare } = selection;
+    const key = [
+      block.name,
+      unit,
+      specials,
+      pair,
+      color,
+      sort,
+      compare,
+      width,
+      height,
+      scope.theme.scheme,
+    ].join("/");
+    if (key !== this.drawnKey) {
+      this.drawnKey = key;
+      this.overview = overview;
+      const [low, high] = table ? range(table) : [0, 1];
+      const lenses = this.isDifference ? [scope.lens(0), scope.lens(1)] : [lens];
+      this.images = pictures({
+        lenses,
+        specials,
+        difference: this.isDifference,
+        overview,
+        theme: scope.theme,
+        ratio: Math.min(globalThis.devicePixelRatio || 1, 2),
+        ink: (thumb) => {
+          const value = table?.[thumb.layerIndex][thumb.head];
+          if (value === null || value === undefined) return null;
+          return scope.theme.scale[Math.round(((value - low) / (high - low || 1)) * 255)];
+        },
+      });
+      this.stage.style.width = `${overview.width}px`;
+      this.stage.style.height = `${overview.height}px`;
+      const long = Math.max(lens.rows.length, lens.columns.length);
+      const parts = [];
+      if (long > LINES_LIMIT)
+        parts.push("heat: queries down, keys across, strongest weight of each cell");
+      if (this.isDifference) parts.push("second − first: blue more, orange less");
+      this.caption.textContent = parts.join("  ·  ");
+    }
+    this.draw();
+    this.reveal();
+  }
+
+  scene(): Scene {
+    const overview = this.overview!;
+    const { tone } = this.scope.theme;
+    return {
+      width: overview.width,
+      height: overview.height,
+      background: tone.panel,
+      marks: [...this.images, ...this.labels()],
+    };
+  }
+
+  private offer(names: string[]): void {
+    if (this.offered === names.join()) return;
+    this.offered = names.join();
+    const label = (name: string) => STATISTICS[name]?.label ?? name;
+    const list = names.map((value) => ({ value, label: label(value) }));
+    const { store } = this.scope;
+    this.color = select("Color by", [{ value: "", label: "nothing" }, ...list], (color) =>
+      store.update({ color }),
+    );
+    this.sort = select("Sort by", [{ value: "", label: "layer" }, ...list], (sort) =>
+      store.update({ sort, ...(sort && !store.selection.color ? { color: sort } : {}) }),
+    );
+    this.controls.replaceChildren(this.color.element, this.sort.element);
+  }
+
+  private labels(): Mark[] {
+    const overview = this.overview!;
+    const { tone } = this.scope.theme;
+    const { layer: chosen, heads } = this.scope.store.selection;
+    const half = overview.size / 2;
+    const marks: Mark[] = [];
+    const text = (x: number, y: number, label: string, bold: boolean, anchor: "middle" | "end"): Mark => ({
+      kind: "text", x, y, text: label, size: 10, anchor, bold, fill: bold ? tone.ink : tone.soft,
+    }); // biome-ignore format: one text on one line
+    if (overview.caption > 0) {
+      const compact = overview.size < 44;
+      for (const { x, y, layer, head } of overview.thumbs) {
+        const label = compact ? `${layer}.${head}` : `L${layer} H${head}`;
+        const isChosen = layer === chosen && heads.includes(head);
+        marks.push(text(x + half, y + overview.size + 10, label, isChosen, "middle"));
+      }
+      return marks;
+    }
+    const seen = new Set<string>();
+    for (const { x, y, layer, head } of overview.thumbs) {
+      if (!seen.has(`L${layer}`)) {
+        marks.push(text(overview.left - 6, y + half + 3.5, `L${layer}`, layer === chosen, "end"));
+      }
+      if (!seen.has(`H${head}`)) {
+        marks.push(text(x + half, overview.top - 6, `H${head}`, heads.includes(head), "middle"));
+      }
+      seen.add(`L${layer}`).add(`H${head}`);
+    }
+    return marks;
+  }
+
+  private draw(): void {
+    if (!this.overview) return;
+    const { scrollTop, scrollLeft, clientWidth: width, clientHeight: height } = this.scroller;
+    const context = prepare(this.canvas, width, height);
+    context.translate(-scrollLeft, -scrollTop);
+    const band = { top: scrollTop, bottom: scrollTop + height };
+    paint(context, { marks: this.images }, band);
+    context.strokeStyle = this.scope.theme.tone.line;
+    context.lineWidth = 1;
+    for (const { x, y } of this.overview.thumbs) {
+      if (y + this.overview.size < band.top || y > band.bottom) continue;
+      context.strokeRect(x - 0.5, y - 0.5, this.overview.size + 1, this.overview.size + 1);
+    }
+    this.drawOverlay();
+  }
+
+  private drawOverlay(): void {
+    const overview = this.overview;
+    if (!overview) return;
+    const { scrollTop, scrollLeft, clientWidth: width, clientHeight: height } = this.scroller;
+    const { selection, hover } = this.scope.store;
+    const { theme } = this.scope;
+    const context = prepare(this.overlay, width, height);
+    context.translate(-scrollLeft, -scrollTop);
+    paint(context, { marks: this.labels() }, { top: scrollTop, bottom: scrollTop + height });
+    const colors = theme.heads(this.scope.lens(this.scope.leading).block.heads);
+    for (const { x, y, layer, head } of overview.thumbs) {
+      const isChosen = layer === selection.layer && selection.heads.includes(head);
+      const isHovered = hover.head?.layer === layer && hover.head.head === head;
+      if (!isChosen && !isHovered) continue;
+      context.lineWidth = isChosen ? 2 : 1;
+      context.strokeStyle = isChosen ? cssOf(colors[head]) : theme.tone.ink;
+      context.strokeRect(x - 1, y - 1, overview.size + 2, overview.size + 2);
+    }
+  }
+
+  /** Scroll the chosen head into sight. */
+  private reveal(): void {
+    const { selection } = this.scope.store;
+    const overview = this.overview!;
+    const chosen = overview.thumbs.find(
+      (thumb) => thumb.layer === selection.layer && thumb.head === selection.heads[0],
+    );
+    if (!chosen) return;
+    const { scrollTop, clientHeight } = this.scroller;
+    if (chosen.y < scrollTop) this.scroller.scrollTop = chosen.y - overview.top - 8;
+    const bottom = chosen.y + overview.size + overview.caption + 8;
+    if (bottom > scrollTop + clientHeight) this.scroller.scrollTop = bottom - clientHeight;
+  }
+
+  private thumb(event: MouseEvent): Thumb | null {
+    if (!this.overview) return null;
+    const box = this.stage.getBoundingClientRect();
+    return thumbAt(this.overview, event.clientX - box.left, event.clientY - box.top);
+  }
+
+  private point(event: PointerEvent): void {
+    const thumb = this.thumb(event);
+    this.stage.classList.toggle("pointing", thumb !== null);
+    if (!thumb) {
+      this.scope.store.point({});
+      this.scope.tooltip.hide();
+      return;
+    }
+    this.scope.store.point({ head: { layer: thumb.layer, head: thumb.head } });
+    const { statistics } = this.scope.lens(this.scope.leading).block;
+    const rows = Object.entries(statistics).map(([name, table]) => ({
+      label: STATISTICS[name]?.label ?? name,
+      value:
+        `${formatNumber(table[thumb.layerIndex][thumb.head] ?? Number.NaN)} ${STATISTICS[name]?.unit ?? ""}`.trim(),
+    }));
+    this.scope.tooltip.show(event, `L${thumb.layer} H${thumb.head}`, rows);
+  }
+
+  private open(event: MouseEvent): void {
+    const thumb = this.thumb(event);
+    if (!thumb) return;
+    const { store } = this.scope;
+    const { layer, heads, view } = store.selection;
+    const adds = event.shiftKey && thumb.layer === layer;
+    const next = adds ? [...new Set([...heads, thumb.head])].sort((a, b) => a - b) : [thumb.head];
+    store.update({
+      layer: thumb.layer,
+      heads: next,
+      ...(view === "model" ? { view: "head" } : {}),
+    });
+  }
+}
+
+function range(table: readonly (readonly (number | null)[])[]): [number, number] {
+  const values = table.flat().filter((value): value is number => value !== null);
+  return [Math.min(...values), Math.max(...values)];
+}

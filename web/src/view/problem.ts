@@ -1,0 +1,28 @@
+// A message in place of a blank page.
+
+import { PayloadError } from "../data/payload.ts";
+import { make } from "./element.ts";
+
+export function showProblem(host: HTMLElement, error: unknown): void {
+  const known = error instanceof PayloadError;
+  const message = known ? error.message : `Something went wrong: ${String(error)}`;
+  const advice = known
+    ? "Was the file copied whole? Save it once more with headscope."
+    : "This is a fault of headscope; please report it with the text above.";
+  const box = make(
+    "div",
+    { class: "problem", attributes: { role: "alert" } },
+    make("strong", { text: "headscope cannot show this trace." }),
+    make("p", { text: message }),
+    make("p", { text: advice }),
+  );
+  Object.assign(box.style, {
+    font: "15px/1.5 system-ui, sans-serif",
+    maxWidth: "36rem",
+    margin: "3rem auto",
+    padding: "0 1.5rem",
+  });
+  if (host.shadowRoot) host.shadowRoot.replaceChildren(box);
+  else host.replaceChildren(box);
+  document.documentElement.dataset.ready = "problem";
+}
