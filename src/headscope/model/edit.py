@@ -267,7 +267,7 @@ def _check_neurons(edit: ScaleNeurons, site: Site) -> None:
             f"Heads {', '.join(f'H{h}' for h in heads)} of layer {site.layer} share their "
             f"{edit.of}s (grouped queries), so this edit of H{edit.head} changes all of them.",
             HeadscopeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -67,7 +67,7 @@ def encode(
             f"The text has {n_all} tokens and the model takes {max_length}: the last "
             f"{n_all - len(encoding['input_ids'])} were cut.",
             TruncationWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     tokens = _tokens(tokenizer, encoding, text, pair)
     if all(tokens.special):

@@ -1,0 +1,114 @@
+"""The command line: thin verbs over the library.
+
+Answers go to stdout; progress, warnings and errors to stderr. A user's mistake is one
+line and exit code 2; `--debug` shows the traceback. Nothing heavy is imported before a
+verb needs it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headscope import __version__
+from headscope.errors import HeadscopeError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="headscope",
+    help="See and measure what every attention head of a Transformer does.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@dataclasses.dataclass
+class _Settings:
+    debug: bool = False
+
+
+settings = _Settings()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"headscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    settings.debug = debug
+
+
+@app.command(epilog="Example: headscope models minilm")
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="A packaged model, folder or hub id to look into.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Where to run the self-check.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+) -> None:
+    """List the packaged models; or say what a model is and how the tap reads it."""
+    from headscope.app.models import describe_model, list_models
+
+    answer, text = list_models() if name is None else describe_model(name, device)
+    typer.echo(json.dumps(answer, indent=1) if as_json else text)
+
+
+@app.command(epilog="Example: headscope demo -o demo")
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write to.")] = Path("demo"),
+) -> None:
+    """Trace a sentence with both packaged models, and say what their heads do with it."""
+    from headscope.app.demo import run_demo
+
+    run_demo(out)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 for an answer, 2 for bad input, 1 for a failure."""
+    warnings.showwarning = _show_warning
+    try:
+        app(arguments, standalone_mode=False)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except typer.Abort:
+        sys.exit(130)
+    except HeadscopeError as error:
+        if settings.debug:
+            raise
+        typer.echo(f"headscope: {error}", err=True)
+        sys.exit(2)
+    except Exception as error:
+        # click's own complaints about options and arguments know how to show themselves
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()
+            sys.exit(error.exit_code)
+        if settings.debug:
+            raise
+        typer.echo(
+            f"headscope: unexpected {type(error).__name__}: {error} "
+            "(run with --debug for the traceback)",
+            err=True,
+        )
+        sys.exit(1)
+
+
+def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    typer.echo(f"headscope: {message}", err=True)
