@@ -45,8 +45,14 @@ export function columnsOf(input: ColumnsInput): Columns {
     Math.max(MIN_ROW, Math.floor((input.height - 2 * top) / longest)),
   );
   const fontSize = rowHeight >= 20 ? 13 : rowHeight >= 15 ? 12 : 11;
-  const cellsWidth = input.series === 1 ? 74 : Math.min(110, Math.max(40, input.series * 10));
-  const cellWidth = input.series === 1 ? 36 : cellsWidth / input.series;
+  const roomy = input.width >= 520;
+  const cellsWidth =
+    input.series === 1
+      ? roomy
+        ? 74
+        : 56
+      : Math.min(roomy ? 110 : 70, Math.max(40, input.series * 10));
+  const cellWidth = input.series === 1 ? cellsWidth - 36 : cellsWidth / input.series;
   const most = Math.max(40, (input.width - 2 * cellsWidth - 2 * PAD) * 0.3);
   const leftWidth = Math.min(most, Math.ceil(input.rowEms * fontSize) + 4);
   const rightWidth = Math.min(most, Math.ceil(input.columnEms * fontSize) + 4);

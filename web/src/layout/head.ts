@@ -31,6 +31,8 @@ export function lineMarks(
   const marks: Mark[] = [];
   series.forEach((one, s) => {
     const { count, rows, columns: keys, weights } = links[s];
+    // Heads run as strands beside one another, so that none hides the others.
+    const shift = (s - (series.length - 1) / 2) * strandGap(columns, series.length);
     const plain = cssOf(one.color);
     for (let i = 0; i < count; i++) {
       const weight = weights[i];
@@ -38,9 +40,9 @@ export function lineMarks(
       marks.push({
         kind: "line",
         x1: columns.lines.left,
-        y1: rowY(columns, rows[i]),
+        y1: rowY(columns, rows[i]) + shift,
         x2: columns.lines.right,
-        y2: rowY(columns, keys[i]),
+        y2: rowY(columns, keys[i]) + shift,
         color: one.signed ? (weight > 0 ? theme.tone.positive : theme.tone.negative) : plain,
         opacity,
         width,
@@ -48,6 +50,10 @@ export function lineMarks(
     }
   });
   return marks;
+}
+
+function strandGap(columns: Columns, count: number): number {
+  return Math.min(2, (columns.rowHeight * 0.55) / count);
 }
 
 /** Attention of the focused tokens, summed, per token of the other side. */

@@ -26,9 +26,9 @@ export function matrixLayout(
   size: { width: number; height: number },
   rows: number,
   columns: number,
-  longest: number,
+  ems: number,
 ): MatrixLayout {
-  const labels = Math.min(130, Math.max(40, longest * 6.6 + 10));
+  const labels = Math.min(130, Math.max(36, ems * 12 + 14));
   const fit = Math.min(
     (size.width - labels - 24) / Math.max(columns, 1),
     (size.height - labels - 16) / Math.max(rows, 1),
@@ -41,7 +41,7 @@ export function matrixLayout(
     top: labels,
     width: labels + columns * cell + 24,
     height: labels + rows * cell + 16,
-    room: Math.floor((labels - 8) / 6.2),
+    room: labels < 130 ? Number.POSITIVE_INFINITY : 17,
   };
 }
 

@@ -51,9 +51,9 @@ type Cell = { layer: number; layerIndex: number; head: number };
 
 function table(input: OverviewInput, cells: Cell[]): Overview {
   const rows = input.layers.length;
-  const fit = (room: number, count: number) => Math.floor(room / count);
-  const across = fit(input.width - LEFT - 8, input.heads);
-  const down = fit(input.height - TOP - 8, rows);
+  const fitted = (room: number, count: number) => Math.floor(room / count);
+  const across = fitted(input.width - LEFT - 8, input.heads);
+  const down = fitted(input.height - TOP - 8, rows);
   // Fit both ways where that leaves something to see; otherwise fill the width and scroll.
   const pitch = Math.min(across, Math.max(down, Math.min(across, SMALLEST + 3)));
   const step = Math.max(SMALLEST + 3, Math.min(pitch, LARGEST));

@@ -8,6 +8,8 @@ export interface PanesInput {
   readonly view: Selection["view"];
   readonly layers: number;
   readonly heads: number;
+  /** Whether the model view is sorted, and so not a table. */
+  readonly sorted: boolean;
   /** Whether a query is pinned and has vectors: the neuron pane has something to show. */
   readonly neurons: boolean;
 }
@@ -56,8 +58,8 @@ export function panesOf(input: PanesInput): Panes {
 }
 
 /** As wide as square thumbnails of all layers need, within reason. */
-function modelWidth({ width, layers, heads }: PanesInput, height: number): number {
+function modelWidth({ width, layers, heads, sorted }: PanesInput, height: number): number {
   const pitch = Math.min(84, Math.max(25, Math.floor((height - 96) / layers)));
-  const wanted = 50 + heads * pitch;
-  return Math.round(Math.max(290, Math.min(wanted, width * 0.46)));
+  const wanted = sorted ? width * 0.42 : 50 + heads * pitch;
+  return Math.round(Math.max(320, Math.min(wanted, width * 0.46)));
 }

@@ -9,6 +9,17 @@ export function fontOf(mark: Pick<TextMark, "size" | "bold" | "mono">): string {
   return `${mark.bold ? "600 " : ""}${mark.size}px ${mark.mono ? MONO : SANS}`;
 }
 
+let ruler: CanvasRenderingContext2D | null = null;
+
+/** The widest of some texts, in ems of the sans-serif face. */
+export function widestEms(texts: Iterable<string>): number {
+  ruler ??= document.createElement("canvas").getContext("2d")!;
+  ruler.font = `100px ${SANS}`;
+  let widest = 0;
+  for (const text of texts) widest = Math.max(widest, ruler.measureText(text).width / 100);
+  return widest;
+}
+
 /** Give a canvas `width × height` CSS pixels at the screen's resolution, cleared. */
 export function prepare(
   canvas: HTMLCanvasElement,

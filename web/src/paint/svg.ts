@@ -7,7 +7,7 @@ export function svgOf(scene: Scene, href: (mark: ImageMark) => string): string {
   const size = `width="${round(scene.width)}" height="${round(scene.height)}"`;
   const box = `viewBox="0 0 ${round(scene.width)} ${round(scene.height)}"`;
   const body = scene.marks.map((mark) => markSvg(mark, href)).join("\n");
-  return `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${box} font-family="${escape(SANS)}">
+  return `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${box} font-family="${escapeXml(SANS)}">
 <rect width="100%" height="100%" fill="${scene.background}"/>
 ${body}
 </svg>
@@ -28,7 +28,7 @@ function markSvg(mark: Mark, href: (mark: ImageMark) => string): string {
         `height="${round(mark.height)}" fill="${mark.fill}"/>`
       );
     case "text": {
-      const font = mark.mono ? ` font-family="${escape(MONO)}"` : "";
+      const font = mark.mono ? ` font-family="${escapeXml(MONO)}"` : "";
       const bold = mark.bold ? ' font-weight="600"' : "";
       const turn = mark.turn
         ? ` transform="rotate(${mark.turn} ${round(mark.x)} ${round(mark.y)})"`
@@ -36,7 +36,7 @@ function markSvg(mark: Mark, href: (mark: ImageMark) => string): string {
       return (
         `<text x="${round(mark.x)}" y="${round(mark.y)}" font-size="${mark.size}" ` +
         `text-anchor="${mark.anchor}" fill="${mark.fill}" xml:space="preserve"${font}${bold}${turn}>` +
-        `${escape(mark.text)}</text>`
+        `${escapeXml(mark.text)}</text>`
       );
     }
     case "image":
@@ -53,7 +53,7 @@ function round(value: number): string {
 }
 
 /** Text that XML takes: markup escaped, characters it forbids left out. */
-function escape(text: string): string {
+function escapeXml(text: string): string {
   return text
     .replace(/[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/gu, "\u{fffd}")
     .replace(/&/g, "&amp;")

@@ -18,14 +18,14 @@ export class Store {
 
   constructor(
     public selection: Selection,
-    private readonly fit: (selection: Selection) => Selection,
+    private readonly fitted: (selection: Selection) => Selection,
   ) {
-    this.selection = fit(selection);
+    this.selection = fitted(selection);
   }
 
   update(changes: Partial<Selection>): void {
     const before = this.selection;
-    this.selection = this.fit({ ...before, ...changes });
+    this.selection = this.fitted({ ...before, ...changes });
     for (const listener of this.selectionListeners) listener(this.selection, before);
   }
 

@@ -168,6 +168,7 @@ export class Explorer {
       view: selection.view,
       layers: block.layers.length,
       heads: block.heads,
+      sorted: selection.sort !== "",
       neurons: selection.queries.length > 0 && block.vectors !== null,
     });
     this.panes.style.gridTemplateColumns = panes.columns;
@@ -175,6 +176,8 @@ export class Explorer {
     this.panes.style.gridTemplateAreas = panes.areas;
     for (const name of ["model", "head", "neurons"] as const) {
       this[name].element.hidden = !panes[name];
+    }
+    for (const name of ["model", "head", "neurons"] as const) {
       if (panes[name]) this[name].render();
     }
   }

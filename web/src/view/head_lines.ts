@@ -197,7 +197,7 @@ export class HeadLines {
     const missing = found.filter((item) => Number.isNaN(item.weight)).length;
     if (missing > 0) rows.push({ label: "missing", value: String(missing) });
     const heading = `${printed(own[row].label)}  ·  ${side} ${own[row].positions.join("–")}`;
-    this.scope.tooltip.show(event, heading, rows);
+    this.scope.tooltip.show(event, heading, rows, side === "query" ? "left" : "right");
   }
 }
 

@@ -12,7 +12,7 @@ import {
   matrixLayout,
 } from "../layout/matrix.ts";
 import type { ImageMark, Mark, Scene } from "../layout/scene.ts";
-import { paint, prepare } from "../paint/canvas.ts";
+import { paint, prepare, widestEms } from "../paint/canvas.ts";
 import { cssOf } from "../paint/color.ts";
 import { make } from "./element.ts";
 import type { Panel } from "./panel.ts";
@@ -49,12 +49,12 @@ export class HeadMatrix {
     const { lens, series } = this.panel;
     const { clientWidth: width, clientHeight: height } = this.element;
     if (width === 0 || height === 0 || series.length === 0) return;
-    const labels = [...lens.rows, ...lens.columns].map((entry) => [...printed(entry.label)].length);
+    const labels = [...lens.rows, ...lens.columns].map((entry) => printed(entry.label));
     this.layout = matrixLayout(
       { width, height },
       lens.rows.length,
       lens.columns.length,
-      Math.max(1, ...labels),
+      widestEms(labels),
     );
     this.matrix =
       series.length === 1

@@ -38,7 +38,7 @@ export function handleKey(event: KeyboardEvent, scope: Scope, actions: KeyAction
     ArrowRight: () => stepHead(scope, 1, event.shiftKey),
     ArrowUp: () => stepLayer(scope, -1),
     ArrowDown: () => stepLayer(scope, 1),
-    Escape: () => actions.closeHelp() || escape(scope),
+    Escape: () => actions.closeHelp() || clearStep(scope),
     Enter: () => selection.view === "model" && store.update({ view: "head" }),
     "/": actions.search,
     "?": actions.help,
@@ -91,7 +91,7 @@ function stepLayer(scope: Scope, step: number): void {
   store.update({ layer });
 }
 
-function escape(scope: Scope): void {
+function clearStep(scope: Scope): void {
   const { queries, keys } = scope.store.selection;
   const isPinned = queries.length + keys.length > 0;
   const changes: Partial<Selection> = isPinned ? { queries: [], keys: [] } : CLEARED;

@@ -2,7 +2,7 @@
 
 import { type Entry, printed } from "../data/axis.ts";
 import type { Columns } from "../layout/columns.ts";
-import { SANS } from "../paint/canvas.ts";
+import { widestEms } from "../paint/canvas.ts";
 import { make } from "./element.ts";
 import type { Panel } from "./panel.ts";
 import type { Scope } from "./scope.ts";
@@ -38,15 +38,9 @@ export class TokenColumn {
     });
   }
 
-  /** Widest label in ems. */
+  /** Widest label in ems, with its padding. */
   measure(entries: readonly Entry[]): number {
-    const context = make("canvas").getContext("2d")!;
-    context.font = `100px ${SANS}`;
-    let widest = 0;
-    for (const entry of entries) {
-      widest = Math.max(widest, context.measureText(printed(entry.label)).width / 100);
-    }
-    return widest + 0.4;
+    return widestEms(entries.map((entry) => printed(entry.label))) + 0.4;
   }
 
   render(entries: readonly Entry[], columns: Columns): void {

@@ -19,6 +19,7 @@ export class Tooltip {
     event: { clientX: number; clientY: number },
     heading: string,
     rows: readonly TooltipRow[],
+    side: "left" | "right" = "right",
   ): void {
     this.element.replaceChildren(
       make("strong", { text: heading }),
@@ -35,17 +36,19 @@ export class Tooltip {
       }),
     );
     this.element.hidden = false;
-    this.place(event.clientX, event.clientY);
+    this.place(event.clientX, event.clientY, side);
   }
 
   hide(): void {
     this.element.hidden = true;
   }
 
-  private place(x: number, y: number): void {
+  private place(x: number, y: number, side: "left" | "right"): void {
     const frame = this.element.offsetParent?.getBoundingClientRect() ?? new DOMRect();
     const { offsetWidth: width, offsetHeight: height } = this.element;
     let left = x - frame.left + 14;
+    const before = x - frame.left - width - 14;
+    if (side === "left" && before > 0) left = before;
     let top = y - frame.top + 16;
     if (left + width > frame.width - 6) left = x - frame.left - width - 12;
     if (top + height > frame.height - 6) top = y - frame.top - height - 10;

@@ -1,0 +1,121 @@
+// How one query of one head finds its keys: the vectors, their products, and what they add up to.
+
+import { dotsOf, recomputedRow, scoresOf } from "./exact.ts";
+import type { Block } from "./trace.ts";
+
+export interface Neurons {
+  readonly query: number;
+  readonly q: Float32Array;
+  /** Per key: its vector, and `q × k` neuron by neuron. */
+  readonly keys: readonly Float32Array[];
+  readonly products: readonly Float32Array[];
+  /** Σ q×k of each key. */
+  readonly dots: Float32Array;
+  readonly scale: number;
+  /** What the softmax is taken of; NaN where the key is masked. */
+  readonly scores: Float32Array;
+  /** `score − scale · q·k` where the model adds something to it (ALiBi, relative positions). */
+  readonly bias: Float32Array | null;
+  readonly weights: Float32Array;
+  /** Whether the softmax of the scores is the recorded attention (not so with sinks). */
+  readonly isSoftmax: boolean;
+  readonly values: readonly Float32Array[] | null;
+  readonly output: Float32Array | null;
+  /** Per neuron, the attended keys' mean of `q × k` (weighted) minus that of all visible keys. */
+  readonly contribution: Float32Array;
+  /** The query token's state before and after the layer. */
+  readonly states: readonly [before: Float32Array, after: Float32Array] | null;
+}
+
+/** Null where the payload has no vectors of this layer. */
+export function neuronsOf(
+  block: Block,
+  layer: number,
+  head: number,
+  query: number,
+): Neurons | null {
+  const { vectors } = block;
+  const index = vectors?.layers.indexOf(layer) ?? -1;
+  if (!vectors || index < 0) return null;
+  const group = vectors.groups[head];
+  const n = block.keyTokens.texts.length;
+  const q = vectors.queries.vector(index, head, query);
+  const keys = Array.from({ length: n }, (_, key) => vectors.keys.vector(index, group, key));
+  const products = keys.map((k) => k.map((value, i) => value * q[i]));
+  const dots = dotsOf(block, layer, head, query)!;
+  const scores = scoresOf(block, layer, head, query)!;
+  const scale = vectors.scales[index];
+  const recorded = block.planes
+    .weights(block.layers.indexOf(layer), head)
+    .subarray(query * n, (query + 1) * n);
+  const recomputed = recomputedRow(block, layer, head, query, recorded);
+  const weights = recomputed ?? recorded;
+  const values = vectors.values;
+  const rows = values && Array.from({ length: n }, (_, key) => values.vector(index, group, key));
+  return {
+    query,
+    q,
+    keys,
+    products,
+    dots,
+    scale,
+    scores,
+    bias: vectors.scores && scores.map((score, key) => score - scale * dots[key]),
+    weights,
+    isSoftmax: recomputed !== null,
+    values: rows,
+    output: vectors.outputs?.vector(index, head, query) ?? (rows && weightedSum(rows, weights)),
+    contribution: contributionOf(products, weights, scores),
+    states: statesOf(block, layer, query),
+  };
+}
+
+function weightedSum(rows: readonly Float32Array[], weights: Float32Array): Float32Array {
+  const sum = new Float32Array(rows[0]?.length ?? 0);
+  rows.forEach((row, key) => {
+    const weight = weights[key] || 0;
+    for (let i = 0; i < sum.length; i++) sum[i] += weight * row[i];
+  });
+  return sum;
+}
+
+function contributionOf(
+  products: readonly Float32Array[],
+  weights: Float32Array,
+  scores: Float32Array,
+): Float32Array {
+  const attended = weightedSum(products, weights);
+  const seen = scores.map((score) => (Number.isNaN(score) ? 0 : 1));
+  const count = seen.reduce((sum, one) => sum + one, 0) || 1;
+  const mean = weightedSum(products, seen);
+  return attended.map((value, i) => value - mean[i] / count);
+}
+
+function statesOf(block: Block, layer: number, query: number): [Float32Array, Float32Array] | null {
+  const { hidden } = block;
+  const [before, after] = [layer, layer + 1].map((state) => hidden?.states.indexOf(state) ?? -1);
+  if (!hidden || before < 0 || after < 0) return null;
+  return [hidden.numbers.vector(before, query), hidden.numbers.vector(after, query)];
+}
+
+/** Neuron numbers in the order they are shown. */
+export function neuronOrder(neurons: Neurons, order: "number" | "contribution"): number[] {
+  const numbers = Array.from(neurons.q.keys());
+  if (order === "number") return numbers;
+  return numbers.sort((a, b) => neurons.contribution[b] - neurons.contribution[a] || a - b);
+}
+
+/** A size that all but the largest hundredth of the numbers keep below: where color saturates. */
+export function saturation(vectors: readonly Float32Array[]): number {
+  const total = vectors.reduce((sum, vector) => sum + vector.length, 0);
+  const step = Math.max(1, Math.floor(total / 4096));
+  const sizes: number[] = [];
+  let at = 0;
+  for (const vector of vectors) {
+    for (const value of vector) {
+      if (at++ % step === 0 && Number.isFinite(value)) sizes.push(Math.abs(value));
+    }
+  }
+  sizes.sort((a, b) => a - b);
+  return sizes[Math.floor((sizes.length - 1) * 0.99)] || 1;
+}
