@@ -157,8 +157,8 @@ def _reach_hub(name: str, revision: str | None) -> dict[str, bool]:
     transformers would retry for half a minute. A model already in the hub's cache is used
     from there when the hub cannot be reached.
     """
-    cached = try_to_load_from_cache(name, "config.json", revision=revision)
     try:
+        cached = try_to_load_from_cache(name, "config.json", revision=revision)
         HfApi().model_info(name, revision=revision, timeout=HUB_TIMEOUT)
     except HFValidationError as error:
         raise ModelNotFound(f"{name!r} is neither a folder nor a hub id: {error}") from None
@@ -208,9 +208,12 @@ def _module(
         module, loading = model_class.from_pretrained(
             location, config=config, dtype=dtype, output_loading_info=True, **options
         )
-        missing = sorted(key for key in loading["missing_keys"] if "position_ids" not in key)
         is_base = model_class is AutoModel
-        if not missing or (is_base and all("pooler" in key for key in missing)):
+        # No attention depends on the pooler of a bare stack, which many checkpoints lack.
+        missing = sorted(
+            key for key in loading["missing_keys"] if not (is_base and "pooler" in key)
+        )
+        if not missing:
             return module, is_language_model(type(module).__name__), notes
         if is_base:
             raise ModelError(

@@ -1,0 +1,96 @@
+"""The command line: answers on stdout, one line and exit code 2 for a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headscope.app import cli
+from headscope.app.cli import main
+from headscope.model.model import Model
+
+
+def run(*arguments: str) -> int:
+    try:
+        main(list(arguments))
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+def test_models_lists_the_packaged_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models") == 0
+    out = capsys.readouterr().out
+    assert "minilm" in out
+    assert "smollm2" in out
+
+
+def test_models_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models", "--json") == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["minilm", "smollm2"]
+
+
+def test_a_model_is_described(minilm: Model, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models", "minilm") == 0
+    out = capsys.readouterr().out
+    assert "6 layers × 12 heads" in out
+    assert "exactly the official attention and output" in out
+    assert run("models", "minilm", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["n_layers"], answer["route"], answer["is_exact"]) == (6, "interface", True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["models", "./nowhere"], "There is no folder './nowhere'"),
+        (["models", "--nonsense"], "No such option"),
+        (["nonsense"], "No such command"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_debug_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "settings", cli._Settings())
+    with pytest.raises(Exception, match=r"has no config\.json"):
+        main(["--debug", "models", str(tmp_path)])
+
+
+def test_an_unexpected_failure_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(cli, "settings", cli._Settings())
+    monkeypatch.setattr("headscope.app.models.list_models", fail)
+    assert run("models") == 1
+    assert "unexpected ZeroDivisionError: by zero" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("headscope 0.")
+
+
+def test_demo_writes_traces(
+    minilm: Model, smollm2: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import headscope as hs
+
+    assert run("demo", "-o", str(tmp_path / "deep" / "demo")) == 0
+    out = capsys.readouterr().out
+    assert "previous token" in out
+    trace = hs.open(tmp_path / "deep" / "demo" / "smollm2.nc")
+    assert any(trace.text.generated)
+    assert trace.attention.shape[:2] == (30, 9)

@@ -1,0 +1,99 @@
+"""The package as a whole: quiet, light imports; names that exist; errors that travel."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headscope as hs
+from headscope import errors
+
+HEAVY = ("torch", "transformers", "xarray", "numpy", "ray", "spacy", "anywidget", "matplotlib")
+
+
+def loaded_by(code: str) -> tuple[set[str], str]:
+    """Which heavy libraries a fresh interpreter has loaded after running `code`, and what it
+    printed on the way."""
+    script = f"{code}\nimport sys\nprint('\\n' + ' '.join(sys.modules), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    printed, _, modules = done.stderr.rpartition("\n\n")
+    return {name for name in modules.split() if name in HEAVY}, done.stdout + printed
+
+
+def test_import_is_light_and_silent() -> None:
+    assert loaded_by("import headscope") == (set(), "")
+
+
+def test_the_command_lines_help_is_light() -> None:
+    code = """
+import sys
+from headscope.app.cli import main
+try:
+    main(["--help"])
+except SystemExit as stop:
+    assert stop.code in (0, None), stop.code
+"""
+    heavy, printed = loaded_by(code)
+    assert heavy == set()
+    assert "attention head" in printed
+
+
+@pytest.mark.parametrize("library", ["numpy", "xarray"])
+def test_the_test_above_can_fail(library: str) -> None:
+    assert library in loaded_by(f"import headscope, {library}")[0]
+
+
+def test_using_a_name_loads_what_it_needs() -> None:
+    assert "torch" in loaded_by("import headscope; headscope.load")[0]
+    assert "torch" not in loaded_by("import headscope; headscope.Trace, headscope.open")[0]
+
+
+def test_all_is_what_can_be_imported() -> None:
+    assert dir(hs) == sorted(hs.__all__)
+    for name in hs.__all__:
+        assert getattr(hs, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        hs.nonsense  # noqa: B018
+
+
+def test_every_error_survives_pickling() -> None:
+    for name in errors.__all__:
+        error = getattr(errors, name)("what happened")
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error)
+        assert str(again) == "what happened"
+
+
+def test_every_error_is_drawn_in_the_tree() -> None:
+    assert errors.__doc__ is not None
+    for name in errors.__all__:
+        assert name in errors.__doc__
+
+
+def test_unknown_names_are_met_with_the_nearest() -> None:
+    error = errors.UnknownName.of("model", "minilmm", ["smollm2", "minilm"])
+    assert str(error) == ("Unknown model 'minilmm'. Did you mean 'minilm'? Known: minilm, smollm2.")
+
+
+def test_missing_extras_name_the_command() -> None:
+    error = errors.MissingExtra.of("spaCy", "spacy", "Annotating raw text")
+    assert str(error) == (
+        "Annotating raw text needs spaCy, which is not installed. "
+        'Run: pip install "headscope[spacy]"'
+    )
+
+
+def test_no_source_file_is_longer_than_400_lines() -> None:
+    root = Path(hs.__file__).parent
+    long = {
+        str(path.relative_to(root)): n
+        for path in root.rglob("*.py")
+        if (n := len(path.read_text(encoding="utf-8").splitlines())) > 400
+    }
+    assert not long
