@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from headscope.errors import InputError, TruncationWarning
-from headscope.model.readable import readable, spelling_of
+from headscope.model.readable import Spelling, readable, spelling_of
 from headscope.text.align import align_tokens
 from headscope.text.tokens import NO_WORD, Tokens
 from headscope.text.words import split_words
@@ -101,14 +101,13 @@ def decoded_tokens(
     n_start = 0 if start is None else len(start)
     new = ids[n_start:]
     special_ids = set(tokenizer.all_special_ids)
-    shown = readable(
-        tokenizer.convert_ids_to_tokens(new), spelling_of(tokenizer), tokenizer.all_special_tokens
-    )
+    shown = _shown(tokenizer, new)
     special = [token in special_ids for token in new]
     spans, text = [], ""
-    for token, is_special in zip(shown, special, strict=True):
-        spans.append((len(text), len(text) + (0 if is_special else len(token))))
-        text += "" if is_special else token
+    pieces = _pieces(shown, special, spelling_of(tokenizer))
+    for piece in pieces:
+        spans.append((len(text), len(text) + len(piece)))
+        text += piece
     if start is None or not start.texts:
         base, words, word_texts, offsets = "", [], [], []
         segments: list[int] = []
@@ -140,6 +139,20 @@ def decoded_tokens(
         words=tuple(words),
         word_texts=tuple(word_texts),
     )
+
+
+def _pieces(shown: list[str], special: list[bool], spelling: Spelling) -> list[str]:
+    """What each token adds to the text. Word pieces carry no spaces: a new one starts a word."""
+    if spelling == "plain":
+        shown = [t[2:] if t.startswith("##") else f" {t}" for t in shown]
+    return ["" if is_special else t for t, is_special in zip(shown, special, strict=True)]
+
+
+def _shown(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
+    """Ids as readable tokens. A model may have more ids than its tokenizer has names."""
+    names = tokenizer.convert_ids_to_tokens(ids)
+    tokens = [f"<{i}>" if name is None else name for i, name in zip(ids, names, strict=True)]
+    return readable(tokens, spelling_of(tokenizer), tokenizer.all_special_tokens)
 
 
 def _check_text(text: object, name: str) -> None:
@@ -189,9 +202,7 @@ def _tokens(
 ) -> Tokens:
     ids = list(encoding["input_ids"])
     special = [bool(flag) for flag in encoding["special_tokens_mask"]]
-    shown = readable(
-        tokenizer.convert_ids_to_tokens(ids), spelling_of(tokenizer), tokenizer.all_special_tokens
-    )
+    shown = _shown(tokenizer, ids)
     texts = (text,) if pair is None else (text, pair)
     segments = _segments(encoding, len(ids), is_pair=pair is not None)
     offsets = encoding.get("offset_mapping")

@@ -192,7 +192,7 @@ class Model:
             if pair is not None or target is not None or generate:
                 raise InputError("Prepared inputs take no pair, target or generate.")
             return trace_inputs(self, text, vectors=vectors, scores=scores)
-        if isinstance(text, str) or not isinstance(text, Sequence):
+        if isinstance(text, str | bytes) or not isinstance(text, Sequence):
             return trace_text(
                 self,
                 text,
