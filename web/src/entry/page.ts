@@ -15,7 +15,10 @@ async function start(host: HTMLElement): Promise<void> {
   for (const element of elements) element.remove();
   const explorer = new Explorer(host, traces, {
     fragment: location.hash.length > 1 ? location.hash.slice(1) : header.selection,
-    changed: (fragment) => history.replaceState(null, "", `#${fragment}`),
+    changed: (fragment) => {
+      // A page inside a frame of another has no address of its own.
+      if (location.protocol !== "about:") history.replaceState(null, "", `#${fragment}`);
+    },
     ask: null,
     around: null,
   });

@@ -36,6 +36,16 @@ function asker(model: Model): { ask(row: RowId): Promise<Float32Array | null>; s
   };
 }
 
+/** The picture that a closed notebook shows is not needed while the widget lives. */
+function hideStill(model: Model): void {
+  for (const still of document.querySelectorAll<HTMLElement>(
+    `.headscope-still-${model.get("static_id")}`,
+  )) {
+    const output = still.closest<HTMLElement>(".jp-OutputArea-child, .output_area") ?? still;
+    output.style.display = "none";
+  }
+}
+
 async function render({ model, el }: { model: Model; el: HTMLElement }): Promise<() => void> {
   const host = make("div");
   Object.assign(host.style, { display: "block", height: `${model.get("height")}px` });
@@ -53,6 +63,7 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
     };
     const fragment = (model.get("selection") as string) || header.selection;
     const explorer = new Explorer(host, traces, { fragment, changed, ask, around: el });
+    hideStill(model);
     model.on("change:selection", () => explorer.follow(model.get("selection") as string));
   } catch (error) {
     showProblem(host, error);

@@ -35,7 +35,7 @@ export interface Columns {
 const PAD = 14;
 const GAP = 7;
 const MIN_ROW = 13;
-const MAX_ROW = 26;
+const MAX_ROW = 34;
 
 export function columnsOf(input: ColumnsInput): Columns {
   const longest = Math.max(input.rows, input.columns, 1);
@@ -44,7 +44,7 @@ export function columnsOf(input: ColumnsInput): Columns {
     MAX_ROW,
     Math.max(MIN_ROW, Math.floor((input.height - 2 * top) / longest)),
   );
-  const fontSize = rowHeight >= 20 ? 13 : rowHeight >= 15 ? 12 : 11;
+  const fontSize = [30, 20, 15].reduce((size, height) => size + (rowHeight >= height ? 1 : 0), 11);
   const roomy = input.width >= 520;
   const cellsWidth =
     input.series === 1

@@ -36,7 +36,7 @@ export function lineMarks(
     const plain = cssOf(one.color);
     for (let i = 0; i < count; i++) {
       const weight = weights[i];
-      const { opacity, width } = lineStyle(weight);
+      const { opacity, width } = lineStyle(weight, one.signed);
       marks.push({
         kind: "line",
         x1: columns.lines.left,

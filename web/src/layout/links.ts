@@ -95,7 +95,8 @@ function topFloor(weights: Float32Array, row: number, columns: number, top: numb
 }
 
 /** How a weight looks as a line: independent of how many heads are shown. */
-export function lineStyle(weight: number): { opacity: number; width: number } {
+export function lineStyle(weight: number, signed = false): { opacity: number; width: number } {
   const size = Math.min(1, Math.abs(weight));
-  return { opacity: Math.min(1, 0.03 + size ** 0.72), width: 0.8 + 1.7 * size };
+  // Differences are small numbers that matter: they get more ink.
+  return { opacity: Math.min(1, 0.03 + size ** (signed ? 0.45 : 0.72)), width: 0.8 + 1.7 * size };
 }

@@ -33,6 +33,8 @@ export interface OverviewInput {
 
 const SMALLEST = 22;
 const LARGEST = 84;
+/** Distance of thumbnails in a table that has to scroll. */
+const SCROLLING = 38;
 const LEFT = 30;
 const TOP = 20;
 const CAPTION = 13;
@@ -55,7 +57,7 @@ function table(input: OverviewInput, cells: Cell[]): Overview {
   const across = fitted(input.width - LEFT - 8, input.heads);
   const down = fitted(input.height - TOP - 8, rows);
   // Fit both ways where that leaves something to see; otherwise fill the width and scroll.
-  const pitch = Math.min(across, Math.max(down, Math.min(across, SMALLEST + 3)));
+  const pitch = down >= SMALLEST + 3 ? Math.min(across, down) : Math.min(across, SCROLLING);
   const step = Math.max(SMALLEST + 3, Math.min(pitch, LARGEST));
   const gap = step >= 48 ? 6 : step >= 32 ? 4 : 3;
   const thumbs = cells.map((cell) => ({

@@ -59,7 +59,8 @@ export function panesOf(input: PanesInput): Panes {
 
 /** As wide as square thumbnails of all layers need, within reason. */
 function modelWidth({ width, layers, heads, sorted }: PanesInput, height: number): number {
-  const pitch = Math.min(84, Math.max(25, Math.floor((height - 96) / layers)));
+  const fitting = Math.floor((height - 96) / layers);
+  const pitch = fitting < 25 ? 36 : Math.min(84, fitting);
   const wanted = sorted ? width * 0.42 : 50 + heads * pitch;
   return Math.round(Math.max(320, Math.min(wanted, width * 0.46)));
 }

@@ -34,7 +34,12 @@ export function pictures(input: PictureInput): ImageMark[] {
     let pooled: Pooled = pool(lens.block.planes, layerIndex, head, poolings[0]);
     if (input.difference) {
       const second = pool(input.lenses[1].block.planes, layerIndex, head, poolings[1]);
-      pooled = { ...pooled, weights: pooled.weights.map((w, i) => second.weights[i] - w) };
+      // Differences are small: their square roots are drawn.
+      const weights = pooled.weights.map((weight, i) => {
+        const change = second.weights[i] - weight;
+        return Math.sign(change) * Math.sqrt(Math.abs(change));
+      });
+      pooled = { ...pooled, weights };
     }
     if (isLines) drawLines(pooled, size, intensities);
     else drawHeat(pooled, size, intensities);

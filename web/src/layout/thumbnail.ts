@@ -3,6 +3,8 @@
 import { COARSE, MISSING_CODE, type Planes } from "../data/codes.ts";
 import type { Lens } from "../data/lens.ts";
 
+const FAINTEST = 0.03;
+
 /** Up to this many rows, a thumbnail shows lines. */
 export const LINES_LIMIT = 64;
 
@@ -83,7 +85,7 @@ export function drawLines(pooled: Pooled, size: number, intensities: Float32Arra
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const weight = weights[row * columns + column];
-      if (weight < 0.04 && weight > -0.04) continue;
+      if (weight < FAINTEST && weight > -FAINTEST) continue;
       const from = (row + 0.5) * unit - 0.5;
       const slope = ((column - row) * unit) / (size - 1);
       const ink = Math.sign(weight) * Math.min(1, Math.abs(weight) ** 0.8);

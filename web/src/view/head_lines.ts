@@ -46,21 +46,21 @@ export class HeadLines {
 
   /** Lay out and draw everything anew. */
   render(): void {
-    const { lens, series } = this.panel;
+    const { queries, keys, series } = this.panel;
     const { clientWidth: width, clientHeight: height } = this.element;
     if (width === 0 || height === 0) return;
     this.columns = columnsOf({
       width,
       height,
-      rows: lens.rows.length,
-      columns: lens.columns.length,
-      rowEms: this.queries.measure(lens.rows),
-      columnEms: this.keys.measure(lens.columns),
+      rows: queries.length,
+      columns: keys.length,
+      rowEms: this.queries.measure(queries),
+      columnEms: this.keys.measure(keys),
       series: series.length,
     });
     this.stage.style.height = `${Math.max(this.columns.height, 0)}px`;
-    this.queries.render(lens.rows, this.columns);
-    this.keys.render(lens.columns, this.columns);
+    this.queries.render(queries, this.columns);
+    this.keys.render(keys, this.columns);
     this.relink();
     this.draw();
   }
@@ -78,7 +78,7 @@ export class HeadLines {
   }
 
   scene(): Scene {
-    const { lens, series } = this.panel;
+    const { queries, keys, series } = this.panel;
     const columns = this.columns!;
     const focus = this.focus;
     const lines = isFree(focus) ? this.marks : this.focusLines(columns, focus);
@@ -91,7 +91,7 @@ export class HeadLines {
         ...(["key", "query"] as const).flatMap((side) =>
           cellMarks(series, focus, side, columns, this.scope.theme, this.panel.precision),
         ),
-        ...labelMarks(lens.rows, lens.columns, columns, this.scope.theme),
+        ...labelMarks(queries, keys, columns, this.scope.theme),
       ],
     };
   }
@@ -107,8 +107,8 @@ export class HeadLines {
   }
 
   private get focus(): Focus {
-    const { lens } = this.panel;
-    return focusOf(lens.rows, lens.columns, this.scope.store.selection, this.scope.store.hover);
+    const { queries, keys } = this.panel;
+    return focusOf(queries, keys, this.scope.store.selection, this.scope.store.hover);
   }
 
   private relink(): void {
@@ -154,12 +154,12 @@ export class HeadLines {
   private point(event: PointerEvent): void {
     const columns = this.columns;
     if (!columns) return;
-    const { lens } = this.panel;
+    const { queries, keys } = this.panel;
     const box = this.stage.getBoundingClientRect();
     const x = event.clientX - box.left;
     const side =
       x < columns.lines.left + 24 ? "query" : x > columns.lines.right - 24 ? "key" : null;
-    const entries = side === "query" ? lens.rows : lens.columns;
+    const entries = side === "query" ? queries : keys;
     const row = side ? rowAt(columns, event.clientY - box.top, entries.length) : -1;
     if (!side || row < 0) {
       this.scope.store.point({});
@@ -171,8 +171,8 @@ export class HeadLines {
   }
 
   private explain(event: PointerEvent, side: "query" | "key", row: number): void {
-    const { lens, series } = this.panel;
-    const [own, others] = side === "query" ? [lens.rows, lens.columns] : [lens.columns, lens.rows];
+    const { queries, keys, series } = this.panel;
+    const [own, others] = side === "query" ? [queries, keys] : [keys, queries];
     const focus: Focus =
       side === "query"
         ? { rows: new Set([row]), columns: null }

@@ -46,16 +46,11 @@ export class HeadMatrix {
   }
 
   render(): void {
-    const { lens, series } = this.panel;
+    const { queries, keys, series } = this.panel;
     const { clientWidth: width, clientHeight: height } = this.element;
     if (width === 0 || height === 0 || series.length === 0) return;
-    const labels = [...lens.rows, ...lens.columns].map((entry) => printed(entry.label));
-    this.layout = matrixLayout(
-      { width, height },
-      lens.rows.length,
-      lens.columns.length,
-      widestEms(labels),
-    );
+    const labels = [...queries, ...keys].map((entry) => printed(entry.label));
+    this.layout = matrixLayout({ width, height }, queries.length, keys.length, widestEms(labels));
     this.matrix =
       series.length === 1
         ? series[0].matrix
@@ -64,13 +59,13 @@ export class HeadMatrix {
             "mean",
           );
     this.heat = heatMark(this.matrix, this.layout, this.scope.theme, series[0].signed);
-    this.labels = matrixLabels(lens.rows, lens.columns, this.layout, this.scope.theme);
+    this.labels = matrixLabels(queries, keys, this.layout, this.scope.theme);
     this.stage.style.height = `${this.layout.height}px`;
     this.stage.style.width = `${this.layout.width}px`;
     const names = series.map((one) => one.label).join(", ");
     this.canvas.setAttribute(
       "aria-label",
-      `Attention of ${names} as a matrix: ${lens.rows.length} queries by ${lens.columns.length} keys`,
+      `Attention of ${names} as a matrix: ${queries.length} queries by ${keys.length} keys`,
     );
     this.draw();
   }
@@ -101,9 +96,9 @@ export class HeadMatrix {
     context.translate(-scrollLeft, -scrollTop);
     const everything = { top: Number.NEGATIVE_INFINITY, bottom: Number.POSITIVE_INFINITY };
     paint(context, { marks: [heat, ...this.labels] }, everything);
-    const { lens } = this.panel;
+    const { queries, keys } = this.panel;
     const { selection, hover } = this.scope.store;
-    const focus = focusOf(lens.rows, lens.columns, selection, hover);
+    const focus = focusOf(queries, keys, selection, hover);
     const { accent } = this.scope.theme.rgb;
     context.fillStyle = cssOf(accent, 0.12);
     context.strokeStyle = cssOf(accent, 0.9);
@@ -139,8 +134,8 @@ export class HeadMatrix {
       this.scope.store.point({});
       return;
     }
-    const { lens, series, precision } = this.panel;
-    const [query, key] = [lens.rows[cell.row], lens.columns[cell.column]];
+    const { queries, keys, series, precision } = this.panel;
+    const [query, key] = [queries[cell.row], keys[cell.column]];
     this.scope.store.point({ query: query.positions[0], key: key.positions[0] });
     const rows = series.map((one) => {
       const exact = this.panel.exactRow(one, cell.row);
@@ -158,7 +153,7 @@ export class HeadMatrix {
   private pin(event: MouseEvent): void {
     const cell = this.cell(event);
     if (!cell) return;
-    const position = this.panel.lens.rows[cell.row].positions[0];
+    const position = this.panel.queries[cell.row].positions[0];
     const { queries } = this.scope.store.selection;
     const isPinned = queries.includes(position);
     this.scope.store.update({

@@ -1,5 +1,6 @@
 // One trace (or the difference of two) as the head view shows it: lens, series, colors, precision.
 
+import { type Entry, printed } from "../data/axis.ts";
 import { recomputedRow } from "../data/exact.ts";
 import type { Lens } from "../data/lens.ts";
 import type { Precision } from "../data/number.ts";
@@ -9,6 +10,9 @@ import type { Scope } from "./scope.ts";
 
 export class Panel {
   lens: Lens;
+  /** Visible tokens; in a difference, those of both traces where they differ. */
+  queries: readonly Entry[] = [];
+  keys: readonly Entry[] = [];
   series: readonly Painted[] = [];
   precision: Precision = "fine";
 
@@ -30,11 +34,25 @@ export class Panel {
     return this.which === "difference" ? "second − first" : traces[this.which].title;
   }
 
+  private merged(side: (lens: Lens) => readonly Entry[]): readonly Entry[] {
+    const own = side(this.lens);
+    if (this.which !== "difference") return own;
+    const other = side(this.scope.lens(1));
+    if (other.length !== own.length) return own;
+    return own.map((entry, i) =>
+      entry.label === other[i].label
+        ? entry
+        : { ...entry, label: `${printed(entry.label)} ⏐ ${printed(other[i].label)}` },
+    );
+  }
+
   /** Take up the current selection. */
   refresh(): void {
     const { scope } = this;
     const { selection } = scope.store;
     this.lens = scope.lens(this.trace);
+    this.queries = this.merged((lens) => lens.rows);
+    this.keys = this.merged((lens) => lens.columns);
     let series: Series[] = seriesOf(this.lens, selection);
     if (this.which === "difference") {
       series = differences(series, seriesOf(scope.lens(1), selection)) ?? [];

@@ -1,0 +1,14 @@
+"""BertViz's functions on top of the explorer: a BertViz notebook runs after changing one import.
+
+    from headscope.bertviz import head_view, model_view
+    from headscope.bertviz.neuron_view import show
+
+The signatures are those of BertViz 1.4.1. What differs: the three views are one page with
+one selection, so each function opens the explorer at its view; `display_mode="dark"` is not
+the default (views follow the notebook); `html_action="return"` gives one page without a CDN.
+"""
+
+from headscope.bertviz import neuron_view
+from headscope.bertviz.attention import head_view, model_view
+
+__all__ = ["head_view", "model_view", "neuron_view"]

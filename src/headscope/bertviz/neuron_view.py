@@ -1,0 +1,45 @@
+"""`neuron_view.show` with BertViz 1.4.1's arguments, for any model that headscope reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headscope.bertviz.output import show_or_return
+from headscope.errors import InputError
+from headscope.views.selection import make_selection
+
+__all__ = ["show"]
+
+
+def show(
+    model: Any,
+    model_type: str | None,
+    tokenizer: Any,
+    sentence_a: str,
+    sentence_b: str | None = None,
+    display_mode: str = "auto",
+    layer: int | None = None,
+    head: int | None = None,
+    html_action: str = "view",
+) -> Any:
+    """Show how queries and keys make attention, as BertViz's `neuron_view.show` does.
+
+    Args:
+        model: a transformers model: the user's own, not a copy that BertViz vendors.
+        model_type: taken for the sake of BertViz's signature; headscope finds it by itself.
+        tokenizer: the model's tokenizer.
+        sentence_a: the text.
+        sentence_b: a second text for models that take pairs.
+        display_mode: `light`, `dark`, or `auto` to follow the notebook.
+        layer: the layer to open; the first by default.
+        head: the head to open; the first by default.
+        html_action: `view` shows it here, `return` returns an `IPython.display.HTML`.
+    """
+    del model_type
+    if not sentence_a:
+        raise InputError("sentence_a is empty: give the text to look at.")
+    from headscope.model.load import load
+
+    trace = load(model, tokenizer=tokenizer).trace(sentence_a, pair=sentence_b)
+    selection = make_selection(trace, view="neurons", layer=layer, heads=head, theme=display_mode)
+    return show_or_return(trace, selection, html_action)

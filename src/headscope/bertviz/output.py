@@ -1,0 +1,44 @@
+"""What BertViz's `html_action` asks for: show here, or return HTML."""
+
+from __future__ import annotations
+
+import html
+import importlib
+from typing import Any
+
+from headscope.errors import MissingExtra, UnknownName
+from headscope.results.trace import Trace
+from headscope.views.page import make_page
+from headscope.views.payload import make_payload
+
+__all__ = ["show_or_return"]
+
+ACTIONS = ("view", "return")
+HEIGHT = 720
+
+
+def show_or_return(trace: Trace, selection: str, html_action: str) -> Any:
+    """Display the explorer and return None, or return it as an `IPython.display.HTML`.
+
+    The HTML is a frame around one self-contained page: it can be displayed, and its `.data`
+    can be written to a file that opens without a network.
+    """
+    if html_action not in ACTIONS:
+        raise UnknownName.of("html_action", html_action, ACTIONS)
+    payload = make_payload([trace], selection=selection)
+    try:
+        display = importlib.import_module("IPython.display")
+        if html_action == "view":
+            widget = importlib.import_module("headscope.views.widget")
+    except ModuleNotFoundError as error:
+        library = "IPython" if error.name == "IPython" else "anywidget"
+        raise MissingExtra.of(library, "widget", "Showing a view in a notebook") from error
+    if html_action == "view":
+        display.display(widget.Explorer([trace], payload))
+        return None
+    page = html.escape(make_page(payload), quote=True)
+    frame = (
+        f'<iframe title="headscope" srcdoc="{page}" width="100%" height="{HEIGHT}" '
+        f'style="border:0;height:max({HEIGHT}px, 95vh)"></iframe>'
+    )
+    return display.HTML(frame)

@@ -1,0 +1,95 @@
+"""The notebook widget. The one file that imports anywidget."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import anywidget
+import numpy as np
+import traitlets
+
+from headscope.results.files import atomic_path
+from headscope.results.trace import Trace
+from headscope.views.page import make_page, static_file
+from headscope.views.payload import Payload
+from headscope.views.picture import picture_of
+
+__all__ = ["Explorer"]
+
+
+class Explorer(anywidget.AnyWidget):
+    """The explorer of one trace, or of two, as a Jupyter widget.
+
+    `selection` is where the reader is, as a URL fragment (`layer=2&heads=8`); setting it
+    takes the reader there. Weights in tooltips are asked of the kernel, and so exact.
+    """
+
+    _esm = static_file("widget.js")
+
+    header = traitlets.Unicode().tag(sync=True)
+    buffers = traitlets.List(traitlets.Bytes()).tag(sync=True)
+    selection = traitlets.Unicode().tag(sync=True)
+    height = traitlets.Int(680).tag(sync=True)
+    static_id = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, traces: Sequence[Trace], payload: Payload, *, height: int = 680) -> None:
+        self._traces = list(traces)
+        self._payload = payload
+        super().__init__(
+            header=json.dumps(payload.header),
+            buffers=list(payload.buffers),
+            selection=str(payload.header["selection"]),
+            height=height,
+            static_id=uuid4().hex,
+        )
+        self.on_msg(self._answer)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the explorer as one HTML file that opens here, without a network."""
+        header = {**self._payload.header, "selection": self.selection}
+        page = make_page(Payload(header, self._payload.buffers), title=self._title)
+        with atomic_path(path) as temporary:
+            temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+
+    @property
+    def _title(self) -> str:
+        return f"headscope: {self._payload.header['traces'][0]['title']}"
+
+    def _ipython_display_(self, **_: object) -> None:
+        """Show a still picture and the widget, which hides the picture while it lives.
+
+        A notebook that is opened again without its kernel still shows the picture.
+        """
+        display: Any = importlib.import_module("IPython.display")
+        still = picture_of(self._traces[0], css_class=f"headscope-still-{self.static_id}")
+        display.display(display.HTML(still))
+        bundle = self._repr_mimebundle_()
+        if bundle is not None:
+            display.display(bundle[0], raw=True)
+
+    def _answer(self, _: object, content: Mapping[str, Any], __: object) -> None:
+        """One exact row of attention for the front end."""
+        if content.get("kind") != "row":
+            return
+        row = self._row(content)
+        found = row is not None
+        self.send(
+            {"id": content.get("id"), "found": found},
+            buffers=[row.tobytes()] if row is not None else [],
+        )
+
+    def _row(self, wanted: Mapping[str, Any]) -> np.ndarray | None:
+        try:
+            block = self._traces[int(wanted["trace"])].blocks[str(wanted["block"])]
+            layers = block.attention["layer"].values.tolist()
+            row = block.attention.transpose("layer", "head", "query", "key")[
+                layers.index(int(wanted["layer"])), int(wanted["head"]), int(wanted["query"])
+            ]
+        except (KeyError, IndexError, ValueError):
+            return None
+        return np.ascontiguousarray(row.values, dtype="<f4")
