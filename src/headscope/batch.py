@@ -1,0 +1,113 @@
+"""What is known about the documents of one batch: the annotations metrics sum over.
+
+Plain NumPy, one row per document, made once per batch and shared by all its layers. It
+rides on `Attention.batch`; models neither make nor read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+__all__ = ["Axes", "Batch", "NullKeys", "Sequences"]
+
+NullKeys = Literal["auto", "first", "special"]
+"""Which keys are null attention: the first token, every special token, or (`auto`) the
+first in causal attention and the special ones otherwise."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The labels that number tags, relations and groups, fixed for a whole run.
+
+    Documents are dealt into `n_parts` parts of each group by a hash of their content, so
+    the parts do not depend on how a corpus is cut into shards. States are kept per part:
+    the bootstrap draws parts.
+    """
+
+    tags: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ("",)
+    """Values of what documents are grouped by (genres); one empty name without groups."""
+    parts_per_group: int = 64
+
+    @property
+    def n_parts(self) -> int:
+        """Parts of all groups together; group g has those from `g * parts_per_group` on."""
+        return len(self.groups) * self.parts_per_group
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequences:
+    """The token sequences of one stack, `document token`, padded to the longest."""
+
+    mask: np.ndarray
+    """True for tokens, false for padding."""
+    special: np.ndarray
+    """True for tokens the tokenizer added."""
+    words: np.ndarray
+    """Number of the token's word, -1 for none."""
+    heads: np.ndarray
+    """Number of the word that is the head of the token's word, negative for none."""
+    tags: np.ndarray
+    """Index of the word's tag in `Axes.tags`, -1 for none."""
+    relations: np.ndarray
+    """Index of the word's relation in `Axes.relations`, -1 for none."""
+    is_tagged: np.ndarray
+    """`document`: has it tags at all? Those without are left out of metrics of tags."""
+    is_parsed: np.ndarray
+    """`document`: has it heads and relations at all?"""
+
+    @classmethod
+    def plain(cls, mask: np.ndarray, special: np.ndarray | None = None) -> Sequences:
+        """Sequences of which nothing else is known."""
+        none = np.full(mask.shape, -1, dtype=np.int64)
+        no = np.zeros(len(mask), dtype=bool)
+        special = np.zeros(mask.shape, dtype=bool) if special is None else special
+        return cls(mask, special, none, none, none, none, no, no)
+
+    def take(self, documents: np.ndarray) -> Sequences:
+        """Some of the documents, in the order given."""
+        names = self.__slots__
+        return replace(self, **{name: getattr(self, name)[documents] for name in names})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """The documents of one batch."""
+
+    axes: Axes
+    stacks: Mapping[str, Sequences]
+    """By name: `self`, or `encoder` and `decoder`."""
+    numbers: np.ndarray
+    """`document`: its number in the corpus."""
+    keys: np.ndarray
+    """`document`: a hash of its content, in [0, 1)."""
+    parts: np.ndarray
+    """`document`: which part it was dealt into."""
+    null_keys: NullKeys = "auto"
+    derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    """What metrics computed from the batch alone, shared by them and by all layers."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What `make` returns, made at the first use."""
+        if name not in self.derived:
+            self.derived[name] = make()
+        found: T = self.derived[name]
+        return found
+
+    def query_sequences(self, block: str) -> Sequences:
+        """The tokens that attend in a block."""
+        return self.stacks["decoder" if block == "cross" else block]
+
+    def key_sequences(self, block: str) -> Sequences:
+        """The tokens attended to in a block."""
+        return self.stacks["encoder" if block == "cross" else block]

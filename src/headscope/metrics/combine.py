@@ -1,0 +1,266 @@
+"""Results added up and set against each other, from their states alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headscope.batch import Axes
+from headscope.errors import InputError
+from headscope.metrics.assemble import (
+    States,
+    assemble,
+    block_draws,
+    label_states,
+    state_of,
+)
+from headscope.metrics.base import Metric
+from headscope.metrics.bootstrap import BOUNDS, interval
+from headscope.metrics.fold import merge_states
+from headscope.metrics.registry import metric_from_dict
+from headscope.results.result import Result
+
+__all__ = ["axes_of", "compare", "group_result", "merge", "metrics_of"]
+
+
+def merge(left: Result, right: Result) -> Result:
+    """Two results over disjoint corpora as one: what one run over both would have given.
+
+    Raises:
+        InputError: they are of different models, metrics or settings, or of the same corpus.
+    """
+    _check_mergeable(left, right)
+    metrics = metrics_of(left)
+    axes = _joint_axes(axes_of(left), axes_of(right))
+    offset = int(left.provenance["corpus"]["documents"])
+    states = merge_states(
+        metrics,
+        _aligned(left, metrics, axes, 0),
+        _aligned(right, metrics, axes, offset),
+    )
+    layers = {block: data["layer"].values.tolist() for block, data in left.blocks.items()}
+    blocks = assemble(states, metrics, axes, layers)
+    documents = dict(left.documents)
+    documents.update({number + offset: doc for number, doc in right.documents.items()})
+    result = Result(
+        blocks,
+        label_states(states, metrics),
+        _merged_provenance(left, right, axes),
+        {n: documents[n] for n in used_documents(blocks)},
+    )
+    return with_groups(result, metrics, axes, layers)
+
+
+def with_groups(
+    result: Result, metrics: Sequence[Metric], axes: Axes, layers: Mapping[str, Sequence[int]]
+) -> Result:
+    """The result with the values of each group, where there is more than one."""
+    if len(axes.groups) < 2:
+        return result
+    groups = {name: dict(group_result(result, name).blocks) for name in axes.groups}
+    return replace(result, groups=groups)
+
+
+def group_result(result: Result, name: str) -> Result:
+    """The documents of one group (a genre) as a result of its own, without exemplars."""
+    axes = axes_of(result)
+    if name not in axes.groups:
+        raise InputError(f"There is no group {name!r}. Known: {', '.join(axes.groups)}.")
+    number = axes.groups.index(name)
+    first = number * axes.parts_per_group
+    metrics = [metric for metric in metrics_of(result) if metric.name != "exemplars"]
+    states: States = {}
+    for block, measured in result.states.items():
+        for metric in metrics:
+            if metric.name not in measured:
+                continue
+            data = measured[metric.name]
+            if "part" in data.dims:
+                data = data.isel(part=slice(first, first + axes.parts_per_group))
+            elif "part" in data:
+                at = data["part"].isel(layer=0, drop=True)
+                inside = np.flatnonzero((at >= first) & (at < first + axes.parts_per_group))
+                data = data.isel(sampled=inside)
+                data = data.assign(part=data["part"] - first)
+            states.setdefault(block, {})[metric.name] = state_of(data)
+    own = replace(axes, groups=(name,))
+    layers = {block: data["layer"].values.tolist() for block, data in result.blocks.items()}
+    provenance = {**result.provenance, "group": name, "axes": _axes_dict(own)}
+    provenance["metrics"] = [
+        metric for metric in result.provenance["metrics"] if metric["name"] != "exemplars"
+    ]
+    return Result(assemble(states, metrics, own, layers), label_states(states, metrics), provenance)
+
+
+def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
+    """Differences of two results, left minus right, with intervals.
+
+    Two models over one corpus, or two genres under one model (`group_result`). Variables
+    are compared head by head where both models have the same layers and heads; their means
+    over heads (`…_mean`) always. An interval that leaves out 0 is a difference that another
+    draw of documents would show again. Both sides are drawn independently.
+    """
+    found: dict[str, xr.DataArray] = {}
+    sides = [_side(result, seed, n_draws) for seed, result in enumerate((left, right))]
+    (ours, our_draws), (theirs, their_draws) = sides
+    for name in our_draws:
+        if name not in their_draws:
+            continue
+        a, b = xr.align(ours[name], theirs[name], join="inner")
+        if ours[name].sizes == theirs[name].sizes and a.sizes == ours[name].sizes:
+            drawn = our_draws[name] - their_draws[name]
+            found.update(_difference(name, a - b, drawn))
+        heads = [dim for dim in ("layer", "head") if dim in ours[name].dims]
+        if heads:
+            means = our_draws[name].mean(heads) - their_draws[name].mean(heads)
+            difference = ours[name].mean(heads) - theirs[name].mean(heads)
+            found.update(_difference(f"{name}_mean", difference, means))
+    if not found:
+        raise InputError("The two results have no variable in common.")
+    return xr.Dataset(found, attrs={"left": _title(left), "right": _title(right)})
+
+
+def metrics_of(result: Result) -> tuple[Metric, ...]:
+    """The metrics of a result, with their options."""
+    return tuple(metric_from_dict(values) for values in result.provenance["metrics"])
+
+
+def axes_of(result: Result) -> Axes:
+    """The labels of a result's states."""
+    axes: Mapping[str, Any] = result.provenance["axes"]
+    return Axes(
+        tuple(axes["tags"]),
+        tuple(axes["relations"]),
+        tuple(axes["groups"]),
+        int(axes["parts_per_group"]),
+    )
+
+
+def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
+    """Numbers of the documents that are exemplars."""
+    numbers: set[int] = set()
+    for data in blocks.values():
+        if "exemplar_document" in data:
+            numbers.update(int(n) for n in np.unique(data["exemplar_document"].values))
+    return sorted(numbers - {-1})
+
+
+def _side(result: Result, seed: int, n_draws: int) -> tuple[xr.Dataset, dict[str, xr.DataArray]]:
+    """The main values and their draws, labeled."""
+    block = next(iter(result.blocks))
+    data = result.blocks[block]
+    measured = {name: state_of(state) for name, state in result.states[block].items()}
+    draws = block_draws(measured, metrics_of(result), axes_of(result), n_draws=n_draws, seed=seed)
+    labeled = {
+        name: xr.DataArray(values, dims=("draw", *data[name].dims)).assign_coords(
+            {dim: data[dim] for dim in data[name].dims if dim in data.coords}
+        )
+        for name, values in draws.items()
+    }
+    return data, labeled
+
+
+def _difference(name: str, value: xr.DataArray, drawn: xr.DataArray) -> dict[str, xr.DataArray]:
+    drawn = drawn.transpose("draw", *value.dims)
+    bounds = xr.DataArray(
+        interval(drawn.values), dims=("bound", *value.dims), coords={"bound": list(BOUNDS)}
+    )
+    return {name: value, f"{name}_interval": bounds}
+
+
+def _title(result: Result) -> str:
+    group = result.provenance.get("group")
+    corpus = result.provenance["corpus"]["name"]
+    return f"{result.model} on {corpus}" + (f", {group}" if group else "")
+
+
+def _check_mergeable(left: Result, right: Result) -> None:
+    for what, keys in (
+        ("model", ("weights_sha256", "architecture", "dtype", "edits")),
+        ("settings", ("max_tokens", "null_keys", "tagset", "by", "unit")),
+    ):
+        for key in keys:
+            ours, theirs = (r.provenance[what].get(key) for r in (left, right))
+            if ours != theirs:
+                raise InputError(
+                    f"These results cannot be merged: {what} {key} is {ours!r} in one and "
+                    f"{theirs!r} in the other. Merge runs that differ in their corpus alone."
+                )
+    if left.provenance["metrics"] != right.provenance["metrics"]:
+        raise InputError("These results cannot be merged: they are of different metrics.")
+    if left.provenance["corpus"]["hash"] == right.provenance["corpus"]["hash"]:
+        raise InputError("These results are of the same corpus; merging would count it twice.")
+
+
+def _joint_axes(left: Axes, right: Axes) -> Axes:
+    if left.parts_per_group != right.parts_per_group:
+        raise InputError(
+            f"These results cannot be merged: one has {left.parts_per_group} parts per group, "
+            f"the other {right.parts_per_group}."
+        )
+    return Axes(
+        tuple(sorted({*left.tags, *right.tags})),
+        tuple(sorted({*left.relations, *right.relations})),
+        tuple(sorted({*left.groups, *right.groups})),
+        left.parts_per_group,
+    )
+
+
+def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
+    """A result's states on other labels; its documents numbered from `offset` on."""
+    own = axes_of(result)
+    per = axes.parts_per_group
+    groups = [axes.groups.index(name) for name in own.groups]
+    parts = np.concatenate([np.arange(g * per, (g + 1) * per) for g in groups])
+    states: States = {}
+    for block, measured in result.states.items():
+        for name, data in measured.items():
+            for dim, old, new in (
+                ("tag", own.tags, axes.tags),
+                ("relation", own.relations, axes.relations),
+            ):
+                if dim in data.dims:
+                    data = data.assign_coords({dim: list(old)}).reindex(
+                        {dim: list(new)}, fill_value=0.0
+                    )
+            if "part" in data.dims:
+                data = data.assign_coords(part=parts).reindex(
+                    part=np.arange(axes.n_parts), fill_value=0.0
+                )
+            elif "part" in data:
+                data = data.assign(part=data["part"].copy(data=parts[data["part"].astype(int)]))
+                data["part"] = data["part"].astype(float)
+            if name == "exemplars":
+                numbers = data["document"]
+                data = data.assign(document=numbers.where(numbers < 0, numbers + offset))
+            states.setdefault(block, {})[name] = state_of(data)
+    return states
+
+
+def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, Any]:
+    ours, theirs = left.provenance["corpus"], right.provenance["corpus"]
+    corpus = {
+        **ours,
+        "name": f"{ours['name']} + {theirs['name']}",
+        "documents": ours["documents"] + theirs["documents"],
+        "hash": f"{ours['hash']}+{theirs['hash']}",
+    }
+    return {
+        **left.provenance,
+        "corpus": corpus,
+        "axes": _axes_dict(axes),
+        "merged": [dict(left.provenance), dict(right.provenance)],
+    }
+
+
+def _axes_dict(axes: Axes) -> dict[str, Any]:
+    return {
+        "tags": list(axes.tags),
+        "relations": list(axes.relations),
+        "groups": list(axes.groups),
+        "parts_per_group": axes.parts_per_group,
+    }

@@ -1,0 +1,35 @@
+"""How far a head reaches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.metrics.base import SELF_BLOCKS, RatioMetric
+from headscope.metrics.region import pair_sums, region_of, row_mass
+
+__all__ = ["Distance"]
+
+
+@dataclass(frozen=True)
+class Distance(RatioMetric):
+    """How many tokens away a head looks, on average.
+
+    Σ a[i,j]·|i − j| / Σ a[i,j], null attention left out of both. Distances count token
+    positions. In encoders keys lie on both sides, so the distance is absolute.
+
+    Vig & Belinkov 2019, Eq. 6, Figure 11.
+    """
+
+    name: ClassVar[str] = "distance"
+    paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 6, Figure 11"
+    units: ClassVar[str] = "tokens"
+    blocks = SELF_BLOCKS
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention times distance; attention."""
+        count = region_of(attention).n_queries(attention.n_heads)
+        return pair_sums(attention)[..., 0], row_mass(attention).sum(-1), count

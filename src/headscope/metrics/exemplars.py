@@ -1,0 +1,102 @@
+"""The documents that excite a head most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from headscope.attention import Attention
+from headscope.batch import Axes
+from headscope.metrics.base import Metric, State, batch_of
+from headscope.metrics.region import region_of, region_weights
+
+__all__ = ["Exemplars"]
+
+ARRAYS = ("weight", "document", "query", "key")
+
+
+@dataclass(frozen=True)
+class Exemplars(Metric):
+    """The documents in which a head pays its highest attention to a single token.
+
+    Per head the `k` documents with the highest a[i,j] of the region (null attention left
+    out), with the query i and key j. One arc per document. Of equal weights the document
+    that comes first in the corpus wins, and in it the first query, then the first key.
+
+    Vig & Belinkov 2019, section 5.4, Tables 1 to 3.
+    """
+
+    name: ClassVar[str] = "exemplars"
+    paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.4, Tables 1-3"
+    units: ClassVar[str] = "attention"
+
+    k: int = 10
+
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """Heads and ranks."""
+        return ("head", "rank")
+
+    def variables(self) -> tuple[str, ...]:
+        """The weights and where they are."""
+        return tuple(f"exemplar_{name}" for name in ARRAYS)
+
+    def variable_dims(self, variable: str) -> tuple[str, ...]:
+        """Layers, heads and ranks."""
+        return ("layer", "head", "rank")
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
+        """Ranks from 0 on."""
+        return {"rank": range(self.k)}
+
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """No document."""
+        return {
+            name: np.full((n_heads, self.k), -np.inf if name == "weight" else -1.0)
+            for name in ARRAYS
+        }
+
+    def measure(self, attention: Attention) -> State:
+        """The highest of this batch."""
+        batch = batch_of(attention)
+        highest = region_weights(attention).amax(-1)
+        highest = highest * region_of(attention).queries[:, None, :]
+        weights, queries = (x.cpu().numpy() for x in highest.max(-1))
+        k = min(self.k, len(batch))
+        # Few documents enter: the key is looked for in their rows alone.
+        ranked = np.lexsort(
+            (np.broadcast_to(batch.numbers[:, None], weights.shape), -weights), axis=0
+        )[:k].T
+        heads = np.arange(attention.n_heads)[:, None]
+        query = queries[ranked, heads]
+        rows = region_weights(attention)[
+            torch.from_numpy(ranked), torch.from_numpy(heads), torch.from_numpy(query)
+        ]
+        state = self.zero(attention.n_heads, batch.axes, is_causal=attention.is_causal)
+        state["weight"][:, :k] = weights[ranked, heads]
+        state["document"][:, :k] = batch.numbers[ranked]
+        state["query"][:, :k] = query
+        state["key"][:, :k] = rows.argmax(-1).cpu().numpy()
+        is_empty = state["weight"] <= 0
+        for name in ARRAYS:
+            state[name][is_empty] = -np.inf if name == "weight" else -1.0
+        return state
+
+    def merge(self, left: State, right: State) -> State:
+        """The highest of both."""
+        both = {name: np.concatenate((left[name], right[name]), axis=-1) for name in ARRAYS}
+        order = np.lexsort(
+            (both["key"], both["query"], both["document"], -both["weight"]), axis=-1
+        )[..., : self.k]
+        return {name: np.take_along_axis(both[name], order, axis=-1) for name in ARRAYS}
+
+    def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
+        """The weights, NaN where there are fewer documents than ranks."""
+        is_empty = state["document"] < 0
+        return {
+            f"exemplar_{name}": np.where(is_empty, np.nan if name == "weight" else -1, values)
+            for name, values in state.items()
+        }

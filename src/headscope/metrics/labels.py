@@ -1,0 +1,86 @@
+"""What the tokens of a document are labeled with: its words' tags, heads and relations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from headscope.batch import Axes, Sequences
+from headscope.text.align import align_array
+from headscope.text.document import Document
+
+__all__ = ["NO_TAG", "Labeler", "Tagset", "Tokenized", "tags_of"]
+
+Tagset = Literal["universal", "specific"]
+"""Universal tags (`NOUN`), or the language's own (`NNS`)."""
+
+NO_TAG = "_"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokenized:
+    """A document's tokens in one stack."""
+
+    special: np.ndarray
+    """`token`: added by the tokenizer."""
+    offsets: np.ndarray | None
+    """`token 2`: characters of the document; None where the tokenizer does not tell, or
+    the tokens are of another text."""
+
+    def __len__(self) -> int:
+        return len(self.special)
+
+
+def tags_of(document: Document, tagset: Tagset) -> tuple[str, ...] | None:
+    """The document's tags in a tagset."""
+    return document.upos if tagset == "universal" else document.xpos
+
+
+class Labeler:
+    """Numbers tags and relations as a run's axes do, and spreads them over tokens."""
+
+    def __init__(self, axes: Axes, tagset: Tagset) -> None:
+        self._tagset = tagset
+        self._tags = {tag: number for number, tag in enumerate(axes.tags)}
+        self._relations = {name: number for number, name in enumerate(axes.relations)}
+
+    def sequences(self, documents: Sequence[Document], tokenized: Sequence[Tokenized]) -> Sequences:
+        """The labels of all tokens, padded at the right to the longest document."""
+        shape = len(documents), max((len(tokens) for tokens in tokenized), default=0)
+        mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        numbers = {name: np.full(shape, -1, dtype=np.int64) for name in FIELDS}
+        is_tagged = np.zeros(len(documents), dtype=bool)
+        is_parsed = np.zeros(len(documents), dtype=bool)
+        for row, (document, tokens) in enumerate(zip(documents, tokenized, strict=True)):
+            n = len(tokens)
+            mask[row, :n] = True
+            special[row, :n] = tokens.special
+            if tokens.offsets is None:
+                continue
+            words = align_array(tokens.offsets, document.spans)
+            words[tokens.special] = -1
+            numbers["words"][row, :n] = words
+            tags = tags_of(document, self._tagset)
+            is_tagged[row] = tags is not None
+            is_parsed[row] = document.heads is not None
+            for name, values in (
+                ("tags", _numbers(tags, self._tags)),
+                ("relations", _numbers(document.relations, self._relations)),
+                ("heads", document.heads),
+            ):
+                if values is not None and len(values):
+                    found = np.asarray(values, dtype=np.int64)[np.maximum(words, 0)]
+                    numbers[name][row, :n] = np.where(words >= 0, found, -1)
+        return Sequences(
+            mask=mask, special=special, is_tagged=is_tagged, is_parsed=is_parsed, **numbers
+        )
+
+
+FIELDS = ("words", "heads", "tags", "relations")
+
+
+def _numbers(labels: Sequence[str] | None, known: Mapping[str, int]) -> list[int] | None:
+    return None if labels is None else [known.get(label, -1) for label in labels]

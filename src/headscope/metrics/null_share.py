@@ -1,0 +1,37 @@
+"""How much of its attention a head parks on tokens that say nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.metrics.base import RatioMetric
+from headscope.metrics.region import null_mass, region_of, row_mass
+
+__all__ = ["NullShare"]
+
+
+@dataclass(frozen=True)
+class NullShare(RatioMetric):
+    """Share of a head's attention that rests on null keys: high where it mostly idles.
+
+    Σ a[i,j]·1(j is null) / Σ a[i,j] over query tokens i that are not special and all keys
+    j. Null keys are the first token in causal attention and every special token otherwise
+    (`null_keys` of a run). Rows that sum to less than 1 (models with sinks) divide by what
+    they have.
+
+    Vig & Belinkov 2019, section 5.2.3 and Figure 5, which knows only the first token.
+    """
+
+    name: ClassVar[str] = "null_share"
+    paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.2.3, Figure 5"
+    units: ClassVar[str] = "share of attention"
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Null attention; all attention."""
+        null = null_mass(attention).sum(-1)
+        count = region_of(attention).n_queries(attention.n_heads)
+        return null, null + row_mass(attention).sum(-1), count

@@ -1,0 +1,63 @@
+"""Which parts of speech a head looks at, and from which it looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.metrics.base import RatioMetric
+from headscope.metrics.region import column_mass, one_hot, region_of, row_mass
+
+__all__ = ["PosFrom", "PosTo"]
+
+
+@dataclass(frozen=True)
+class PosTo(RatioMetric):
+    """Share of a head's attention that goes to each part of speech.
+
+    Σ a[i,j]·1(pos(j) = t) / Σ a[i,j], null attention left out of both. All tokens of a word
+    have its tag (footnote 6 of the paper). Tokens without a tag count below, so the shares
+    may sum to less than 1. Documents without tags are left out.
+
+    Vig & Belinkov 2019, Eq. 3, Figures 6 and A.1.
+    """
+
+    name: ClassVar[str] = "pos_to"
+    paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 3, Figures 6 and A.1"
+    units: ClassVar[str] = "share of attention"
+    needs = frozenset(("tags",))
+    dims = ("tag",)
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention received by the tokens of each tag; all of it."""
+        tags, has_tags = one_hot(attention, "key", "tags")
+        received = column_mass(attention) * has_tags[:, None, None]
+        count = region_of(attention).n_queries(attention.n_heads) * has_tags[:, None]
+        return received @ tags, received.sum(-1), count
+
+
+@dataclass(frozen=True)
+class PosFrom(RatioMetric):
+    """Share of a head's attention that comes from each part of speech.
+
+    Σ a[i,j]·1(pos(i) = t) / Σ a[i,j], null attention left out of both. A head without null
+    attention has the tags' frequencies here: what differs from them is where it rests.
+
+    Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2.
+    """
+
+    name: ClassVar[str] = "pos_from"
+    paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2"
+    units: ClassVar[str] = "share of attention"
+    needs = frozenset(("tags",))
+    dims = ("tag",)
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention paid by the tokens of each tag; all of it."""
+        tags, has_tags = one_hot(attention, "query", "tags")
+        paid = row_mass(attention) * has_tags[:, None, None]
+        count = region_of(attention).n_queries(attention.n_heads) * has_tags[:, None]
+        return paid @ tags, paid.sum(-1), count

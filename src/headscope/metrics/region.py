@@ -1,0 +1,199 @@
+"""Which attention counts, and the sums over it that several metrics share.
+
+Vig & Belinkov leave null attention out: the first token in causal attention, special
+tokens elsewhere. Sums run over query tokens that are not special, and keys that are not
+null. Each form below reads a layer's weights once and is kept for the metrics that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.batch import Batch
+from headscope.metrics.base import batch_of
+
+__all__ = [
+    "Region",
+    "column_mass",
+    "distances",
+    "null_mass",
+    "one_hot",
+    "pair_sums",
+    "region_of",
+    "region_weights",
+    "relations_of_pairs",
+    "row_mass",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """The queries and keys that count, as 0 and 1 in the type of the weights."""
+
+    queries: Tensor
+    """`document query`: tokens that are not special."""
+    keys: Tensor
+    """`document key`: tokens that are not null."""
+    null: Tensor
+    """`document key`: tokens that are."""
+    is_causal: bool
+
+    def pairs(self) -> Tensor:
+        """`document query key`: pairs that count."""
+        pairs = self.queries[:, :, None] * self.keys[:, None, :]
+        return pairs.tril() if self.is_causal else pairs
+
+    def n_queries(self, n_heads: int) -> Tensor:
+        """`document head`: how many queries count."""
+        return self.queries.double().sum(-1, keepdim=True).expand(-1, n_heads)
+
+
+def region_of(attention: Attention) -> Region:
+    """The region of an attention; the same for all layers of a block."""
+    batch = batch_of(attention)
+    return _once(attention, "region", lambda: _region(attention, batch))
+
+
+def _region(attention: Attention, batch: Batch) -> Region:
+    queries = batch.query_sequences(attention.block)
+    keys = batch.key_sequences(attention.block)
+    is_first = batch.null_keys == "first" or (batch.null_keys == "auto" and attention.is_causal)
+    if is_first:
+        null = np.zeros_like(keys.mask)
+        null[np.arange(len(null)), keys.mask.argmax(axis=1)] = True
+        null &= keys.mask
+    else:
+        null = keys.special & keys.mask
+
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(attention.weights)
+
+    return Region(
+        tensor(queries.mask & ~queries.special),
+        tensor(keys.mask & ~null),
+        tensor(null),
+        attention.is_causal,
+    )
+
+
+def row_mass(attention: Attention) -> Tensor:
+    """`document head query`: attention of each query to keys that count, float64."""
+    return _masses(attention)[..., 0]
+
+
+def null_mass(attention: Attention) -> Tensor:
+    """`document head query`: attention of each query to null keys, float64."""
+    return _masses(attention)[..., 1]
+
+
+def _masses(attention: Attention) -> Tensor:
+    def make() -> Tensor:
+        region = region_of(attention)
+        weights = attention.weights
+        n, heads, queries, keys = weights.shape
+        sides = torch.stack((region.keys, region.null), dim=-1)
+        sums = torch.bmm(weights.reshape(n, heads * queries, keys), sides)
+        return sums.view(n, heads, queries, 2).double() * region.queries[:, None, :, None]
+
+    return attention.once("masses", make)
+
+
+def column_mass(attention: Attention) -> Tensor:
+    """`document head key`: attention each key receives from queries that count, float64."""
+
+    def make() -> Tensor:
+        region = region_of(attention)
+        sums = (region.queries[:, None, None, :] @ attention.weights).squeeze(2)
+        return sums.double() * region.keys[:, None, :]
+
+    return attention.once("column_mass", make)
+
+
+def region_weights(attention: Attention) -> Tensor:
+    """`document head query key`: the weights with null keys set to 0."""
+    keys = region_of(attention).keys
+    return attention.once("region_weights", lambda: attention.weights * keys[:, None, None, :])
+
+
+def pair_sums(attention: Attention) -> Tensor:
+    """`document head 3`, float64: attention times distance, attention where the query is
+    the parent, and where the key is; one product with the flattened weights.
+    """
+
+    def forms() -> Tensor:
+        pairs = region_of(attention).pairs()
+        query_parent, key_parent = relations_of_pairs(attention)
+        both = (distances(attention).expand_as(pairs), query_parent, key_parent)
+        return torch.stack([form * pairs for form in both], dim=-1).flatten(1, 2)
+
+    def make() -> Tensor:
+        return torch.bmm(attention.weights.flatten(2), _once(attention, "forms", forms)).double()
+
+    return attention.once("pair_sums", make)
+
+
+def distances(attention: Attention) -> Tensor:
+    """`query key`: how many positions apart."""
+
+    def make() -> Tensor:
+        n_queries, n_keys = attention.weights.shape[2:]
+        queries, keys = torch.arange(n_queries)[:, None], torch.arange(n_keys)[None, :]
+        return (queries - keys).abs().to(attention.weights)
+
+    return _once(attention, "distances", make)
+
+
+def relations_of_pairs(attention: Attention) -> tuple[Tensor, Tensor]:
+    """`document query key`, twice: is the query's word the head of the key's; is the
+    key's the head of the query's? Tokens of one word are in no relation.
+    """
+
+    def make() -> tuple[Tensor, Tensor]:
+        found = batch_of(attention).query_sequences(attention.block)
+        words, heads = torch.from_numpy(found.words), torch.from_numpy(found.heads)
+        known = (words >= 0) & (heads >= 0)
+        key_parent = (heads[:, :, None] == words[:, None, :]) & known[:, :, None]
+        return (
+            key_parent.transpose(1, 2).to(attention.weights),
+            key_parent.to(attention.weights),
+        )
+
+    return _once(attention, "relations_of_pairs", make)
+
+
+def one_hot(attention: Attention, side: str, labels: str) -> tuple[Tensor, Tensor]:
+    """`document token label` and `document`: the labels (`tags`, `relations`) of the
+    tokens on one side (`query`, `key`), and which documents have any; float64.
+    """
+
+    def make() -> tuple[Tensor, Tensor]:
+        batch = batch_of(attention)
+        found = (
+            batch.query_sequences(attention.block)
+            if side == "query"
+            else batch.key_sequences(attention.block)
+        )
+        numbers = torch.from_numpy(getattr(found, labels))
+        size = len(getattr(batch.axes, labels))
+        hot = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
+        has = found.is_tagged if labels == "tags" else found.is_parsed
+        device = attention.weights.device
+        return hot.to(device), torch.from_numpy(has).double().to(device)
+
+    return _once(attention, ("one_hot", side, labels), make)
+
+
+def _once(attention: Attention, name: object, make: Callable[[], T]) -> T:
+    """Once for all layers of a block: the batch keeps it."""
+    weights = attention.weights
+    key = (name, attention.block, weights.dtype, weights.device, tuple(weights.shape[2:]))
+    return batch_of(attention).once(key, make)

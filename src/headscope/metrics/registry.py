@@ -1,0 +1,94 @@
+"""Metrics by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headscope.errors import InputError, UnknownName
+from headscope.metrics.base import Metric
+from headscope.metrics.dependency import (
+    DepAlignment,
+    DepBaseline,
+    DepBaselineByParent,
+    DepTypeTo,
+)
+from headscope.metrics.distance import Distance
+from headscope.metrics.entropy import Entropy
+from headscope.metrics.exemplars import Exemplars
+from headscope.metrics.null_share import NullShare
+from headscope.metrics.part_of_speech import PosFrom, PosTo
+from headscope.metrics.span import DepByDistance, DepSpan, TokensPerDocument
+from headscope.metrics.variability import Variability
+
+__all__ = ["METRICS", "find_metrics", "metric_from_dict", "metric_to_dict"]
+
+METRICS: dict[str, type[Metric]] = {
+    metric.name: metric
+    for metric in (
+        TokensPerDocument,
+        NullShare,
+        PosTo,
+        PosFrom,
+        DepAlignment,
+        DepBaseline,
+        DepBaselineByParent,
+        DepTypeTo,
+        DepByDistance,
+        DepSpan,
+        Variability,
+        Distance,
+        Entropy,
+        Exemplars,
+    )
+}
+"""In the order in which results list them."""
+
+
+def find_metrics(
+    wanted: str | Metric | Iterable[str | Metric], available: frozenset[str]
+) -> tuple[Metric, ...]:
+    """Metrics from their names, or from metrics with options of one's own.
+
+    Args:
+        wanted: "all", a name, a metric, or several. `tokens_per_document` always comes
+            along: it counts the documents.
+        available: the annotations there are (`tags`, `heads`). "all" leaves out metrics
+            that need others; asking for one by name is an error.
+    """
+    if wanted == "all":
+        found = [make() for make in METRICS.values()]
+        return tuple(metric for metric in found if metric.needs <= available)
+    given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
+    chosen: dict[str, Metric] = {TokensPerDocument.name: TokensPerDocument()}
+    for item in given:
+        if isinstance(item, Metric):
+            metric = item
+        elif item in METRICS:
+            metric = METRICS[item]()
+        else:
+            raise UnknownName.of("metric", item, ["all", *METRICS])
+        if not metric.needs <= available:
+            missing = " and ".join(sorted(metric.needs - available))
+            raise InputError(
+                f"{metric.name} needs {missing}, which no document has. Read annotated text "
+                "(CoNLL-U), or add annotations first: headscope.annotate(corpus, "
+                '"en_core_web_sm").'
+            )
+        chosen[metric.name] = metric
+    if len(chosen) == 1 and not given:
+        raise InputError(f"There is no metric to measure. Known: all, {', '.join(METRICS)}.")
+    return tuple(chosen.values())
+
+
+def metric_to_dict(metric: Metric) -> dict[str, object]:
+    """A metric as plain values: its name and options."""
+    return {"name": metric.name, **vars(metric)}
+
+
+def metric_from_dict(values: dict[str, object]) -> Metric:
+    """The metric that `metric_to_dict` described."""
+    options = dict(values)
+    name = options.pop("name")
+    if not isinstance(name, str) or name not in METRICS:
+        raise UnknownName.of("metric", name, METRICS)
+    return METRICS[name](**options)

@@ -1,0 +1,155 @@
+"""Whether a head looks at positions or at content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from headscope.attention import Attention
+from headscope.batch import Axes
+from headscope.metrics.base import SELF_BLOCKS, Metric, State, batch_of
+from headscope.metrics.region import region_weights
+
+__all__ = ["Variability"]
+
+ARRAYS = ("order", "part", "size", "values")
+
+
+@dataclass(frozen=True)
+class Variability(Metric):
+    """How much a head's attention changes with the text: near 0, it follows positions.
+
+    Σ|a[i,j] − ā[i,j]| / (2·Σ a[i,j]) over the first `first` tokens of each document that are
+    not special; ā[i,j] is the mean over the documents that have both positions. Null
+    attention is left out.
+
+    Vig & Belinkov 2019, Eq. 5, Figure 10, footnotes 1 to 3.
+
+    The mean is known only at the end, so the weights themselves are kept (32 kB a document
+    with 144 heads), of at most `budget` documents: those whose content has the smallest
+    hash, a random sample that does not depend on how the corpus is cut. Up to `budget`
+    documents the number is exact; `variability_count` says how many were used. The
+    bootstrap holds ā fixed.
+    """
+
+    name: ClassVar[str] = "variability"
+    paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 5, Figure 10"
+    units: ClassVar[str] = "share of attention"
+    counts = "documents"
+    blocks = SELF_BLOCKS
+
+    first: int = 10
+    budget: int = 1000
+
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """Documents; weights also have heads and pairs of positions."""
+        return ("sampled", "head", "pair") if array == "values" else ("sampled",)
+
+    def variables(self) -> tuple[str, ...]:
+        """The ratio by head, and how many documents it is of."""
+        return (self.name, f"{self.name}_count")
+
+    def variable_dims(self, variable: str) -> tuple[str, ...]:
+        """Layers and heads."""
+        return ("layer",) if variable.endswith("_count") else ("layer", "head")
+
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """No document."""
+        n_pairs = len(self._pairs(is_causal)[0])
+        values = np.zeros((0, n_heads, n_pairs), dtype=np.float32)
+        return {"order": np.zeros(0), "part": np.zeros(0), "size": np.zeros(0), "values": values}
+
+    def measure(self, attention: Attention) -> State:
+        """The weights between the first tokens of each document.
+
+        Kept in float32, which loses nothing, unless the model runs in float64.
+        """
+        batch = batch_of(attention)
+        chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
+        positions, sizes = self._positions(attention)
+        queries, keys = self._pairs(attention.is_causal)
+        at_query = torch.from_numpy(positions["query"][chosen][:, queries])[:, None, :]
+        at_key = torch.from_numpy(positions["key"][chosen][:, keys])[:, None, :]
+        documents = torch.from_numpy(chosen)[:, None, None]
+        heads = torch.arange(attention.n_heads)[None, :, None]
+        values = region_weights(attention)[documents, heads, at_query, at_key]
+        is_there = np.maximum(queries, keys)[None, :] < sizes[chosen][:, None]
+        values = values * torch.from_numpy(is_there).to(values)[:, None, :]
+        if values.dtype != torch.float64:
+            values = values.float()
+        return {
+            "order": batch.keys[chosen],
+            "part": batch.parts[chosen].astype(np.float64),
+            "size": sizes[chosen].astype(np.float64),
+            "values": values.cpu().numpy(),
+        }
+
+    def merge(self, left: State, right: State) -> State:
+        """The documents of both with the smallest hashes."""
+        axis = left["order"].ndim - 1
+        both = {name: np.concatenate((left[name], right[name]), axis=axis) for name in ARRAYS}
+        order = np.argsort(both["order"], axis=-1, kind="stable")[..., : self.budget]
+        index = order[..., None, None]
+        return {
+            name: np.take_along_axis(values, index if name == "values" else order, axis=axis)
+            for name, values in both.items()
+        }
+
+    def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
+        """Sum of deviations over twice the sum of weights."""
+        count = np.full(len(state["order"]), float(state["order"].shape[-1]))
+        deviations, totals = self._sums(state)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = deviations.sum(1) / (2 * totals.sum(1))
+        return {self.name: ratio, f"{self.name}_count": count}
+
+    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """The ratio with each document weighted as its part."""
+        deviations, totals = self._sums(state)
+        by_document = weights[:, state["part"][0].astype(np.int64)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.tensordot(by_document, deviations, (1, 1)) / (
+                2 * np.tensordot(by_document, totals, (1, 1))
+            )
+        return {self.name: ratio}
+
+    def _sums(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+        """`layer document head`: deviations from the mean, and weights."""
+        n_pairs = state["values"].shape[-1]
+        queries, keys = self._pairs(n_pairs < self.first**2)
+        deviations, totals = [], []
+        for values, size in zip(state["values"], state["size"], strict=True):
+            is_there = (np.maximum(queries, keys)[None, :] < size[:, None])[:, None, :]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                mean = values.sum(0, dtype=np.float64) / is_there.sum(0)
+            deviations.append((np.abs(values - np.nan_to_num(mean)) * is_there).sum(-1))
+            totals.append(values.sum(-1, dtype=np.float64))
+        return np.stack(deviations), np.stack(totals)
+
+    def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Queries and keys of the pairs kept, as positions among the first tokens."""
+        square = np.ones((self.first, self.first), dtype=bool)
+        queries, keys = np.nonzero(np.tril(square) if is_causal else square)
+        return queries, keys
+
+    def _positions(self, attention: Attention) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Where the first tokens stand on both sides, and how many there are of them."""
+        batch = batch_of(attention)
+
+        def make() -> tuple[dict[str, np.ndarray], np.ndarray]:
+            positions, sizes = {}, []
+            for side, found in (
+                ("query", batch.query_sequences(attention.block)),
+                ("key", batch.key_sequences(attention.block)),
+            ):
+                counts = found.mask & ~found.special
+                order = np.argsort(~counts, axis=1, kind="stable")[:, : self.first]
+                padding = ((0, 0), (0, self.first - order.shape[1]))
+                positions[side] = np.pad(order, padding)
+                sizes.append(np.minimum(counts.sum(1), self.first))
+            return positions, np.minimum(*sizes)
+
+        return batch.once(("first tokens", attention.block, self.first), make)

@@ -1,0 +1,169 @@
+"""A result: what a run over a corpus measured, with where it came from.
+
+Values are xarray datasets with named axes, one per attention of the model (a model with
+one stack has one). The states they were computed from are kept beside them, so that
+results can be added and compared later. No torch, no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from headscope.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["Exemplar", "MeasuredDocument", "Result"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDocument:
+    """A document that is an exemplar of some head."""
+
+    id: str
+    tokens: Mapping[str, tuple[str, ...]]
+    """Its tokens in each stack, as people read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """A document in which a head pays one of its highest weights, and the arc."""
+
+    weight: float
+    document: MeasuredDocument
+    query: int
+    key: int
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+
+    def __str__(self) -> str:
+        arc = f"{self.query_tokens[self.query].strip()} → {self.key_tokens[self.key].strip()}"
+        return f"{self.weight:.3f} {arc}: {''.join(self.query_tokens).strip()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What was measured. `result["distance"]` is a DataArray over layer and head.
+
+    Attributes:
+        blocks: the values, a dataset for each attention of the model.
+        states: the sums they were computed from: by block and metric.
+        provenance: model, corpus, plan, versions, counts, what was left out.
+        documents: the exemplars' documents by their number in the corpus.
+        groups: the same values for each group of documents (genres), where the run had any.
+    """
+
+    blocks: Mapping[str, xr.Dataset]
+    states: Mapping[str, Mapping[str, xr.Dataset]]
+    provenance: Mapping[str, Any]
+    documents: Mapping[int, MeasuredDocument] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, xr.Dataset]] = field(default_factory=dict)
+
+    @property
+    def dataset(self) -> xr.Dataset:
+        """All values of the main attention (the only one, or the encoder's)."""
+        return next(iter(self.blocks.values()))
+
+    def __getitem__(self, name: str) -> xr.DataArray:
+        if name not in self.dataset:
+            raise UnknownName.of("variable", name, map(str, self.dataset.data_vars))
+        return self.dataset[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.dataset
+
+    def block(self, name: str) -> xr.Dataset:
+        """The values of another attention: `encoder`, `decoder` or `cross`."""
+        if name not in self.blocks:
+            raise UnknownName.of("block", name, self.blocks)
+        return self.blocks[name]
+
+    def group(self, name: str) -> xr.Dataset:
+        """The values of one group of documents (its main attention)."""
+        if name not in self.groups:
+            raise UnknownName.of("group", name, self.groups)
+        return next(iter(self.groups[name].values()))
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return str(self.provenance["model"]["name"])
+
+    @property
+    def n_documents(self) -> int:
+        """How many documents were measured."""
+        return int(self.dataset["tokens_per_document_count"])
+
+    def exemplars(self, layer: int, head: int, block: str | None = None) -> list[Exemplar]:
+        """The documents in which a head pays its highest weights, highest first."""
+        name = block or next(iter(self.blocks))
+        data = self.block(name)
+        if "exemplar_weight" not in data:
+            raise InputError("This result has no exemplars: the run did not measure them.")
+        for what, value in (("layer", layer), ("head", head)):
+            if value not in data[what].values:
+                raise InputError(
+                    f"There is no {what} {value}: expected 0 to {int(data[what].max())}."
+                )
+        at = data.sel(layer=layer, head=head)
+        stacks = ("decoder", "encoder") if name == "cross" else (name, name)
+        found = []
+        for rank in range(at.sizes["rank"]):
+            number = int(at["exemplar_document"][rank])
+            if number < 0:
+                break
+            document = self.documents[number]
+            found.append(
+                Exemplar(
+                    float(at["exemplar_weight"][rank]),
+                    document,
+                    int(at["exemplar_query"][rank]),
+                    int(at["exemplar_key"][rank]),
+                    document.tokens[stacks[0]],
+                    document.tokens[stacks[1]],
+                )
+            )
+        return found
+
+    def top(self, name: str, n: int = 10, **labels: Any) -> list[tuple[int, int, float]]:
+        """The heads with the highest values of a variable: layer, head, value.
+
+        Args:
+            name: a variable over layer and head.
+            n: how many.
+            labels: of its other axes: `result.top("pos_to", tag="NOUN")`.
+        """
+        values = self[name].sel(labels)
+        if set(values.dims) != {"layer", "head"}:
+            others = [dim for dim in values.dims if dim not in ("layer", "head")]
+            raise InputError(f"{name} also has axes {others}: name a label of each.")
+        flat = values.stack(at=("layer", "head")).dropna("at")
+        order = np.argsort(-flat.values, kind="stable")[:n]
+        chosen = flat.isel(at=order)
+        return [
+            (int(layer), int(head), float(value))
+            for layer, head, value in zip(
+                chosen["layer"].values, chosen["head"].values, chosen.values, strict=True
+            )
+        ]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one netCDF file, which `headscope.open` and xarray read."""
+        from headscope.results.result_file import save_result
+
+        save_result(self, path)
+
+    def __repr__(self) -> str:
+        sizes = self.dataset.sizes
+        names = [str(v) for v in self.dataset.data_vars]
+        shown = [n for n in names if not n.endswith(("_interval", "_count", "_by_layer"))]
+        return (
+            f"<Result of {self.model}: {sizes.get('layer', 0)} layers × {sizes.get('head', 0)} "
+            f"heads, {self.n_documents} documents: {', '.join(shown)}>"
+        )
