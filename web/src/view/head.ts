@@ -105,7 +105,7 @@ export class HeadView {
           "div",
           { class: "panel" },
           this.scope.traces.length > 1
-            ? make("h3", { text: panel.title, title: panel.title })
+            ? make("h2", { text: panel.title, title: panel.title })
             : null,
           view.element,
           caption,

@@ -16,7 +16,7 @@ export class Help {
       class: "help",
       attributes: { role: "dialog", "aria-label": "Keyboard and help", "aria-modal": "true" },
     },
-    make("h3", { text: "Keyboard" }),
+    make("h2", { text: "Keyboard" }),
     make(
       "dl",
       {},
@@ -25,7 +25,7 @@ export class Help {
         make("dd", { text: meaning }),
       ]),
     ),
-    make("h3", { text: "Reading it" }),
+    make("h2", { text: "Reading it" }),
     make("p", {
       text:
         "A line runs from a query (left) to a key (right) that it attends to; it is stronger " +

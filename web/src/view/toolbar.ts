@@ -54,11 +54,13 @@ export class Toolbar {
         on: { click },
       });
     this.theme = button("Auto", "Light, dark, or as the page around it (T)", actions.cycleTheme);
+    const help = button("?", "Keyboard and help (?)", actions.help);
+    help.setAttribute("aria-label", "? Keyboard and help");
     const title = make("span", { class: "title", text: traces[0].model, title: traces[0].title });
     this.element = make(
       "header",
       { class: "bar" },
-      make("h2", { class: "brand", text: "headscope" }),
+      make("h1", { class: "brand", text: "headscope" }),
       title,
       this.facts,
       this.views.element,
@@ -68,11 +70,8 @@ export class Toolbar {
       this.theme,
       button("SVG", "Save the current view as SVG", () => actions.exportAs("svg")),
       button("PNG", "Save the current view as PNG", () => actions.exportAs("png")),
-      button("?", "Keyboard and help (?)", actions.help),
+      help,
     );
-    this.element
-      .querySelector("button:last-child")
-      ?.setAttribute("aria-label", "Keyboard and help");
   }
 
   render(): void {
