@@ -44,7 +44,8 @@ class Exemplar:
 
     def __str__(self) -> str:
         arc = f"{self.query_tokens[self.query].strip()} → {self.key_tokens[self.key].strip()}"
-        return f"{self.weight:.3f} {arc}: {''.join(self.query_tokens).strip()}"
+        between = "" if any(token.startswith(" ") for token in self.query_tokens) else " "
+        return f"{self.weight:.3f} {arc}: {between.join(self.query_tokens).strip()}"
 
 
 @dataclass(frozen=True, eq=False)

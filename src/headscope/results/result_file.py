@@ -19,7 +19,7 @@ from headscope.results.result import MeasuredDocument, Result
 __all__ = ["KIND", "load_result", "save_result"]
 
 KIND = "result"
-COMPRESSION = {"zlib": True, "complevel": 4, "shuffle": True}
+COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 
 
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:

@@ -1,0 +1,1 @@
+"""Runs over corpora: a plan, shards, workers, checkpoints."""

@@ -1,0 +1,194 @@
+"""Checkpoints: shards on disk, folded in order into one state.
+
+    out/plan.json        what is being run
+    out/shards/12.npz    states of a shard, written whole or not at all
+    out/shards/prefix.npz  the sum of shards 0 … n, which replaces their files
+    out/result.nc        the result
+
+Shards are added in the order of their ids, whoever measured them and whenever, so the
+bits do not depend on it. Plain arrays and JSON: nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headscope.errors import InputError
+from headscope.metrics.assemble import States
+from headscope.metrics.fold import merge_states
+from headscope.results.files import atomic_path
+from headscope.run.plan import Plan
+from headscope.run.shard import Measured, ShardReport
+
+__all__ = ["Ledger", "read_measured", "write_measured"]
+
+FOLD_EVERY = 16
+
+
+class Ledger:
+    """Which shards are done, and their sum so far."""
+
+    def __init__(self, folder: Path, plan: Plan, n_shards: int) -> None:
+        self._folder = folder / "shards"
+        self._plan = plan
+        self._n_shards = n_shards
+        self._total: Measured | None = None
+        self._next = 0
+        self._on_disk = 0
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._resume()
+
+    def path(self, shard_id: int) -> Path:
+        """Where a shard's states are written."""
+        return self._folder / f"{shard_id}.npz"
+
+    @property
+    def done(self) -> set[int]:
+        """Ids of the shards that need not be run."""
+        later = {int(path.stem) for path in self._folder.glob("[0-9]*.npz")}
+        return set(range(self._next)) | later
+
+    @property
+    def is_complete(self) -> bool:
+        """Is every shard folded in?"""
+        return self._next == self._n_shards
+
+    @property
+    def report(self) -> ShardReport:
+        """What happened so far, to the shards folded in."""
+        return ShardReport() if self._total is None else self._total.report
+
+    def total(self) -> Measured:
+        """The sum of all shards."""
+        assert self._total is not None
+        return self._total
+
+    def fold(self, *, flush: bool = False) -> None:
+        """Add the shards that are next in line; now and then write the sum to disk."""
+        while self._next < self._n_shards and self.path(self._next).is_file():
+            measured = read_measured(self.path(self._next))
+            if self._total is None:
+                self._total = Measured(measured.states, measured.report)
+            else:
+                states = merge_states(self._plan.metrics, self._total.states, measured.states)
+                self._total.report.add(measured.report)
+                self._total = Measured(states, self._total.report)
+            self._next += 1
+        folded = self._next - self._on_disk
+        if self._total is not None and folded and (flush or folded >= FOLD_EVERY):
+            write_measured(self._folder / "prefix.npz", self._total, through=self._next)
+            for shard_id in range(self._on_disk, self._next):
+                self.path(shard_id).unlink(missing_ok=True)
+            self._on_disk = self._next
+
+    def _resume(self) -> None:
+        for leftover in self._folder.glob(".*.part"):
+            leftover.unlink(missing_ok=True)
+        prefix = self._folder / "prefix.npz"
+        if prefix.is_file():
+            through = _meta(prefix)["through"]
+            self._total = read_measured(prefix)
+            self._next = self._on_disk = int(through)
+        for path in self._folder.glob("[0-9]*.npz"):
+            if int(path.stem) < self._next or not _is_readable(path):
+                path.unlink()
+        self.fold()
+
+    def clear(self) -> None:
+        """Remove the shards' files: the result has everything."""
+        for path in self._folder.glob("*.npz"):
+            path.unlink()
+        self._folder.rmdir()
+
+
+def write_measured(path: Path, measured: Measured, **extra: Any) -> None:
+    """Write a shard; the file appears only when it is complete."""
+    arrays = {
+        f"{block}|{metric}|{name}": array
+        for block, metrics in measured.states.items()
+        for metric, state in metrics.items()
+        for name, array in state.items()
+    }
+    meta = json.dumps({"report": measured.report.to_dict(), **extra}).encode()
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, meta=np.frombuffer(meta, dtype=np.uint8), **arrays)  # type: ignore[arg-type]
+
+
+def read_measured(path: Path) -> Measured:
+    """What `write_measured` wrote."""
+    states: States = {}
+    with np.load(path, allow_pickle=False) as file:
+        for key in file.files:
+            if key != "meta":
+                block, metric, name = key.split("|")
+                states.setdefault(block, {}).setdefault(metric, {})[name] = file[key]
+    return Measured(states, ShardReport(**_meta(path)["report"]))
+
+
+def _meta(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as file:
+        found: dict[str, Any] = json.loads(file["meta"].tobytes())
+    return found
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
+    """Make sure that what lies in the folder is of this plan, or start it anew.
+
+    Raises:
+        InputError: it is of another model, corpus or plan; says in what they differ.
+    """
+    file = folder / "plan.json"
+    ours = plan.to_dict()
+    if file.is_file() and resume:
+        try:
+            theirs = json.loads(file.read_text(encoding="utf-8"))["plan"]
+        except (ValueError, KeyError) as error:
+            raise InputError(
+                f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
+            ) from error
+        if theirs != json.loads(json.dumps(ours)):
+            shown = "; ".join(_differences(theirs, json.loads(json.dumps(ours))))
+            raise InputError(
+                f"{folder} holds another run: {shown}. Choose another folder, or pass "
+                "resume=False (--no-resume) to replace it."
+            )
+        return
+    if not resume:
+        for path in [folder / "result.nc", *(folder / "shards").glob("*.npz")]:
+            path.unlink(missing_ok=True)
+    with atomic_path(file) as temporary:
+        content = {"hash": plan.hash, "plan": ours}
+        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any], where: str = "") -> list[str]:
+    """What differs, leaf by leaf: `settings max_tokens was 512, is 128`."""
+    found = []
+    for key in {**theirs, **ours}:
+        before, now = theirs.get(key), ours.get(key)
+        if before == now:
+            continue
+        name = f"{where} {key}".strip()
+        if isinstance(before, dict) and isinstance(now, dict):
+            found += _differences(before, now, name)
+        else:
+            found.append(f"{name} was {_short(before)}, is {_short(now)}")
+    return found
+
+
+def _short(value: Any) -> str:
+    shown = json.dumps(value)
+    return shown if len(shown) <= 60 else shown[:59] + "…"

@@ -1,0 +1,190 @@
+"""From documents to batches: tokens, model inputs, and what metrics know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.batch import Axes, Batch
+from headscope.metrics.labels import Labeler, Tokenized
+from headscope.model.model import Model
+from headscope.model.readable import readable, spelling_of
+from headscope.model.tracing import _decoder_start as decoder_start
+from headscope.run.plan import Numbered, Plan, document_key, group_of
+
+__all__ = ["EncodedDocument", "Encoder"]
+
+INPUTS = ("input_ids", "token_type_ids")
+MOST_WEIGHTS = 1 << 24
+"""Attention weights of a layer in one batch: 64 MB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedDocument:
+    """A document as the model takes it."""
+
+    numbered: Numbered
+    stacks: dict[str, Tokenized]
+    inputs: dict[str, list[int]]
+    n_cut: int
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest stack."""
+        return max(len(tokens) for tokens in self.stacks.values())
+
+
+class Encoder:
+    """Makes a plan's batches for one model."""
+
+    def __init__(self, model: Model, plan: Plan) -> None:
+        self._plan = plan
+        self._axes: Axes = plan.axes
+        self._tokenizer: Any = model.need_tokenizer()
+        self._labeler = Labeler(plan.axes, plan.settings.tagset)
+        self._has_decoder = "decoder" in model.info.blocks
+        self._start = decoder_start(model) if self._has_decoder else None
+        limits = [plan.settings.max_tokens, model.info.max_length]
+        self._max_tokens = min(limit for limit in limits if limit is not None)
+        self._n_heads = model.info.n_heads
+        pad = self._tokenizer.pad_token_id
+        self._pad = 0 if pad is None else int(pad)
+        self._spelling: Any = None
+
+    def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
+        """Tokenize documents. Encoder-decoders read the document on both sides, as in
+        denoising, unless its meta names another `target`.
+        """
+        texts = [document.text for _, document in documents]
+        sources = self._tokenize(texts)
+        if not self._has_decoder:
+            return [
+                EncodedDocument(numbered, {"self": tokens}, inputs, n_cut)
+                for numbered, (tokens, inputs, n_cut) in zip(documents, sources, strict=True)
+            ]
+        targets = [document.meta.get("target", document.text) for _, document in documents]
+        aims = self._tokenize(targets, as_target=True)
+        found = []
+        for numbered, source, aim in zip(documents, sources, aims, strict=True):
+            tokens, inputs, n_cut = source
+            own = "target" not in numbered[1].meta
+            shifted, ids = self._shift(aim[0], aim[1]["input_ids"], own)
+            both = {**inputs, "decoder_input_ids": ids}
+            stacks = {"encoder": tokens, "decoder": shifted}
+            found.append(EncodedDocument(numbered, stacks, both, max(n_cut, aim[2])))
+        return found
+
+    def _tokenize(
+        self, texts: list[str], *, as_target: bool = False
+    ) -> list[tuple[Tokenized, dict[str, list[int]], int]]:
+        encoding = self._call(texts, as_target)
+        found = []
+        for row, text in enumerate(texts):
+            one, index = encoding, row
+            n_all = len(encoding["input_ids"][row])
+            if n_all > self._max_tokens:
+                one, index = self._call([text], as_target, self._max_tokens), 0
+            special = np.array(one["special_tokens_mask"][index], dtype=bool)
+            offsets = None
+            if "offset_mapping" in one:
+                offsets = np.array(one["offset_mapping"][index], dtype=np.int64).reshape(-1, 2)
+            inputs = {name: one[name][index] for name in INPUTS if name in one}
+            found.append((Tokenized(special, offsets), inputs, n_all - len(special)))
+        return found
+
+    def _call(self, texts: list[str], as_target: bool, max_length: int | None = None) -> Any:
+        options: dict[str, Any] = {
+            "return_special_tokens_mask": True,
+            "return_offsets_mapping": self._tokenizer.is_fast,
+            "return_attention_mask": False,
+            "verbose": False,
+            "truncation": max_length is not None,
+        }
+        if max_length is not None:
+            options["max_length"] = max_length
+        if as_target:
+            return self._tokenizer(text_target=texts, **options)
+        return self._tokenizer(texts, **options)
+
+    def _shift(self, aim: Tokenized, ids: list[int], own: bool) -> tuple[Tokenized, list[int]]:
+        """What the decoder reads to predict the target: its start, and all but the last."""
+        special = np.concatenate(([True], aim.special[:-1]))
+        offsets = None
+        if own and aim.offsets is not None:
+            offsets = np.concatenate((np.zeros((1, 2), dtype=np.int64), aim.offsets[:-1]))
+        assert self._start is not None
+        return Tokenized(special, offsets), [self._start, *ids[:-1]]
+
+    def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
+        """Documents of similar length together, shortest first."""
+        batch: list[EncodedDocument] = []
+        for document in sorted(documents, key=lambda d: (d.length, d.numbered[0])):
+            n, length = len(batch) + 1, document.length
+            is_full = n * length > self._plan.settings.batch_tokens
+            if batch and (is_full or n * length**2 * self._n_heads > MOST_WEIGHTS):
+                yield batch
+                batch = []
+            batch.append(document)
+        if batch:
+            yield batch
+
+    def batch(self, documents: Sequence[EncodedDocument]) -> tuple[dict[str, Tensor], Batch]:
+        """Model inputs, padded at the right, and the batch metrics see."""
+        inputs: dict[str, Tensor] = {}
+        for name in documents[0].inputs:
+            fill = self._pad if name.endswith("input_ids") else 0
+            inputs[name] = _padded([d.inputs[name] for d in documents], fill)
+        for stack, name in (("self", ""), ("encoder", ""), ("decoder", "decoder_")):
+            if stack in documents[0].stacks:
+                ones = [[1] * len(d.stacks[stack]) for d in documents]
+                inputs[f"{name}attention_mask"] = _padded(ones, 0)
+        plain = [d.numbered[1] for d in documents]
+        stacks = {
+            stack: self._labeler.sequences(plain, [d.stacks[stack] for d in documents])
+            for stack in documents[0].stacks
+        }
+        keys, parts = [], []
+        for document in plain:
+            key, number = document_key(document)
+            group = self._axes.groups.index(group_of(document, self._plan.settings.by))
+            per = self._axes.parts_per_group
+            keys.append(key)
+            parts.append(group * per + number % per)
+        numbers = np.array([d.numbered[0] for d in documents], dtype=np.float64)
+        return inputs, Batch(
+            self._axes,
+            stacks,
+            numbers,
+            np.array(keys),
+            np.array(parts, dtype=np.int64),
+            self._plan.settings.null_keys,
+        )
+
+    def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:
+        """The tokens of each stack, as people read them."""
+        names = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
+        if self._spelling is None:
+            self._spelling = spelling_of(self._tokenizer)
+        return {
+            stack: tuple(
+                readable(
+                    self._tokenizer.convert_ids_to_tokens(document.inputs[names[stack]]),
+                    self._spelling,
+                    self._tokenizer.all_special_tokens,
+                )
+            )
+            for stack in document.stacks
+        }
+
+
+def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    longest = max(len(row) for row in rows)
+    array = np.full((len(rows), longest), fill, dtype=np.int64)
+    for number, row in enumerate(rows):
+        array[number, : len(row)] = row
+    return torch.from_numpy(array)

@@ -1,0 +1,234 @@
+"""The plan of a run: everything that decides its bits, frozen and hashed.
+
+One pass over the corpus finds what must be known beforehand (its content hash, the tags
+and relations that occur, the length of each document). Documents are taken in windows,
+sorted by length within a window and cut into shards of similar cost. Nothing here depends
+on how many workers there will be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headscope.batch import Axes, NullKeys
+from headscope.errors import InputError
+from headscope.metrics.base import Metric
+from headscope.metrics.labels import NO_TAG, Tagset, tags_of
+from headscope.metrics.registry import metric_to_dict
+from headscope.text.corpus import Corpus
+from headscope.text.document import Document
+from headscope.text.lines import Report
+
+__all__ = ["Numbered", "Plan", "Settings", "Shard", "Survey", "document_key", "survey"]
+
+NO_GROUP = "(none)"
+FORMAT = 1
+"""Of states and checkpoints; another number refuses to resume."""
+
+Numbered = tuple[int, Document]
+"""A document and its number in the corpus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Options of a run that change its numbers, or at least their last bits."""
+
+    by: str | None = None
+    """What to group documents by: a name in `Document.meta`, such as `genre`."""
+    tagset: Tagset = "universal"
+    null_keys: NullKeys = "auto"
+    max_tokens: int = 512
+    """Longer documents are cut."""
+    batch_tokens: int = 2048
+    """Tokens of a batch, padding included."""
+    shard_characters: int = 32_768
+    shard_documents: int = 256
+    window: int = 2048
+    """Documents among which shards of similar length are made."""
+    parts: int = 64
+    """Parts for the bootstrap, shared out among the groups, at least 16 for each."""
+    threads: int = 1
+    """Threads of a worker: sums in another order differ in their last bits."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_tokens",
+            "batch_tokens",
+            "shard_characters",
+            "shard_documents",
+            "window",
+            "parts",
+            "threads",
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InputError(f"{name} should be a number from 1 on, not {value!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one pass over a corpus found."""
+
+    name: str
+    unit: str
+    documents: int
+    hash: str
+    tags: tuple[str, ...]
+    relations: tuple[str, ...]
+    groups: tuple[str, ...]
+    lengths: array[int] = field(repr=False)
+    """Characters of each document."""
+    left_out: dict[str, int]
+    messages: tuple[str, ...]
+
+    @property
+    def available(self) -> frozenset[str]:
+        """Which annotations there are."""
+        has = {"tags": bool(self.tags), "heads": bool(self.relations)}
+        return frozenset(name for name, is_there in has.items() if is_there)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Documents that are measured together and checkpointed together."""
+
+    id: int
+    documents: tuple[Numbered, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides the bits of a result."""
+
+    model: dict[str, Any]
+    corpus: dict[str, Any]
+    metrics: tuple[Metric, ...]
+    axes: Axes
+    settings: Settings
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        settings = {name: getattr(self.settings, name) for name in Settings.__slots__}
+        axes = {
+            "tags": list(self.axes.tags),
+            "relations": list(self.axes.relations),
+            "groups": list(self.axes.groups),
+            "parts_per_group": self.axes.parts_per_group,
+        }
+        metrics = [metric_to_dict(metric) for metric in self.metrics]
+        return {
+            "format": FORMAT,
+            "model": self.model,
+            "corpus": self.corpus,
+            "metrics": metrics,
+            "axes": axes,
+            "settings": settings,
+        }
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the plan."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def shard_sizes(self, lengths: Sequence[int]) -> list[int]:
+        """How many documents each shard has."""
+        return [len(numbers) for numbers in self._cut(lengths)]
+
+    def _cut(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Numbers of the documents of each shard."""
+        settings = self.settings
+        for start in range(0, len(lengths), settings.window):
+            window = range(start, min(start + settings.window, len(lengths)))
+            shard: list[int] = []
+            size = 0
+            for number in sorted(window, key=lambda n: (lengths[n], n)):
+                is_full = len(shard) >= settings.shard_documents
+                if shard and (is_full or size + lengths[number] > settings.shard_characters):
+                    yield shard
+                    shard, size = [], 0
+                shard.append(number)
+                size += lengths[number]
+            if shard:
+                yield shard
+
+    def shards(self, corpus: Corpus, lengths: Sequence[int], done: set[int]) -> Iterator[Shard]:
+        """The shards that are not done, reading the corpus once, a window at a time."""
+        cut = enumerate(self._cut(lengths))
+        documents = iter(corpus.read(Report(corpus.on_error)))
+        window: dict[int, Document] = {}
+        read = 0
+        for shard_id, numbers in cut:
+            last = max(numbers)
+            while read <= last:
+                document = next(documents, None)
+                if document is None:
+                    raise InputError(
+                        f"{corpus.name} has changed while it was read: document {read} of "
+                        f"{len(lengths)} is no longer there."
+                    )
+                window[read] = document
+                read += 1
+            chosen = tuple((number, window.pop(number)) for number in sorted(numbers))
+            if shard_id not in done:
+                yield Shard(shard_id, chosen)
+
+
+def survey(corpus: Corpus, settings: Settings) -> Survey:
+    """Read the corpus once, for what a plan must know."""
+    report = Report(corpus.on_error)
+    content = hashlib.sha256()
+    tags: set[str] = set()
+    relations: set[str] = set()
+    groups: set[str] = set()
+    lengths = array("L")
+    for document in corpus.read(report):
+        content.update(document.digest().encode())
+        tags.update(tags_of(document, settings.tagset) or ())
+        if document.heads is not None:
+            relations.update(document.relations or ())
+        groups.add(group_of(document, settings.by))
+        lengths.append(len(document.text))
+    if not lengths:
+        raise InputError(f"{corpus.name} has no documents: there is nothing to measure.")
+    if settings.by is not None and groups == {NO_GROUP}:
+        raise InputError(
+            f"by={settings.by!r}, but no document of {corpus.name} says its {settings.by}. "
+            "Documents carry such facts in Document.meta."
+        )
+    return Survey(
+        name=corpus.name,
+        unit=corpus.unit,
+        documents=len(lengths),
+        hash=content.hexdigest(),
+        tags=tuple(sorted(tags - {NO_TAG})),
+        relations=tuple(sorted(relations - {NO_TAG})),
+        groups=tuple(sorted(groups)),
+        lengths=lengths,
+        left_out=dict(report.counts),
+        messages=tuple(report.messages),
+    )
+
+
+def axes_for(found: Survey, settings: Settings) -> Axes:
+    """The labels of a run."""
+    per_group = settings.parts
+    if len(found.groups) > 1:
+        per_group = max(16, settings.parts // len(found.groups))
+    return Axes(found.tags, found.relations, found.groups, per_group)
+
+
+def group_of(document: Document, by: str | None) -> str:
+    """The group a document belongs to."""
+    return "" if by is None else document.meta.get(by, NO_GROUP)
+
+
+def document_key(document: Document) -> tuple[float, int]:
+    """A hash of the document's id and text: in [0, 1), and as a number to deal by."""
+    found = hashlib.blake2b(f"{document.id}\0{document.text}".encode(), digest_size=16).digest()
+    key = (int.from_bytes(found[:8], "big") >> 11) / (1 << 53)
+    return key, int.from_bytes(found[8:], "big")

@@ -1,0 +1,143 @@
+"""One shard measured: every worker of every engine runs this and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from headscope.errors import TapUnsupported
+from headscope.metrics.assemble import States
+from headscope.metrics.fold import Fold
+from headscope.model.model import Model
+from headscope.run.encode import EncodedDocument, Encoder
+from headscope.run.plan import Plan, Shard
+
+__all__ = ["Measured", "ShardReport", "measure_shard", "threads"]
+
+
+@dataclass(slots=True)
+class ShardReport:
+    """What happened to a shard's documents."""
+
+    documents: int = 0
+    tokens: int = 0
+    """As the model saw them, special tokens included."""
+    truncated: int = 0
+    failed: list[dict[str, str]] = field(default_factory=list)
+    """Id and reason of documents that could not be measured."""
+    layers: dict[str, list[int]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def add(self, other: ShardReport) -> None:
+        """Count another shard too."""
+        self.documents += other.documents
+        self.tokens += other.tokens
+        self.truncated += other.truncated
+        self.failed += other.failed
+        self.layers = self.layers or other.layers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """A shard's states and report."""
+
+    states: States
+    report: ShardReport
+
+
+def measure_shard(
+    model: Model,
+    plan: Plan,
+    shard: Shard,
+    *,
+    announce: Callable[[list[int]], None] = lambda numbers: None,
+    alone: Collection[int] = (),
+    excluded: Collection[int] = (),
+) -> Measured:
+    """The states of one shard: one forward pass per batch for all metrics.
+
+    A batch that fails is tried again document by document; those that fail alone are
+    reported and left out.
+
+    Args:
+        model: the model.
+        plan: the plan.
+        shard: its documents.
+        announce: told the numbers of the documents of each batch before it runs.
+        alone: numbers of documents to run one at a time.
+        excluded: numbers of documents not to run: they killed a worker.
+    """
+    encoder = Encoder(model, plan)
+    report = ShardReport()
+    fold = Fold(plan.metrics)
+    encoded = []
+    for document in _encoded(encoder, shard, report):
+        if document.numbered[0] in excluded:
+            _fail(report, document, "a worker died of it, alone, more than once")
+        else:
+            encoded.append(document)
+    together = [d for d in encoded if d.numbered[0] not in alone]
+    batches = [*encoder.batches(together), *([d] for d in encoded if d.numbered[0] in alone)]
+    for batch in batches:
+        announce([document.numbered[0] for document in batch])
+        try:
+            _run(model, encoder, fold, batch, report)
+        except TapUnsupported:
+            raise  # the model, not the documents
+        except Exception as error:
+            if len(batch) == 1:
+                _fail(report, batch[0], f"{type(error).__name__}: {error}")
+                continue
+            for document in batch:
+                try:
+                    _run(model, encoder, fold, [document], report)
+                except Exception as own:
+                    _fail(report, document, f"{type(own).__name__}: {own}")
+    report.layers = fold.layers()
+    return Measured(fold.states(), report)
+
+
+def _encoded(encoder: Encoder, shard: Shard, report: ShardReport) -> Iterator[EncodedDocument]:
+    """The shard's documents tokenized; those without a token of their own fail."""
+    for document in encoder.encode(shard.documents):
+        if all(tokens.special.all() for tokens in document.stacks.values()):
+            _fail(report, document, "it has no token of its own")
+        else:
+            yield document
+
+
+def _run(
+    model: Model,
+    encoder: Encoder,
+    fold: Fold,
+    documents: Sequence[EncodedDocument],
+    report: ShardReport,
+) -> None:
+    inputs, batch = encoder.batch(documents)
+    with fold.batch(batch) as read:
+        model.run(inputs, read)
+    report.documents += len(documents)
+    report.tokens += sum(len(next(iter(d.stacks.values()))) for d in documents)
+    report.truncated += sum(d.n_cut > 0 for d in documents)
+
+
+def _fail(report: ShardReport, document: EncodedDocument, reason: str) -> None:
+    report.failed.append({"id": document.numbered[1].id, "reason": reason[:300]})
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Run with so many threads: they are part of the plan."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,98 @@
+"""A worker process: measures the shards it is sent, until there are no more.
+
+Answers through a pipe: `("at", numbers)` before each batch, `("done", documents)` when a
+shard is on disk, `("error", exception)` when something is wrong with more than a document.
+A worker whose parent is gone ends at its next answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headscope.model.model import Model
+from headscope.run.checkpoint import write_measured
+from headscope.run.plan import Plan, Shard
+from headscope.run.shard import measure_shard
+
+__all__ = ["Task", "packed_model", "serve", "unpacked_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A shard to measure, and what earlier deaths taught about its documents."""
+
+    shard: Shard
+    path: Path
+    alone: frozenset[int] = frozenset()
+    excluded: frozenset[int] = frozenset()
+
+
+def packed_model(model: Model) -> dict[str, Any]:
+    """What a process needs to have the same model. Weights travel in shared memory."""
+    return {
+        "module": model.module,
+        "tokenizer": model.tokenizer,
+        "name": model.name,
+        "source": model._source,
+        "has_lm_head": model._has_lm_head,
+        "notes": model._notes,
+        "example": model._example,
+        "edits": model.edits,
+    }
+
+
+def unpacked_model(packed: Mapping[str, Any], stack: ExitStack) -> Model:
+    """The model again, with its edits in effect until the stack is left."""
+    options = dict(packed)
+    edits = options.pop("edits")
+    model = Model(options.pop("module"), options.pop("tokenizer"), **options)
+    if edits:
+        stack.enter_context(model.edit(*edits))
+    return model
+
+
+def serve(pipe: Connection, packed: Mapping[str, Any], plan: Plan) -> None:
+    """The life of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    torch.set_num_threads(plan.settings.threads)
+    with ExitStack() as stack, contextlib.suppress(EOFError, BrokenPipeError, ConnectionError):
+        try:
+            model = unpacked_model(packed, stack)
+            pipe.send(("ready", None))
+            while (task := pipe.recv()) is not None:
+                measured = measure_shard(
+                    model,
+                    plan,
+                    task.shard,
+                    announce=lambda numbers: pipe.send(("at", numbers)),
+                    alone=task.alone,
+                    excluded=task.excluded,
+                )
+                write_measured(task.path, measured)
+                pipe.send(("done", len(task.shard.documents)))
+        except (EOFError, BrokenPipeError, ConnectionError):
+            raise
+        except BaseException as error:
+            pipe.send(("error", _sendable(error)))
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The error itself where it pickles, else what it says."""
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
