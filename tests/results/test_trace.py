@@ -187,9 +187,8 @@ def test_a_cut_file_is_refused(tiny_bert: Model, tmp_path: Path) -> None:
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    with pytest.raises(RuntimeError), atomic_path(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError("disk full")
+    with pytest.raises(NotADirectoryError), atomic_path(path) as temporary:
+        (temporary / "not a folder").read_text()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(InputError, match="is a folder"), atomic_path(tmp_path):
@@ -197,7 +196,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_blocks_are_found_by_name(tiny_bert: Model) -> None:
-    with pytest.raises(UnknownName, match="Unknown block 'cross'. Known: self"):
+    with pytest.raises(UnknownName, match=r"Unknown block 'cross'\. Known: self"):
         tiny_bert.trace("the cat").cross  # noqa: B018
 
 

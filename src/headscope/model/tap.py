@@ -121,6 +121,7 @@ class Tap:
         if edits or wants_scores or hears_gradient:
             watch = Watch(
                 on_weights=lambda _, w: self._change(site, w, edits, positions),
+                keeps_scores=wants_scores,
                 replace_at="product",
             )
             with watch:
@@ -180,11 +181,15 @@ class Tap:
             assert changed is not None
             return changed.reshape(value.shape)
 
-        watch = Watch(on_weights=change_weights, on_factors=change_factors, on_value=change_value)
+        watch = Watch(
+            on_weights=change_weights,
+            on_factors=change_factors,
+            on_value=change_value,
+            keeps_scores=any(a.wants_scores for a in self._attachments),
+        )
         return watch, sites
 
     def _finish_watch(self, watch: Watch, sites: dict[int, Site]) -> None:
-        wants_scores = any(a.wants_scores for a in self._attachments)
         for index, site in sites.items():
             steps = watch.steps[index] if index < len(watch.steps) else None
             if steps is None or steps.weights is None:
@@ -202,9 +207,7 @@ class Tap:
                     None if steps.value is None else _unfold(steps.value, site.n_heads),
                 ),
                 None if steps.output is None else _unfold(steps.output, site.n_heads),
-                _unfold(steps.scores, site.n_heads)
-                if wants_scores and steps.scores is not None
-                else None,
+                None if steps.scores is None else _unfold(steps.scores, site.n_heads),
             )
 
     # Shared by both routes.

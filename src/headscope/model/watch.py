@@ -76,6 +76,7 @@ class Watch(TorchFunctionMode):
             returns what to use instead. Called only for the first product of each.
         on_weights: given the weights of computation n, returns what to use instead.
         on_value: given the values of computation n, returns what to use instead.
+        keeps_scores: remember what the softmax was taken of (a layer's worth of memory).
         replace_at: where replaced weights enter. `"product"`: as the left operand of the
             product with the values, for code that drops columns after the softmax
             (attention sinks). `"softmax"`: as the result of the softmax, for code whose
@@ -88,6 +89,7 @@ class Watch(TorchFunctionMode):
         on_factors: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
         on_weights: Callable[[int, Tensor], Tensor] | None = None,
         on_value: Callable[[int, Tensor], Tensor] | None = None,
+        keeps_scores: bool = True,
         replace_at: str = "softmax",
     ) -> None:
         super().__init__()
@@ -96,6 +98,7 @@ class Watch(TorchFunctionMode):
         self._on_factors = on_factors
         self._on_weights = on_weights
         self._on_value = on_value
+        self._keeps_scores = keeps_scores
         self._at_product = replace_at == "product"
 
     def __torch_function__(
@@ -122,7 +125,7 @@ class Watch(TorchFunctionMode):
         index = len(self.steps)
         if self._on_weights is not None and not self._at_product:
             weights = self._on_weights(index, weights)
-        self.steps.append(Steps(self._open, scores, weights))
+        self.steps.append(Steps(self._open, scores if self._keeps_scores else None, weights))
         self._open = []
         return weights
 
