@@ -67,7 +67,7 @@ class Document:
         self._check_spans()
         self._check_ranges("sentence", self.sentences)
         self._check_ranges("paragraph", self.paragraphs)
-        if self.heads is not None:
+        if self.heads:
             if not self.sentences:
                 raise InputError(f"Document {self.id!r} has heads but no sentences.")
             for number, (start, stop) in enumerate(self.sentences):

@@ -64,10 +64,10 @@ def segments(
 
     Each document is walked through once from its start: a segment takes whole sentences
     for as long as they fit, split into two spans as equal as whole sentences allow, and the
-    next segment goes on after it. A sentence that would not fit alone is cut (both spans
-    then lie in it). A rest of a single word makes no segment. Consecutive paragraphs of one
-    document count as one text, whether they come as one document or as several with the same
-    `part_of`; documents of unknown sentences are split by `headscope.text.boundaries`.
+    next segment goes on after it. A sentence that fills a segment alone is cut in two. A
+    single word that nothing fits beside makes no segment. Consecutive paragraphs of one
+    document count as one text, whether they come as one document or as several with the
+    same `part_of`; documents of unknown sentences are split by `headscope.text.boundaries`.
 
     Args:
         documents: In order.

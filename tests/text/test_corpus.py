@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import gc
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headscope.errors import HeadscopeWarning, InputError
+from headscope.text.demo import demo_corpus
+from headscope.text.document import Document
+from headscope.text.lines import Report
+from headscope.text.read import read
+from headscope.text.read_conllu import conllu_sentences
+from headscope.text.sentence import Sentence, assemble
+
+TEXTS = [f"Document number {i}." for i in range(200)]
+
+
+def test_a_corpus_is_read_again_and_again() -> None:
+    corpus = demo_corpus()
+    assert list(corpus) == list(corpus)
+    assert list(pickle.loads(pickle.dumps(corpus))) == list(corpus)
+    first, second = iter(corpus), iter(corpus)
+    assert next(first) == next(second)
+
+
+def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
+    corpus = demo_corpus()
+    text = Path(str(corpus.name)).read_bytes()
+    other = tmp_path / "elsewhere.conllu"
+    other.write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
+    assert read(other).hash == corpus.hash
+    other.write_bytes(text.replace(b"\tobj\t", b"\tdobj\t", 1))
+    assert read(other).hash != corpus.hash
+    assert read(["a", "b"]).hash != read(["b", "a"]).hash
+    # The same in every process and on every machine.
+    assert read(["a b."]).hash == (
+        "86996d9d5afcbf745a3e513e3b3858330c74b8a5070bfda04eddf4b00e647da9"
+    )
+
+
+def test_a_sample_is_drawn_once_and_kept_in_order() -> None:
+    corpus = read(TEXTS, sample=20, seed=1)
+    drawn = [document.id for document in corpus]
+    assert len(set(drawn)) == 20
+    assert drawn == sorted(drawn, key=lambda name: int(name.split("-")[1]))
+    assert drawn == [document.id for document in read(TEXTS, sample=20, seed=1)]
+    assert drawn != [document.id for document in read(TEXTS, sample=20, seed=2)]
+    assert drawn == [document.id for document in read(TEXTS).draw(20, seed=1)]
+    # Which ones must never change, or yesterday's run cannot be resumed.
+    assert [int(name.split("-")[1]) for name in drawn][:6] == [4, 5, 11, 14, 22, 24]
+    summary = corpus.summary()
+    assert (summary.documents, summary.drawn_from) == (20, 200)
+
+
+def test_a_sample_is_fair() -> None:
+    counts = Counter(
+        document.id for seed in range(200) for document in read(TEXTS[:10], sample=3, seed=seed)
+    )
+    # 600 draws of 10 documents: 60 each, standard deviation 6.5.
+    assert len(counts) == 10
+    assert all(35 < count < 85 for count in counts.values())
+
+
+def test_one_of_each_document() -> None:
+    whole = demo_corpus("sentence")
+    drawn = list(whole.draw(11, seed=3, one_per_document=True))
+    assert len({document.part_of for document in drawn}) == len(drawn) == 11
+    few = list(whole.draw(4, seed=3, one_per_document=True))
+    assert len({document.part_of for document in few}) == len(few) == 4
+    firsts = Counter(
+        next(iter(whole.draw(11, seed=seed, one_per_document=True))).id for seed in range(60)
+    )
+    assert len(firsts) > 5  # not always the first sentence
+
+
+def test_more_than_there_is() -> None:
+    with pytest.warns(HeadscopeWarning, match="sample=9, but list has only 3 to draw"):
+        assert len(list(read(["a", "b", "c"], sample=9))) == 3
+
+
+def test_a_sample_of_a_sample_is_refused() -> None:
+    with pytest.raises(InputError, match="already a sample of 2"):
+        read(TEXTS, sample=2).draw(1)
+
+
+def test_units_can_be_changed_later() -> None:
+    corpus = demo_corpus()
+    assert corpus.by("document") is corpus
+    assert corpus.by("sentence").summary().documents == 88
+    assert corpus.by("sentence").by("document").hash == corpus.hash
+
+
+def test_saving_and_reading_again(tmp_path: Path) -> None:
+    corpus = demo_corpus()
+    for name in ("demo.jsonl", "demo.jsonl.gz"):
+        corpus.save(tmp_path / name)
+        again = read(tmp_path / name)
+        assert list(again) == list(corpus)
+        assert again.hash == corpus.hash
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.jsonl", "demo.jsonl.gz"]
+
+
+def test_a_pass_reports_as_it_goes() -> None:
+    report = Report("skip")
+    seen = [document.text for document in read(["a", 1, "b", 2]).read(report)]
+    assert seen == ["a", "b"]
+    assert report.counts == {"documents": 2}
+    assert "item 1" in report.messages[0]
+
+
+def test_messages_are_not_kept_without_end() -> None:
+    summary = read([1] * 500, on_error="skip").summary()
+    assert summary.skipped == {"documents": 500}
+    assert len(summary.messages) == 20
+
+
+@pytest.mark.parametrize("unit", ["sentence", "paragraph"])
+def test_only_one_unit_at_a_time_is_in_memory(tmp_path: Path, unit: str) -> None:
+    """Also where the file is one endless document, as UDPipe writes it."""
+    text = Path(demo_corpus().name).read_text(encoding="utf-8")
+    lines = [line for line in text.split("\n") if not line.startswith("# newdoc")]
+    path = tmp_path / "endless.conllu"
+    path.write_text("# newdoc\n" + "\n".join(lines * 3), encoding="utf-8")
+
+    def alive() -> int:
+        return sum(isinstance(thing, Document | Sentence) for thing in gc.get_objects())
+
+    before = alive()
+    for number, _ in enumerate(read(path, unit=unit)):  # type: ignore[arg-type]
+        if number % 40 == 39:
+            assert alive() - before < 15
+    assert number > 80
+
+
+def test_documents_come_while_the_file_is_read() -> None:
+    text = Path(demo_corpus().name).read_text(encoding="utf-8").split("\n")
+    at = 0
+
+    def spy() -> Iterator[tuple[int, str]]:
+        nonlocal at
+        for at, line in enumerate(text, 1):
+            yield at, line
+
+    report = Report()
+    documents = assemble(conllu_sentences(spy(), "demo", report), "demo", "document", report)
+    assert next(documents).id == "demo-eddystone"
+    assert at < 0.2 * len(text)

