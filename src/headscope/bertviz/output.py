@@ -38,7 +38,7 @@ def show_or_return(trace: Trace, selection: str, html_action: str) -> Any:
         return None
     page = html.escape(make_page(payload), quote=True)
     frame = (
-        f'<iframe title="headscope" srcdoc="{page}" width="100%" height="{HEIGHT}" '
-        f'style="border:0;height:max({HEIGHT}px, 95vh)"></iframe>'
+        f'<div><iframe title="headscope" srcdoc="{page}" width="100%" height="{HEIGHT}" '
+        f'style="border:0;height:max({HEIGHT}px, 95vh)"></iframe></div>'
     )
     return display.HTML(frame)

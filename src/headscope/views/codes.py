@@ -23,6 +23,9 @@ to nothing."""
 MISSING_VALUE = -32768
 """The 16-bit code of a number that is NaN or infinite (masked scores)."""
 
+SMALLEST = 1e-30
+"""Numbers below it are written as 0: their step would not be a normal float32."""
+
 
 def encode(weights: np.ndarray, *, fine: bool) -> tuple[np.ndarray, np.ndarray | None]:
     """Attention weights in [0, 1] (NaN for missing) as a coarse and a fine plane of bytes.
@@ -78,7 +81,7 @@ def scale(numbers: np.ndarray, axes: int) -> tuple[np.ndarray, np.ndarray]:
     rows = np.asarray(numbers, dtype=np.float32).reshape(*numbers.shape[:axes], -1)
     known = np.isfinite(rows)
     largest = np.max(np.abs(np.where(known, rows, 0.0)), axis=-1, keepdims=True, initial=0.0)
-    steps = np.where(largest > 0, largest / 32767, 1.0).astype(np.float32)
+    steps = np.where(largest > SMALLEST, largest / 32767, 1.0).astype(np.float32)
     whole = np.rint(np.where(known, rows, 0.0) / steps)
     codes = np.where(known, whole, MISSING_VALUE).astype("<i2")
     return codes.reshape(numbers.shape), steps.astype("<f4").reshape(-1)
