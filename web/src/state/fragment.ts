@@ -40,7 +40,7 @@ export function parseFragment(fragment: string, base: Selection): Selection {
   const fields = new URLSearchParams(fragment.replace(/^#/, ""));
   const changes: Record<string, unknown> = {};
   for (const [key, text] of fields) {
-    if (!(key in base)) continue;
+    if (!Object.hasOwn(base, key)) continue;
     const value = parseValue(key as keyof Selection, text, base);
     if (value !== undefined) changes[key] = value;
   }

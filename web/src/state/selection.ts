@@ -85,7 +85,7 @@ export function fitSelection(selection: Selection, traces: readonly Trace[]): Se
   const nQueries = block.queryTokens.texts.length;
   const nKeys = block.keyTokens.texts.length;
   const hasPair = block.name !== "cross" && new Set(block.queryTokens.segments).size > 1;
-  const known = (name: string) => (name in block.statistics ? name : "");
+  const known = (name: string) => (Object.hasOwn(block.statistics, name) ? name : "");
   return {
     ...selection,
     block: block.name,
