@@ -25,7 +25,7 @@ from headscope.run.checkpoint import Ledger, write_measured
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard, threads
-from headscope.run.worker import Task, packed_model, serve
+from headscope.run.worker import Task, packed_model, portable, serve
 
 __all__ = ["run_here", "run_workers"]
 
@@ -95,7 +95,8 @@ class _Pool:
             target=serve, args=(theirs, self._packed, self._plan), daemon=True
         )
         try:
-            process.start()
+            with portable(self._packed["module"]):
+                process.start()
         except Exception as error:  # pickling a live model can fail in many ways
             raise InputError(
                 f"The model cannot be sent to worker processes ({type(error).__name__}: "

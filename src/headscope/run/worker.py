@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,7 +24,9 @@ from headscope.run.checkpoint import write_measured
 from headscope.run.plan import Plan, Shard
 from headscope.run.shard import measure_shard
 
-__all__ = ["Task", "packed_model", "serve", "unpacked_model"]
+__all__ = ["Task", "packed_model", "portable", "serve", "unpacked_model"]
+
+INSTALLED = "_output_capturing_hooks_installed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,29 @@ def packed_model(model: Model) -> dict[str, Any]:
         "example": model._example,
         "edits": model.edits,
     }
+
+
+@contextmanager
+def portable(module: torch.nn.Module) -> Iterator[None]:
+    """Within the block the module pickles: without the hooks by which transformers collects
+    its outputs, which are local functions. A copy installs them anew.
+    """
+    hooks: list[tuple[Any, int, Any]] = []
+    installed = []
+    for part in module.modules():
+        for number, hook in list(part._forward_hooks.items()):
+            if "output_capturing_hook" in getattr(hook, "__qualname__", ""):
+                hooks.append((part._forward_hooks, number, hook))
+                del part._forward_hooks[number]
+        if part.__dict__.pop(INSTALLED, False):
+            installed.append(part)
+    try:
+        yield
+    finally:
+        for where, number, hook in hooks:
+            where[number] = hook
+        for part in installed:
+            setattr(part, INSTALLED, True)
 
 
 def unpacked_model(packed: Mapping[str, Any], stack: ExitStack) -> Model:

@@ -1,0 +1,185 @@
+"""One battery over every registered metric: what the engine takes for granted."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+
+import numpy as np
+import pytest
+
+from headscope.attention import Attention
+from headscope.metrics.base import Metric, State
+from headscope.metrics.fold import Fold
+from headscope.metrics.registry import METRICS, metric_from_dict, metric_to_dict
+from tests.metrics.slow import Case
+from tests.metrics.worlds import attentions, make_batch, make_cases
+
+HEADS = 3
+
+
+@pytest.fixture(params=sorted(METRICS))
+def metric(request: pytest.FixtureRequest) -> Metric:
+    return METRICS[request.param]()
+
+
+@pytest.fixture(params=[True, False], ids=["causal", "encoder"])
+def cases(request: pytest.FixtureRequest) -> list[Case]:
+    return make_cases(7, 12, is_causal=request.param, heads=HEADS)
+
+
+def state(metric: Metric, cases: list[Case], numbers: list[int], padding: int = 0) -> State:
+    """The stacked state of some documents, in one batch."""
+    fold = Fold([metric])
+    some = [cases[n] for n in numbers]
+    batch = make_batch(some, numbers=numbers, extra_padding=padding)
+    with fold.batch(batch) as read:
+        for attention in attentions(some, batch):
+            read(attention)
+    return fold.states()["self"][metric.name]
+
+
+def assert_same(left: State, right: State, *, bits: bool = False) -> None:
+    assert left.keys() == right.keys()
+    for name in left:
+        assert left[name].shape == right[name].shape, name
+        if bits:
+            np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+        else:
+            np.testing.assert_allclose(left[name], right[name], rtol=1e-12, atol=1e-13)
+
+
+def zero(metric: Metric, cases: list[Case]) -> State:
+    """Nothing, stacked over two layers as the fold does it."""
+    axes = make_batch(cases).axes
+    empty = metric.zero(HEADS, axes, is_causal=cases[0].is_causal)
+    if metric.scope != "layer":
+        return empty
+    return {name: np.stack([array, array]) for name, array in empty.items()}
+
+
+def test_zero_is_the_identity(metric: Metric, cases: list[Case]) -> None:
+    some = state(metric, cases, [0, 1, 2])
+    nothing = zero(metric, cases)
+    assert_same(metric.merge(some, nothing), some, bits=True)
+    assert_same(metric.merge(nothing, some), some, bits=True)
+
+
+def test_merge_is_commutative(metric: Metric, cases: list[Case]) -> None:
+    a, b = state(metric, cases, [0, 1, 2]), state(metric, cases, [3, 4])
+    assert_same(metric.merge(a, b), metric.merge(b, a), bits=True)
+
+
+def test_merge_is_associative(metric: Metric, cases: list[Case]) -> None:
+    a, b, c = (state(metric, cases, numbers) for numbers in ([0, 1], [2, 3, 4], [5]))
+    assert_same(
+        metric.merge(metric.merge(a, b), c),
+        metric.merge(a, metric.merge(b, c)),
+    )
+
+
+def test_any_sharding_equals_the_whole(metric: Metric, cases: list[Case]) -> None:
+    whole = metric.merge(state(metric, cases, list(range(12))), zero(metric, cases))
+    generator = np.random.default_rng(1)
+    for _ in range(4):
+        order = [int(n) for n in generator.permutation(12)]
+        cuts = sorted({0, 12, *(int(n) for n in generator.integers(1, 12, 3))})
+        total = zero(metric, cases)
+        for start, stop in itertools.pairwise(cuts):
+            total = metric.merge(total, state(metric, cases, order[start:stop]))
+        assert_same(total, whole)
+
+
+def test_inputs_are_left_as_they_were(metric: Metric, cases: list[Case]) -> None:
+    batch = make_batch(cases)
+    layer = attentions(cases, batch)[0]
+    before = layer.weights.clone()
+    sequences = pickle.dumps(batch.stacks["self"])
+    metric.measure(layer)
+    assert (layer.weights == before).all()
+    assert pickle.dumps(batch.stacks["self"]) == sequences
+    a, b = state(metric, cases, [0, 1]), state(metric, cases, [2])
+    copies = pickle.loads(pickle.dumps((a, b)))
+    metric.merge(a, b)
+    metric.finalize(a, batch.axes)
+    assert_same(a, copies[0], bits=True)
+    assert_same(b, copies[1], bits=True)
+
+
+def test_metric_and_state_pickle(metric: Metric, cases: list[Case]) -> None:
+    assert pickle.loads(pickle.dumps(metric)) == metric
+    some = state(metric, cases, [0, 1])
+    assert_same(pickle.loads(pickle.dumps(some)), some, bits=True)
+    for name, array in some.items():
+        assert isinstance(array, np.ndarray)
+        is_kept = (metric.name, name) == ("variability", "values")  # as the model computed it
+        assert array.dtype == np.float64 or is_kept
+
+
+def test_metric_is_frozen_and_travels_as_plain_values(metric: Metric) -> None:
+    assert is_dataclass(metric)
+    for field in fields(metric):
+        with pytest.raises(FrozenInstanceError):
+            setattr(metric, field.name, None)
+    assert metric_from_dict(metric_to_dict(metric)) == metric
+
+
+def test_padding_changes_nothing(metric: Metric, cases: list[Case]) -> None:
+    numbers = list(range(8))
+    assert_same(state(metric, cases, numbers), state(metric, cases, numbers, padding=5))
+
+
+def test_order_within_a_batch_changes_nothing(metric: Metric, cases: list[Case]) -> None:
+    nothing = zero(metric, cases)
+    forward = metric.merge(state(metric, cases, [0, 1, 2, 3]), nothing)
+    backward = metric.merge(state(metric, cases, [3, 1, 2, 0]), nothing)
+    assert_same(forward, backward)
+
+
+def test_nothing_measured_is_nan_with_a_count_of_0(metric: Metric, cases: list[Case]) -> None:
+    axes = make_batch(cases).axes
+    values = metric.finalize(zero(metric, cases), axes)
+    for name, array in values.items():
+        if name.endswith("_count"):
+            assert (array == 0).all()
+        elif name.startswith("exemplar_") and name != "exemplar_weight":
+            assert (array == -1).all()
+        else:
+            assert np.isnan(array).all(), name
+
+
+def test_values_have_the_axes_they_claim(metric: Metric, cases: list[Case]) -> None:
+    axes = make_batch(cases).axes
+    values = metric.finalize(state(metric, cases, [0, 1]), axes)
+    assert set(values) == set(metric.variables())
+    sizes = {"layer": 2, "head": HEADS}
+    sizes |= {dim: len(labels) for dim, labels in metric.coordinates(axes).items()}
+    for name, array in values.items():
+        assert array.shape == tuple(sizes[dim] for dim in metric.variable_dims(name)), name
+
+
+def test_draws_of_all_parts_once_are_the_values(metric: Metric, cases: list[Case]) -> None:
+    some = state(metric, cases, list(range(12)))
+    axes = make_batch(cases).axes
+    values = metric.finalize(some, axes)
+    for name, drawn in metric.draws(some, axes, np.ones((1, axes.n_parts))).items():
+        np.testing.assert_allclose(drawn[0], values[name], rtol=1e-12)
+
+
+def test_says_what_it_means_and_where_it_is_from(metric: Metric) -> None:
+    assert metric.paper.startswith(("Vig & Belinkov 2019, ", "Clark et al. 2019, "))
+    assert len(metric.meaning) > 20
+    assert metric.meaning.endswith((".", ","))
+    assert metric.units
+
+
+def test_cross_layer_attention_is_not_kept(cases: list[Case]) -> None:
+    batch = make_batch(cases)
+    fold = Fold([make() for make in METRICS.values()])
+    layers: list[Attention] = attentions(cases, batch)
+    with fold.batch(batch) as read:
+        for layer in layers:
+            read(layer)
+    assert all(not layer.derived for layer in layers)
+    assert not batch.derived

@@ -1,0 +1,125 @@
+"""Small worlds to measure: random attention over random annotated documents."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from headscope.attention import Attention
+from headscope.batch import Axes, Batch, Sequences
+from tests.metrics.slow import Case
+
+TAGS = ("ADJ", "NOUN", "VERB")
+RELATIONS = ("det", "nsubj", "obj", "root")
+
+
+def make_cases(
+    seed: int,
+    n: int,
+    *,
+    is_causal: bool,
+    layers: int = 2,
+    heads: int = 3,
+    longest: int = 14,
+    dtype: type = np.float64,
+    annotated: bool = True,
+) -> list[Case]:
+    """Documents of 1 to `longest` tokens; encoders have a special token at both ends."""
+    generator = np.random.default_rng(seed)
+    cases = []
+    for number in range(n):
+        size = int(generator.integers(1, longest + 1))
+        special = [False] * size if is_causal else [True, *[False] * size, True]
+        length = len(special)
+        scores = generator.normal(0, 2, (layers, heads, length, length))
+        scores[..., 0] += generator.normal(2, 2, (layers, heads, 1))
+        if is_causal:
+            scores[..., ~np.tril(np.ones((length, length), dtype=bool))] = -np.inf
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights = (weights / weights.sum(-1, keepdims=True)).astype(dtype)
+        case = Case(weights, special, is_causal)
+        # Every third document has no annotations; some tokens belong to no word.
+        if annotated and number % 3 != 2:
+            word_of = np.repeat(np.arange(size), generator.integers(1, 3, size))[:size]
+            n_words = int(word_of[-1]) + 1
+            parents = [int(generator.integers(0, n_words)) for _ in range(n_words)]
+            parents = [p if p != w else -1 for w, p in enumerate(parents)]
+            for w, p in enumerate(parents):  # no two words are each other's head
+                if p >= 0 and parents[p] == w:
+                    parents[w] = -1
+            tag = [str(generator.choice(TAGS)) for _ in range(n_words)]
+            relation = [str(generator.choice(RELATIONS)) for _ in range(n_words)]
+            words = [int(w) for w in word_of]
+            if size > 4:
+                words[3] = -1
+            edge = [] if is_causal else [-1]
+            words = [*edge, *words, *edge]
+            case.words = words
+            case.tags = [tag[w] if w >= 0 else None for w in words]
+            case.heads = [parents[w] if w >= 0 else -1 for w in words]
+            case.relations = [relation[w] if w >= 0 else None for w in words]
+        cases.append(case)
+    return cases
+
+
+def make_batch(
+    cases: list[Case],
+    *,
+    first_number: int = 0,
+    extra_padding: int = 0,
+    numbers: list[int] | None = None,
+    parts_per_group: int = 5,
+) -> Batch:
+    """The batch of these cases, padded at the right."""
+    longest = max(case.n for case in cases) + extra_padding
+    shape = len(cases), longest
+    arrays = {name: np.full(shape, -1, dtype=np.int64) for name in ("words", "heads")}
+    tags, relations = np.full(shape, -1, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
+    mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    for row, case in enumerate(cases):
+        mask[row, : case.n] = True
+        special[row, : case.n] = case.special
+        if case.words is None:
+            continue
+        arrays["words"][row, : case.n] = case.words
+        arrays["heads"][row, : case.n] = case.heads
+        tags[row, : case.n] = [TAGS.index(t) if t else -1 for t in case.tags]
+        relations[row, : case.n] = [RELATIONS.index(r) if r else -1 for r in case.relations]
+    annotated = np.array([case.words is not None for case in cases])
+    sequences = Sequences(
+        mask=mask,
+        special=special,
+        tags=tags,
+        relations=relations,
+        is_tagged=annotated,
+        is_parsed=annotated,
+        **arrays,
+    )
+    found = np.array(
+        numbers if numbers is not None else range(first_number, first_number + len(cases)),
+        dtype=np.float64,
+    )
+    return Batch(
+        Axes(TAGS, RELATIONS, parts_per_group=parts_per_group),
+        {"self": sequences},
+        found,
+        np.mod(found * 0.6180339887498949, 1.0),
+        np.mod(found.astype(np.int64) * 7, parts_per_group),
+    )
+
+
+def attentions(cases: list[Case], batch: Batch, garbage: float = 0.25) -> list[Attention]:
+    """The layers of a batch; rows and columns of padding hold garbage and zeros."""
+    length = batch.stacks["self"].mask.shape[1]
+    found = []
+    for layer in range(cases[0].attention.shape[0]):
+        weights = np.zeros(
+            (len(cases), cases[0].attention.shape[1], length, length), cases[0].attention.dtype
+        )
+        for row, case in enumerate(cases):
+            weights[row, :, : case.n, : case.n] = case.attention[layer]
+            weights[row, :, case.n :, :] = garbage
+        found.append(
+            Attention(torch.from_numpy(weights), "self", layer, cases[0].is_causal, batch=batch)
+        )
+    return found
