@@ -136,7 +136,7 @@ def _sentence(
             sentence.empty_nodes.append(n_words)
         else:
             raise _wrong_id(name, number, id_, n_words)
-        if "Entity=" in misc:
+        if "Entity=" in misc and "-" not in id_:
             is_empty = "." in id_
             at = n_words if is_empty else n_words - 1
             for item in misc.split("|"):

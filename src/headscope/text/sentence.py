@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headscope.errors import InputError
 from headscope.text.brackets import Bracket, mentions_from_brackets
@@ -139,7 +139,7 @@ def _join(
         heads += [head + first if head >= 0 else head for head in sentence.heads]
         for column in _COLUMNS:
             columns[column] += map(sys.intern, getattr(sentence, column))
-        brackets += [replace(b, word=b.word + first) for b in sentence.brackets]
+        brackets += [Bracket(b.word + first, *b[1:]) for b in sentence.brackets]
         empty_nodes += [node + first for node in sentence.empty_nodes]
         ranges.append((first, len(words)))
         texts.append(sentence.text)

@@ -101,7 +101,8 @@ class Tokens:
             self.tokens[i] if self.words[i] == NO_WORD else self.word_texts[self.words[i]]
             for i in firsts
         )
-        numbers, names = [], []
+        numbers: list[int] = []
+        names: list[str] = []
         for i, text in zip(firsts, texts, strict=True):
             numbers.append(NO_WORD if self.words[i] == NO_WORD else len(names))
             if self.words[i] != NO_WORD:
