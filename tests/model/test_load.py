@@ -111,6 +111,9 @@ def test_dtype_and_device(tmp_path: Path) -> None:
     assert hs.load(folder, dtype="auto").module.dtype == torch.float16
     model = hs.load(folder, dtype=torch.float64, device="cpu")
     assert (model.info.dtype, model.info.device) == ("float64", "cpu")
+    for device in ("nonsense", "cuda:99"):
+        with pytest.raises(InputError, match=f"Cannot run on device '{device}'"):
+            hs.load(folder, device=device)
     with pytest.raises(UnknownName, match="Did you mean 'float32'"):
         hs.load(folder, dtype="float31")
     with pytest.raises(UnknownName, match="Unknown dtype 'int8'"):

@@ -16,6 +16,7 @@ from transformers.modeling_utils import AttentionInterface
 import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import TapUnsupported
+from headscope.model.interface import eager_attention
 from headscope.model.model import Model
 from tests.families.official import official, padded_inputs, tapped
 from tests.families.zoo import SUPPORTED, build
@@ -170,6 +171,45 @@ def test_an_untapped_run_in_another_thread_is_neither_read_nor_edited(model: Mod
         thread.join()
     assert not seen
     assert torch.equal(found[0], expected)
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left-padded", "right-padded"])
+def test_reads_what_generate_computes(model: Model, left: bool) -> None:
+    """Step by step and layer by layer, under a cache, the attention `generate` returns."""
+    inputs = padded_inputs(model.module, left=left)
+    options = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
+    with torch.no_grad(), eager_attention(model.module):
+        expected = model.module.generate(
+            **inputs, **options, return_dict_in_generate=True, output_attentions=True
+        )
+    seen: list[Tensor] = []
+    masks: list[Tensor | None] = []
+
+    def read(attention: Attention) -> None:
+        seen.append(attention.weights.clone())
+        masks.append(attention.key_mask)
+
+    with torch.no_grad(), model.tapped(read):
+        found = model.module.generate(**inputs, **options)
+    assert torch.equal(found, expected.sequences)
+    theirs = [layer for step in expected.attentions for layer in step]
+    assert len(seen) == len(theirs) == 6
+    assert all(torch.equal(a, b) for a, b in zip(seen, theirs, strict=True))
+    for weights, mask in zip(seen, masks, strict=True):
+        assert mask is not None
+        assert mask.shape == (2, weights.shape[-1])
+        assert int((~mask).sum()) == 4
+
+
+def test_masks_are_found_among_positional_arguments(model: Model) -> None:
+    inputs = padded_inputs(model.module, left=False)
+    masks = []
+    call = {"llama": lambda m: m(inputs["input_ids"], inputs["attention_mask"])}.get(
+        model.info.family, lambda m: m(inputs["input_ids"], None, inputs["attention_mask"])
+    )
+    with torch.no_grad(), model.tapped(lambda a: masks.append(a.key_mask)):
+        call(model.module)
+    assert all(torch.equal(mask, inputs["attention_mask"].bool()) for mask in masks)
 
 
 def test_at_most_one_layer_is_held(model: Model) -> None:

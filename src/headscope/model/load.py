@@ -71,7 +71,7 @@ def load(
             "model (a PreTrainedModel) with its tokenizer."
         )
     torch_dtype = _dtype(dtype)
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = _device(device)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     notes: tuple[str, ...] = ()
     if isinstance(source, str) and source in PACKAGED:
@@ -112,7 +112,7 @@ def _live(
     example: Mapping[str, Any] | None,
 ) -> Model:
     if device is not None:
-        torch.nn.Module.to(module, device)
+        torch.nn.Module.to(module, _device(device))
     has_head = is_language_model(type(module).__name__)
     name = module.config.name_or_path or type(module).__name__
     return Model(
@@ -183,6 +183,16 @@ def _reach_hub(name: str, revision: str | None) -> dict[str, bool]:
             "model."
         ) from error
     return {}
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    """The device asked for, after trying that it is there; a GPU or the CPU by default."""
+    try:
+        found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=found)
+    except (RuntimeError, AssertionError) as error:  # torch raises both for what is not there
+        raise InputError(f"Cannot run on device {str(device)!r}: {error}") from None
+    return found
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:

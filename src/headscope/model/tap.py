@@ -9,6 +9,7 @@ sinks are the family's own and nothing is computed twice. Two routes lead inside
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,6 +87,9 @@ class Tap:
     ) -> None:
         if threading.get_ident() == self._owner:
             self._calls.clear()
+            if args:
+                named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+                kwargs = named.arguments | named.arguments.get("kwargs", {})
             self._inputs = _Inputs.of(kwargs)
 
     def _next_call(self, name: str) -> dict[int, Site]:
