@@ -336,3 +336,27 @@ def test_hostile_bytes_are_read_or_refused(
                 assert len(document.spans) == len(document.words)
         except HeadscopeError:
             pass
+
+
+def test_zero_pronouns_are_no_words(tmp_path: Path) -> None:
+    """As in CorefUD's Spanish: the dropped subject is an empty node with a mention."""
+    path = tmp_path / "es.conllu"
+    path.write_text(
+        "# newdoc id = d\n# global.Entity = eid-etype-head-other\n# text = Ana canta. Baila.\n"
+        + rows(
+            "1 Ana Ana PROPN _ _ 2 nsubj _ Entity=(e1-person-1-)",
+            "2 canta cantar VERB _ _ 0 root _ SpaceAfter=No",
+            "3 . . PUNCT _ _ 2 punct _ _",
+            "3.1 _ _ PRON _ _ _ _ 4:nsubj Entity=(e1-person-1-)",
+            "4 Baila bailar VERB _ _ 2 parataxis _ SpaceAfter=No|Entity=(e2-event-1-)",
+            "5 . . PUNCT _ _ 4 punct _ _",
+        )
+        + "\n",
+        encoding="utf-8",
+    )
+    (document,) = read(path)
+    assert document.words == ("Ana", "canta", ".", "Baila", ".")
+    assert [(m.cluster, m.spans) for m in document.mentions] == [
+        ("e1", ((0, 1),)),
+        ("e2", ((3, 4),)),
+    ]
