@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -27,7 +28,7 @@ from headscope.run.checkpoint import Ledger, check_plan
 from headscope.run.encode import Encoder
 from headscope.run.fingerprint import describe_model, versions
 from headscope.run.local import run_here, run_workers
-from headscope.run.plan import Plan, Settings, Survey, axes_for, survey
+from headscope.run.plan import Plan, Settings, Shard, Survey, axes_for, survey
 from headscope.run.progress import Meter
 from headscope.run.shard import Measured
 from headscope.text.corpus import Corpus
@@ -163,7 +164,7 @@ class _Job:
         sizes = self.plan.shard_sizes(self.found.lengths)
         ledger = Ledger(folder, self.plan, len(sizes))
         done = ledger.done
-        shards = self.plan.shards(self.corpus, self.found.lengths, done)
+        shards = partial(self.plan.shards, self.corpus, self.found.lengths, done)
         n_done = sum(sizes[shard_id] for shard_id in done)
         meter = Meter(self.found.documents, done=n_done, shown=self.progress)
         try:
@@ -190,16 +191,18 @@ class _Job:
             )
         return self._result(ledger.total())
 
-    def _measure(self, shards: Iterator[Any], ledger: Ledger, meter: Meter, n_left: int) -> None:
+    def _measure(
+        self, shards: Callable[[], Iterator[Shard]], ledger: Ledger, meter: Meter, n_left: int
+    ) -> None:
         workers = min(self.workers, n_left)
         if self.engine == "ray":
             from headscope.run.ray import run_ray
 
             run_ray(self.model, self.plan, shards, ledger, meter, self.workers, self.address)
         elif workers == 1:
-            run_here(self.model, self.plan, shards, ledger, meter)
+            run_here(self.model, self.plan, shards(), ledger, meter)
         else:
-            run_workers(self.model, self.plan, shards, ledger, meter, workers)
+            run_workers(self.model, self.plan, shards(), ledger, meter, workers)
 
     def _result(self, measured: Measured) -> Result:
         report = measured.report

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from headscope.results.files import atomic_path
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
 
-__all__ = ["Ledger", "read_measured", "write_measured"]
+__all__ = ["Ledger", "check_plan", "dump_measured", "read_measured", "write_measured"]
 
 FOLD_EVERY = 16
 
@@ -108,6 +108,12 @@ class Ledger:
 
 def write_measured(path: Path, measured: Measured, **extra: Any) -> None:
     """Write a shard; the file appears only when it is complete."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        dump_measured(file, measured, **extra)
+
+
+def dump_measured(file: BinaryIO, measured: Measured, **extra: Any) -> None:
+    """A shard as arrays and JSON in one npz."""
     arrays = {
         f"{block}|{metric}|{name}": array
         for block, metrics in measured.states.items()
@@ -115,8 +121,7 @@ def write_measured(path: Path, measured: Measured, **extra: Any) -> None:
         for name, array in state.items()
     }
     meta = json.dumps({"report": measured.report.to_dict(), **extra}).encode()
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, meta=np.frombuffer(meta, dtype=np.uint8), **arrays)  # type: ignore[arg-type]
+    np.savez(file, meta=np.frombuffer(meta, dtype=np.uint8), **arrays)  # type: ignore[arg-type]
 
 
 def read_measured(path: Path) -> Measured:
