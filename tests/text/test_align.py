@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
@@ -65,6 +65,7 @@ def slow(offsets: list[tuple[int, int]], spans: list[tuple[int, int]]) -> list[i
 edges = st.lists(st.integers(0, 30), min_size=2, max_size=12).map(sorted)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))), edges, edges)
 def test_agrees_with_counting_characters(
     tokens: list[tuple[int, int]], starts: list[int], lengths: list[int]
@@ -104,6 +105,7 @@ def test_a_normalizer_that_changes_the_text() -> None:
     assert align_tokens(encoding.offsets, split_words(text)) == [0, 0, 1]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_every_word_has_tokens_in_a_byte_level_tokenizer(text: str) -> None:
     spans = split_words(text)

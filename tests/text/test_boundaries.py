@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.text.boundaries import split_sentences
@@ -35,6 +35,7 @@ def test_sentences_without_spaces_and_blank_lines() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("aA. !?\n\t\"'。)( 1")))
 def test_nothing_but_spaces_is_lost(text: str) -> None:
     at = 0

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.text.brackets import Bracket, mentions_from_brackets
@@ -116,6 +116,7 @@ def test_errors_pickle() -> None:
 ranges = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda p: (min(p), max(p) + 1))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), ranges), max_size=8, unique=True))
 def test_nested_mentions_come_back(mentions: list[tuple[str, tuple[int, int]]]) -> None:
     # Mentions of one cluster that cross cannot be told apart in this notation: leave them out.
@@ -139,6 +140,7 @@ def test_nested_mentions_come_back(mentions: list[tuple[str, tuple[int, int]]]) 
     assert sorted((m.cluster, m.spans[0]) for m in found) == sorted(kept)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("()[]|-/ae12"), max_size=6))
 def test_any_brackets_are_read_or_refused(values: list[str]) -> None:
     for whole in (True, False):

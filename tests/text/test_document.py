@@ -5,7 +5,7 @@ import pickle
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
@@ -163,6 +163,7 @@ def is_tree(heads: list[int]) -> bool:
     return True
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-1, 6), min_size=1, max_size=6))
 def test_trees_are_told_from_others(heads: list[int]) -> None:
     shifted = [99, 99, *(head + 2 if head >= 0 else head for head in heads), 99]
@@ -174,6 +175,7 @@ def test_trees_are_told_from_others(heads: list[int]) -> None:
         assert is_tree(heads)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 9), st.integers(0, 9))
 def test_any_cut_is_a_document(a: int, b: int) -> None:
     start, stop = sorted((a, b))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
@@ -95,6 +95,7 @@ def test_no_room_for_two() -> None:
         list(segments([one("a b")], split_words, 4))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.text("ab .!?\n", max_size=40), max_size=4),
     st.integers(5, 20),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.text.words import split_words
@@ -36,6 +36,7 @@ def test_words_are_what_a_reader_would_point_at(text: str, expected: list[str]) 
     assert words(text) == expected
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_every_visible_character_is_in_exactly_one_word(text: str) -> None:
     covered = [0] * len(text)
