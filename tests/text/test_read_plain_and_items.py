@@ -87,6 +87,8 @@ def test_folders_and_paths(tmp_path: Path) -> None:
     write(tmp_path, "README.md", "no corpus")
     assert [d.text for d in read(tmp_path)] == ["Ay", "Bee"]
     assert [d.text for d in read([tmp_path / "b.txt", tmp_path / "a.jsonl"])] == ["Bee", "Ay"]
+    write(tmp_path, "c.txt", "")
+    assert read(tmp_path, on_error="skip").summary().skipped == {"files": 1}
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"empty has no files ending in \.conllu"):
         read(tmp_path / "empty")
@@ -111,8 +113,9 @@ def test_unknown_options_name_the_known(tmp_path: Path) -> None:
         read(path, sample=0)
     with pytest.raises(InputError, match="joins a file onto a file"):
         read(["x"], coreference=path)
-    with pytest.raises(InputError, match="Cannot read a corpus from int"):
-        read(3)  # type: ignore[arg-type]
+    for wrong in (3, {"text": "x"}, b"x", None):
+        with pytest.raises(InputError, match=f"Cannot read a corpus from {type(wrong).__name__}"):
+            read(wrong)  # type: ignore[arg-type]
 
 
 ANNOTATED: dict[str, Any] = {

@@ -5,7 +5,7 @@ Finds out the format and hands over to the reader of that format; nothing is par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -94,12 +94,15 @@ def read(
             f"A {type(source).__name__} can be read only once, but a corpus is read several times. "
             "Pass a list, or a function that returns the iterator anew."
         )
-    elif isinstance(source, Iterable) or callable(source):
-        made = ItemSource(source, text_key)
-    else:
+    elif isinstance(source, Mapping | bytes) or not (
+        isinstance(source, Iterable) or callable(source)
+    ):
         raise InputError(
-            f"Cannot read a corpus from {type(source).__name__}: expected a path or an iterable."
+            f"Cannot read a corpus from {type(source).__name__}: expected a path or an iterable of "
+            "texts or dicts. For a single one pass a list."
         )
+    else:
+        made = ItemSource(source, text_key)
     return Corpus(
         made,
         unit=unit,
@@ -138,11 +141,11 @@ class FileSource:
 
     def _all(self, unit: Unit, report: Report) -> Iterator[Document]:
         for path in self.paths:
-            is_empty = True
+            is_empty, before = True, report.counts.total()
             for document in self._file(path, self.format, unit, report):
                 is_empty = False
                 yield document
-            if is_empty and not report.counts:
+            if is_empty and report.counts.total() == before:
                 report.leave_out(
                     "files",
                     FileFormatError(f"{path} has no documents: it is empty. Expected text."),
