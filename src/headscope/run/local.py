@@ -27,7 +27,7 @@ from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard, threads
 from headscope.run.worker import Task, packed_model, portable, serve
 
-__all__ = ["run_here", "run_workers"]
+__all__ = ["n_cores", "run_here", "run_workers"]
 
 DEATHS_BEFORE_BLAME = 3
 MOST_EXCLUDED = 20
@@ -76,6 +76,7 @@ class _Pool:
         self._deaths: dict[int, int] = {}
         self._failed_writes: dict[int, int] = {}
         self._excluded = 0
+        self._killed_early = 0
 
     def run(self, shards: Iterator[Shard], n: int) -> None:
         """Keep n workers busy until no shard is left."""
@@ -164,7 +165,12 @@ class _Pool:
     def _bury(self, worker: _Worker) -> None:
         worker.process.join()
         code = worker.process.exitcode
+        was_killed = code is not None and code < 0
         if not worker.is_ready:
+            self._killed_early += was_killed
+            if was_killed and self._killed_early <= DEATHS_BEFORE_BLAME:
+                self._replace(worker)
+                return
             raise HeadscopeError(
                 f"A worker ended while it was starting (exit code {code}). In a script, call "
                 'analyze under `if __name__ == "__main__":`; or run with workers=1.'

@@ -20,6 +20,7 @@ from headscope.errors import MissingExtra
 from headscope.model.model import Model
 from headscope.results.files import atomic_path
 from headscope.run.checkpoint import Ledger, dump_measured
+from headscope.run.local import n_cores
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard
@@ -41,10 +42,10 @@ SHARDS_PER_BLOCK = 1
 class _Actor:
     """Measures shards in one of Ray's processes."""
 
-    def __init__(self, packed: bytes, plan: Plan) -> None:
+    def __init__(self, packed: list[Any], plan: Plan) -> None:
         torch.set_num_threads(plan.settings.threads)
         self._stack = ExitStack()
-        self._model = unpacked_model(pickle.loads(packed), self._stack)
+        self._model = unpacked_model(pickle.loads(ray.get(packed[0])), self._stack)
         self._plan = plan
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
@@ -108,16 +109,21 @@ def run_ray(
     """
     is_ours = not ray.is_initialized()
     if is_ours:
-        ray.init(address=address, include_dashboard=False, log_to_driver=False)
+        cores = None if address else max(n_cores(), workers * plan.settings.threads)
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, num_cpus=cores)
     try:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
         with portable(model.module):
-            packed = pickle.dumps(packed_model(model))
-        measured = ray.data.read_datasource(_ShardSource(shards)).map_batches(
+            packed = ray.put(pickle.dumps(packed_model(model)))
+        # Reading takes no core of its own, or it would wait for the actors that wait for it.
+        source = ray.data.read_datasource(
+            _ShardSource(shards), ray_remote_args={"num_cpus": 0}, override_num_blocks=1
+        )
+        measured = source.map_batches(
             _Actor,
-            fn_constructor_args=(packed, plan),
+            fn_constructor_args=([packed], plan),
             batch_size=SHARDS_PER_BLOCK,
             compute=ray.data.ActorPoolStrategy(size=workers),
             num_cpus=plan.settings.threads,

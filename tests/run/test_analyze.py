@@ -1,0 +1,367 @@
+"""`headscope.analyze` from end to end, in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import headscope as hs
+from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, UnknownName
+from headscope.metrics.combine import compare, group_result, merge
+from headscope.metrics.measure import measure
+from headscope.metrics.variability import Variability
+from headscope.run import checkpoint
+from headscope.run.analyze import analyze
+from headscope.run.plan import Settings, survey
+from headscope.text.document import Document
+from headscope.text.read import read
+from tests.metrics.slow import Case, slow_metrics
+from tests.metrics.test_slow_reference import compare as compare_with_slow
+from tests.run.corpora import make_corpus, make_documents
+from tests.run.same import assert_close, assert_same_bits
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+
+def case_of(model: Model, document: Document) -> Case:
+    """A document's attention by way of a trace, and its labels token by token."""
+    trace = model.trace(document.text, vectors=False)
+    tokens = trace.text
+    words = []
+    for (start, end), special in zip(tokens.offsets, tokens.special, strict=True):
+        overlaps = [(min(end, b) - max(start, a), -w) for w, (a, b) in enumerate(document.spans)]
+        most = max(overlaps)
+        words.append(-1 if special or most[0] <= 0 else -most[1])
+
+    def labels(values: tuple[str, ...]) -> list[str | None]:
+        return [values[w] if w >= 0 and values[w] != "_" else None for w in words]
+
+    return Case(
+        trace.attention.values.astype(np.float64),
+        list(tokens.special),
+        trace.main.is_causal,
+        words,
+        labels(document.upos),
+        [document.heads[w] if w >= 0 else -1 for w in words],
+        labels(document.relations),
+    )
+
+
+@pytest.mark.parametrize("name", ["tiny_bert", "tiny_llama"])
+def test_equals_the_slow_reference(name: str, request: pytest.FixtureRequest) -> None:
+    model = request.getfixturevalue(name)
+    documents = make_documents(30)
+    result = analyze(model, read(documents), batch_tokens=64)
+    slow = slow_metrics([case_of(model, document) for document in documents])
+    compare_with_slow(result.dataset, slow, 1e-5)
+
+
+@pytest.mark.packaged
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "n"), [("minilm", 20), ("smollm2", 6)])
+def test_equals_the_slow_reference_on_real_text(
+    name: str, n: int, request: pytest.FixtureRequest, data_folder: Path
+) -> None:
+    model = request.getfixturevalue(name)
+    file = data_folder / "ud_ewt" / "en_ewt-ud-dev.conllu"
+    documents = list(read(file, unit="sentence", sample=n, seed=3))
+    result = analyze(model, read(documents))
+    slow = slow_metrics([case_of(model, document) for document in documents])
+    compare_with_slow(result.dataset, slow, 1e-5)
+
+
+def test_one_document_equals_its_trace(tiny_bert: Model) -> None:
+    document = make_documents(5)[3]
+    result = analyze(tiny_bert, read([document]))
+    alone = measure(tiny_bert.trace(document.text), document=document)
+    for variable in ("distance", "null_share", "pos_to", "dep_alignment", "entropy"):
+        np.testing.assert_allclose(result[variable], alone[variable], rtol=1e-5, atol=1e-6)
+
+
+def test_batches_change_nothing_but_rounding(tiny_llama: Model) -> None:
+    corpus = make_corpus(40)
+    assert_close(
+        analyze(tiny_llama, corpus, batch_tokens=16),
+        analyze(tiny_llama, corpus, batch_tokens=4096),
+        1e-5,
+    )
+
+
+def test_encoder_decoders_read_the_document_on_both_sides(tiny_t5: Model) -> None:
+    result = analyze(tiny_t5, make_corpus(10))
+    assert list(result.blocks) == ["encoder", "decoder", "cross"]
+    assert float(result.block("decoder")["pos_to"].sum("tag").mean()) > 0
+    assert "dep_alignment" not in result.block("cross")
+    assert result.exemplars(0, 0, block="cross")[0].query_tokens[0] == "[PAD]"
+
+
+def test_resumes_and_opens_what_is_done(tiny_bert: Model, tmp_path: Path) -> None:
+    corpus = make_corpus(60)
+    whole = analyze(tiny_bert, corpus, out=tmp_path / "whole")
+    assert not (tmp_path / "whole" / "shards").exists()
+    assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path / "whole"), whole)
+    plain = xr.open_dataset(tmp_path / "whole" / "result.nc", engine="h5netcdf")
+    assert plain["distance"].dims == ("layer", "head")
+    assert plain["distance"].attrs["paper"] == "Vig & Belinkov 2019, Eq. 6, Figure 11"
+    plain.close()
+
+
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(self: Settings, **options: Any) -> None:
+        values = {"shard_documents": 5, "window": 20, **options}
+        defaults = {
+            name: Settings.__dataclass_fields__[name].default for name in Settings.__slots__
+        }
+        for name, value in {**defaults, **values}.items():
+            object.__setattr__(self, name, value)
+
+    monkeypatch.setattr(Settings, "__init__", init)
+
+
+def test_goes_on_after_any_shard(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_shards(monkeypatch)
+    monkeypatch.setattr(checkpoint, "FOLD_EVERY", 3)
+    corpus = make_corpus(63)
+    whole = analyze(tiny_bert, corpus, out=tmp_path / "whole")
+    from headscope.run import local
+
+    original = local.measure_shard
+    for stops in range(3):
+        left = 4
+
+        def interrupted(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+            return original(*args, **options)
+
+        monkeypatch.setattr(local, "measure_shard", interrupted)
+        with pytest.raises(KeyboardInterrupt, match=f"{4 * (stops + 1)} of 13 shards done"):
+            analyze(tiny_bert, corpus, out=tmp_path / "stopped")
+    monkeypatch.setattr(local, "measure_shard", original)
+    assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path / "stopped"), whole)
+
+
+def test_a_damaged_shard_is_run_again(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_shards(monkeypatch)
+    corpus = make_corpus(30)
+    whole = analyze(tiny_bert, corpus)
+    from headscope.run import local
+
+    original = local.measure_shard
+    calls = []
+
+    def stopping(*args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return original(*args, **options)
+
+    monkeypatch.setattr(checkpoint.Ledger, "fold", lambda self, flush=False: None)
+    monkeypatch.setattr(local, "measure_shard", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        analyze(tiny_bert, corpus, out=tmp_path)
+    monkeypatch.undo()
+    small_shards(monkeypatch)
+    files = sorted((tmp_path / "shards").glob("*.npz"))
+    assert len(files) == 3
+    files[1].write_bytes(files[1].read_bytes()[:500])
+    assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path), whole)
+
+
+def test_refuses_another_run(tiny_bert: Model, tiny_llama: Model, tmp_path: Path) -> None:
+    corpus = make_corpus(10)
+    analyze(tiny_bert, corpus, out=tmp_path, max_tokens=32)
+    with pytest.raises(InputError, match="settings max_tokens was 32, is 16"):
+        analyze(tiny_bert, corpus, out=tmp_path, max_tokens=16)
+    with pytest.raises(InputError, match="model name was"):
+        analyze(tiny_llama, corpus, out=tmp_path, max_tokens=32)
+    with pytest.raises(InputError, match="corpus hash was"):
+        analyze(tiny_bert, make_corpus(10, seed=1), out=tmp_path, max_tokens=32)
+    with pytest.raises(InputError, match="edits was"), tiny_bert.edit(hs.ablate(0, 0)):
+        analyze(tiny_bert, corpus, out=tmp_path, max_tokens=32)
+    again = analyze(tiny_bert, corpus, out=tmp_path, max_tokens=16, resume=False)
+    assert again.provenance["settings"]["max_tokens"] == 16
+
+
+def test_edits_take_effect(tiny_bert: Model) -> None:
+    corpus = make_corpus(10)
+    with tiny_bert.edit(hs.ablate(1, 2)):
+        result = analyze(tiny_bert, corpus, metrics="distance")
+    assert np.isnan(result["distance"].sel(layer=1, head=2))
+    assert "blate" in result.provenance["model"]["edits"][0]
+
+
+def test_documents_that_break_the_model_are_reported(
+    tiny_bert: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = make_documents(20)
+    original = type(tiny_bert).run
+
+    def fragile(self: Any, inputs: Any, reader: Any, **options: Any) -> Any:
+        output = original(self, inputs, reader, **options)
+        if inputs["input_ids"].shape[1] == 2 + max(len(d) for d in documents):
+            raise RuntimeError("too long for me")
+        return output
+
+    longest = [d.id for d in documents if len(d) == max(map(len, documents))]
+    rest = [d for d in documents if d.id not in longest]
+    expected = analyze(tiny_bert, read(rest), batch_tokens=10_000)
+    monkeypatch.setattr(type(tiny_bert), "run", fragile)
+    with pytest.warns(HeadscopeWarning, match="could not be measured"):
+        result = analyze(tiny_bert, read(documents), batch_tokens=10_000)
+    assert [f["id"] for f in result.provenance["failed"]] == longest
+    assert "RuntimeError: too long for me" in result.provenance["failed"][0]["reason"]
+    assert result.n_documents == len(rest)
+    np.testing.assert_allclose(result["distance"], expected["distance"], rtol=1e-5)
+
+
+def test_attention_that_is_not_a_number_is_left_out(tiny_bert: Model) -> None:
+    import torch
+
+    documents = make_documents(6)
+    table = tiny_bert.module.get_input_embeddings().weight
+    token = tiny_bert.tokenizer("tree", add_special_tokens=False)["input_ids"][0]
+    kept = table[token].detach().clone()
+    try:
+        with torch.no_grad():
+            table[token] = float("nan")
+        with pytest.warns(HeadscopeWarning, match="not a number"):
+            result = analyze(tiny_bert, read(documents))
+    finally:
+        with torch.no_grad():
+            table[token] = kept
+    failed = {f["id"] for f in result.provenance["failed"]}
+    assert failed == {d.id for d in documents if "tree" in d.words}
+
+
+def test_long_documents_are_cut_and_counted(tiny_bert: Model) -> None:
+    with pytest.warns(HeadscopeWarning, match=r"\d+ documents were cut to 6 tokens"):
+        result = analyze(tiny_bert, make_corpus(20), max_tokens=6)
+    assert result.provenance["counts"]["truncated"] > 0
+    assert float(result["tokens_per_document"]) <= 4
+
+
+def test_text_without_annotations(tiny_bert: Model) -> None:
+    result = analyze(tiny_bert, ["The cat sat. The dog ran.", "A house"])
+    assert "pos_to" not in result
+    assert "distance" in result
+    assert "pos_to" in result.provenance["not_measured"]
+    assert result.n_documents == 3  # sentences
+    with pytest.raises(InputError, match="pos_to needs tags"):
+        analyze(tiny_bert, ["the cat"], metrics=["pos_to"])
+
+
+def test_bad_arguments(tiny_bert: Model, tmp_path: Path) -> None:
+    corpus = make_corpus(3)
+    with pytest.raises(UnknownName, match="Unknown engine 'rai'"):
+        analyze(tiny_bert, corpus, engine="rai")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="workers should be"):
+        analyze(tiny_bert, corpus, workers=0)
+    with pytest.raises(InputError, match="has no documents"):
+        analyze(tiny_bert, [])
+    with pytest.raises(InputError, match="no document of list says its style"):
+        analyze(tiny_bert, corpus, by="style")
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        analyze(tiny_bert, corpus, out=file)
+    with pytest.raises(HeadscopeError, match="No document could be measured"):
+        analyze(tiny_bert, read([Document("e", "", (), ())]))
+
+
+def test_merged_runs_equal_one_run_over_both(tiny_bert: Model) -> None:
+    documents = make_documents(50)
+    left, right = (analyze(tiny_bert, read(part)) for part in (documents[:20], documents[20:]))
+    both = analyze(tiny_bert, read(documents))
+    merged = merge(left, right)
+    assert_close(merged, both, 1e-6)
+    numbers = set(np.unique(merged["exemplar_document"].values).astype(int)) - {-1}
+    assert set(merged.documents) == numbers
+    with pytest.raises(InputError, match="same corpus"):
+        merge(left, left)
+    with pytest.warns(HeadscopeWarning, match="were cut"):
+        other = analyze(tiny_bert, read(documents[20:]), max_tokens=8)
+    with pytest.raises(InputError, match="settings max_tokens"):
+        merge(left, other)
+
+
+def test_merging_aligns_labels(tiny_bert: Model) -> None:
+    documents = make_documents(30)
+    few = [d for d in documents if "ADJ" not in d.upos]
+    rest = [d for d in documents if d not in few]
+    merged = merge(analyze(tiny_bert, read(few)), analyze(tiny_bert, read(rest)))
+    both = analyze(tiny_bert, read(few + rest))
+    assert list(merged["pos_to"]["tag"].values) == list(both["pos_to"]["tag"].values)
+    assert_close(merged, both, 1e-6)
+
+
+def test_groups(tiny_bert: Model, tmp_path: Path) -> None:
+    documents = make_documents(40)
+    result = analyze(tiny_bert, read(documents), by="genre", out=tmp_path)
+    news = analyze(tiny_bert, read([d for d in documents if d.meta["genre"] == "news"]))
+    assert list(result.groups) == ["fiction", "news"]
+    for name in ("distance", "pos_to", "variability", "entropy", "dep_baseline"):
+        np.testing.assert_allclose(result.group("news")[name], news[name], rtol=1e-5, atol=1e-6)
+    opened = analyze(tiny_bert, read(documents), by="genre", out=tmp_path)
+    xr.testing.assert_allclose(opened.group("news"), result.group("news"))
+    found = compare(group_result(result, "news"), group_result(result, "fiction"))
+    expected = result.group("news")["distance"] - result.group("fiction")["distance"]
+    np.testing.assert_allclose(found["distance"], expected)
+    low, high = found["distance_interval"].values
+    assert (low <= high).all()
+    assert "news" in found.attrs["left"]
+
+
+def test_comparing_models_of_different_shape(tiny_bert: Model, tiny_t5: Model) -> None:
+    corpus = make_corpus(20)
+    found = compare(analyze(tiny_bert, corpus), analyze(tiny_t5, corpus))
+    assert "distance_mean" in found
+    assert found["distance_mean_interval"].dims == ("bound",)
+
+
+def test_intervals_cover_and_shrink(tiny_llama: Model) -> None:
+    small, large = (analyze(tiny_llama, make_corpus(n), metrics="distance") for n in (40, 300))
+    for result in (small, large):
+        low, high = result["distance_interval"].values
+        assert ((low <= result["distance"]) & (result["distance"] <= high)).all()
+    width = [
+        float((r["distance_interval"][1] - r["distance_interval"][0]).mean())
+        for r in (small, large)
+    ]
+    assert width[1] < width[0]
+
+
+def test_variability_keeps_to_its_budget(tiny_bert: Model) -> None:
+    corpus = make_corpus(50)
+    result = analyze(tiny_bert, corpus, metrics=[Variability(budget=20)])
+    assert (result["variability_count"] == 20).all()
+    whole = analyze(tiny_bert, corpus, metrics=[Variability()])
+    assert float(abs(result["variability"] - whole["variability"]).max()) < 0.1
+
+
+def test_provenance_says_where_it_came_from(tiny_bert: Model) -> None:
+    corpus = make_corpus(10)
+    provenance = analyze(tiny_bert, corpus).provenance
+    assert provenance["corpus"]["hash"] == corpus.hash
+    assert len(provenance["model"]["weights_sha256"]) == 64
+    assert provenance["counts"]["documents"] == 10
+    assert json.dumps(dict(provenance))
+
+
+def test_survey_finds_labels(tiny_bert: Model) -> None:
+    found = survey(make_corpus(30), Settings(by="genre"))
+    assert found.groups == ("fiction", "news")
+    assert "NOUN" in found.tags
+    assert "root" in found.relations

@@ -1,0 +1,124 @@
+"""Worker processes: the same bits, and what happens when they die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headscope.run import local
+from headscope.run.analyze import analyze
+from headscope.run.local import DEATHS_BEFORE_BLAME, _Pool
+from headscope.run.plan import Shard
+from headscope.run.shard import measure_shard
+from headscope.run.worker import Task, portable
+from tests.run.corpora import make_corpus, make_documents
+from tests.run.same import assert_same_bits
+from tests.run.test_analyze import small_shards
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+
+def test_a_killed_worker_is_replaced_and_changes_nothing(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_shards(monkeypatch)
+    corpus = make_corpus(300)
+    alone = analyze(tiny_bert, corpus)
+    killed = []
+
+    def kill_one() -> None:
+        shards = tmp_path / "shards"
+        while not (shards.is_dir() and list(shards.glob("*.npz"))):
+            time.sleep(0.005)
+        victim = multiprocessing.active_children()[0]
+        os.kill(victim.pid, signal.SIGKILL)
+        killed.append(victim.pid)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    result = analyze(tiny_bert, corpus, workers=2, out=tmp_path)
+    killer.join()
+    assert killed
+    assert not multiprocessing.active_children()
+    assert_same_bits(alone, result)
+
+
+def lessons(pool: Any, task: Task, at: list[int], deaths: int) -> Task:
+    for _ in range(deaths):
+        task = pool._lesson(task, at)
+    return task
+
+
+def test_blame_narrows_down_to_a_document() -> None:
+    pool = _Pool.__new__(_Pool)
+    pool._deaths, pool._excluded = {}, 0
+    task = Task(Shard(4, ()), Path("x"))
+    assert lessons(pool, task, [1, 2], DEATHS_BEFORE_BLAME - 1) == task
+    task = lessons(pool, task, [1, 2], 1)
+    assert task.alone == {1, 2}
+    assert not task.excluded
+    task = lessons(pool, task, [2], 2)
+    assert task.excluded == {2}
+
+
+def test_excluded_documents_are_reported(tiny_bert: Model) -> None:
+    from headscope.run.analyze import make_plan
+    from headscope.run.plan import Settings, survey
+    from headscope.text.read import read
+
+    documents = make_documents(6)
+    settings = Settings()
+    plan = make_plan(tiny_bert, survey(read(documents), settings), "all", settings)
+    shard = Shard(0, tuple(enumerate(documents)))
+    announced: list[list[int]] = []
+    measured = measure_shard(
+        tiny_bert, plan, shard, announce=announced.append, alone=[1, 2], excluded=[4]
+    )
+    assert measured.report.documents == 5
+    assert [f["id"] for f in measured.report.failed] == ["d4"]
+    assert [1] in announced
+    assert [2] in announced
+
+
+def test_a_full_disk_stops_with_a_way_on(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headscope.errors import HeadscopeError
+
+    small_shards(monkeypatch)
+    original, calls = local.write_measured, []
+
+    def full(*args: Any, **options: Any) -> None:
+        calls.append(1)
+        if len(calls) > 2:
+            raise OSError(28, "No space left on device")
+        original(*args, **options)
+
+    corpus = make_corpus(30)
+    monkeypatch.setattr(local, "write_measured", full)
+    monkeypatch.setattr(local.time, "sleep", lambda seconds: None)
+    with pytest.raises(HeadscopeError, match="make room and run the same again"):
+        analyze(tiny_bert, corpus, out=tmp_path)
+    assert len(calls) == 2 + local.WRITE_ATTEMPTS
+    monkeypatch.undo()
+    small_shards(monkeypatch)
+    assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path), analyze(tiny_bert, corpus))
+
+
+def test_a_model_pickles_without_losing_its_hooks(tiny_bert: Model) -> None:
+    import pickle
+
+    assert tiny_bert.info.check
+    before = [len(part._forward_hooks) for part in tiny_bert.module.modules()]
+    with portable(tiny_bert.module):
+        copy = pickle.loads(pickle.dumps(tiny_bert.module))
+    assert [len(part._forward_hooks) for part in tiny_bert.module.modules()] == before
+    assert not any(part._forward_hooks for part in copy.modules())
