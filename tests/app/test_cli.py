@@ -93,4 +93,22 @@ def test_demo_writes_traces(
     assert "previous token" in out
     trace = hs.open(tmp_path / "deep" / "demo" / "smollm2.nc")
     assert any(trace.text.generated)
+    for alias in ("minilm", "smollm2"):
+        page = tmp_path / "deep" / "demo" / f"{alias}.html"
+        assert f"look at   {page}" in out
+        assert page.stat().st_size > 100_000
     assert trace.attention.shape[:2] == (30, 9)
+
+
+def test_view_writes_a_page(
+    minilm: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    assert run("view", "The cat sat.", "--pair", "The <b>cat</b> lay.", "-o", str(page)) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    content = page.read_text(encoding="utf-8")
+    assert content.startswith("<!doctype html>")
+    assert "<b>cat" not in content
+    assert run("view", " ", "-o", str(tmp_path / "none.html")) == 2
+    assert "text is empty" in capsys.readouterr().err
+    assert not (tmp_path / "none.html").exists()

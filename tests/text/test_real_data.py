@@ -125,8 +125,8 @@ def test_mentions_with_an_antecedent(
     """Of documents cut at 128 tokens, [CLS] and [SEP] among them.
 
     Counted are mentions that lie after an antecedent, both with a single top word in the
-    tree. With a space between all words, as an independent count had it, `don't` is one token
-    longer, and slightly less fits.
+    tree. With a space between all words `don't` is one token longer, and slightly less fits.
+    The numbers guard against change; the rule of counting is this test's own.
     """
     found = 0
     corpus = read(

@@ -71,6 +71,36 @@ def models(
     typer.echo(json.dumps(answer, indent=1) if as_json else text)
 
 
+@app.command(
+    epilog='Example: headscope view "The cat sat." --pair "The cat lay down." -o page.html'
+)
+def view(
+    text: Annotated[str, typer.Argument(help="The text to look at.")],
+    pair: Annotated[str | None, typer.Option(help="A second text, for sentence pairs.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What the decoder reads, in encoder-decoders.")
+    ] = None,
+    generate: Annotated[int, typer.Option(min=0, help="Tokens the model may add.")] = 0,
+    model: Annotated[str, typer.Option(help="Packaged model, folder or hub id.")] = "minilm",
+    device: Annotated[str | None, typer.Option(help="Where to run.")] = None,
+    neurons: Annotated[
+        bool, typer.Option(help="Put queries, keys and values into the page.")
+    ] = True,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path(
+        "headscope.html"
+    ),
+) -> None:
+    """Write one HTML page that shows every head at work on a text. Opens without a network."""
+    from headscope.model.load import load
+    from headscope.views.page import save_page
+
+    trace = load(model, device=device).trace(
+        text, pair, target=target, generate=generate, vectors=neurons
+    )
+    save_page(trace, out, neurons=neurons)
+    typer.echo(out)
+
+
 @app.command(epilog="Example: headscope demo -o demo")
 def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write to.")] = Path("demo"),

@@ -1,4 +1,4 @@
-"""The demo: what the heads of the two packaged models do with a few words."""
+"""The demo: what the heads of the two packaged models do with a few words, to look at."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["run_demo"]
 
 
 def run_demo(out: Path) -> None:
-    """Trace one input with each packaged model; write the traces and print what was seen."""
+    """Trace one input with each packaged model; write traces and pages, print what was seen."""
     import headscope as hs
 
     out.mkdir(parents=True, exist_ok=True)
@@ -28,8 +28,8 @@ def run_demo(out: Path) -> None:
         print(f"Loading {alias} …", file=sys.stderr)
         model = hs.load(alias)
         trace = model.trace(**job)
-        path = out / f"{alias}.nc"
-        trace.save(path)
+        trace.save(out / f"{alias}.nc")
+        hs.save_page(trace, out / f"{alias}.html")
         typer.echo(
             f"\n{model.info.name}: {model.info.n_layers} layers × {model.info.n_heads} heads, "
             f"read by the {model.info.route} route ({model.info.check})"
@@ -37,7 +37,8 @@ def run_demo(out: Path) -> None:
         typer.echo(f"  text      {' / '.join(trace.text.texts)}")
         for line in notable_heads(trace):
             typer.echo(f"  {line}")
-        typer.echo(f"  written   {path} (open it with headscope.open)")
+        typer.echo(f"  arrays    {out / alias}.nc (headscope.open reads it)")
+        typer.echo(f"  look at   {out / alias}.html (any browser opens it)")
 
 
 def notable_heads(trace: Trace) -> list[str]:
