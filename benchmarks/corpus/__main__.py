@@ -1,0 +1,251 @@
+"""What measuring a corpus costs: all metrics beside a bare forward and the way of 2019.
+
+    HEADSCOPE_DATA=… python -m benchmarks.corpus [--sentences 400] [--part time|memory|workers]
+
+Time: CPU seconds on one thread, the ways taken in turn, the least of all rounds (what
+disturbs a run only adds to it). "bare" is the model's own sdpa forward over the very same
+batches; "2019" is `baseline.py` over the same sentences. Memory: peak resident memory of a
+process that measures n and 10 n sentences. Workers: wall seconds of one and two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import headscope as hs
+from benchmarks.corpus.baseline import run_2019
+from headscope.metrics.fold import Fold
+from headscope.model.model import Model
+from headscope.run.analyze import analyze, make_plan
+from headscope.run.checkpoint import Ledger
+from headscope.run.encode import Encoder
+from headscope.run.local import _Pool
+from headscope.run.plan import Plan, Settings, Shard, survey
+from headscope.run.progress import Meter
+from headscope.run.shard import measure_shard
+from headscope.text.corpus import Corpus
+from headscope.text.read import read
+
+
+def load_corpus(sentences: int) -> Corpus:
+    folder = os.environ.get("HEADSCOPE_DATA")
+    if not folder:
+        raise SystemExit("Set HEADSCOPE_DATA to a folder with gum/en_gum-train.conllu.")
+    file = Path(folder) / "gum" / "en_gum-train.conllu"
+    return read(file, unit="sentence", sample=sentences)
+
+
+def bert_base() -> Model:
+    """BERT-base's shape with random weights, and MiniLM's tokenizer."""
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    tokenizer = hs.load("minilm").tokenizer
+    return hs.load(BertModel(BertConfig()).eval(), tokenizer)
+
+
+MODELS: dict[str, Callable[[], Model]] = {
+    "minilm": lambda: hs.load("minilm"),
+    "bert-base shape": bert_base,
+}
+
+
+def cpu(function: Callable[[], Any]) -> float:
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
+def compare_ways(model: Model, corpus: Corpus, rounds: int) -> dict[str, float]:
+    """CPU seconds of each way, in one run."""
+    settings = Settings()
+    found = survey(corpus, settings)
+    plan = make_plan(model, found, "all", settings)
+    shards = list(plan.shards(corpus, found.lengths, set()))
+    encoder = Encoder(model, plan)
+    batches = [
+        encoder.batch(batch)
+        for shard in shards
+        for batch in encoder.batches(encoder.encode(shard.documents))
+    ]
+    n_tokens = sum(int(inputs["attention_mask"].sum()) for inputs, _ in batches)
+
+    def bare() -> None:
+        assert model.module.config._attn_implementation == "sdpa"
+        with torch.inference_mode():
+            for inputs, _ in batches:
+                model.module(**inputs)
+
+    def reading() -> None:
+        for inputs, _ in batches:
+            model.run(inputs, lambda attention: None)
+
+    def measuring() -> None:
+        fold = Fold(plan.metrics)
+        for inputs, batch in batches:
+            with fold.batch(batch) as read_layer:
+                model.run(inputs, read_layer)
+        fold.states()
+
+    def all_of_it() -> None:
+        for shard in shards:
+            measure_shard(model, plan, shard)
+
+    ways = {"bare sdpa": bare, "tap alone": reading, "all metrics": measuring, "whole": all_of_it}
+    for way in ways.values():
+        way()
+    seconds = {name: [cpu(way) for _ in range(1)] for name, way in ways.items()}
+    for _ in range(rounds - 1):
+        for name, way in ways.items():
+            seconds[name].append(cpu(way))
+    least = {name: min(times) for name, times in seconds.items()}
+    least["2019"] = old_way(model, plan, shards)
+    least["tokens"] = float(n_tokens)
+    return least
+
+
+def old_way(model: Model, plan: Plan, shards: list[Any]) -> float:
+    encoder = Encoder(model, plan)
+    documents = [d for shard in shards for d in encoder.encode(shard.documents) if d.length <= 128]
+    labels = [encoder.batch([d])[1].stacks["self"] for d in documents]
+    rows = [d.inputs for d in documents]
+    sizes = len(plan.axes.tags), len(plan.axes.relations)
+    model.module.set_attn_implementation("eager")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return cpu(lambda: run_2019(model.module, rows, labels, sizes))
+    finally:
+        model.module.set_attn_implementation("sdpa")
+
+
+def table(sentences: int, rounds: int, models: list[str]) -> None:
+    print(f"{sentences} sentences, CPU seconds on one thread, least of {rounds} rounds")
+    print(
+        f"{'':18}{'bare sdpa':>11}{'tap alone':>11}{'metrics':>11}{'whole':>11}{'2019':>11}", end=""
+    )
+    print(f"{'metrics/bare':>14}{'2019/whole':>12}")
+    for name in models:
+        found = compare_ways(MODELS[name](), load_corpus(sentences), rounds)
+        shown = "".join(
+            f"{found[way]:11.2f}"
+            for way in ("bare sdpa", "tap alone", "all metrics", "whole", "2019")
+        )
+        ratio = found["all metrics"] / found["bare sdpa"]
+        print(f"{name:18}{shown}{ratio:14.3f}{found['2019'] / found['whole']:12.1f}", flush=True)
+
+
+def memory(sentences: int) -> None:
+    """Peak memory of measuring n and 10 n sentences, each in a process of its own."""
+    peaks = {}
+    for n in (sentences, 10 * sentences):
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.corpus",
+            "--part",
+            "peak",
+            "--sentences",
+            str(n),
+        ]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        peaks[n] = json.loads(output.splitlines()[-1])["peak"]
+        print(f"{n:6} sentences: peak {peaks[n] / 1024:.0f} MB", flush=True)
+    print(f"ten times the documents: {peaks[10 * sentences] / peaks[sentences] - 1:+.1%}")
+
+
+def peak(sentences: int) -> None:
+    analyze(hs.load("minilm"), _many(sentences))
+    print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+
+
+def _many(sentences: int) -> Corpus:
+    """As many sentences as asked for, going round the corpus."""
+    return read(_Round(sentences))
+
+
+class _Round:
+    """Documents of the corpus again and again, never all in memory."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self) -> Any:
+        from dataclasses import replace
+
+        made = 0
+        file = Path(os.environ["HEADSCOPE_DATA"]) / "gum" / "en_gum-dev.conllu"
+        while made < self.n:
+            for document in read(file, unit="sentence"):
+                yield replace(document, id=f"{made}")
+                made += 1
+                if made == self.n:
+                    return
+
+
+def workers(sentences: int) -> None:
+    """Wall seconds of one worker process and of two, from the moment all are ready."""
+    model, corpus, settings = hs.load("minilm"), load_corpus(sentences), Settings()
+    found = survey(corpus, settings)
+    plan = make_plan(model, found, "all", settings)
+    shards = list(plan.shards(corpus, found.lengths, set()))
+    seconds: dict[int, float] = {}
+    for n in (1, 2, 1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = Ledger(Path(folder), plan, len(shards))
+            clock = _Clock(n)
+            pool = _Pool(model, plan, ledger, Meter(found.documents, shown=False))
+            pool.run(clock.start(pool, iter(shards)), n)
+            seconds[n] = min(seconds.get(n, float("inf")), time.monotonic() - clock.started)
+    one, two = seconds[1], seconds[2]
+    print(f"one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} times")
+
+
+class _Clock:
+    """Holds the first shard back until all workers are ready, and starts counting."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self.started = 0.0
+
+    def start(self, pool: _Pool, shards: Iterator[Shard]) -> Iterator[Shard]:
+        while sum(worker.is_ready for worker in pool._workers) < self._n:
+            for worker in pool._waiting():
+                pool._hear(worker)
+        self.started = time.monotonic()
+        yield from shards
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sentences", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--model", choices=tuple(MODELS), action="append")
+    parser.add_argument("--part", choices=("time", "memory", "workers", "peak"), default="time")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.part == "time":
+        table(options.sentences, options.rounds, options.model or list(MODELS))
+    elif options.part == "memory":
+        memory(options.sentences)
+    elif options.part == "workers":
+        workers(options.sentences)
+    else:
+        peak(options.sentences)
+
+
+if __name__ == "__main__":
+    main()
