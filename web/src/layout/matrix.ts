@@ -28,7 +28,8 @@ export function matrixLayout(
   columns: number,
   ems: number,
 ): MatrixLayout {
-  const labels = Math.min(130, Math.max(36, ems * 12 + 14));
+  const size12 = Math.max(rows, columns) <= 50;
+  const labels = Math.min(130, Math.max(36, ems * (size12 ? 12 : 10) + 14));
   const fit = Math.min(
     (size.width - labels - 24) / Math.max(columns, 1),
     (size.height - labels - 16) / Math.max(rows, 1),

@@ -32,7 +32,7 @@ export interface OverviewInput {
 }
 
 const SMALLEST = 22;
-const LARGEST = 84;
+const LARGEST = 112;
 /** Distance of thumbnails in a table that has to scroll. */
 const SCROLLING = 38;
 const LEFT = 30;

@@ -82,13 +82,18 @@ export function drawLines(pooled: Pooled, size: number, intensities: Float32Arra
   const { rows, columns, weights } = pooled;
   const longest = Math.max(rows, columns);
   const unit = size / longest;
+  // Crowded lines get less ink each, so that the pattern stays a pattern.
+  const density = Math.min(1, Math.max(0.3, unit / 1.6));
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const weight = weights[row * columns + column];
       if (weight < FAINTEST && weight > -FAINTEST) continue;
       const from = (row + 0.5) * unit - 0.5;
       const slope = ((column - row) * unit) / (size - 1);
-      const ink = Math.sign(weight) * Math.min(1, Math.abs(weight) ** 0.8);
+      const ink =
+        Math.sign(weight) *
+        Math.min(1, Math.abs(weight) ** (0.8 / density ** 0.45)) *
+        density ** 0.4;
       for (let x = 0; x < size; x++) {
         const y = from + slope * x;
         const upper = Math.floor(y);

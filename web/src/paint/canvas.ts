@@ -40,7 +40,10 @@ export function prepare(
   return context;
 }
 
-/** Draw marks; those wholly above or below the visible band are skipped. */
+/** Part of the ink that a line keeps when one of its ends is out of sight. */
+const HALF_SEEN = 0.25;
+
+/** Draw marks; those wholly above or below the visible band are skipped, as are lines that only pass through. */
 export function paint(
   context: CanvasRenderingContext2D,
   scene: Pick<Scene, "marks">,
@@ -49,9 +52,10 @@ export function paint(
   for (const mark of scene.marks) {
     switch (mark.kind) {
       case "line": {
-        const [low, high] = mark.y1 < mark.y2 ? [mark.y1, mark.y2] : [mark.y2, mark.y1];
-        if (high < band.top || low > band.bottom) break;
-        context.globalAlpha = mark.opacity;
+        const isSeen = (y: number) => y >= band.top && y <= band.bottom;
+        const ends = Number(isSeen(mark.y1)) + Number(isSeen(mark.y2));
+        if (ends === 0) break;
+        context.globalAlpha = ends === 2 ? mark.opacity : mark.opacity * HALF_SEEN;
         context.strokeStyle = mark.color;
         context.lineWidth = mark.width;
         context.beginPath();
