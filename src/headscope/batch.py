@@ -35,6 +35,8 @@ class Axes:
     groups: tuple[str, ...] = ("",)
     """Values of what documents are grouped by (genres); one empty name without groups."""
     parts_per_group: int = 64
+    key_classes: tuple[str, ...] = ()
+    """Names of the classes that keys are counted by (`headscope.metrics.key_classes`)."""
 
     @property
     def n_parts(self) -> int:
@@ -62,6 +64,10 @@ class Sequences:
     """`document`: has it tags at all? Those without are left out of metrics of tags."""
     is_parsed: np.ndarray
     """`document`: has it heads and relations at all?"""
+    ids: np.ndarray | None = None
+    """Numbers that are equal where tokens are; None where they are not known."""
+    classes: np.ndarray | None = None
+    """`document token class`: is the token of each of `Axes.key_classes`?"""
 
     @classmethod
     def plain(cls, mask: np.ndarray, special: np.ndarray | None = None) -> Sequences:
@@ -73,8 +79,9 @@ class Sequences:
 
     def take(self, documents: np.ndarray) -> Sequences:
         """Some of the documents, in the order given."""
-        names = self.__slots__
-        return replace(self, **{name: getattr(self, name)[documents] for name in names})
+        arrays = {name: getattr(self, name) for name in self.__slots__}
+        taken = {name: a[documents] for name, a in arrays.items() if a is not None}
+        return replace(self, **taken)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -137,6 +137,7 @@ def axes_of(result: Result) -> Axes:
         tuple(axes["relations"]),
         tuple(axes["groups"]),
         int(axes["parts_per_group"]),
+        tuple(axes.get("key_classes", ())),
     )
 
 
@@ -207,6 +208,7 @@ def _joint_axes(left: Axes, right: Axes) -> Axes:
         tuple(sorted({*left.relations, *right.relations})),
         tuple(sorted({*left.groups, *right.groups})),
         left.parts_per_group,
+        left.key_classes,
     )
 
 
@@ -263,4 +265,5 @@ def _axes_dict(axes: Axes) -> dict[str, Any]:
         "relations": list(axes.relations),
         "groups": list(axes.groups),
         "parts_per_group": axes.parts_per_group,
+        "key_classes": list(axes.key_classes),
     }

@@ -29,6 +29,10 @@ class Tokenized:
     offsets: np.ndarray | None
     """`token 2`: characters of the document; None where the tokenizer does not tell, or
     the tokens are of another text."""
+    ids: np.ndarray | None = None
+    """`token`: numbers that are equal where tokens are."""
+    classes: np.ndarray | None = None
+    """`token class`: is it of each of `Axes.key_classes`?"""
 
     def __len__(self) -> int:
         return len(self.special)
@@ -44,6 +48,7 @@ class Labeler:
 
     def __init__(self, axes: Axes, tagset: Tagset) -> None:
         self._tagset = tagset
+        self._n_classes = len(axes.key_classes)
         self._tags = {tag: number for number, tag in enumerate(axes.tags)}
         self._relations = {name: number for number, name in enumerate(axes.relations)}
 
@@ -54,10 +59,16 @@ class Labeler:
         numbers = {name: np.full(shape, -1, dtype=np.int64) for name in FIELDS}
         is_tagged = np.zeros(len(documents), dtype=bool)
         is_parsed = np.zeros(len(documents), dtype=bool)
+        ids = np.full(shape, -1, dtype=np.int64)
+        classes = np.zeros((*shape, self._n_classes), dtype=bool)
         for row, (document, tokens) in enumerate(zip(documents, tokenized, strict=True)):
             n = len(tokens)
             mask[row, :n] = True
             special[row, :n] = tokens.special
+            if tokens.ids is not None:
+                ids[row, :n] = tokens.ids
+            if tokens.classes is not None:
+                classes[row, :n] = tokens.classes
             if tokens.offsets is None:
                 continue
             words = align_array(tokens.offsets, document.spans)
@@ -74,8 +85,16 @@ class Labeler:
                 if values is not None and len(values):
                     found = np.asarray(values, dtype=np.int64)[np.maximum(words, 0)]
                     numbers[name][row, :n] = np.where(words >= 0, found, -1)
+        has_ids = all(tokens.ids is not None for tokens in tokenized)
+        has_classes = all(tokens.classes is not None for tokens in tokenized)
         return Sequences(
-            mask=mask, special=special, is_tagged=is_tagged, is_parsed=is_parsed, **numbers
+            mask=mask,
+            special=special,
+            is_tagged=is_tagged,
+            is_parsed=is_parsed,
+            ids=ids if has_ids else None,
+            classes=classes if has_classes else None,
+            **numbers,
         )
 
 

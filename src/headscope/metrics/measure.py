@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -16,6 +17,7 @@ from headscope.errors import InputError
 from headscope.metrics.assemble import assemble, label_states
 from headscope.metrics.base import Metric
 from headscope.metrics.fold import Fold
+from headscope.metrics.key_classes import class_members, class_names
 from headscope.metrics.labels import NO_TAG, Labeler, Tagset, Tokenized, tags_of
 from headscope.metrics.registry import find_metrics, metric_to_dict
 from headscope.results.result import MeasuredDocument, Result
@@ -46,14 +48,14 @@ def measure(
         tagset: universal tags or the language's own.
         null_keys: which keys are null attention.
     """
-    axes = _axes(document, tagset)
+    axes = replace(_axes(document, tagset), key_classes=_key_classes(trace))
     available = frozenset(
         name for name, labels in (("tags", axes.tags), ("heads", axes.relations)) if labels
     )
     chosen = find_metrics(metrics, available)
     labeler = Labeler(axes, tagset)
     stacks = {
-        stack: _sequences(tokens, document, labeler, trace.text is tokens)
+        stack: _sequences(tokens, document, labeler, axes, trace.text is tokens)
         for stack, tokens in trace.stack_tokens.items()
     }
     batch = Batch(axes, stacks, np.zeros(1), np.zeros(1), np.zeros(1, dtype=np.int64), null_keys)
@@ -91,19 +93,31 @@ def _axes(document: Document | None, tagset: Tagset) -> Axes:
     return Axes(tuple(sorted(tags)), tuple(sorted(relations)), parts_per_group=1)
 
 
+def _key_classes(trace: Trace) -> tuple[str, ...]:
+    return class_names(
+        token
+        for tokens in trace.stack_tokens.values()
+        for token, is_special in zip(tokens.tokens, tokens.special, strict=True)
+        if is_special
+    )
+
+
 def _sequences(
-    tokens: Tokens, document: Document | None, labeler: Labeler, is_main: bool
+    tokens: Tokens, document: Document | None, labeler: Labeler, axes: Axes, is_main: bool
 ) -> Sequences:
     special = np.array(tokens.special, dtype=bool)
+    ids = np.unique(np.array(tokens.tokens, dtype=str), return_inverse=True)[1].astype(np.int64)
+    classes = class_members(tokens.tokens, special, axes.key_classes)
     if document is None or not is_main:
-        return Sequences.plain(np.ones((1, len(tokens)), dtype=bool), special[None])
+        plain = Sequences.plain(np.ones((1, len(tokens)), dtype=bool), special[None])
+        return replace(plain, ids=ids[None], classes=classes[None])
     if tokens.texts != (document.text,):
         raise InputError(
             f"The trace is not of document {document.id!r}: their texts differ. Trace "
             "document.text."
         )
     offsets = None if tokens.offsets is None else np.array(tokens.offsets).reshape(-1, 2)
-    return labeler.sequences([document], [Tokenized(special, offsets)])
+    return labeler.sequences([document], [Tokenized(special, offsets, ids, classes)])
 
 
 def _provenance(
@@ -118,6 +132,7 @@ def _provenance(
             "relations": list(axes.relations),
             "groups": list(axes.groups),
             "parts_per_group": axes.parts_per_group,
+            "key_classes": list(axes.key_classes),
         },
         "settings": {"tagset": tagset, "null_keys": null_keys},
         "versions": {"headscope": importlib.metadata.version("headscope")},

@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,13 +19,14 @@ from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, Unkno
 from headscope.metrics.assemble import States, assemble, label_states
 from headscope.metrics.base import Metric
 from headscope.metrics.combine import used_documents, with_groups
+from headscope.metrics.key_classes import class_names
 from headscope.metrics.labels import Tagset
 from headscope.metrics.registry import METRICS, find_metrics
 from headscope.model.model import Model
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.result_file import load_result
 from headscope.run.checkpoint import Ledger, check_plan
-from headscope.run.encode import Encoder
+from headscope.run.encode import Encoder, special_names
 from headscope.run.fingerprint import describe_model, versions
 from headscope.run.local import run_here, run_workers
 from headscope.run.plan import Plan, Settings, Shard, Survey, axes_for, survey
@@ -130,6 +131,7 @@ def make_plan(
     settings: Settings,
 ) -> Plan:
     """The plan of a run."""
+    key_classes = class_names(special_names(model.need_tokenizer()))
     return Plan(
         describe_model(model),
         {
@@ -141,7 +143,7 @@ def make_plan(
             "messages": list(found.messages),
         },
         find_metrics(metrics, found.available),
-        axes_for(found, settings),
+        replace(axes_for(found, settings), key_classes=key_classes),
         settings,
     )
 

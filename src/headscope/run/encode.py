@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from headscope.batch import Axes, Batch
+from headscope.metrics.key_classes import class_members
 from headscope.metrics.labels import Labeler, Tokenized
 from headscope.model.model import Model
 from headscope.model.readable import readable, spelling_of
 from headscope.model.tracing import _decoder_start as decoder_start
 from headscope.run.plan import Numbered, Plan, document_key, group_of
+from headscope.text.document import Document
+from headscope.text.segment import SECOND
 
-__all__ = ["EncodedDocument", "Encoder"]
+__all__ = ["EncodedDocument", "Encoder", "joins_pairs", "special_names"]
 
 INPUTS = ("input_ids", "token_type_ids")
 MOST_WEIGHTS = 1 << 24
@@ -45,6 +48,7 @@ class Encoder:
     def __init__(self, model: Model, plan: Plan) -> None:
         self._plan = plan
         self._axes: Axes = plan.axes
+        self._classes = plan.axes.key_classes
         self._tokenizer: Any = model.need_tokenizer()
         self._labeler = Labeler(plan.axes, plan.settings.tagset)
         self._has_decoder = "decoder" in model.info.blocks
@@ -55,13 +59,16 @@ class Encoder:
         pad = self._tokenizer.pad_token_id
         self._pad = 0 if pad is None else int(pad)
         self._spelling: Any = None
+        self._shown: dict[int, str] = {}
+        self._joins_pairs = joins_pairs(self._tokenizer)
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
         """Tokenize documents. Encoder-decoders read the document on both sides, as in
         denoising, unless its meta names another `target`.
         """
         texts = [document.text for _, document in documents]
-        sources = self._tokenize(texts)
+        seconds = [self._second(document) for _, document in documents]
+        sources = self._tokenize(texts, seconds)
         if not self._has_decoder:
             return [
                 EncodedDocument(numbered, {"self": tokens}, inputs, n_cut)
@@ -79,25 +86,59 @@ class Encoder:
             found.append(EncodedDocument(numbered, stacks, both, max(n_cut, aim[2])))
         return found
 
+    def _second(self, document: Document) -> int | None:
+        """Where the second span of a segment starts, if the tokenizer keeps spans apart."""
+        at = document.meta.get(SECOND)
+        return None if at is None or self._has_decoder or not self._joins_pairs else int(at)
+
     def _tokenize(
-        self, texts: list[str], *, as_target: bool = False
+        self,
+        texts: list[str],
+        seconds: Sequence[int | None] | None = None,
+        *,
+        as_target: bool = False,
     ) -> list[tuple[Tokenized, dict[str, list[int]], int]]:
-        encoding = self._call(texts, as_target)
+        seconds = seconds if seconds is not None else [None] * len(texts)
+        rows = [row for row, at in enumerate(seconds) if at is None]
+        encoding: Any = self._call([texts[row] for row in rows], as_target) if rows else {}
+        place = {row: index for index, row in enumerate(rows)}
         found = []
-        for row, text in enumerate(texts):
-            one, index = encoding, row
-            n_all = len(encoding["input_ids"][row])
+        for row, (text, at) in enumerate(zip(texts, seconds, strict=True)):
+            one, index = (
+                (encoding, place[row]) if at is None else (self._call_pair(text, at, None), 0)
+            )
+            n_all = len(one["input_ids"][index])
             if n_all > self._max_tokens:
-                one, index = self._call([text], as_target, self._max_tokens), 0
+                one = (
+                    self._call([text], as_target, self._max_tokens)
+                    if at is None
+                    else self._call_pair(text, at, self._max_tokens)
+                )
+                index = 0
             special = np.array(one["special_tokens_mask"][index], dtype=bool)
             offsets = None
             if "offset_mapping" in one:
                 offsets = np.array(one["offset_mapping"][index], dtype=np.int64).reshape(-1, 2)
+                if at is not None:
+                    is_second = np.array([s == 1 for s in one.sequence_ids(index)])
+                    offsets[is_second] += at
             inputs = {name: one[name][index] for name in INPUTS if name in one}
-            found.append((Tokenized(special, offsets), inputs, n_all - len(special)))
+            ids = np.array(inputs["input_ids"], dtype=np.int64)
+            classes = class_members(self._readable(inputs["input_ids"]), special, self._classes)
+            found.append((Tokenized(special, offsets, ids, classes), inputs, n_all - len(special)))
         return found
 
+    def _call_pair(self, text: str, at: int, max_length: int | None) -> Any:
+        first, second = text[:at].rstrip(), text[at:]
+        return self._tokenizer([first], [second], **self._options(max_length))
+
     def _call(self, texts: list[str], as_target: bool, max_length: int | None = None) -> Any:
+        options = self._options(max_length)
+        if as_target:
+            return self._tokenizer(text_target=texts, **options)
+        return self._tokenizer(texts, **options)
+
+    def _options(self, max_length: int | None) -> dict[str, Any]:
         options: dict[str, Any] = {
             "return_special_tokens_mask": True,
             "return_offsets_mapping": self._tokenizer.is_fast,
@@ -107,18 +148,32 @@ class Encoder:
         }
         if max_length is not None:
             options["max_length"] = max_length
-        if as_target:
-            return self._tokenizer(text_target=texts, **options)
-        return self._tokenizer(texts, **options)
+        return options
+
+    def _readable(self, ids: Sequence[int]) -> list[str]:
+        """Tokens as people read them, each looked up once."""
+        unseen = [token for token in dict.fromkeys(ids) if token not in self._shown]
+        if unseen:
+            if self._spelling is None:
+                self._spelling = spelling_of(self._tokenizer)
+            spelled = readable(
+                self._tokenizer.convert_ids_to_tokens(unseen),
+                self._spelling,
+                self._tokenizer.all_special_tokens,
+            )
+            self._shown.update(zip(unseen, spelled, strict=True))
+        return [self._shown[token] for token in ids]
 
     def _shift(self, aim: Tokenized, ids: list[int], own: bool) -> tuple[Tokenized, list[int]]:
         """What the decoder reads to predict the target: its start, and all but the last."""
         special = np.concatenate(([True], aim.special[:-1]))
+        assert self._start is not None
+        shifted = [self._start, *ids[:-1]]
         offsets = None
         if own and aim.offsets is not None:
             offsets = np.concatenate((np.zeros((1, 2), dtype=np.int64), aim.offsets[:-1]))
-        assert self._start is not None
-        return Tokenized(special, offsets), [self._start, *ids[:-1]]
+        classes = class_members(self._readable(shifted), special, self._classes)
+        return Tokenized(special, offsets, np.array(shifted), classes), shifted
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
         """Documents of similar length together, shortest first."""
@@ -168,18 +223,29 @@ class Encoder:
     def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:
         """The tokens of each stack, as people read them."""
         names = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
-        if self._spelling is None:
-            self._spelling = spelling_of(self._tokenizer)
         return {
-            stack: tuple(
-                readable(
-                    self._tokenizer.convert_ids_to_tokens(document.inputs[names[stack]]),
-                    self._spelling,
-                    self._tokenizer.all_special_tokens,
-                )
-            )
-            for stack in document.stacks
+            stack: tuple(self._readable(document.inputs[names[stack]])) for stack in document.stacks
         }
+
+
+def joins_pairs(tokenizer: Any) -> bool:
+    """Does the tokenizer keep two texts apart by special tokens of its own?"""
+    added = tokenizer.num_special_tokens_to_add
+    return bool(added(pair=True) > added(pair=False))
+
+
+def special_names(tokenizer: Any) -> tuple[str, ...]:
+    """The special tokens that a tokenizer adds to texts, in the order they come."""
+    texts = ("a", "a") if joins_pairs(tokenizer) else ("a",)
+    encoding = tokenizer(*texts, return_special_tokens_mask=True)
+    ids = [
+        token
+        for token, is_special in zip(
+            encoding["input_ids"], encoding["special_tokens_mask"], strict=True
+        )
+        if is_special
+    ]
+    return tuple(dict.fromkeys(tokenizer.convert_ids_to_tokens(ids)))
 
 
 def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:

@@ -119,6 +119,7 @@ class Plan:
             "relations": list(self.axes.relations),
             "groups": list(self.axes.groups),
             "parts_per_group": self.axes.parts_per_group,
+            "key_classes": list(self.axes.key_classes),
         }
         metrics = [metric_to_dict(metric) for metric in self.metrics]
         return {

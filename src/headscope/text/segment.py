@@ -16,10 +16,14 @@ from headscope.errors import InputError
 from headscope.text.align import align_array
 from headscope.text.document import Document, Span
 
-__all__ = ["Segment", "Tokenize", "segments", "shorten"]
+__all__ = ["SECOND", "Segment", "Tokenize", "segments", "shorten"]
 
 Tokenize = Callable[[str], Sequence[Span]]
 """Character offsets of a text's tokens, without the special tokens around them."""
+
+
+SECOND = "second_span"
+"""In `Document.meta`: the character at which the second span of a segment starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,12 @@ class Segment:
     id: str
     first: Document
     second: Document
+
+    def joined(self) -> Document:
+        """Both spans as one document; its meta says where the second starts (`SECOND`)."""
+        both = _joined([self.first, self.second], self.id, self.first.part_of or self.id)
+        at = str(len(self.first.text) + 1)
+        return replace(both, meta={**self.first.meta, SECOND: at})
 
 
 def shorten(

@@ -1,0 +1,68 @@
+"""Classes of keys that heads rest on: the first token, each special token, punctuation.
+
+Clark et al. 2019, section 3.2, look at [CLS], [SEP] and "." or ","; here the special tokens
+are those that a model's tokenizer adds, whatever they are called, and there may be none.
+Classes overlap: in BERT the first token is [CLS], and a comma is punctuation too.
+"""
+
+from __future__ import annotations
+
+import functools
+import string
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+__all__ = ["FIRST", "PERIOD_OR_COMMA", "PUNCTUATION", "REST", "class_members", "class_names"]
+
+FIRST = "first"
+PERIOD_OR_COMMA = ". or ,"
+PUNCTUATION = "punctuation"
+REST = "rest"
+"""Tokens that are neither special nor punctuation."""
+
+
+def class_names(special: Iterable[str]) -> tuple[str, ...]:
+    """The classes of a model whose tokenizer adds these special tokens."""
+    return (FIRST, *dict.fromkeys(special), PERIOD_OR_COMMA, PUNCTUATION, REST)
+
+
+def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """`token class`: which token is of which class.
+
+    Args:
+        tokens: of one document, readable or as the vocabulary spells them; special ones by
+            their names.
+        special: `token`: those the tokenizer added.
+        names: what `class_names` gave.
+    """
+    members = np.zeros((len(tokens), len(names)), dtype=bool)
+    if not len(tokens) or not names:
+        return members
+    columns = {name: number for number, name in enumerate(names)}
+    for row, (token, is_special) in enumerate(zip(tokens, special, strict=True)):
+        if is_special:
+            own = [token] if token in columns else []
+        elif not is_punctuation(token):
+            own = [REST]
+        else:
+            own = [PUNCTUATION, *[PERIOD_OR_COMMA] * (_bare(token) in (".", ","))]
+        members[row, [columns[name] for name in own]] = True
+    members[0, columns[FIRST]] = True
+    return members
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def is_punctuation(token: str) -> bool:
+    """Nothing but punctuation, as Unicode or ASCII has it?"""
+    bare = _bare(token)
+    return bool(bare) and all(
+        c in string.punctuation or unicodedata.category(c).startswith("P") for c in bare
+    )
+
+
+def _bare(token: str) -> str:
+    """Without the marks by which vocabularies tell where words begin."""
+    token = token.strip().lstrip("Ġ▁").strip()
+    return token[2:] if token.startswith("##") and len(token) > 2 else token
