@@ -38,11 +38,13 @@ def encode(weights: np.ndarray, *, fine: bool) -> tuple[np.ndarray, np.ndarray |
         The coarse codes in the shape of `weights`, and the packed fine codes (flat, the
         first of each pair in the low bits) or None.
     """
-    missing = np.isnan(weights)
-    known = np.where(missing, 0.0, weights).astype(np.float32)
+    known = np.nan_to_num(weights.astype(np.float32), nan=0.0)
     np.clip(known, 0.0, 1.0, out=known)
-    codes = np.rint(np.sqrt(known) * LAST_CODE).astype(np.uint8)
-    coarse = np.where(missing, np.uint8(MISSING_CODE), codes)
+    roots = np.sqrt(known)
+    roots *= LAST_CODE
+    codes = np.rint(roots, out=roots).astype(np.uint8)
+    coarse = codes.copy()
+    coarse[np.isnan(weights)] = MISSING_CODE
     if not fine:
         return coarse, None
     low, high = _edges(codes)

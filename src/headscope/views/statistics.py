@@ -11,6 +11,9 @@ from headscope.results.trace import Block
 
 __all__ = ["head_statistics"]
 
+TINY = 1e-30
+"""Stands for 0 in a logarithm; it is multiplied by 0 afterwards."""
+
 
 def head_statistics(block: Block) -> dict[str, list[list[float | None]]]:
     """`layer head` tables of what the block's heads do on this input.
@@ -29,16 +32,14 @@ def head_statistics(block: Block) -> dict[str, list[list[float | None]]]:
         tables["special"] = (weights @ special).sum(axis=2) / _safe(total)
     if n_queries == n_keys and block.name != "cross":
         offset = np.abs(np.subtract.outer(np.arange(n_queries), np.arange(n_keys)))
-        spread = np.einsum("lhqk,qk->lh", weights, offset.astype(weights.dtype))
-        tables["distance"] = spread / _safe(total)
+        tables["distance"] = _dot(weights, offset) / _safe(total)
         for name, shift in (("previous", -1), ("same", 0), ("next", 1)):
             band = np.diagonal(weights, shift, axis1=2, axis2=3).sum(axis=-1)
             tables[name] = band / _safe(total)
     segments = np.asarray(block.query_tokens.segments)
     if block.name != "cross" and len(set(segments.tolist())) > 1:
         other = np.not_equal.outer(segments, np.asarray(block.key_tokens.segments))
-        crossing = np.einsum("lhqk,qk->lh", weights, other.astype(weights.dtype))
-        tables["between"] = crossing / _safe(total)
+        tables["between"] = _dot(weights, other) / _safe(total)
     return {
         name: [[_rounded(value, mass) for value, mass in zip(*row, strict=True)]
                for row in zip(table, total, strict=True)]
@@ -46,17 +47,25 @@ def head_statistics(block: Block) -> dict[str, list[list[float | None]]]:
     }  # fmt: skip
 
 
+def _dot(weights: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """`layer head`: the sum of weights times a `query key` table, as one product of matrices."""
+    n_layers, n_heads = weights.shape[:2]
+    flat = weights.reshape(n_layers * n_heads, -1)
+    sums: np.ndarray = flat @ table.ravel().astype(weights.dtype)
+    return sums.reshape(n_layers, n_heads)
+
+
 def _entropy(weights: np.ndarray) -> np.ndarray:
     """Mean over the queries that attend at all of the entropy of their row, in nats."""
     n_layers, n_heads = weights.shape[:2]
     table = np.zeros((n_layers, n_heads))
-    for layer in range(n_layers):
-        rows = weights[layer]
-        logs = np.log(np.where(rows > 0, rows, 1.0))
-        entropy = -np.einsum("hqk,hqk->hq", rows, logs)
-        attending = rows.sum(axis=-1) > 0
-        counts = np.maximum(attending.sum(axis=-1), 1)
-        table[layer] = (entropy * attending).sum(axis=-1) / counts
+    logs = np.empty(weights.shape[2:], dtype=weights.dtype)
+    for layer, head in np.ndindex(n_layers, n_heads):
+        rows = weights[layer, head]
+        np.maximum(rows, TINY, out=logs)
+        np.log(logs, out=logs)
+        attending = max(int((rows.sum(axis=-1) > 0).sum()), 1)
+        table[layer, head] = -float(np.vdot(rows, logs)) / attending
     return table
 
 
