@@ -306,3 +306,25 @@ def test_gradients_with_each_objective(tiny_bert: Model, tiny_llama: Model, tiny
     assert both.about["objective"] == "seq2seq"
     with pytest.raises(InputError, match="One token has no next token"):
         tiny_llama.gradients("the")
+
+
+def test_only_some_layers_are_kept(tiny_bert: Model) -> None:
+    whole = tiny_bert.trace("the cat")
+    one = tiny_bert.trace("the cat", layers=[1])
+    assert one.layers == (1,)
+    np.testing.assert_array_equal(one.attention.values[0], whole.attention.values[1])
+    np.testing.assert_array_equal(one.queries.values[0], whole.queries.values[1])
+    for layers in ([], [2], [-1]):
+        with pytest.raises(InputError, match="has attention in layers 0 to 1"):
+            tiny_bert.trace("the cat", layers=layers)
+
+
+def test_what_would_not_fit_in_memory_is_refused(
+    tiny_bert: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 tokens in 2 layers of 4 heads: 64² · 8 · 4 bytes, twice while stacking."""
+    text = "the cat " * 31
+    monkeypatch.setattr("headscope.model.tracing._free_memory", lambda: 64**2 * 8 * 4 * 2 - 1)
+    with pytest.raises(InputError, match="A trace of 64 tokens in 2 layers would take"):
+        tiny_bert.trace(text)
+    assert tiny_bert.trace(text, layers=[0]).layers == (0,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,12 +36,15 @@ HIDDEN_STATES = {
 class Collector:
     """A reader that keeps the first row of every batch it sees, layer by layer."""
 
-    def __init__(self, *, vectors: bool) -> None:
+    def __init__(self, *, vectors: bool, layers: Collection[int] | None = None) -> None:
+        self._wanted = layers
         self._names = list(DIMENSIONS) if vectors else ["attention", "scores"]
         self._layers: dict[BlockName, dict[int, dict[str, np.ndarray]]] = {}
 
     def __call__(self, attention: Attention) -> None:
-        """Keep one layer."""
+        """Keep one layer, if it is wanted."""
+        if self._wanted is not None and attention.layer not in self._wanted:
+            return
         found = {
             "attention": attention.weights,
             "scores": attention.scores,

@@ -145,6 +145,7 @@ class Model:
         generate: int = ...,
         vectors: bool = ...,
         scores: bool | None = ...,
+        layers: Sequence[int] | None = ...,
         truncate: bool = ...,
     ) -> Trace: ...
 
@@ -158,6 +159,7 @@ class Model:
         generate: int = ...,
         vectors: bool = ...,
         scores: bool | None = ...,
+        layers: Sequence[int] | None = ...,
         truncate: bool = ...,
     ) -> list[Trace]: ...
 
@@ -170,6 +172,7 @@ class Model:
         generate: int = 0,
         vectors: bool = True,
         scores: bool | None = None,
+        layers: Sequence[int] | None = None,
         truncate: bool = True,
     ) -> Trace | list[Trace]:
         """Everything one input does in every attention head.
@@ -184,30 +187,22 @@ class Model:
             vectors: also keep queries, keys, values, head outputs and hidden states.
             scores: also keep what the softmax was taken of. By default only where that is
                 more than `scale · q·k` (position biases, caps).
+            layers: keep only these; attention grows with the square of the length.
             truncate: cut a text that is too long, with a warning; else it is an error.
         """
         from headscope.model.tracing import trace_inputs, trace_text
 
+        kept: dict[str, Any] = {"vectors": vectors, "scores": scores, "layers": layers}
+
         if isinstance(text, Mapping):
             if pair is not None or target is not None or generate:
                 raise InputError("Prepared inputs take no pair, target or generate.")
-            return trace_inputs(self, text, vectors=vectors, scores=scores)
+            return trace_inputs(self, text, **kept)
         if isinstance(text, str | bytes) or not isinstance(text, Sequence):
-            return trace_text(
-                self,
-                text,
-                pair,
-                target,
-                generate,
-                vectors=vectors,
-                scores=scores,
-                truncate=truncate,
-            )
+            return trace_text(self, text, pair, target, generate, truncate=truncate, **kept)
         pairs, targets = (_as_many(text, x, n) for x, n in ((pair, "pair"), (target, "target")))
         return [
-            trace_text(
-                self, one, second, aim, generate, vectors=vectors, scores=scores, truncate=truncate
-            )
+            trace_text(self, one, second, aim, generate, truncate=truncate, **kept)
             for one, second, aim in zip(text, pairs, targets, strict=True)
         ]
 

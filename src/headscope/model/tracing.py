@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,13 +15,22 @@ from headscope.errors import InputError
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.encode import Encoded, decoded_tokens, encode
 from headscope.model.quiet import quiet
-from headscope.results.trace import Trace
+from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Trace
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
 
-__all__ = ["encode_for", "trace_inputs", "trace_text"]
+__all__ = ["decoder_start", "encode_for", "trace_inputs", "trace_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What a trace keeps; see `Model.trace`."""
+
+    vectors: bool
+    scores: bool | None
+    layers: Sequence[int] | None
 
 
 def trace_text(
@@ -31,6 +42,7 @@ def trace_text(
     *,
     vectors: bool,
     scores: bool | None,
+    layers: Sequence[int] | None,
     truncate: bool,
 ) -> Trace:
     """See `Model.trace`."""
@@ -41,11 +53,17 @@ def trace_text(
     )
     if generate:
         stacks, inputs = _generated(model, encoded, generate)
-    return _traced(model, inputs, stacks, vectors=vectors, scores=scores, n_cut=encoded.n_cut)
+    options = _Options(vectors, scores, layers)
+    return _traced(model, inputs, stacks, options, n_cut=encoded.n_cut)
 
 
 def trace_inputs(
-    model: Model, inputs: Mapping[str, Any], *, vectors: bool, scores: bool | None
+    model: Model,
+    inputs: Mapping[str, Any],
+    *,
+    vectors: bool,
+    scores: bool | None,
+    layers: Sequence[int] | None,
 ) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
     for name, value in inputs.items():
@@ -54,7 +72,7 @@ def trace_inputs(
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."
             )
-    return _traced(model, inputs, {}, vectors=vectors, scores=scores, n_cut=0)
+    return _traced(model, inputs, {}, _Options(vectors, scores, layers), n_cut=0)
 
 
 def encode_for(
@@ -94,12 +112,13 @@ def encode_for(
     aim = encode(
         tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
     )
-    ids = [_decoder_start(model), *aim.tokens.ids[:-1]]
+    ids = [decoder_start(model), *aim.tokens.ids[:-1]]
     stacks = {"encoder": encoded.tokens, "decoder": decoded_tokens(tokenizer, ids)}
     return encoded, stacks, encoded.inputs | {"decoder_input_ids": torch.tensor([ids])}
 
 
-def _decoder_start(model: Model) -> int:
+def decoder_start(model: Model) -> int:
+    """The token a decoder starts with."""
     config = model.module.config
     generation = getattr(model.module, "generation_config", None)
     for source in (generation, config):
@@ -137,14 +156,16 @@ def _traced(
     model: Model,
     inputs: Mapping[str, Any],
     stacks: dict[str, Tokens],
+    options: _Options,
     *,
-    vectors: bool,
-    scores: bool | None,
     n_cut: int,
 ) -> Trace:
+    vectors, scores = options.vectors, options.scores
     if scores is None:
         scores = vectors and not all(site.is_dot_product for site in model.wiring.sites)
-    collector = Collector(vectors=vectors)
+    wanted = _checked_layers(model, options.layers)
+    _check_size(model, stacks, wanted, scores=scores)
+    collector = Collector(vectors=vectors, layers=wanted)
     outputs = model.run(
         inputs, collector, scores=scores, **({"output_hidden_states": True} if vectors else {})
     )
@@ -162,6 +183,55 @@ def _traced(
     }
     blocks = collector.blocks(model.wiring, stacks)
     return Trace(blocks, stacks, hidden_states(outputs) if vectors else {}, about)
+
+
+def _checked_layers(model: Model, layers: Sequence[int] | None) -> set[int]:
+    """The layers to keep, all of them by default."""
+    known = {site.layer for site in model.wiring.sites}
+    if layers is None:
+        return known
+    wanted = set(layers)
+    if not wanted or not wanted <= known:
+        raise InputError(
+            f"layers={layers!r}: {model.name} has attention in layers {min(known)} to "
+            f"{max(known)}. Name at least one of them."
+        )
+    return wanted
+
+
+def _check_size(
+    model: Model, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
+) -> None:
+    """Refuse what would not fit in memory before hours are lost on it."""
+    if not stacks:
+        return
+    weights = sum(
+        site.n_heads
+        * len(stacks[STACK_OF_QUERIES[site.block]])
+        * len(stacks[STACK_OF_KEYS[site.block]])
+        for site in model.wiring.sites
+        if site.layer in layers
+    )
+    # Kept per layer, then stacked: twice for a moment.
+    needed = weights * 4 * (2 if scores else 1) * 2
+    free = _free_memory()
+    if free is not None and needed > free:
+        n = max(len(tokens) for tokens in stacks.values())
+        raise InputError(
+            f"A trace of {n:,} tokens in {len(layers)} layers would take "
+            f"{needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. Shorten the text, "
+            "keep fewer layers (layers=[…]), or measure it as a corpus, which keeps sums only."
+        )
+
+
+def _free_memory() -> int | None:
+    """Bytes that can be used without swapping, where the system says (Linux)."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0]) * 1024 if found else None
 
 
 def _numbered(model: Model, collector: Collector, inputs: Mapping[str, Any]) -> dict[str, Tokens]:

@@ -15,7 +15,7 @@ from headscope.metrics.key_classes import class_members
 from headscope.metrics.labels import Labeler, Tokenized
 from headscope.model.model import Model
 from headscope.model.readable import readable, spelling_of
-from headscope.model.tracing import _decoder_start as decoder_start
+from headscope.model.tracing import decoder_start
 from headscope.run.plan import Numbered, Plan, document_key, group_of
 from headscope.text.document import Document
 from headscope.text.segment import SECOND
