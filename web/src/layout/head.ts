@@ -83,7 +83,7 @@ export function cellMarks(
 ): Mark[] {
   const marks: Mark[] = [];
   const totals = series.map((one) => sums(one.matrix, focus, side));
-  const height = columns.rowHeight - (columns.rowHeight > 14 ? 4 : 2);
+  const height = Math.min(14, columns.rowHeight - 2);
   const start = side === "key" ? columns.cells.right : columns.cells.left;
   const outward = side === "key" ? 1 : -1;
   series.forEach((one, s) => {

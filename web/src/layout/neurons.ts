@@ -43,7 +43,7 @@ export function neuronLayout(
   numbers.push(["score", 46], ["softmax", 104]);
   const strips = neurons.values ? 3 : 2;
   const fixed = PAD * 2 + label + numbers.reduce((sum, [, w]) => sum + w + GAP, 0) + strips * GAP;
-  const strip = Math.max(90, Math.min((width - fixed) / strips, 8 * neurons.q.length));
+  const strip = Math.max(90, Math.min((width - fixed) / strips, 10 * neurons.q.length));
   const columns: NeuronColumn[] = [];
   let x = PAD + label + GAP;
   const add = (name: NeuronColumn["name"], columnWidth: number) => {

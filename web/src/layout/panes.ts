@@ -62,5 +62,5 @@ function modelWidth({ width, layers, heads, sorted }: PanesInput, height: number
   const fitting = Math.floor((height - 96) / layers);
   const pitch = fitting < 25 ? 36 : Math.min(84, fitting);
   const wanted = sorted ? width * 0.42 : 50 + heads * pitch;
-  return Math.round(Math.max(320, Math.min(wanted, width * 0.46)));
+  return Math.round(Math.max(320, Math.min(wanted, width * 0.43)));
 }
