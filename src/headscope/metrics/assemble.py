@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -91,16 +92,20 @@ def _dataset(
             variables[name] = xr.DataArray(values, dims=dims, attrs=attrs)
             if "head" in dims:
                 n_heads = variables[name].sizes["head"]
-            if name in draws:
-                variables[f"{name}_interval"] = xr.DataArray(
-                    interval(draws[name]),
-                    dims=("bound", *dims),
-                    attrs={
-                        "units": metric.units,
-                        "long_name": f"95 % bootstrap interval over documents of {name}",
-                        "draws": len(draws[name]),
-                    },
+            if name not in draws:
+                continue
+            variables[f"{name}_interval"] = _interval(name, draws[name], dims, metric)
+            if dims[:2] == ("layer", "head"):
+                mean = f"{name}_mean"
+                variables[mean] = (
+                    variables[name]
+                    .mean(("layer", "head"))
+                    .assign_attrs(units=metric.units, long_name=f"mean over heads of {name}")
                 )
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # heads never measured
+                    drawn = np.nanmean(draws[name], axis=(1, 2))
+                variables[f"{mean}_interval"] = _interval(mean, drawn, dims[2:], metric)
     variables.update(_correlations(variables, draws))
     if any("layer" in array.dims for array in variables.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
@@ -108,6 +113,18 @@ def _dataset(
     if any("bound" in array.dims for array in variables.values()):
         coords["bound"] = list(BOUNDS)
     return xr.Dataset(variables, coords=coords)
+
+
+def _interval(name: str, draws: np.ndarray, dims: tuple[str, ...], metric: Metric) -> xr.DataArray:
+    return xr.DataArray(
+        interval(draws),
+        dims=("bound", *dims),
+        attrs={
+            "units": metric.units,
+            "long_name": f"95 % bootstrap interval over documents of {name}",
+            "draws": len(draws),
+        },
+    )
 
 
 def _correlations(variables: Mapping[str, xr.DataArray], draws: Draws) -> dict[str, xr.DataArray]:

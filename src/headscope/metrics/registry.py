@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.base import Metric
+from headscope.metrics.class_share import ClassShare, SepFromOther, SepFromSep
 from headscope.metrics.dependency import (
     DepAlignment,
     DepBaseline,
@@ -15,8 +16,12 @@ from headscope.metrics.dependency import (
 from headscope.metrics.distance import Distance
 from headscope.metrics.entropy import Entropy
 from headscope.metrics.exemplars import Exemplars
+from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.null_share import NullShare
+from headscope.metrics.offsets import OffsetShare
 from headscope.metrics.part_of_speech import PosFrom, PosTo
+from headscope.metrics.row_entropy import FirstEntropy, RowEntropy, UniformEntropy
+from headscope.metrics.sinks import SinkRate
 from headscope.metrics.span import DepByDistance, DepSpan, TokensPerDocument
 from headscope.metrics.variability import Variability
 
@@ -39,6 +44,16 @@ METRICS: dict[str, type[Metric]] = {
         Distance,
         Entropy,
         Exemplars,
+        OffsetShare,
+        ClassShare,
+        SepFromSep,
+        SepFromOther,
+        RowEntropy,
+        FirstEntropy,
+        UniformEntropy,
+        SinkRate,
+        DuplicateToken,
+        Induction,
     )
 }
 """In the order in which results list them."""

@@ -163,7 +163,7 @@ class Result:
     def __repr__(self) -> str:
         sizes = self.dataset.sizes
         names = [str(v) for v in self.dataset.data_vars]
-        shown = [n for n in names if not n.endswith(("_interval", "_count", "_by_layer"))]
+        shown = [n for n in names if not n.endswith(("_interval", "_count", "_by_layer", "_mean"))]
         return (
             f"<Result of {self.model}: {sizes.get('layer', 0)} layers × {sizes.get('head', 0)} "
             f"heads, {self.n_documents} documents: {', '.join(shown)}>"

@@ -1,0 +1,1 @@
+"""The papers' figures, from any result, in matplotlib."""

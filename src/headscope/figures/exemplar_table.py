@@ -1,0 +1,144 @@
+"""Exemplar documents of a head with the arc highlighted: Vig & Belinkov's Tables 1 to 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+
+from headscope.errors import InputError
+from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
+from headscope.results.result import Exemplar, Result
+
+__all__ = ["exemplar_table"]
+
+WIDTH = 6.8
+LEFT = 0.55
+LINE = 0.19
+GAP = 0.2
+FONT = 8
+WINDOW = 45
+"""Tokens shown around the arc of a long document."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A token and where it stands, in inches from the left and lines from the top."""
+
+    text: str
+    position: int
+    x: float
+    line: int
+    width: float
+
+
+def exemplar_table(
+    result: Result, layer: int, head: int, *, n: int = 6, block: str | None = None
+) -> Figure:
+    """The documents in which a head pays its highest weights; an arrow from query to key.
+
+    Args:
+        result: with exemplars.
+        layer: of the head.
+        head: of the layer.
+        n: how many documents.
+        block: another attention than the main one.
+    """
+    found = result.exemplars(layer, head, block)[:n]
+    if not found:
+        raise InputError(f"L{layer} H{head} has no exemplars: no document gave it attention.")
+    with styled():
+        ruler = new_figure(WIDTH, 1)
+        tables = [_lay_out(ruler, exemplar) for exemplar in found]
+        height = sum(LINE * (pieces[-1].line + 1) + GAP for pieces in tables) + 0.35
+        figure = new_figure(WIDTH, height)
+        figure.set_layout_engine("none")
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_xlim(0, WIDTH)
+        axes.set_ylim(height, 0)
+        axes.set_axis_off()
+        axes.text(0.1, 0.18, f"L{layer} H{head}", fontsize=10, weight="bold", va="center")
+        axes.text(0.75, 0.18, "query", color=BLUE, weight="bold", va="center", fontsize=FONT)
+        axes.text(1.15, 0.18, "→ key", color="#8A5F00", style="italic", va="center", fontsize=FONT)
+        top = 0.45
+        for exemplar, pieces in zip(found, tables, strict=True):
+            _draw(axes, exemplar, pieces, top)
+            top += LINE * (pieces[-1].line + 1) + GAP
+    return figure
+
+
+def _lay_out(ruler: Figure, exemplar: Exemplar) -> list[_Piece]:
+    """Tokens in lines of text."""
+    renderer = ruler.canvas.get_renderer()  # type: ignore[attr-defined]
+    tokens = exemplar.query_tokens
+    has_spaces = any(token.startswith(" ") for token in tokens)
+    first, last = _window(len(tokens), exemplar.query, exemplar.key)
+    pieces: list[_Piece] = []
+    x, line = LEFT, 0
+    for position in range(first, last):
+        token = tokens[position].replace("\n", "⏎")
+        is_new = token.startswith(" ") if has_spaces else not token.startswith("##")
+        shown = token.strip() if has_spaces else token.removeprefix("##")
+        label = ruler.text(0, 0, shown or "␣", fontsize=FONT, weight="bold")
+        width = label.get_window_extent(renderer).width / ruler.dpi
+        label.remove()
+        if pieces and is_new:
+            x += 0.045
+        if x + width > WIDTH - 0.1 and is_new:
+            x, line = LEFT, line + 1
+        pieces.append(_Piece(shown or "␣", position, x, line, width))
+        x += width
+    return pieces
+
+
+def _window(n: int, query: int, key: int) -> tuple[int, int]:
+    """The tokens to show: all of a short document, else those around the arc."""
+    if n <= 2 * WINDOW:
+        return 0, n
+    low, high = sorted((query, key))
+    return max(0, low - WINDOW // 2), min(n, high + WINDOW // 2)
+
+
+def _draw(axes: Axes, exemplar: Exemplar, pieces: Sequence[_Piece], top: float) -> None:
+    axes.text(0.1, top, f"{exemplar.weight:.2f}", fontsize=FONT, color=GRAY, va="center")
+    places: dict[int, _Piece] = {}
+    for piece in pieces:
+        y = top + LINE * piece.line
+        is_query, is_key = piece.position == exemplar.query, piece.position == exemplar.key
+        places[piece.position] = piece
+        style: dict[str, object] = {"fontsize": FONT, "va": "center", "color": "#333333"}
+        if is_query:
+            style |= {"color": BLUE, "weight": "bold"}
+        if is_key:
+            style |= {"style": "italic", "weight": "bold"}
+            style |= {} if is_query else {"color": "#8A5F00"}
+        axes.text(piece.x, y, piece.text, **style)  # type: ignore[arg-type]
+        if is_query or is_key:
+            color = BLUE if is_query else ORANGE
+            bottom = y + LINE * 0.4
+            axes.plot(
+                [piece.x, piece.x + piece.width], [bottom, bottom], color=color, linewidth=1.2
+            )
+    start, end = places.get(exemplar.query), places.get(exemplar.key)
+    if start is None or end is None or start is end:
+        return
+    a = start.x + start.width / 2, top + LINE * (start.line - 0.36)
+    b = end.x + end.width / 2, top + LINE * (end.line - 0.36)
+    reach = abs(a[0] - b[0])
+    bend = min(0.35, 0.12 / max(reach, 0.12)) * (1 if b[0] < a[0] else -1)
+    axes.add_patch(
+        FancyArrowPatch(
+            a,
+            b,
+            connectionstyle=f"arc3,rad={bend:.3f}",
+            arrowstyle="-|>",
+            mutation_scale=6,
+            linewidth=0.8,
+            color=GRAY,
+            shrinkA=0,
+            shrinkB=0,
+        )
+    )

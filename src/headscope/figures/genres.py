@@ -1,0 +1,58 @@
+"""What changes between kinds of text: the papers' open question, from a grouped result."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from headscope.errors import InputError
+from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
+from headscope.results.result import Result
+
+__all__ = ["genre_figure"]
+
+PANELS = {
+    "null_share_mean": "null attention\n(share)",
+    "distance_mean": "distance\n(tokens)",
+    "entropy_mean": "entropy\n(nats)",
+    "variability_mean": "variability",
+    "dep_alignment_mean": "dependency\nalignment (share)",
+}
+
+
+def genre_figure(result: Result) -> Figure:
+    """Mean over heads of each metric for each group of documents, with 95 % intervals.
+
+    Dependency alignment has each group's own baseline beside it (orange): genres differ in
+    how dense their dependencies are.
+    """
+    if not result.groups:
+        raise InputError('This result has no groups. Run analyze(…, by="genre").')
+    first = result.group(next(iter(result.groups)))
+    panels = {name: title for name, title in PANELS.items() if name in first}
+    order = sorted(result.groups, key=lambda group: float(result.group(group)["null_share_mean"]))
+    labels = [
+        f"{group} ({int(result.group(group)['tokens_per_document_count'])})" for group in order
+    ]
+    at = np.arange(len(order))[::-1]
+    with styled():
+        figure = new_figure(1.45 * len(panels) + 1.3, 0.19 * len(order) + 0.9)
+        grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, (name, title) in zip(grid, panels.items(), strict=True):
+            for y, group in zip(at, order, strict=True):
+                data = result.group(group)
+                labels_of = {"parent": "either"} if "parent" in data[name].dims else {}
+                value = float(data[name].sel(labels_of))
+                low, high = data[f"{name}_interval"].sel(labels_of).values
+                axes.plot([low, high], [y, y], color=GRAY, linewidth=1, zorder=1)
+                axes.plot([value], [y], "o", color=BLUE, markersize=3.5, zorder=2)
+                if name == "dep_alignment_mean":
+                    baseline = float(data["dep_baseline"])
+                    axes.plot([baseline], [y], "|", color=ORANGE, markersize=7, zorder=2)
+            axes.set_title(title, fontsize=8)
+            axes.grid(axis="y", color="#EEEEEE", linewidth=0.6)
+            axes.set_axisbelow(True)
+            axes.locator_params(axis="x", nbins=4)
+            axes.tick_params(axis="y", length=0)
+        grid[0].set_yticks(at, labels)
+    return figure

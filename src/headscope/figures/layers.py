@@ -1,0 +1,112 @@
+"""Values by layer: Vig & Belinkov's Figures 8, 9 and 11."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from headscope.figures.heatmaps import draw_heads
+from headscope.figures.style import BLUE, GRAY, ORANGE, hide, new_figure, styled, ticks
+
+__all__ = ["alignment_by_layer", "distance_figure", "draw_bars", "types_by_layer"]
+
+FORMS = {
+    "query": "query is the parent",
+    "key": "key is the parent",
+    "either": "either is the parent",
+}
+MOST_TYPES = 24
+
+
+def alignment_by_layer(data: xr.Dataset) -> Figure:
+    """Share of attention along dependency arcs by layer, with the baseline (Figure 8)."""
+    with styled():
+        figure = new_figure(7.0, 2.2)
+        panels = figure.subplots(1, 3, sharey=True)
+        for axes, (form, title) in zip(panels, FORMS.items(), strict=True):
+            draw_bars(axes, data, "dep_alignment", parent=form)
+            baseline = float(data["dep_baseline_by_parent"].sel(parent=form))
+            axes.axhline(baseline, color=ORANGE, linewidth=1.5)
+            axes.set_title(title)
+        panels[0].set_ylabel("share of attention")
+        panels[-1].annotate(
+            "all token pairs",
+            (0.98, baseline),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            color="#8A5F00",
+            fontsize=7,
+            bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5},
+        )
+    return figure
+
+
+def types_by_layer(data: xr.Dataset) -> Figure:
+    """Share of attention to each dependency relation by layer, most frequent first (Figure 9)."""
+    values = data["dep_type_to_by_layer"]
+    mean = values.mean("layer").values
+    order = np.argsort(-mean, kind="stable")[:MOST_TYPES]
+    names = [str(values["relation"].values[n]) for n in order if mean[n] > 0]
+    columns = min(6, max(len(names), 1))
+    rows = max(1, math.ceil(len(names) / columns))
+    with styled():
+        figure = new_figure(1.25 * columns + 0.3, 1.05 * rows + 0.5)
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
+        for axes in grid.flat[len(names) :]:
+            hide(axes)
+        for number, (axes, name) in enumerate(zip(grid.flat, names, strict=False)):
+            draw_bars(axes, data, "dep_type_to", relation=name)
+            axes.set_title(name, fontsize=8, pad=3)
+            is_last = number + columns >= len(names)
+            axes.set_xlabel("layer" if is_last else "")
+            axes.tick_params(labelsize=6, labelbottom=is_last)
+            axes.locator_params(axis="y", nbins=3)
+        figure.supylabel("share of attention", fontsize=8)
+    return figure
+
+
+def distance_figure(data: xr.Dataset) -> Figure:
+    """Mean distance by head and by layer (Figure 11)."""
+    n_layers, n_heads = data["distance"].sizes["layer"], data["distance"].sizes["head"]
+    cell = 0.24 if n_layers <= 16 else 0.15
+    with styled():
+        figure = new_figure(1.6 + cell * n_heads + 2.4, max(2.2, 0.8 + cell * n_layers))
+        left, right = figure.subplots(
+            1, 2, gridspec_kw={"width_ratios": [cell * n_heads + 0.9, 2.4]}
+        )
+        draw_heads(figure, left, data["distance"], label="mean distance (tokens)")
+        draw_bars(right, data, "distance", is_horizontal=True)
+        right.set_xlabel("mean distance (tokens)")
+        right.set_ylabel("layer")
+    return figure
+
+
+def draw_bars(
+    axes: Axes, data: xr.Dataset, name: str, *, is_horizontal: bool = False, **labels: str
+) -> None:
+    """Bars by layer, with 95 % intervals where there are any."""
+    values = data[f"{name}_by_layer"].sel(labels)
+    layers = values["layer"].values
+    at = np.arange(len(layers))
+    whiskers = None
+    if f"{name}_by_layer_interval" in data:
+        low, high = data[f"{name}_by_layer_interval"].sel(labels).values
+        whiskers = np.abs(np.stack((values.values - low, high - values.values)))
+    options = {"color": BLUE, "error_kw": {"elinewidth": 0.7, "ecolor": GRAY}}
+    shown = ticks(len(layers))
+    if is_horizontal:
+        axes.barh(at, values.values, 0.8, xerr=whiskers, **options)  # type: ignore[arg-type]
+        axes.set_yticks(shown, [str(layers[n]) for n in shown])
+        axes.invert_yaxis()
+    else:
+        axes.bar(at, values.values, 0.8, yerr=whiskers, **options)  # type: ignore[arg-type]
+        axes.set_xticks(shown, [str(layers[n]) for n in shown])
+        axes.set_xlabel("layer")
+        axes.set_ylim(bottom=0)

@@ -1,0 +1,96 @@
+"""Heads that look for the same token earlier: duplicate-token and induction heads.
+
+Both are defined on any text by its repeated tokens; the usual score is that of sequences of
+random tokens repeated once (`headscope.heads.repeats`), where nothing else tells a model
+what comes next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.metrics.base import SELF_BLOCKS, RatioMetric, batch_of
+from headscope.metrics.surface import query_masses
+
+__all__ = ["DuplicateToken", "Induction"]
+
+
+@dataclass(frozen=True)
+class DuplicateToken(RatioMetric):
+    """Share of attention from a repeated token to its earlier occurrences.
+
+    Σ a[i,j]·1(j < i, token j = token i) / Σ a[i,j] over the queries i that have occurred
+    before. Special tokens are neither.
+
+    Wang et al. 2023, "Interpretability in the Wild", section 3 (duplicate token heads).
+    """
+
+    name: ClassVar[str] = "duplicate_token"
+    paper: ClassVar[str] = "Wang et al. 2023, section 3 (arXiv 2211.00593)"
+    units: ClassVar[str] = "share of attention"
+    counts = "repeated tokens"
+    blocks = SELF_BLOCKS
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention to earlier occurrences; all attention of repeated tokens; how many."""
+        return _sums(attention, shift=0)
+
+
+@dataclass(frozen=True)
+class Induction(RatioMetric):
+    """Share of attention from a repeated token to what came after it before.
+
+    Σ a[i, j+1]·1(j + 1 < i, token j = token i) / Σ a[i,j] over the queries i that have such
+    a key. A head that scores high completes A B … A with B.
+
+    Olsson et al. 2022, "In-context Learning and Induction Heads" (prefix matching).
+    """
+
+    name: ClassVar[str] = "induction"
+    paper: ClassVar[str] = "Olsson et al. 2022, prefix-matching score (arXiv 2209.11895)"
+    units: ClassVar[str] = "share of attention"
+    counts = "repeated tokens"
+    blocks = SELF_BLOCKS
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention to what came after; all attention of repeated tokens; how many."""
+        return _sums(attention, shift=1)
+
+
+def _sums(attention: Attention, shift: int) -> tuple[Tensor, Tensor, Tensor]:
+    pairs = _pairs(attention, shift)
+    has = pairs.any(-1)
+    weights = attention.weights.flatten(2)
+    found = torch.bmm(weights, pairs.to(weights).flatten(1)[:, :, None]).squeeze(2).double()
+    masses = (query_masses(attention) * has[:, None, :]).sum(-1)
+    count = has.double().sum(-1, keepdim=True).expand(-1, attention.n_heads)
+    return found, masses, count
+
+
+def _pairs(attention: Attention, shift: int) -> Tensor:
+    """`document query key`: is the token `shift` places before the key an earlier occurrence
+    of the query?
+    """
+    batch = batch_of(attention)
+
+    def make() -> Tensor:
+        found = batch.query_sequences(attention.block)
+        device = attention.weights.device
+        if found.ids is None:
+            return torch.zeros((*found.mask.shape, found.mask.shape[1]), dtype=torch.bool).to(
+                device
+            )
+        ids = torch.from_numpy(found.ids)
+        real = torch.from_numpy(found.mask & ~found.special)
+        same = (ids[:, :, None] == ids[:, None, :]) & real[:, :, None] & real[:, None, :]
+        if shift:
+            same = torch.nn.functional.pad(same, (shift, 0))[..., : same.shape[2]]
+            same &= real[:, None, :]
+        return same.tril(-1).to(device)
+
+    return batch.once(("repeats", attention.block, shift, attention.weights.device), make)

@@ -1,0 +1,71 @@
+"""What Clark et al.'s surface metrics share: nothing is left out, two ways to weight.
+
+Unlike the region of Vig & Belinkov, every token is a query and every token a key: special
+tokens are what these metrics are about.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.metrics.base import RatioMetric, batch_of
+
+__all__ = ["SurfaceMetric", "Weighting", "is_query", "query_masses"]
+
+Weighting = Literal["token", "document"]
+"""Ratios of sums over all tokens, or means of the documents' own ratios, as in the code
+that Clark et al. released."""
+
+
+@dataclass(frozen=True)
+class SurfaceMetric(RatioMetric):
+    """A ratio over all tokens. Subclasses write `sums`."""
+
+    name: ClassVar[str] = "surface"
+    weighting: Weighting = "token"
+
+    @abstractmethod
+    def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """As `RatioMetric.rows`, weighted by token."""
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """The sums; or, by document, its own ratio and 1 where it has one."""
+        numerator, denominator, count = self.sums(attention)
+        if self.weighting == "token":
+            return numerator, denominator, count
+        has = (denominator > 0).double()
+        missing = numerator.ndim - denominator.ndim
+        shape = denominator.shape + (1,) * missing
+        safe = torch.where(denominator > 0, denominator, 1.0).view(shape)
+        return numerator / safe * has.view(shape), has, count
+
+
+def is_query(attention: Attention) -> Tensor:
+    """`document query`: every token, as 0 and 1 in the type of the weights."""
+    batch = batch_of(attention)
+    weights = attention.weights
+    key = ("all queries", attention.block, weights.dtype, weights.device)
+    mask = batch.query_sequences(attention.block).mask
+    return batch.once(key, lambda: torch.from_numpy(mask).to(weights))
+
+
+def query_masses(attention: Attention) -> Tensor:
+    """`document head query`: what each row sums to (1 but for sinks and edits), float64."""
+
+    def make() -> Tensor:
+        mask = is_query(attention)
+        return attention.weights.sum(-1).double() * mask[:, None, :]
+
+    return attention.once("query_masses", make)
+
+
+def first_positions(mask: np.ndarray) -> np.ndarray:
+    """`document`: where each document starts."""
+    return np.asarray(mask.argmax(axis=1))
