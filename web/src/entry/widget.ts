@@ -1,40 +1,11 @@
 // The notebook widget (anywidget): data from the kernel's model, exact rows on request.
 
-import type { RowId } from "../data/exact.ts";
+import { asker, type Model } from "../data/kernel.ts";
 import { checkHeader } from "../data/payload.ts";
 import { openTraces } from "../data/trace.ts";
 import { make } from "../view/element.ts";
 import { Explorer } from "../view/explorer.ts";
 import { showProblem } from "../view/problem.ts";
-
-interface Model {
-  get(name: string): unknown;
-  set(name: string, value: unknown): void;
-  save_changes(): void;
-  on(event: string, listener: (...values: never[]) => void): void;
-  off(event: string, listener: (...values: never[]) => void): void;
-  send(content: unknown): void;
-}
-
-function asker(model: Model): { ask(row: RowId): Promise<Float32Array | null>; stop(): void } {
-  const waiting = new Map<number, (row: Float32Array | null) => void>();
-  let asked = 0;
-  const answer = (content: { id: number; found: boolean }, buffers: DataView[]) => {
-    const bytes = buffers?.[0];
-    const copy = bytes?.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
-    waiting.get(content.id)?.(content.found && copy ? new Float32Array(copy) : null);
-    waiting.delete(content.id);
-  };
-  model.on("msg:custom", answer);
-  return {
-    ask: (row) =>
-      new Promise((resolve) => {
-        waiting.set(++asked, resolve);
-        model.send({ kind: "row", id: asked, ...row });
-      }),
-    stop: () => model.off("msg:custom", answer),
-  };
-}
 
 /** The picture that a closed notebook shows is not needed while the widget lives. */
 function hideStill(model: Model): void {

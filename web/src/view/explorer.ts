@@ -24,7 +24,7 @@ import { download, pngFile, sheet, svgFile } from "./saving.ts";
 import { Scope } from "./scope.ts";
 import { Search } from "./search.ts";
 import { Status } from "./status.ts";
-import style from "./style.css";
+import { sheet as styles } from "./style/sheet.ts";
 import { Toolbar } from "./toolbar.ts";
 import { Tooltip } from "./tooltip.ts";
 
@@ -117,7 +117,7 @@ export class Explorer {
   private attach(host: HTMLElement): void {
     const shadow = host.shadowRoot ?? host.attachShadow({ mode: "open" });
     const sheetOfStyles = new CSSStyleSheet();
-    sheetOfStyles.replaceSync(style);
+    sheetOfStyles.replaceSync(styles);
     shadow.adoptedStyleSheets = [sheetOfStyles];
     shadow.replaceChildren(this.root);
     this.root.addEventListener("keydown", (event) => this.key(event));
