@@ -123,6 +123,12 @@ def test_lab(chromium: Any, lab: tuple[str, Path]) -> None:
     assert first.locator(".token[aria-selected=true]").count() == 1
     assert second.locator(".token[aria-selected=true]").count() == 0
 
+    cells = page.locator(".jp-Notebook .jp-CodeCell").count()
+    page.keyboard.press("a")  # Lab's own "a" would insert a cell
+    assert first.locator(".chip[aria-pressed=true]").count() == 3
+    page.keyboard.press("a")
+    assert page.locator(".jp-Notebook .jp-CodeCell").count() == cells
+
     page.mouse.move(5, 5)
     first.locator(".tokens.query .token").nth(3).hover()
     page.wait_for_timeout(500)

@@ -19,6 +19,10 @@ function hideStill(model: Model): void {
 
 async function render({ model, el }: { model: Model; el: HTMLElement }): Promise<() => void> {
   const host = make("div");
+  // JupyterLab takes keys before anyone else, unless it is asked not to; Control-S stays its own.
+  const guard = (event: KeyboardEvent) =>
+    host.toggleAttribute("data-lm-suppress-shortcuts", !(event.ctrlKey || event.metaKey));
+  addEventListener("keydown", guard, true);
   Object.assign(host.style, { display: "block", height: `${model.get("height")}px` });
   el.append(host);
   const { ask, stop } = asker(model);
@@ -39,7 +43,10 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
   } catch (error) {
     showProblem(host, error);
   }
-  return stop;
+  return () => {
+    stop();
+    removeEventListener("keydown", guard, true);
+  };
 }
 
 export default { render };
