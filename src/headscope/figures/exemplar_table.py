@@ -20,6 +20,7 @@ LEFT = 0.55
 LINE = 0.19
 GAP = 0.2
 FONT = 8
+SPACE = 0.045
 WINDOW = 45
 """Tokens shown around the arc of a long document."""
 
@@ -78,19 +79,31 @@ def _lay_out(ruler: Figure, exemplar: Exemplar) -> list[_Piece]:
     first, last = _window(len(tokens), exemplar.query, exemplar.key)
     pieces: list[_Piece] = []
     x, line = LEFT, 0
+    word: list[tuple[str, int, float]] = []
+
+    def end_word() -> None:
+        nonlocal x, line
+        width = sum(w for _, _, w in word)
+        if x + width > WIDTH - 0.1 and x > LEFT:
+            x, line = LEFT, line + 1
+        for text, position, w in word:
+            pieces.append(_Piece(text, position, x, line, w))
+            x += w
+        x += SPACE
+        word.clear()
+
     for position in range(first, last):
         token = tokens[position].replace("\n", "⏎")
         is_new = token.startswith(" ") if has_spaces else not token.startswith("##")
-        shown = token.strip() if has_spaces else token.removeprefix("##")
-        label = ruler.text(0, 0, shown or "␣", fontsize=FONT, weight="bold")
-        width = label.get_window_extent(renderer).width / ruler.dpi
+        shown = (token.strip() if has_spaces else token.removeprefix("##")) or "␣"
+        if is_new and word:
+            end_word()
+        is_end = position in (exemplar.query, exemplar.key)
+        label = ruler.text(0, 0, shown, fontsize=FONT, weight="bold" if is_end else "normal")
+        word.append((shown, position, label.get_window_extent(renderer).width / ruler.dpi))
         label.remove()
-        if pieces and is_new:
-            x += 0.045
-        if x + width > WIDTH - 0.1 and is_new:
-            x, line = LEFT, line + 1
-        pieces.append(_Piece(shown or "␣", position, x, line, width))
-        x += width
+    if word:
+        end_word()
     return pieces
 
 
@@ -138,7 +151,9 @@ def _draw(axes: Axes, exemplar: Exemplar, pieces: Sequence[_Piece], top: float) 
             mutation_scale=6,
             linewidth=0.8,
             color=GRAY,
+            alpha=0.8 if start.line == end.line else 0.45,
             shrinkA=0,
             shrinkB=0,
+            zorder=0,
         )
     )

@@ -109,4 +109,3 @@ def draw_bars(
         axes.bar(at, values.values, 0.8, yerr=whiskers, **options)  # type: ignore[arg-type]
         axes.set_xticks(shown, [str(layers[n]) for n in shown])
         axes.set_xlabel("layer")
-        axes.set_ylim(bottom=0)

@@ -59,10 +59,9 @@ def block_draws(
     occupied = np.zeros(axes.n_parts) if counts is None else counts["count"]
     weights = draw_weights(occupied, n_draws, seed)
     draws: Draws = {}
-    if weights.any():
-        for metric in metrics:
-            if metric.name in measured:
-                draws.update(metric.draws(measured[metric.name], axes, weights))
+    for metric in metrics:
+        if n_draws and metric.name in measured:
+            draws.update(metric.draws(measured[metric.name], axes, weights))
     return draws
 
 
@@ -149,32 +148,41 @@ def _correlations(variables: Mapping[str, xr.DataArray], draws: Draws) -> dict[s
         ),
     }
     if all(name in draws for both in pairs.values() for name in both):
-        drawn = [
-            [
-                pearson(_by_head(left, a), _by_head(right, b))[0]
-                for left, right in zip(draws[a], draws[b], strict=True)
-            ]
-            for a, b in pairs.values()
-        ]
+        drawn = [_r(*(_by_head(draws[name], name, 1) for name in both)) for both in pairs.values()]
         arrays["correlation_interval"] = xr.DataArray(
             interval(np.array(drawn).T), dims=("bound", "correlated"), attrs=attrs
         )
     return arrays
 
 
-def _by_head(values: np.ndarray, name: str) -> np.ndarray:
+def _by_head(values: np.ndarray, name: str, n_lead: int = 0) -> np.ndarray:
     """Flattened over layer and head; alignment in its form `either`."""
-    return (values[..., -1] if name == "dep_alignment" else values).ravel()
+    values = values[..., -1] if name == "dep_alignment" else values
+    return values.reshape(*values.shape[:n_lead], -1)
 
 
 def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """R and p over the heads that have both values; NaN where r is not defined."""
-    both = np.isfinite(left) & np.isfinite(right)
-    left, right = left[both], right[both]
-    if len(left) < 3 or np.ptp(left) == 0 or np.ptp(right) == 0:
+    """Pearson's r and its p over the heads that have both values; NaN where r is not defined."""
+    r = float(_r(left, right))
+    n = int((np.isfinite(left) & np.isfinite(right)).sum())
+    if not np.isfinite(r) or n < 3:
         return float("nan"), float("nan")
-    found = stats.pearsonr(left, right)
-    return float(found.statistic), float(found.pvalue)
+    if abs(r) >= 1:
+        return r, 0.0
+    t = r * np.sqrt((n - 2) / (1 - r * r))
+    return r, float(2 * stats.t.sf(abs(t), n - 2))
+
+
+def _r(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Pearson's r along the last axis, over what both sides have."""
+    both = np.isfinite(left) & np.isfinite(right)
+    n = both.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a, b = (np.where(both, side, 0.0) for side in (left, right))
+        a, b = (np.where(both, x - x.sum(-1, keepdims=True) / n, 0.0) for x in (a, b))
+        found = (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
+    clipped: np.ndarray = np.clip(found, -1.0, 1.0)
+    return clipped
 
 
 def label_states(

@@ -1,7 +1,7 @@
 """A result as one netCDF file: values at the root, other attention and states in groups.
 
 `xarray.open_dataset(path)` gives the values of the main attention; everything else is in
-groups: `/blocks/decoder`, `/groups/0`, `/states/self/distance`, `/documents`.
+groups: `/blocks/decoder`, `/groups/self`, `/states/self/distance`, `/documents`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     datasets: dict[str, xr.Dataset] = {"/": root}
     for name in others:
         datasets[f"/blocks/{name}"] = result.blocks[name]
-    for number, (name, blocks) in enumerate(result.groups.items()):
-        for block, data in blocks.items():
-            datasets[f"/groups/{number}/{block}"] = data.assign_attrs(group=name)
+    for block in result.blocks if result.groups else ():
+        # One axis more, not a dataset for each: hundreds of small variables load slowly.
+        of_groups = [blocks[block] for blocks in result.groups.values()]
+        names = xr.DataArray(list(result.groups), dims="group", name="group")
+        datasets[f"/groups/{block}"] = xr.concat(
+            of_groups, names, data_vars="all", coords="minimal", compat="override", join="override"
+        )
     for block, metrics in result.states.items():
         for metric, data in metrics.items():
             datasets[f"/states/{block}/{metric}"] = data
@@ -77,8 +81,9 @@ def load_result(path: str | os.PathLike[str]) -> Result:
         kind, *rest = name.strip("/").split("/")
         if kind == "states" and len(rest) == 2:
             states.setdefault(rest[0], {})[rest[1]] = data
-        elif kind == "groups" and len(rest) == 2:
-            by_group.setdefault(data.attrs.pop("group"), {})[rest[1]] = data
+        elif kind == "groups" and len(rest) == 1:
+            for group in data["group"].values:
+                by_group.setdefault(str(group), {})[rest[0]] = data.sel(group=group, drop=True)
     return Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
 
 
