@@ -154,6 +154,7 @@ def test_values_have_the_axes_they_claim(metric: Metric, cases: list[Case]) -> N
     values = metric.finalize(state(metric, cases, [0, 1]), axes)
     assert set(values) == set(metric.variables())
     sizes = {"layer": 2, "head": HEADS}
+    sizes |= {"layer_a": 2, "head_a": HEADS, "layer_b": 2, "head_b": HEADS}
     sizes |= {dim: len(labels) for dim, labels in metric.coordinates(axes).items()}
     for name, array in values.items():
         assert array.shape == tuple(sizes[dim] for dim in metric.variable_dims(name)), name
@@ -168,7 +169,9 @@ def test_draws_of_all_parts_once_are_the_values(metric: Metric, cases: list[Case
 
 
 def test_says_what_it_means_and_where_it_is_from(metric: Metric) -> None:
-    assert metric.paper.startswith(("Vig & Belinkov 2019, ", "Clark et al. 2019, "))
+    papers = ("Vig & Belinkov 2019", "Clark et al. 2019", "Gu et al. 2025")
+    papers += ("Olsson et al. 2022", "Wang et al. 2023")
+    assert metric.paper.startswith(tuple(f"{paper}, " for paper in papers))
     assert len(metric.meaning) > 20
     assert metric.meaning.endswith((".", ","))
     assert metric.units

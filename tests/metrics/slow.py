@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ class Case:
     tags: list[str | None] | None = None
     heads: list[int] | None = None  # of each token's word
     relations: list[str | None] | None = None
+    tokens: list[str] = field(default_factory=list)
 
     @property
     def n(self) -> int:

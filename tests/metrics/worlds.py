@@ -7,10 +7,13 @@ import torch
 
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
+from headscope.metrics.key_classes import class_members, class_names
 from tests.metrics.slow import Case
 
 TAGS = ("ADJ", "NOUN", "VERB")
 RELATIONS = ("det", "nsubj", "obj", "root")
+TOKENS = ("[CLS]", "[SEP]", "cat", "dog", "the", ".", ",", "!", "##ing")
+KEY_CLASSES = class_names(("[CLS]", "[SEP]"))
 
 
 def make_cases(
@@ -38,6 +41,10 @@ def make_cases(
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights = (weights / weights.sum(-1, keepdims=True)).astype(dtype)
         case = Case(weights, special, is_causal)
+        drawn = np.random.default_rng([seed, number]).integers(2, len(TOKENS), length)
+        case.tokens = [TOKENS[i] for i in drawn]
+        if not is_causal:
+            case.tokens[0], case.tokens[-1] = "[CLS]", "[SEP]"
         # Every third document has no annotations; some tokens belong to no word.
         if annotated and number % 3 != 2:
             word_of = np.repeat(np.arange(size), generator.integers(1, 3, size))[:size]
@@ -76,9 +83,15 @@ def make_batch(
     arrays = {name: np.full(shape, -1, dtype=np.int64) for name in ("words", "heads")}
     tags, relations = np.full(shape, -1, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
     mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    ids = np.full(shape, -1, dtype=np.int64)
+    classes = np.zeros((*shape, len(KEY_CLASSES)), dtype=bool)
     for row, case in enumerate(cases):
         mask[row, : case.n] = True
         special[row, : case.n] = case.special
+        ids[row, : case.n] = [TOKENS.index(token) for token in case.tokens]
+        classes[row, : case.n] = class_members(
+            case.tokens, np.array(case.special, dtype=bool), KEY_CLASSES
+        )
         if case.words is None:
             continue
         arrays["words"][row, : case.n] = case.words
@@ -93,6 +106,8 @@ def make_batch(
         relations=relations,
         is_tagged=annotated,
         is_parsed=annotated,
+        ids=ids,
+        classes=classes,
         **arrays,
     )
     found = np.array(
@@ -100,7 +115,7 @@ def make_batch(
         dtype=np.float64,
     )
     return Batch(
-        Axes(TAGS, RELATIONS, parts_per_group=parts_per_group),
+        Axes(TAGS, RELATIONS, parts_per_group=parts_per_group, key_classes=KEY_CLASSES),
         {"self": sequences},
         found,
         np.mod(found * 0.6180339887498949, 1.0),

@@ -26,6 +26,8 @@ from headscope.results.result import Result
 
 __all__ = ["axes_of", "compare", "group_result", "merge", "metrics_of"]
 
+WITHOUT_PARTS = ("exemplars", "js")
+
 
 def merge(left: Result, right: Result) -> Result:
     """Two results over disjoint corpora as one: what one run over both would have given.
@@ -42,7 +44,7 @@ def merge(left: Result, right: Result) -> Result:
         _aligned(left, metrics, axes, 0),
         _aligned(right, metrics, axes, offset),
     )
-    layers = {block: data["layer"].values.tolist() for block, data in left.blocks.items()}
+    layers = {block: _layers(data) for block, data in left.blocks.items()}
     blocks = assemble(states, metrics, axes, layers)
     documents = dict(left.documents)
     documents.update({number + offset: doc for number, doc in right.documents.items()})
@@ -66,13 +68,15 @@ def with_groups(
 
 
 def group_result(result: Result, name: str) -> Result:
-    """The documents of one group (a genre) as a result of its own, without exemplars."""
+    """The documents of one group (a genre) as a result of its own, without exemplars and
+    divergences, whose states are not kept by part.
+    """
     axes = axes_of(result)
     if name not in axes.groups:
         raise InputError(f"There is no group {name!r}. Known: {', '.join(axes.groups)}.")
     number = axes.groups.index(name)
     first = number * axes.parts_per_group
-    metrics = [metric for metric in metrics_of(result) if metric.name != "exemplars"]
+    metrics = [metric for metric in metrics_of(result) if metric.name not in WITHOUT_PARTS]
     states: States = {}
     for block, measured in result.states.items():
         for metric in metrics:
@@ -88,10 +92,10 @@ def group_result(result: Result, name: str) -> Result:
                 data = data.assign(part=data["part"] - first)
             states.setdefault(block, {})[metric.name] = state_of(data)
     own = replace(axes, groups=(name,))
-    layers = {block: data["layer"].values.tolist() for block, data in result.blocks.items()}
+    layers = {block: _layers(data) for block, data in result.blocks.items()}
     provenance = {**result.provenance, "group": name, "axes": _axes_dict(own)}
     provenance["metrics"] = [
-        metric for metric in result.provenance["metrics"] if metric["name"] != "exemplars"
+        metric for metric in result.provenance["metrics"] if metric["name"] not in WITHOUT_PARTS
     ]
     return Result(assemble(states, metrics, own, layers), label_states(states, metrics), provenance)
 
@@ -122,6 +126,10 @@ def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
     if not found:
         raise InputError("The two results have no variable in common.")
     return xr.Dataset(found, attrs={"left": _title(left), "right": _title(right)})
+
+
+def _layers(data: xr.Dataset) -> list[int]:
+    return [int(n) for n in data["layer"].values] if "layer" in data.coords else []
 
 
 def metrics_of(result: Result) -> tuple[Metric, ...]:

@@ -50,7 +50,10 @@ class Fold:
                     found[attention.block, metric.name, layer] = metric.measure(attention)
             attention.derived.clear()
             if couples:
-                waiting.setdefault(attention.block, []).append(attention)
+                only_weights = replace(
+                    attention, queries=None, keys=None, values=None, outputs=None, scores=None
+                )
+                waiting.setdefault(attention.block, []).append(only_weights)
 
         yield read
         for block, attentions in waiting.items():

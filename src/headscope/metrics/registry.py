@@ -17,6 +17,7 @@ from headscope.metrics.distance import Distance
 from headscope.metrics.entropy import Entropy
 from headscope.metrics.exemplars import Exemplars
 from headscope.metrics.induction import DuplicateToken, Induction
+from headscope.metrics.js import JensenShannon
 from headscope.metrics.null_share import NullShare
 from headscope.metrics.offsets import OffsetShare
 from headscope.metrics.part_of_speech import PosFrom, PosTo
@@ -54,6 +55,7 @@ METRICS: dict[str, type[Metric]] = {
         SinkRate,
         DuplicateToken,
         Induction,
+        JensenShannon,
     )
 }
 """In the order in which results list them."""
@@ -68,10 +70,11 @@ def find_metrics(
         wanted: "all", a name, a metric, or several. `tokens_per_document` always comes
             along: it counts the documents.
         available: the annotations there are (`tags`, `heads`). "all" leaves out metrics
-            that need others; asking for one by name is an error.
+            that need others; asking for one by name is an error. It also leaves out what
+            costs more than a pass (`is_default`).
     """
     if wanted == "all":
-        found = [make() for make in METRICS.values()]
+        found = [make() for make in METRICS.values() if make.is_default]
         return tuple(metric for metric in found if metric.needs <= available)
     given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
     chosen: dict[str, Metric] = {TokensPerDocument.name: TokensPerDocument()}

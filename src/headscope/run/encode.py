@@ -56,6 +56,10 @@ class Encoder:
         limits = [plan.settings.max_tokens, model.info.max_length]
         self._max_tokens = min(limit for limit in limits if limit is not None)
         self._n_heads = model.info.n_heads
+        couples = any(metric.scope == "layers" for metric in plan.metrics)
+        # What compares layers keeps all of them for a batch: four layers' worth of memory.
+        layers = max(1, model.info.n_layers // 4) if couples else 1
+        self._most_weights = MOST_WEIGHTS // layers
         pad = self._tokenizer.pad_token_id
         self._pad = 0 if pad is None else int(pad)
         self._spelling: Any = None
@@ -181,7 +185,7 @@ class Encoder:
         for document in sorted(documents, key=lambda d: (d.length, d.numbered[0])):
             n, length = len(batch) + 1, document.length
             is_full = n * length > self._plan.settings.batch_tokens
-            if batch and (is_full or n * length**2 * self._n_heads > MOST_WEIGHTS):
+            if batch and (is_full or n * length**2 * self._n_heads > self._most_weights):
                 yield batch
                 batch = []
             batch.append(document)

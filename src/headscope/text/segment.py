@@ -148,7 +148,7 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
         spans += [(a + at, b + at) for a, b in piece.spans]
         heads += [head + words if head >= 0 else head for head in piece.heads or ()]
         mentions += [mention.shift(words) for mention in piece.mentions]
-        ranges.append((words, words + len(piece)))
+        ranges += [(a + words, b + words) for a, b in piece.sentences]
         at += len(piece.text) + 1
         words += len(piece)
 

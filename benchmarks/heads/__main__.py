@@ -1,0 +1,65 @@
+"""What the map of heads and gradient importance cost: CPU seconds and ratios in one run.
+
+python -m benchmarks.heads [--heads 144] [--tokens 128] [--model smollm2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from benchmarks.heads.baseline import js_2019
+from headscope.metrics.js_kernel import compiled, js_sums_blocked
+
+
+def cpu_seconds(run: Callable[[], object], repeats: int) -> float:
+    """The median over repeats, after one that warms up."""
+    run()
+    found = []
+    for _ in range(repeats):
+        start = time.process_time()
+        run()
+        found.append(time.process_time() - start)
+    return statistics.median(found)
+
+
+def random_attention(heads: int, tokens: int) -> np.ndarray:
+    """`head query key`: rows as sharp as those of real heads are on average."""
+    scores = np.random.default_rng(0).normal(0, 3, (heads, tokens, tokens))
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def divergence(heads: int, tokens: int) -> None:
+    rows = random_attention(heads, tokens)
+    fast = compiled()
+    print(f"Jensen-Shannon divergence of {heads} heads, one segment of {tokens} tokens")
+    base = cpu_seconds(lambda: js_2019(rows), 2)
+    print(f"  2019 formula, float32 NumPy  {base:8.3f} CPU-s      1.0 ×")
+    ways: list[tuple[str, Callable[[], object]]] = [
+        ("without numba (NumPy)", lambda: js_sums_blocked(rows, is_causal=False))
+    ]
+    if fast is not None:
+        ways.append(("numba", lambda: fast(rows, is_causal=False)))
+        ways.append(("numba, causal attention", lambda: fast(rows, is_causal=True)))
+    for name, run in ways:
+        seconds = cpu_seconds(run, 5)
+        print(f"  {name:27}  {seconds:8.3f} CPU-s  {base / seconds:7.1f} ×")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--heads", type=int, default=144)
+    parser.add_argument("--tokens", type=int, default=128)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    divergence(arguments.heads, arguments.tokens)
+
+
+if __name__ == "__main__":
+    main()
