@@ -14,6 +14,7 @@ import xarray as xr
 from headscope.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
+    from headscope.results.result import Result
     from headscope.results.trace import Trace
 
 __all__ = ["atomic_path", "open_file"]
@@ -45,34 +46,44 @@ def _umask() -> int:
     return mask
 
 
-def open_file(path: str | os.PathLike[str]) -> Trace:
-    """Open what `save` wrote.
+def open_file(path: str | os.PathLike[str]) -> Trace | Result:
+    """Open what `save` wrote, or the folder of a finished run.
 
     Raises:
         InputError: there is no such file.
         FileFormatError: it is not a file of ours, or it is damaged.
     """
-    from headscope.results.trace_file import KIND, load_trace
+    from headscope.results import result_file, trace_file
 
     file = Path(path)
+    if file.is_dir():
+        file = file / "result.nc"
+        if not file.is_file():
+            raise InputError(
+                f"The folder {str(path)!r} has no result.nc: it is not of a run, or the run is "
+                "not finished. Run the same analyze again to go on with it."
+            )
     if not file.is_file():
         raise InputError(f"There is no file {str(file)!r}.")
     try:
-        tree = xr.load_datatree(file, engine="h5netcdf")
+        with xr.open_dataset(file, engine="h5netcdf") as root:
+            kind = root.attrs.get("headscope")
     except Exception as error:  # h5py raises many kinds for a damaged file
         raise FileFormatError(
             f"{str(file)!r} cannot be read as netCDF ({type(error).__name__}: {error}). "
-            "Expected a file written by Trace.save."
+            "Expected a file written by Trace.save or Result.save."
         ) from error
-    kind = tree.attrs.get("headscope")
-    if kind != KIND:
+    known = (trace_file.KIND, result_file.KIND)
+    if kind not in known:
         raise FileFormatError(
             f"{str(file)!r} is netCDF, but not a headscope file (its 'headscope' attribute is "
-            f"{kind!r}, expected {KIND!r})."
+            f"{kind!r}, expected {' or '.join(map(repr, known))})."
         )
     try:
-        return load_trace(tree)
-    except (KeyError, ValueError, TypeError) as error:
+        if kind == result_file.KIND:
+            return result_file.load_result(file)
+        return trace_file.load_trace(xr.load_datatree(file, engine="h5netcdf"))
+    except Exception as error:
         raise FileFormatError(
             f"{str(file)!r} says it is a headscope {kind}, but its content is damaged: {error}."
         ) from error
