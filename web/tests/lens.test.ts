@@ -44,7 +44,7 @@ test("the terms of a neuron view add up", () => {
   neurons.products.forEach((terms, key) => {
     const sum = terms.reduce((total, term) => total + term, 0);
     expect(sum).toBeCloseTo(neurons.dots[key], 4);
-    expect(sum * neurons.scale).toBeCloseTo(neurons.scores[key], 4);
+    expect(sum * neurons.scale!).toBeCloseTo(neurons.scores[key], 4);
   });
   const order = neuronOrder(neurons, "contribution");
   const values = order.map((i) => neurons.contribution[i]);

@@ -26,6 +26,8 @@ DIMENSIONS = {
     "values": ("layer", "group", "key", "value_neuron"),
     "outputs": ("layer", "head", "query", "value_neuron"),
 }
+MASKED = -1e9
+"""Below this a score is a mask: families add -1e30, the least float32, or -inf."""
 HIDDEN_STATES = {
     "hidden_states": "self",
     "encoder_hidden_states": "encoder",
@@ -53,9 +55,10 @@ class Collector:
             "values": attention.values,
             "outputs": attention.outputs,
         }
-        self._layers.setdefault(attention.block, {})[attention.layer] = {
-            name: to_numpy(tensor[0]) for name in self._names if (tensor := found[name]) is not None
-        }
+        kept = {name: to_numpy(t[0]) for name in self._names if (t := found[name]) is not None}
+        if "scores" in kept:
+            kept["scores"][kept["scores"] < MASKED] = -np.inf
+        self._layers.setdefault(attention.block, {})[attention.layer] = kept
 
     def lengths(self, block: BlockName) -> tuple[int, int]:
         """Numbers of queries and keys seen in a block."""

@@ -17,6 +17,7 @@ import xarray as xr
 from torch import Tensor
 from torch.nn import functional
 
+from headscope.attention import Attention, Reader
 from headscope.errors import InputError
 from headscope.model.collect import to_numpy
 from headscope.model.sites import Site
@@ -31,7 +32,15 @@ if TYPE_CHECKING:
     from headscope.attention import Block
     from headscope.model.model import Model
 
-__all__ = ["MASKED_SHARE", "Question", "ask", "backward", "gradients_of_text"]
+__all__ = [
+    "MASKED_SHARE",
+    "Question",
+    "ask",
+    "asked",
+    "backward",
+    "gradients_of_text",
+    "losses_of",
+]
 
 MASKED_SHARE = 0.15
 
@@ -142,6 +151,65 @@ def backward(
         loss = loss_of(model.module(**inputs), question)
         loss.backward()
     return loss.item()
+
+
+@contextmanager
+def asked(
+    model: Model, inputs: Mapping[str, Tensor], labels: Tensor
+) -> Iterator[tuple[np.ndarray, Callable[[Reader], None]]]:
+    """Run forward over a batch; within the block, its losses and a way to run backward.
+
+    Args:
+        model: with a language-model head.
+        inputs: padded.
+        labels: `document position`, -100 where nothing is predicted; in step with the logits.
+
+    Yields:
+        `document 2`, the sum of each document's cross-entropies and their number; and a
+        function that hands each layer's attention to a reader with its `gradients`, last
+        layer first. The loss is the sum over documents of each one's mean, so a document's
+        gradients do not depend on its batch.
+    """
+    device = model.module.device
+    placed = {name: tensor.to(device) for name, tensor in inputs.items()}
+    kept: dict[tuple[Block, int], Attention] = {}
+    readers: list[Reader] = []
+
+    def keep(attention: Attention) -> None:
+        kept[attention.block, attention.layer] = replace(
+            attention,
+            weights=attention.weights.detach(),
+            queries=None,
+            keys=None,
+            values=None,
+            outputs=None,
+        )
+
+    def hear(site: Site, gradient: Tensor) -> None:
+        found = replace(kept.pop((site.block, site.layer)), gradients=gradient)
+        for reader in readers:
+            reader(found)
+
+    tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
+    with torch.enable_grad(), _frozen(model.module), model.attached(tap):
+        losses = losses_of(model.module(**placed).logits, labels)
+
+        def run(reader: Reader) -> None:
+            readers.append(reader)
+            (losses[:, 0] / losses[:, 1].clamp_min(1)).sum().backward()
+
+        yield losses.detach().double().cpu().numpy(), run
+
+
+def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """`document 2`: the sum of cross-entropies in nats, and of how many tokens."""
+    labels = labels.to(logits.device)
+    at = labels != -100
+    # Only what is predicted: an encoder's masked tokens are few, and vocabularies large.
+    found = functional.cross_entropy(logits[at], labels[at], reduction="none")
+    sums = torch.zeros(len(labels), dtype=found.dtype, device=found.device)
+    sums = sums.index_add(0, at.nonzero()[:, 0], found)
+    return torch.stack((sums, at.sum(1).to(found)), dim=-1)
 
 
 def loss_of(outputs: Any, question: Question) -> Tensor:

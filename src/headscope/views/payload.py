@@ -202,7 +202,10 @@ def _vectors_part(
     part: dict[str, Any] = {
         "layers": [known[i] for i in rows],
         "groups": [int(group) for group in groups],
-        "scales": [float(value) for value in np.broadcast_to(scales, len(rows))],
+        "scales": [
+            float(value) if np.isfinite(value) else None
+            for value in np.broadcast_to(scales, len(rows))
+        ],
         "values": None,
         "outputs": None,
         "scores": None,

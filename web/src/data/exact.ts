@@ -54,9 +54,10 @@ export function scoresOf(
   if (!vectors || index < 0) return null;
   if (vectors.scores) return vectors.scores.vector(index, head, query);
   const dots = dotsOf(block, layer, head, query)!;
+  const scale = vectors.scales[index];
   return dots.map((dot, key) => {
     const hidden = block.causal && key > query + dots.length - block.queryTokens.texts.length;
-    return hidden ? Number.NaN : dot * vectors.scales[index];
+    return hidden || scale === null ? Number.NaN : dot * scale;
   });
 }
 

@@ -11,7 +11,8 @@ export interface Neurons {
   readonly products: readonly Float32Array[];
   /** Σ q×k of each key. */
   readonly dots: Float32Array;
-  readonly scale: number;
+  /** The factor on q·k in the score; null where it is not a plain factor. */
+  readonly scale: number | null;
   /** What the softmax is taken of; NaN where the key is masked. */
   readonly scores: Float32Array;
   /** `score − scale · q·k` where the model adds something to it (ALiBi, relative positions). */
@@ -60,7 +61,7 @@ export function neuronsOf(
     dots,
     scale,
     scores,
-    bias: vectors.scores && scores.map((score, key) => score - scale * dots[key]),
+    bias: vectors.scores && scores.map((score, key) => score - (scale ?? 1) * dots[key]),
     weights,
     isSoftmax: recomputed !== null,
     values: rows,

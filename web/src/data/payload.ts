@@ -23,7 +23,8 @@ export interface TokensPart {
 export interface VectorsPart {
   layers: number[];
   groups: number[];
-  scales: number[];
+  /** The factor on q·k; null where it is not a plain factor (several products). */
+  scales: (number | null)[];
   queries: NumbersPart;
   keys: NumbersPart;
   values: NumbersPart | null;

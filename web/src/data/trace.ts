@@ -19,7 +19,7 @@ export interface Tokens {
 export interface Vectors {
   readonly layers: readonly number[];
   readonly groups: readonly number[];
-  readonly scales: readonly number[];
+  readonly scales: readonly (number | null)[];
   readonly queries: Numbers;
   readonly keys: Numbers;
   readonly values: Numbers | null;

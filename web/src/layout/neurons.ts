@@ -243,13 +243,17 @@ export function equation(neurons: Neurons, key: number): string {
   const { positive, negative, ups, downs } = halves(neurons.products[key]);
   const parts = [
     `Σ q×k = ${formatNumber(positive)} (${ups} neurons up) − ${formatNumber(-negative)} (${downs} down) = ${formatNumber(neurons.dots[key])}`,
-    `× scale ${Number(neurons.scale.toPrecision(4))} = ${formatNumber(neurons.dots[key] * neurons.scale)}`,
   ];
+  if (neurons.scale !== null) {
+    const scaled = formatNumber(neurons.dots[key] * neurons.scale);
+    parts.push(`× scale ${Number(neurons.scale.toPrecision(4))} = ${scaled}`);
+  }
   const score = neurons.scores[key];
   if (Number.isNaN(score)) return [...parts, "masked: the query does not see this key"].join("  ");
+  const rest = neurons.scale === null ? "other terms" : "bias";
   if (neurons.bias)
-    parts.push(`${formatSigned(neurons.bias[key])} bias = score ${formatNumber(score)}`);
-  else parts[1] += " = score";
+    parts.push(`${formatSigned(neurons.bias[key])} ${rest} = score ${formatNumber(score)}`);
+  else parts[parts.length - 1] += " = score";
   parts.push(`→ softmax ${formatWeight(neurons.weights[key], "fine")}`);
   return parts.join("  ");
 }
