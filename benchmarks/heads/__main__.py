@@ -9,12 +9,19 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
 
+import headscope as hs
 from benchmarks.heads.baseline import js_2019
+from headscope.batch import Axes, Batch, Sequences
+from headscope.metrics.fold import Fold
+from headscope.metrics.importance import Importance, Loss, RemovalEstimate
 from headscope.metrics.js_kernel import compiled, js_sums_blocked
+from headscope.model.gradients import asked, losses_of
+from headscope.run.gradients import question
 
 
 def cpu_seconds(run: Callable[[], object], repeats: int) -> float:
@@ -52,13 +59,47 @@ def divergence(heads: int, tokens: int) -> None:
         print(f"  {name:27}  {seconds:8.3f} CPU-s  {base / seconds:7.1f} ×")
 
 
+def importance(name: str, tokens: int) -> None:
+    """The passes of one batch: forward with the tap reading nothing, and importance."""
+    model = hs.load(name)
+    ids = torch.randint(100, 20_000, (4, tokens), generator=torch.Generator().manual_seed(0))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    mask = np.ones(ids.shape, dtype=bool)
+    classes = np.zeros((*ids.shape, 3), dtype=bool)
+    axes = Axes(parts_per_group=1, key_classes=("first", ". or ,", "rest"))
+    stack = replace(Sequences.plain(mask), classes=classes)
+    batch = Batch(axes, {"self": stack}, np.zeros(4), np.zeros(4), np.zeros(4, dtype=np.int64))
+    posed, labels = question(model, inputs, batch, 0)
+
+    def forward() -> None:
+        with torch.inference_mode():
+            losses_of(model.module(**posed).logits, labels)
+
+    def both() -> None:
+        fold = Fold([Importance(), RemovalEstimate(), Loss()])
+        with (
+            asked(model, posed, labels) as (losses, backward),
+            fold.batch(replace(batch, losses=losses)) as read,
+        ):
+            backward(read)
+
+    base, all_of_it = cpu_seconds(forward, 3), cpu_seconds(both, 3)
+    print(f"Gradient importance of {name}, 4 documents of {tokens} tokens")
+    print(f"  forward and loss, the model's own attention  {base:8.3f} CPU-s      1.0 ×")
+    print(
+        f"  forward, backward and all sums               {all_of_it:8.3f} CPU-s  {all_of_it / base:7.1f} ×"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--heads", type=int, default=144)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--model", default="smollm2", help="a causal model")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     divergence(arguments.heads, arguments.tokens)
+    importance(arguments.model, arguments.tokens)
 
 
 if __name__ == "__main__":

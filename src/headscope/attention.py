@@ -56,6 +56,8 @@ class Attention:
     """`batch head query neuron`: what each head adds, before the output projection."""
     scores: Tensor | None = None
     """`batch head query key`, what the softmax was taken of; only where asked for."""
+    gradients: Tensor | None = None
+    """`batch head query key`, ∂L/∂a of each document's own loss; only where a backward pass ran."""
     batch: Batch | None = None
     """What is known about the documents of the batch; set by who runs a corpus."""
     derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)

@@ -98,6 +98,9 @@ class Batch:
     parts: np.ndarray
     """`document`: which part it was dealt into."""
     null_keys: NullKeys = "auto"
+    losses: np.ndarray | None = None
+    """`document 2`: the sum of the cross-entropies of its predicted tokens, and how many;
+    only where the model was asked for them."""
     derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""
 

@@ -120,6 +120,7 @@ def make_batch(
         found,
         np.mod(found * 0.6180339887498949, 1.0),
         np.mod(found.astype(np.int64) * 7, parts_per_group),
+        losses=np.stack([found + 1.5, np.mod(found, 3) + 1], axis=-1),
     )
 
 
@@ -134,7 +135,15 @@ def attentions(cases: list[Case], batch: Batch, garbage: float = 0.25) -> list[A
         for row, case in enumerate(cases):
             weights[row, :, : case.n, : case.n] = case.attention[layer]
             weights[row, :, case.n :, :] = garbage
+        tensor = torch.from_numpy(weights)
         found.append(
-            Attention(torch.from_numpy(weights), "self", layer, cases[0].is_causal, batch=batch)
+            Attention(
+                tensor,
+                "self",
+                layer,
+                cases[0].is_causal,
+                gradients=torch.sin(7 * tensor),  # of either sign, and not 0 where weights are
+                batch=batch,
+            )
         )
     return found

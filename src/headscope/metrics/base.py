@@ -53,6 +53,8 @@ class Metric(ABC):
     """The attention it makes sense for."""
     needs: ClassVar[frozenset[Literal["tags", "heads"]]] = frozenset()
     """Annotations without which there is nothing to measure."""
+    reads: ClassVar[Literal["attention", "gradients"]] = "attention"
+    """What the run must hand over: a forward pass, or a backward pass too."""
     is_default: ClassVar[bool] = True
     """Is it one of "all"? Not if it costs as much as the model."""
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import RatioMetric
-from headscope.metrics.region import null_mass, region_of, region_weights, row_mass
+from headscope.metrics.region import buffer, null_mass, region_of, region_weights, row_mass
 
 __all__ = ["Entropy"]
 
@@ -37,8 +37,9 @@ class Entropy(RatioMetric):
         """Entropies of the rows that count; how many; the same."""
         mass, null = row_mass(attention), null_mass(attention)
         weights = region_weights(attention)
-        logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log_()
-        products = torch.linalg.vecdot(weights, logs).double()
+        logs = buffer(attention, "logs")
+        torch.clamp_min(weights, torch.finfo(weights.dtype).tiny, out=logs)
+        products = logs.log_().mul_(weights).sum(-1).double()
         is_query = region_of(attention).queries[:, None, :] > 0
         is_kept = is_query & (mass > 0) & (null <= self.most_null * (null + mass))
         safe = torch.where(is_kept, mass, 1.0)

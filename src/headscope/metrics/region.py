@@ -21,6 +21,7 @@ from headscope.metrics.base import batch_of
 
 __all__ = [
     "Region",
+    "buffer",
     "column_mass",
     "distances",
     "null_mass",
@@ -87,24 +88,30 @@ def _region(attention: Attention, batch: Batch) -> Region:
 
 def row_mass(attention: Attention) -> Tensor:
     """`document head query`: attention of each query to keys that count, float64."""
-    return _masses(attention)[..., 0]
+
+    def make() -> Tensor:
+        sums = region_weights(attention).sum(-1).double()
+        return sums * region_of(attention).queries[:, None, :]
+
+    return attention.once("row_mass", make)
 
 
 def null_mass(attention: Attention) -> Tensor:
-    """`document head query`: attention of each query to null keys, float64."""
-    return _masses(attention)[..., 1]
+    """`document head query`: attention of each query to null keys, float64.
 
+    Those are few: their columns are picked out, not multiplied.
+    """
 
-def _masses(attention: Attention) -> Tensor:
     def make() -> Tensor:
         region = region_of(attention)
-        weights = attention.weights
-        n, heads, queries, keys = weights.shape
-        sides = torch.stack((region.keys, region.null), dim=-1)
-        sums = torch.bmm(weights.reshape(n, heads * queries, keys), sides)
-        return sums.view(n, heads, queries, 2).double() * region.queries[:, None, :, None]
+        most = max(1, int(region.null.sum(-1).max()))
+        is_null, at = region.null.topk(most, dim=-1)
+        n, heads, queries, _ = attention.weights.shape
+        columns = at[:, None, None, :].expand(n, heads, queries, most)
+        picked = attention.weights.gather(3, columns).double() * is_null[:, None, None, :]
+        return picked.sum(-1) * region.queries[:, None, :]
 
-    return attention.once("masses", make)
+    return attention.once("null_mass", make)
 
 
 def column_mass(attention: Attention) -> Tensor:
@@ -119,9 +126,25 @@ def column_mass(attention: Attention) -> Tensor:
 
 
 def region_weights(attention: Attention) -> Tensor:
-    """`document head query key`: the weights with null keys set to 0."""
-    keys = region_of(attention).keys
-    return attention.once("region_weights", lambda: attention.weights * keys[:, None, None, :])
+    """`document head query key`: the weights with null keys set to 0.
+
+    In memory that the next layer uses again: not to be kept beyond this one.
+    """
+
+    def make() -> Tensor:
+        keys = region_of(attention).keys[:, None, None, :]
+        return torch.mul(attention.weights, keys, out=buffer(attention, "region_weights"))
+
+    return attention.once("region_weights", make)
+
+
+def buffer(attention: Attention, name: str) -> Tensor:
+    """Memory in the shape of the weights, the same for all layers of a batch: fresh pages
+    cost more than the arithmetic.
+    """
+    weights = attention.weights
+    key = ("buffer", name, weights.shape[1])
+    return _once(attention, key, lambda: torch.empty_like(weights, requires_grad=False))
 
 
 def pair_sums(attention: Attention) -> Tensor:

@@ -16,6 +16,7 @@ from headscope.metrics.dependency import (
 from headscope.metrics.distance import Distance
 from headscope.metrics.entropy import Entropy
 from headscope.metrics.exemplars import Exemplars
+from headscope.metrics.importance import Importance, Loss, RemovalEstimate
 from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.js import JensenShannon
 from headscope.metrics.null_share import NullShare
@@ -56,6 +57,9 @@ METRICS: dict[str, type[Metric]] = {
         DuplicateToken,
         Induction,
         JensenShannon,
+        Importance,
+        RemovalEstimate,
+        Loss,
     )
 }
 """In the order in which results list them."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.batch import Axes
@@ -71,11 +72,9 @@ class Variability(Metric):
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
         positions, sizes = self._positions(attention)
         queries, keys = self._pairs(attention.is_causal)
-        at_query = torch.from_numpy(positions["query"][chosen][:, queries])[:, None, :]
-        at_key = torch.from_numpy(positions["key"][chosen][:, keys])[:, None, :]
-        documents = torch.from_numpy(chosen)[:, None, None]
-        heads = torch.arange(attention.n_heads)[None, :, None]
-        values = region_weights(attention)[documents, heads, at_query, at_key]
+        documents = torch.from_numpy(chosen)
+        square = self._square(region_weights(attention), positions)[documents]
+        values = square.flatten(2)[:, :, torch.from_numpy(queries * self.first + keys)]
         is_there = np.maximum(queries, keys)[None, :] < sizes[chosen][:, None]
         values = values * torch.from_numpy(is_there).to(values)[:, None, :]
         if values.dtype != torch.float64:
@@ -135,21 +134,30 @@ class Variability(Metric):
         queries, keys = np.nonzero(np.tril(square) if is_causal else square)
         return queries, keys
 
-    def _positions(self, attention: Attention) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Where the first tokens stand on both sides, and how many there are of them."""
+    def _positions(self, attention: Attention) -> tuple[np.ndarray, np.ndarray]:
+        """Where the first tokens of each document stand, and how many there are of them."""
         batch = batch_of(attention)
 
-        def make() -> tuple[dict[str, np.ndarray], np.ndarray]:
-            positions, sizes = {}, []
-            for side, found in (
-                ("query", batch.query_sequences(attention.block)),
-                ("key", batch.key_sequences(attention.block)),
-            ):
-                counts = found.mask & ~found.special
-                order = np.argsort(~counts, axis=1, kind="stable")[:, : self.first]
-                padding = ((0, 0), (0, self.first - order.shape[1]))
-                positions[side] = np.pad(order, padding)
-                sizes.append(np.minimum(counts.sum(1), self.first))
-            return positions, np.minimum(*sizes)
+        def make() -> tuple[np.ndarray, np.ndarray]:
+            found = batch.query_sequences(attention.block)
+            counts = found.mask & ~found.special
+            order = np.argsort(~counts, axis=1, kind="stable")[:, : self.first]
+            positions = np.pad(order, ((0, 0), (0, self.first - order.shape[1])))
+            return positions, np.minimum(counts.sum(1), self.first)
 
         return batch.once(("first tokens", attention.block, self.first), make)
+
+    def _square(self, weights: Tensor, positions: np.ndarray) -> Tensor:
+        """`document head first first`: weights among these positions."""
+        start = int(positions[0, 0])
+        stop = start + self.first
+        sizes = np.arange(start, min(stop, weights.shape[2]))
+        # Nearly always the first tokens are the same positions in all documents: a slice.
+        if (positions[:, : len(sizes)] == sizes).all():
+            short = stop - min(stop, weights.shape[2])
+            square = weights[:, :, start:stop, start:stop]
+            return torch.nn.functional.pad(square, (0, short, 0, short)) if short else square
+        at = torch.from_numpy(positions)
+        documents = torch.arange(len(at))[:, None, None]
+        picked = weights.transpose(1, 3)[documents, at[:, None, :], at[:, :, None]]
+        return picked.permute(0, 3, 1, 2)

@@ -132,6 +132,8 @@ def make_plan(
 ) -> Plan:
     """The plan of a run."""
     key_classes = class_names(special_names(model.need_tokenizer()))
+    chosen = find_metrics(metrics, found.available)
+    _check_reads(model, chosen)
     return Plan(
         describe_model(model),
         {
@@ -142,10 +144,25 @@ def make_plan(
             "left_out": found.left_out,
             "messages": list(found.messages),
         },
-        find_metrics(metrics, found.available),
+        chosen,
         replace(axes_for(found, settings), key_classes=key_classes),
         settings,
     )
+
+
+def _check_reads(model: Model, metrics: Iterable[Metric]) -> None:
+    """Gradients need a model with a loss, and are not measured beside attention: an
+    encoder's tokens are masked for them.
+    """
+    of_gradients = [metric.name for metric in metrics if metric.reads == "gradients"]
+    of_attention = [m.name for m in metrics if m.reads == "attention" and m.scope != "tokens"]
+    if of_gradients:
+        model.need_head(f"Measuring {of_gradients[0]}")
+    if of_gradients and of_attention:
+        raise InputError(
+            f"{of_gradients[0]} is measured with a backward pass over the model's own task and "
+            f"{of_attention[0]} without: run them apart (headscope.importance, headscope.analyze)."
+        )
 
 
 @dataclass(frozen=True, eq=False)

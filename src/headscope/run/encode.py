@@ -46,7 +46,8 @@ class Encoder:
     """Makes a plan's batches for one model."""
 
     def __init__(self, model: Model, plan: Plan) -> None:
-        self._plan = plan
+        self.model = model
+        self.plan = self._plan = plan
         self._axes: Axes = plan.axes
         self._classes = plan.axes.key_classes
         self._tokenizer: Any = model.need_tokenizer()

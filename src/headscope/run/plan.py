@@ -136,6 +136,11 @@ class Plan:
         """SHA-256 of the plan."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
+    @property
+    def reads_gradients(self) -> bool:
+        """Does the run need a backward pass?"""
+        return any(metric.reads == "gradients" for metric in self.metrics)
+
     def shard_sizes(self, lengths: Sequence[int]) -> list[int]:
         """How many documents each shard has."""
         return [len(numbers) for numbers in self._cut(lengths)]

@@ -14,6 +14,7 @@ from headscope.metrics.assemble import States
 from headscope.metrics.fold import Fold
 from headscope.model.model import Model
 from headscope.run.encode import EncodedDocument, Encoder
+from headscope.run.gradients import can_ask, measure_gradients
 from headscope.run.plan import Plan, Shard
 
 __all__ = ["Measured", "ShardReport", "measure_shard", "threads"]
@@ -109,6 +110,8 @@ def _encoded(encoder: Encoder, shard: Shard, report: ShardReport) -> Iterator[En
     for document in encoder.encode(shard.documents):
         if all(tokens.special.all() for tokens in document.stacks.values()):
             _fail(report, document, "it has no token of its own")
+        elif encoder.plan.reads_gradients and not can_ask(encoder.model, document):
+            _fail(report, document, "one token has no next token to predict")
         else:
             yield document
 
@@ -121,8 +124,11 @@ def _run(
     report: ShardReport,
 ) -> None:
     inputs, batch = encoder.batch(documents)
-    with fold.batch(batch) as read:
-        model.run(inputs, read)
+    if encoder.plan.reads_gradients:
+        measure_gradients(model, encoder.plan, inputs, batch, fold)
+    else:
+        with fold.batch(batch) as read:
+            model.run(inputs, read)
     report.documents += len(documents)
     report.tokens += sum(len(next(iter(d.stacks.values()))) for d in documents)
     report.truncated += sum(d.n_cut > 0 for d in documents)
