@@ -19,11 +19,17 @@ from typing import TYPE_CHECKING, Any
 from headscope import errors
 
 if TYPE_CHECKING:
+    from headscope.figures.papers import draw as draw_figure
+    from headscope.figures.papers import save_figures
+    from headscope.metrics.combine import compare, merge
+    from headscope.metrics.measure import measure
     from headscope.model.edit import ablate, scale_neurons, set_attention
     from headscope.model.load import load
     from headscope.model.model import Model
     from headscope.results.files import open_file as open
+    from headscope.results.result import Result
     from headscope.results.trace import Trace
+    from headscope.run.analyze import analyze
     from headscope.text.annotate import annotate
     from headscope.text.corpus import Corpus
     from headscope.text.demo import demo_corpus
@@ -38,19 +44,26 @@ __all__ = [
     "Corpus",
     "Document",
     "Model",
+    "Result",
     "Trace",
     "__version__",
     "ablate",
+    "analyze",
     "annotate",
+    "compare",
     "demo_corpus",
+    "draw_figure",
     "errors",
     "explore",
     "head_view",
     "load",
+    "measure",
+    "merge",
     "model_view",
     "neuron_view",
     "open",
     "read",
+    "save_figures",
     "save_page",
     "scale_neurons",
     "set_attention",
@@ -60,17 +73,24 @@ _HOMES = {
     "Corpus": "headscope.text.corpus:Corpus",
     "Document": "headscope.text.document:Document",
     "Model": "headscope.model.model:Model",
+    "Result": "headscope.results.result:Result",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
+    "analyze": "headscope.run.analyze:analyze",
     "annotate": "headscope.text.annotate:annotate",
+    "compare": "headscope.metrics.combine:compare",
     "demo_corpus": "headscope.text.demo:demo_corpus",
+    "draw_figure": "headscope.figures.papers:draw",
     "explore": "headscope.views.explorer:explore",
     "head_view": "headscope.views.explorer:head_view",
     "load": "headscope.model.load:load",
+    "measure": "headscope.metrics.measure:measure",
+    "merge": "headscope.metrics.combine:merge",
     "model_view": "headscope.views.explorer:model_view",
     "neuron_view": "headscope.views.explorer:neuron_view",
     "open": "headscope.results.files:open_file",
     "read": "headscope.text.read:read",
+    "save_figures": "headscope.figures.papers:save_figures",
     "save_page": "headscope.views.page:save_page",
     "scale_neurons": "headscope.model.edit:scale_neurons",
     "set_attention": "headscope.model.edit:set_attention",

@@ -112,3 +112,23 @@ def test_view_writes_a_page(
     assert run("view", " ", "-o", str(tmp_path / "none.html")) == 2
     assert "text is empty" in capsys.readouterr().err
     assert not (tmp_path / "none.html").exists()
+
+
+def test_analyze_measures_the_demo_corpus(
+    minilm: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import headscope as hs
+
+    arguments = ["analyze", "demo", "-o", str(tmp_path / "run"), "--sample", "12"]
+    arguments += ["--metrics", "distance, null_share", "--no-figures", "--quiet", "--json"]
+    assert run(*arguments) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["documents"] == 12
+    assert set(answer["means"]) == {"distance", "null_share"}
+    result = hs.open(tmp_path / "run")
+    assert isinstance(result, hs.Result)
+    assert float(result["null_share"].mean()) == pytest.approx(answer["means"]["null_share"])
+    assert run(*arguments[:-1]) == 0  # complete: opened, not run again
+    assert "all-MiniLM-L6-v2: 12 documents" in capsys.readouterr().out
+    assert run("analyze", "nowhere.txt", "-o", str(tmp_path / "other"), "--quiet") == 2
+    assert "nowhere.txt" in capsys.readouterr().err

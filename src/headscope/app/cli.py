@@ -101,6 +101,49 @@ def view(
     typer.echo(out)
 
 
+@app.command(epilog="Example: headscope analyze corpus.conllu --model smollm2 -o run --by genre")
+def analyze(
+    corpus: Annotated[
+        str,
+        typer.Argument(help="A file or folder (text, JSON lines, CoNLL-U, …), or 'demo'."),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder of the run.")],
+    model: Annotated[str, typer.Option(help="Packaged model, folder or hub id.")] = "minilm",
+    device: Annotated[str | None, typer.Option(help="Where to run.")] = None,
+    metrics: Annotated[str, typer.Option(help="'all', or names with commas between.")] = "all",
+    unit: Annotated[
+        str, typer.Option(help="What is one document: sentence, paragraph or document.")
+    ] = "sentence",
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw so many documents.")] = None,
+    seed: Annotated[int, typer.Option(help="Which random draw.")] = 0,
+    by: Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    resume: Annotated[
+        bool, typer.Option(help="Go on with what is in the folder, or start anew.")
+    ] = True,
+    on_error: Annotated[str, typer.Option(help="A broken line: raise or skip.")] = "raise",
+    figures: Annotated[bool, typer.Option(help="Draw the papers' figures.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Measure what every head does over a corpus; a stopped run goes on where it was."""
+    from headscope.app.analyze import run_analysis
+
+    answer, text = run_analysis(
+        corpus,
+        out,
+        model=model,
+        device=device,
+        metrics=metrics,
+        reading={"unit": unit, "sample": sample, "seed": seed, "on_error": on_error},
+        running={"by": by, "workers": workers, "engine": engine, "resume": resume},
+        figures=figures,
+        progress=False if quiet else None,
+    )
+    typer.echo(json.dumps(answer, indent=1) if as_json else text)
+
+
 @app.command(epilog="Example: headscope demo -o demo")
 def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write to.")] = Path("demo"),
@@ -118,7 +161,8 @@ def main(arguments: list[str] | None = None) -> None:
         app(arguments, standalone_mode=False)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt) as stop:
+        typer.echo(f"headscope: {stop}" if str(stop) else "headscope: stopped", err=True)
         sys.exit(130)
     except HeadscopeError as error:
         if settings.debug:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.results.trace import Trace
 
-__all__ = ["atomic_path", "open_file"]
+__all__ = ["RESULT", "atomic_path", "open_file"]
+
+RESULT = "result.nc"
+"""What a run calls its result in its folder."""
 
 
 @contextmanager
@@ -47,7 +50,7 @@ def _umask() -> int:
 
 
 def open_file(path: str | os.PathLike[str]) -> Trace | Result:
-    """Open what `save` wrote, or the folder of a finished run.
+    """Open what `save` wrote: a trace, or a result (also by the folder of its run).
 
     Raises:
         InputError: there is no such file.
@@ -55,14 +58,13 @@ def open_file(path: str | os.PathLike[str]) -> Trace | Result:
     """
     from headscope.results import result_file, trace_file
 
+    loaders: dict[str, Callable[[Path], Trace | Result]] = {
+        trace_file.KIND: trace_file.load_trace,
+        result_file.KIND: result_file.load_result,
+    }
     file = Path(path)
     if file.is_dir():
-        file = file / "result.nc"
-        if not file.is_file():
-            raise InputError(
-                f"The folder {str(path)!r} has no result.nc: it is not of a run, or the run is "
-                "not finished. Run the same analyze again to go on with it."
-            )
+        file = file / RESULT
     if not file.is_file():
         raise InputError(f"There is no file {str(file)!r}.")
     try:
@@ -73,17 +75,15 @@ def open_file(path: str | os.PathLike[str]) -> Trace | Result:
             f"{str(file)!r} cannot be read as netCDF ({type(error).__name__}: {error}). "
             "Expected a file written by Trace.save or Result.save."
         ) from error
-    known = (trace_file.KIND, result_file.KIND)
-    if kind not in known:
+    if kind not in loaders:
         raise FileFormatError(
             f"{str(file)!r} is netCDF, but not a headscope file (its 'headscope' attribute is "
-            f"{kind!r}, expected {' or '.join(map(repr, known))})."
+            f"{kind!r}, expected {' or '.join(map(repr, loaders))})."
         )
     try:
-        if kind == result_file.KIND:
-            return result_file.load_result(file)
-        return trace_file.load_trace(xr.load_datatree(file, engine="h5netcdf"))
+        return loaders[kind](file)
     except Exception as error:
         raise FileFormatError(
-            f"{str(file)!r} says it is a headscope {kind}, but its content is damaged: {error}."
+            f"{str(file)!r} says it is a headscope {kind}, but its content is damaged "
+            f"({type(error).__name__}: {error})."
         ) from error

@@ -37,8 +37,9 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
 
 
-def load_trace(tree: xr.DataTree) -> Trace:
+def load_trace(path: str | os.PathLike[str]) -> Trace:
     """The trace a file holds."""
+    tree = xr.load_datatree(path, engine="h5netcdf")
     tokens: dict[str, Tokens] = {}
     hidden: dict[str, xr.DataArray] = {}
     for stack, node in tree["stacks"].children.items():
