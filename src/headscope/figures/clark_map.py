@@ -1,0 +1,98 @@
+"""Clark et al.'s Figure 6: all heads in the plane, by behavior and by layer; and clusters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from headscope.figures.style import GRAY, PALETTE, new_figure, styled
+
+if TYPE_CHECKING:
+    from headscope.heads.map import HeadMap
+
+__all__ = ["behavior_colors", "clark_figure_6", "cluster_figure", "layer_colors"]
+
+OTHER = "other"
+LIGHT = "#C4C4C4"
+
+
+def clark_figure_6(heads: HeadMap) -> Figure:
+    """The map twice: colored by behavior, and by layer (section 6)."""
+    data = heads.data
+    with styled():
+        figure = new_figure(7.2, 3.6)
+        left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+        colors = behavior_colors(heads)
+        for name, color in colors.items():
+            at = data["behavior"].values == name
+            left.scatter(
+                data["x"].values[at],
+                data["y"].values[at],
+                s=16,
+                color=color,
+                linewidths=0,
+                alpha=0.9,
+                label=f"{name} ({at.sum()})",
+                zorder=1 if name == OTHER else 2,
+            )
+        left.legend(loc="center left", bbox_to_anchor=(-0.62, 0.5), handletextpad=0.1)
+        left.set_title("By behavior")
+        drawn = right.scatter(
+            data["x"], data["y"], s=16, c=data["layer"], cmap="viridis", linewidths=0, alpha=0.9
+        )
+        figure.colorbar(drawn, ax=right, label="Layer", shrink=0.8)
+        right.set_title("By layer")
+        for axes in (left, right):
+            axes.set_aspect("equal")
+            axes.set_xticks([])
+            axes.set_yticks([])
+        figure.supxlabel(
+            f"{heads.title} · distances are Jensen-Shannon divergences · stress {heads.stress:.2f}",
+            fontsize=6.5,
+            color=GRAY,
+        )
+    return figure
+
+
+def cluster_figure(heads: HeadMap) -> Figure:
+    """Into how many groups the heads fall (silhouette), and the map colored by them."""
+    data = heads.data
+    with styled():
+        figure = new_figure(6.4, 2.8)
+        left, right = figure.subplots(1, 2, width_ratios=(1, 1.3))
+        left.plot(data["n_clusters"], data["silhouette"], marker="o", markersize=3, color=GRAY)
+        best = int(np.nan_to_num(data["silhouette"].values, nan=-1).argmax())
+        left.scatter(
+            data["n_clusters"][best], data["silhouette"][best], color=PALETTE[0], zorder=3, s=26
+        )
+        left.set_xlabel("Clusters (average linkage)")
+        left.set_ylabel("Silhouette")
+        left.set_ylim(0, max(0.05, 1.15 * float(data["silhouette"].max())))
+        colors = np.array([PALETTE[i % len(PALETTE)] for i in data["cluster"].values])
+        right.scatter(data["x"], data["y"], s=14, c=colors, linewidths=0)
+        right.set_aspect("equal")
+        right.set_xticks([])
+        right.set_yticks([])
+        n = len(np.unique(data["cluster"]))
+        right.set_title(f"{n} clusters")
+        figure.supxlabel(heads.title, fontsize=6.5, color=GRAY)
+    return figure
+
+
+def behavior_colors(heads: HeadMap) -> dict[str, str]:
+    """A color for each behavior on the map, most frequent first, `other` in gray and last."""
+    names, counts = np.unique(heads.data["behavior"].values, return_counts=True)
+    order = [str(names[i]) for i in np.argsort(-counts, kind="stable")]
+    named = [name for name in order if name != OTHER]
+    cycle = [color for color in PALETTE if color != GRAY]
+    colors = {name: cycle[i % len(cycle)] for i, name in enumerate(named)}
+    return {**colors, **({OTHER: LIGHT} if OTHER in order else {})}
+
+
+def layer_colors(n_layers: int) -> list[str]:
+    """A color for each layer, dark to light."""
+    scale = mpl.colormaps["viridis"]
+    return [str(mpl.colors.to_hex(scale(i / max(1, n_layers - 1)))) for i in range(n_layers)]

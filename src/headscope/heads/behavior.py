@@ -1,0 +1,91 @@
+"""What to call a head, from what was measured: the labels of Clark et al.'s Figure 6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from headscope.errors import InputError
+from headscope.results.result import Result
+
+__all__ = ["OTHER", "Thresholds", "behaviors", "heads_above"]
+
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From which value on a head is named after a behavior (METHODS of Clark et al. 2019)."""
+
+    offset: float = 0.5
+    """Next or previous token, section 3.1."""
+    key_class: float = 0.6
+    """[CLS], [SEP], punctuation, the first token: Figure 6."""
+    broad: float = 0.8
+    """Row entropy as a share of the uniform one: 3.8 nats of 4.85 at 128 tokens."""
+
+
+def behaviors(
+    result: Result,
+    thresholds: Thresholds | None = None,
+    probes: Mapping[tuple[int, int], str] | None = None,
+) -> xr.DataArray:
+    """`layer head`: what each head does, one name each.
+
+    Names from probing come first, because they are the most specific; then the share of
+    attention that is furthest above its threshold.
+
+    Args:
+        result: with `offset_share`, `class_share`, `row_entropy` and `uniform_entropy`.
+        thresholds: where behaviors begin.
+        probes: names for the best heads of a probe: `{(7, 9): "direct object"}`.
+    """
+    limits = thresholds or Thresholds()
+    missing = [n for n in ("offset_share", "class_share", "row_entropy") if n not in result]
+    if missing:
+        raise InputError(
+            f"Heads are named after {', '.join(missing)}, which this result does not have. "
+            'Run analyze with the surface metrics (they are among "all").'
+        )
+    scores: dict[str, np.ndarray] = {}
+    for offset, name in ((-1, "previous token"), (1, "next token")):
+        scores[name] = result["offset_share"].sel(offset=offset).values / limits.offset
+    shares = result["class_share"]
+    names = [str(name) for name in shares["key_class"].values]
+    for name in names:
+        is_special_first = name == "first" and any(
+            np.array_equal(shares.sel(key_class=name), shares.sel(key_class=other), equal_nan=True)
+            for other in names
+            if other != "first"
+        )
+        if name not in ("rest", ". or ,") and not is_special_first:
+            shown = "first token" if name == "first" else name
+            scores[shown] = shares.sel(key_class=name).values / limits.key_class
+    uniform = float(result["uniform_entropy"])
+    if uniform > 0:
+        scores["broad"] = result["row_entropy"].values / (limits.broad * uniform)
+    table = np.nan_to_num(np.stack(list(scores.values())))
+    best = table.argmax(0)
+    labels = np.array([*scores, OTHER], dtype=object)[np.where(table.max(0) > 1, best, len(scores))]
+    found = xr.DataArray(
+        labels,
+        dims=("layer", "head"),
+        coords={"layer": result["row_entropy"]["layer"], "head": result["row_entropy"]["head"]},
+        name="behavior",
+    )
+    for (layer, head), name in (probes or {}).items():
+        found.loc[{"layer": layer, "head": head}] = name
+    return found
+
+
+def heads_above(
+    result: Result, name: str, threshold: float = 0.5, **labels: object
+) -> list[tuple[int, int, float]]:
+    """The heads whose value is above a threshold: layer, head, value, highest first.
+
+    heads_above(result, "offset_share", 0.5, offset=-1)
+    """
+    return [found for found in result.top(name, n=1 << 30, **labels) if found[2] > threshold]

@@ -1,0 +1,239 @@
+"""`headscope.explain_head`: everything that was measured about one head, on one page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from headscope.errors import InputError
+from headscope.heads.behavior import OTHER, behaviors
+from headscope.heads.map import HeadMap
+from headscope.results.result import Result
+
+__all__ = ["Evidence", "HeadCard", "explain_head"]
+
+SINGLE = (
+    ("row_entropy", "Entropy of its rows", "nats"),
+    ("first_entropy", "Entropy from the first token", "nats"),
+    ("entropy", "Entropy without null attention", "nats"),
+    ("distance", "Mean distance", "tokens"),
+    ("null_share", "Null attention", ""),
+    ("sep_from_other", "To separators, from other tokens", ""),
+    ("sink_rate", "First token is a sink", "of documents"),
+    ("induction", "To what followed the same token", ""),
+    ("duplicate_token", "To the same token, earlier", ""),
+    ("variability", "Variability with the text", ""),
+)
+LABELED = (
+    ("offset_share", "offset", "Attention by position", 3),
+    ("class_share", "key_class", "Attention by class of key", 6),
+    ("pos_to", "tag", "Tags it attends to", 3),
+    ("pos_from", "tag", "Tags it attends from", 3),
+    ("dep_type_to", "relation", "Relations of its keys", 3),
+    ("dep_alignment", "parent", "Attention along dependencies", 3),
+    ("importance", "gradient_class", "Mean |∂L/∂a| by class of key", 6),
+    ("removal_estimate", "gradient_class", "Estimated rise of the loss if removed", 6),
+)
+OFFSET_NAMES = {"-1": "previous", "0": "itself", "1": "next"}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One number about a head, among the other heads."""
+
+    what: str
+    value: str
+    rank: str
+    """Where the head stands: `3rd of 72`, counted from the highest."""
+
+
+@dataclass(frozen=True)
+class HeadCard:
+    """All evidence on one head. Prints as text; `html()` is a card for reports.
+
+    Attributes:
+        layer: 0-based.
+        head: 0-based.
+        model: its name.
+        summary: one sentence.
+        evidence: numbers by topic.
+        nearest: the heads that attend most alike, with their divergence in nats.
+        exemplars: its highest single weights, in words.
+    """
+
+    layer: int
+    head: int
+    model: str
+    summary: str
+    evidence: tuple[tuple[str, tuple[Evidence, ...]], ...]
+    nearest: tuple[tuple[int, int, float], ...]
+    exemplars: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """`L7 H9`."""
+        return f"L{self.layer} H{self.head}"
+
+    def __str__(self) -> str:
+        lines = [f"{self.name} of {self.model}", self.summary]
+        for topic, rows in self.evidence:
+            lines += ["", topic]
+            width = max(len(row.what) for row in rows)
+            lines += [f"  {row.what:{width}}  {row.value:>12}  {row.rank}" for row in rows]
+        if self.nearest:
+            near = ", ".join(f"L{a} H{b} ({js:.3f})" for a, b, js in self.nearest)
+            lines += ["", "Nearest heads (Jensen-Shannon divergence, nats)", f"  {near}"]
+        if self.exemplars:
+            lines += ["", "Highest weights", *(f"  {text}" for text in self.exemplars)]
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """The card as a piece of HTML, without scripts; all text is escaped."""
+        e = html.escape
+        parts = [
+            f'<article class="head-card" id="L{self.layer}H{self.head}">',
+            f"<h3>{self.name} <small>{e(self.model)}</small></h3><p>{e(self.summary)}</p>",
+        ]
+        for topic, rows in self.evidence:
+            cells = "".join(
+                f"<tr><td>{e(r.what)}</td><td>{e(r.value)}</td><td>{e(r.rank)}</td></tr>"
+                for r in rows
+            )
+            parts.append(f"<h4>{e(topic)}</h4><table>{cells}</table>")
+        if self.nearest:
+            near = "".join(
+                f'<li><a href="#L{a}H{b}">L{a} H{b}</a> {js:.3f} nats</li>'
+                for a, b, js in self.nearest
+            )
+            parts.append(f"<h4>Nearest heads</h4><ul>{near}</ul>")
+        if self.exemplars:
+            shown = "".join(f"<li>{e(text)}</li>" for text in self.exemplars)
+            parts.append(f"<h4>Highest weights</h4><ol>{shown}</ol>")
+        return "\n".join([*parts, "</article>"])
+
+
+def explain_head(
+    results: Result | Iterable[Result],
+    layer: int,
+    head: int,
+    *,
+    heads: HeadMap | None = None,
+    n_exemplars: int = 3,
+) -> HeadCard:
+    """Everything measured about one head, on one page.
+
+    Args:
+        results: one result, or several of the same model (`analyze`, `importance`).
+        layer: 0-based.
+        head: 0-based.
+        heads: a map, for the nearest heads; without it they are taken from `js` if there.
+        n_exemplars: how many of its highest weights to show.
+    """
+    given = [results] if isinstance(results, Result) else list(results)
+    if not given:
+        raise InputError("explain_head needs at least one result.")
+    models = {result.model for result in given}
+    if len(models) > 1:
+        raise InputError(f"These results are of different models: {', '.join(sorted(models))}.")
+    _check_head(given[0].dataset, layer, head)
+    topics: dict[str, list[Evidence]] = {}
+    for result in given:
+        data = result.dataset
+        for name, what, units in SINGLE:
+            if name in data:
+                _add(topics, "In short", what, data[name], layer, head, units)
+        for name, dim, topic, n in LABELED:
+            if name in data and dim in data[name].dims:
+                for label in _highest(data[name].sel(layer=layer, head=head), dim, n):
+                    shown = (
+                        OFFSET_NAMES.get(str(label), str(label)) if dim == "offset" else str(label)
+                    )
+                    _add(topics, topic, shown, data[name].sel({dim: label}), layer, head, "")
+    return HeadCard(
+        layer,
+        head,
+        given[0].model,
+        _summary(given, layer, head),
+        tuple((topic, tuple(rows)) for topic, rows in topics.items()),
+        _nearest(given, heads, layer, head),
+        tuple(
+            str(exemplar)
+            for result in given
+            if "exemplar_weight" in result
+            for exemplar in result.exemplars(layer, head)[:n_exemplars]
+        ),
+    )
+
+
+def _check_head(data: xr.Dataset, layer: int, head: int) -> None:
+    for what, value in (("layer", layer), ("head", head)):
+        if what not in data.coords or value not in data[what].values:
+            known = f"0 to {int(data[what].max())}" if what in data.coords else "none"
+            raise InputError(f"There is no {what} {value} in this result: expected {known}.")
+
+
+def _add(
+    topics: dict[str, list[Evidence]],
+    topic: str,
+    what: str,
+    values: xr.DataArray,
+    layer: int,
+    head: int,
+    units: str,
+) -> None:
+    value = float(values.sel(layer=layer, head=head))
+    if np.isnan(value):
+        return
+    flat = values.values[np.isfinite(values.values)]
+    rank = 1 + int((flat > value).sum())
+    shown = f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.1e}"
+    place = f"{_ordinal(rank)} of {len(flat)}"
+    topics.setdefault(topic, []).append(Evidence(what, f"{shown} {units}".strip(), place))
+
+
+def _highest(at: xr.DataArray, dim: str, n: int) -> Sequence[object]:
+    values = np.nan_to_num(at.values, nan=-np.inf)
+    order = np.argsort(-np.abs(values), kind="stable")[:n]
+    labels: list[object] = at[dim].values[order].tolist()
+    return labels
+
+
+def _summary(results: Sequence[Result], layer: int, head: int) -> str:
+    for result in results:
+        if all(n in result for n in ("offset_share", "class_share", "row_entropy")):
+            name = str(behaviors(result).sel(layer=layer, head=head).item())
+            what = {
+                "previous token": "Attends to the token before it.",
+                "next token": "Attends to the next token.",
+                "broad": "Attends broadly, almost evenly, to everything in sight.",
+                OTHER: "Follows no simple pattern of position or delimiter.",
+            }
+            return what.get(name, f"Rests on {name}.")
+    return "Not measured: the surface metrics that would name its behavior."
+
+
+def _nearest(
+    results: Sequence[Result], heads: HeadMap | None, layer: int, head: int
+) -> tuple[tuple[int, int, float], ...]:
+    if heads is not None:
+        return tuple(heads.nearest(layer, head))
+    for result in results:
+        if "js" in result:
+            layers = result["layer"].values if "layer" in result.dataset.coords else None
+            row = layer if layers is None else int(np.flatnonzero(layers == layer)[0])
+            apart = result["js"].values[row, head].copy()
+            apart[row, head] = np.nan
+            order = np.argsort(np.where(np.isnan(apart), np.inf, apart), axis=None)[:5]
+            found = [divmod(int(i), apart.shape[1]) for i in order]
+            names = list(range(len(apart))) if layers is None else [int(n) for n in layers]
+            return tuple((names[a], b, float(apart[a, b])) for a, b in found)
+    return ()
+
+
+def _ordinal(n: int) -> str:
+    ending = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{ending}"

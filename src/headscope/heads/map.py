@@ -1,0 +1,123 @@
+"""`headscope.map_heads`: all heads of a model in the plane, near where they attend alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from headscope.errors import InputError
+from headscope.heads.behavior import Thresholds, behaviors
+from headscope.results.result import Result
+
+__all__ = ["HeadMap", "map_heads"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadMap:
+    """Heads in the plane.
+
+    Attributes:
+        data: over `at` (every head, with coordinates `layer` and `head`): `x`, `y`,
+            `behavior`, `cluster`; `distance` over `at` and `other`; `silhouette` over
+            `n_clusters`; `linkage` as SciPy's dendrograms take it.
+        stress: how badly the plane distorts distances: 0 not at all, above 0.2 much.
+        title: the model and its corpus.
+    """
+
+    data: xr.Dataset
+    stress: float
+    title: str
+
+    def nearest(self, layer: int, head: int, n: int = 5) -> list[tuple[int, int, float]]:
+        """The heads that attend most alike: layer, head, divergence in nats."""
+        row = self._row(layer, head)
+        distances = self.data["distance"].values[row]
+        order = [i for i in np.argsort(distances, kind="stable") if i != row][:n]
+        layers, heads = self.data["layer"].values, self.data["head"].values
+        return [(int(layers[i]), int(heads[i]), float(distances[i])) for i in order]
+
+    def layer_spread(self) -> tuple[float, float]:
+        """Mean divergence of heads of the same layer, and of different layers."""
+        layers = self.data["layer"].values
+        same = layers[:, None] == layers[None, :]
+        apart = self.data["distance"].values
+        off = ~np.eye(len(layers), dtype=bool)
+        return float(apart[same & off].mean()), float(apart[~same].mean())
+
+    def _row(self, layer: int, head: int) -> int:
+        found = np.flatnonzero(
+            (self.data["layer"].values == layer) & (self.data["head"].values == head)
+        )
+        if not len(found):
+            raise InputError(f"There is no L{layer} H{head} on this map.")
+        return int(found[0])
+
+    def __repr__(self) -> str:
+        return f"<HeadMap of {self.title}: {self.data.sizes['at']} heads, stress {self.stress:.2f}>"
+
+
+def map_heads(
+    result: Result,
+    *,
+    probes: Mapping[tuple[int, int], str] | None = None,
+    thresholds: Thresholds | None = None,
+    seed: int = 0,
+    starts: int = 8,
+    most_clusters: int = 12,
+) -> HeadMap:
+    """All heads in the plane (Clark et al. 2019, section 6, Figure 6), named and clustered.
+
+    Args:
+        result: of `analyze` with `js` and the surface metrics:
+            `hs.analyze(model, corpus, ["js", "offset_share", "class_share", "row_entropy",
+            "uniform_entropy"])`.
+        probes: names for heads that a probe singled out.
+        thresholds: from which value on a behavior is named.
+        seed: of the embedding's starts.
+        starts: how many of them; the best is kept.
+        most_clusters: clusters are tried from 2 up to so many.
+    """
+    from headscope.heads.embed import cluster, embed
+
+    if "js" not in result:
+        raise InputError(
+            "A map needs the divergences of all pairs of heads. Measure them: "
+            'headscope.analyze(model, corpus, ["js", "offset_share", "class_share", '
+            '"row_entropy", "uniform_entropy"]).'
+        )
+    labels = behaviors(result, thresholds, probes)
+    n_layers, n_heads = result["js"].shape[:2]
+    distances = result["js"].values.reshape(n_layers * n_heads, -1)
+    is_there = ~np.isnan(distances).all(1)
+    distances = distances[is_there][:, is_there]
+    if len(distances) < 3:
+        raise InputError(f"A map needs at least 3 heads; this model has {len(distances)}.")
+    if np.isnan(distances).any():
+        raise InputError("Nothing was measured: every divergence is NaN.")
+    places, stress = embed(distances, seed=seed, starts=starts)
+    tree, silhouette, clusters = cluster(distances, most=most_clusters)
+    layer, head = (
+        np.broadcast_to(grid, (n_layers, n_heads)).ravel()[is_there]
+        for grid in (labels["layer"].values[:, None], labels["head"].values[None, :])
+    )
+    data = xr.Dataset(
+        {
+            "x": ("at", places[:, 0]),
+            "y": ("at", places[:, 1]),
+            "behavior": ("at", labels.values.ravel()[is_there].astype(str)),
+            "cluster": ("at", clusters),
+            "distance": (("at", "other"), distances),
+            "silhouette": ("n_clusters", silhouette),
+            "linkage": (("join", "column"), tree),
+        },
+        coords={
+            "layer": ("at", layer),
+            "head": ("at", head),
+            "n_clusters": np.arange(2, 2 + len(silhouette)),
+        },
+        attrs={"seed": seed, "starts": starts},
+    )
+    return HeadMap(data, stress, f"{result.model} on {result.provenance['corpus']['name']}")
