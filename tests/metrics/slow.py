@@ -118,7 +118,7 @@ def _one_head(cases: list[Case], layer: int, head: int, first: int, k: int) -> d
             w = float(a[i, j])
             total += w
             far += w * abs(i - j)
-            if w > highest[0]:
+            if (w, -j, -i) > (highest[0], -highest[2], -highest[1]):
                 highest = (w, i, j)
             if case.tags is not None:
                 tagged += w

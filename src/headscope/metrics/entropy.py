@@ -10,7 +10,14 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import RatioMetric
-from headscope.metrics.region import buffer, null_mass, region_of, region_weights, row_mass
+from headscope.metrics.region import (
+    buffer,
+    null_mass,
+    region_of,
+    region_weights,
+    row_mass,
+    row_sums,
+)
 
 __all__ = ["Entropy"]
 
@@ -39,7 +46,7 @@ class Entropy(RatioMetric):
         weights = region_weights(attention)
         logs = buffer(attention, "logs")
         torch.clamp_min(weights, torch.finfo(weights.dtype).tiny, out=logs)
-        products = logs.log_().mul_(weights).sum(-1).double()
+        products = row_sums(logs.log_().mul_(weights))
         is_query = region_of(attention).queries[:, None, :] > 0
         is_kept = is_query & (mass > 0) & (null <= self.most_null * (null + mass))
         safe = torch.where(is_kept, mass, 1.0)

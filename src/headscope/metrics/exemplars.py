@@ -12,7 +12,7 @@ import torch
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.metrics.base import Metric, State, batch_of
-from headscope.metrics.region import region_of, region_weights
+from headscope.metrics.region import region_weights
 
 __all__ = ["Exemplars"]
 
@@ -25,7 +25,7 @@ class Exemplars(Metric):
 
     Per head the `k` documents with the highest a[i,j] of the region (null attention left
     out), with the query i and key j. One arc per document. Of equal weights the document
-    that comes first in the corpus wins, and in it the first query, then the first key.
+    that comes first in the corpus wins, and in it the first key, then the first query.
 
     Vig & Belinkov 2019, section 5.4, Tables 1 to 3.
     """
@@ -62,24 +62,23 @@ class Exemplars(Metric):
     def measure(self, attention: Attention) -> State:
         """The highest of this batch."""
         batch = batch_of(attention)
-        highest = region_weights(attention).amax(-1)
-        highest = highest * region_of(attention).queries[:, None, :]
-        weights, queries = (x.cpu().numpy() for x in highest.max(-1))
+        by_key = region_weights(attention).amax(-2)
+        weights, keys = (x.cpu().numpy() for x in by_key.max(-1))
         k = min(self.k, len(batch))
-        # Few documents enter: the key is looked for in their rows alone.
+        # Few documents enter: the query is looked for in their columns alone.
         ranked = np.lexsort(
             (np.broadcast_to(batch.numbers[:, None], weights.shape), -weights), axis=0
         )[:k].T
         heads = np.arange(attention.n_heads)[:, None]
-        query = queries[ranked, heads]
-        rows = region_weights(attention)[
-            torch.from_numpy(ranked), torch.from_numpy(heads), torch.from_numpy(query)
+        key = keys[ranked, heads]
+        columns = region_weights(attention).transpose(2, 3)[
+            torch.from_numpy(ranked), torch.from_numpy(heads), torch.from_numpy(key)
         ]
         state = self.zero(attention.n_heads, batch.axes, is_causal=attention.is_causal)
         state["weight"][:, :k] = weights[ranked, heads]
         state["document"][:, :k] = batch.numbers[ranked]
-        state["query"][:, :k] = query
-        state["key"][:, :k] = rows.argmax(-1).cpu().numpy()
+        state["query"][:, :k] = columns.argmax(-1).cpu().numpy()
+        state["key"][:, :k] = key
         is_empty = state["weight"] <= 0
         for name in ARRAYS:
             state[name][is_empty] = -np.inf if name == "weight" else -1.0
