@@ -33,8 +33,8 @@ export interface OverviewInput {
 
 const SMALLEST = 22;
 const LARGEST = 112;
-/** Distance of thumbnails in a table that has to scroll. */
-const SCROLLING = 38;
+/** A table that has to scroll shows so many layers at once, where its width allows. */
+const ROWS_SHOWN = 9;
 const LEFT = 30;
 const TOP = 20;
 const CAPTION = 13;
@@ -56,8 +56,9 @@ function table(input: OverviewInput, cells: Cell[]): Overview {
   const fitted = (room: number, count: number) => Math.floor(room / count);
   const across = fitted(input.width - LEFT - 8, input.heads);
   const down = fitted(input.height - TOP - 8, rows);
-  // Fit both ways where that leaves something to see; otherwise fill the width and scroll.
-  const pitch = down >= SMALLEST + 3 ? Math.min(across, down) : Math.min(across, SCROLLING);
+  // Fit both ways where that leaves something to see; otherwise scroll, and see it well.
+  const scrolling = Math.max(38, fitted(input.height - TOP - 8, ROWS_SHOWN));
+  const pitch = Math.min(across, down >= SMALLEST + 3 ? down : scrolling);
   const step = Math.max(SMALLEST + 3, Math.min(pitch, LARGEST));
   const gap = step >= 48 ? 6 : step >= 32 ? 4 : 3;
   const thumbs = cells.map((cell) => ({

@@ -136,11 +136,12 @@ export class ModelView {
   scene(): Scene {
     const overview = this.overview!;
     const { tone } = this.scope.theme;
+    const labels = this.labels();
     return {
       width: overview.width,
       height: overview.height,
       background: tone.panel,
-      marks: [...this.images, ...this.labels()],
+      marks: [...this.images, ...labels.layers, ...labels.heads],
     };
   }
 
@@ -159,12 +160,14 @@ export class ModelView {
     this.controls.replaceChildren(this.color.element, this.sort.element);
   }
 
-  private labels(): Mark[] {
+  /** Layer and head numbers; those of the heads stay in sight when the table scrolls. */
+  private labels(scrolled = 0): { layers: Mark[]; heads: Mark[] } {
     const overview = this.overview!;
     const { tone } = this.scope.theme;
     const { layer: chosen, heads } = this.scope.store.selection;
     const half = overview.size / 2;
-    const marks: Mark[] = [];
+    const layers: Mark[] = [];
+    const columns: Mark[] = [];
     const text = (x: number, y: number, label: string, bold: boolean, anchor: "middle" | "end"): Mark => ({
       kind: "text", x, y, text: label, size: 10, anchor, bold, fill: bold ? tone.ink : tone.soft,
     }); // biome-ignore format: one text on one line
@@ -173,21 +176,22 @@ export class ModelView {
       for (const { x, y, layer, head } of overview.thumbs) {
         const label = compact ? `${layer}.${head}` : `L${layer} H${head}`;
         const isChosen = layer === chosen && heads.includes(head);
-        marks.push(text(x + half, y + overview.size + 10, label, isChosen, "middle"));
+        layers.push(text(x + half, y + overview.size + 10, label, isChosen, "middle"));
       }
-      return marks;
+      return { layers, heads: columns };
     }
     const seen = new Set<string>();
     for (const { x, y, layer, head } of overview.thumbs) {
       if (!seen.has(`L${layer}`)) {
-        marks.push(text(overview.left - 6, y + half + 3.5, `L${layer}`, layer === chosen, "end"));
+        layers.push(text(overview.left - 6, y + half + 3.5, `L${layer}`, layer === chosen, "end"));
       }
       if (!seen.has(`H${head}`)) {
-        marks.push(text(x + half, overview.top - 6, `H${head}`, heads.includes(head), "middle"));
+        const at = scrolled + overview.top - 6;
+        columns.push(text(x + half, at, `H${head}`, heads.includes(head), "middle"));
       }
       seen.add(`L${layer}`).add(`H${head}`);
     }
-    return marks;
+    return { layers, heads: columns };
   }
 
   private draw(): void {
@@ -214,7 +218,9 @@ export class ModelView {
     const { theme } = this.scope;
     const context = prepare(this.overlay, width, height);
     context.translate(-scrollLeft, -scrollTop);
-    paint(context, { marks: this.labels() }, { top: scrollTop, bottom: scrollTop + height });
+    const band = { top: scrollTop, bottom: scrollTop + height };
+    const labels = this.labels(scrollTop);
+    paint(context, { marks: labels.layers }, band);
     const colors = theme.heads(this.scope.lens(this.scope.leading).block.heads);
     for (const { x, y, layer, head } of overview.thumbs) {
       const isChosen = layer === selection.layer && selection.heads.includes(head);
@@ -224,6 +230,11 @@ export class ModelView {
       context.strokeStyle = isChosen ? cssOf(colors[head]) : theme.tone.ink;
       context.strokeRect(x - 1, y - 1, overview.size + 2, overview.size + 2);
     }
+    if (scrollTop > 0) {
+      context.fillStyle = theme.tone.panel;
+      context.fillRect(scrollLeft, scrollTop, width, overview.top - 2);
+    }
+    paint(context, { marks: labels.heads }, band);
   }
 
   /** Scroll the chosen head into sight. */
@@ -235,7 +246,7 @@ export class ModelView {
     );
     if (!chosen) return;
     const { scrollTop, clientHeight } = this.scroller;
-    if (chosen.y < scrollTop) this.scroller.scrollTop = chosen.y - overview.top - 8;
+    if (chosen.y < scrollTop + overview.top) this.scroller.scrollTop = chosen.y - overview.top - 8;
     const bottom = chosen.y + overview.size + overview.caption + 8;
     if (bottom > scrollTop + clientHeight) this.scroller.scrollTop = bottom - clientHeight;
   }
