@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
+from headscope.heads.map import corpus_title
 from headscope.results.result import Result
 
 __all__ = ["clark_figure_3", "removal_figure"]
@@ -43,8 +44,7 @@ def clark_figure_3(result: Result) -> Figure:
         axes.set_title("How much the loss depends on attention to …")
         axes.legend()
         figure.supxlabel(
-            f"{result.model} · {result.provenance['corpus']['name']} · loss "
-            f"{float(result['loss']):.2f} nats per token",
+            f"{corpus_title(result)} · loss {float(result['loss']):.2f} nats per token",
             fontsize=6.5,
             color=GRAY,
         )

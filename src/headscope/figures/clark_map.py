@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headscope.figures.style import GRAY, PALETTE, new_figure, styled
@@ -17,6 +18,8 @@ __all__ = ["behavior_colors", "clark_figure_6", "cluster_figure", "layer_colors"
 
 OTHER = "other"
 LIGHT = "#C4C4C4"
+MOST_NAMED = 4
+"""Heads of a behavior are named on the map if there are no more of them."""
 
 
 def clark_figure_6(heads: HeadMap) -> Figure:
@@ -40,6 +43,7 @@ def clark_figure_6(heads: HeadMap) -> Figure:
             )
         left.legend(loc="center left", bbox_to_anchor=(-0.62, 0.5), handletextpad=0.1)
         left.set_title("By behavior")
+        _name_heads(left, heads)
         drawn = right.scatter(
             data["x"], data["y"], s=16, c=data["layer"], cmap="viridis", linewidths=0, alpha=0.9
         )
@@ -49,12 +53,29 @@ def clark_figure_6(heads: HeadMap) -> Figure:
             axes.set_aspect("equal")
             axes.set_xticks([])
             axes.set_yticks([])
+            axes.spines[:].set_visible(False)
         figure.supxlabel(
             f"{heads.title} · distances are Jensen-Shannon divergences · stress {heads.stress:.2f}",
             fontsize=6.5,
             color=GRAY,
         )
     return figure
+
+
+def _name_heads(axes: Axes, heads: HeadMap) -> None:
+    """Names beside the heads of rare behaviors."""
+    names, counts = np.unique(heads.data["behavior"].values, return_counts=True)
+    rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MOST_NAMED}
+    for head in range(heads.data.sizes["at"]):
+        at = heads.data.isel(at=head)
+        if str(at["behavior"].item()) in rare - {OTHER}:
+            axes.annotate(
+                f"L{int(at['layer'])} H{int(at['head'])}",
+                (float(at["x"]), float(at["y"])),
+                xytext=(4, 3),
+                textcoords="offset points",
+                fontsize=6,
+            )
 
 
 def cluster_figure(heads: HeadMap) -> Figure:
@@ -68,7 +89,7 @@ def cluster_figure(heads: HeadMap) -> Figure:
         left.scatter(
             data["n_clusters"][best], data["silhouette"][best], color=PALETTE[0], zorder=3, s=26
         )
-        left.set_xlabel("Clusters (average linkage)")
+        left.set_xlabel("Clusters (Ward's linkage)")
         left.set_ylabel("Silhouette")
         left.set_ylim(0, max(0.05, 1.15 * float(data["silhouette"].max())))
         colors = np.array([PALETTE[i % len(PALETTE)] for i in data["cluster"].values])
@@ -76,6 +97,7 @@ def cluster_figure(heads: HeadMap) -> Figure:
         right.set_aspect("equal")
         right.set_xticks([])
         right.set_yticks([])
+        right.spines[:].set_visible(False)
         n = len(np.unique(data["cluster"]))
         right.set_title(f"{n} clusters")
         figure.supxlabel(heads.title, fontsize=6.5, color=GRAY)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
+from headscope.heads.map import corpus_title
 from headscope.results.result import Result
 
 __all__ = ["clark_figure_1", "clark_figure_2", "clark_figure_4"]
@@ -33,7 +34,17 @@ def clark_figure_1(result: Result) -> Figure:
             above = int((values > 0.5).sum())
             axes.axhline(0.5, color=GRAY, linewidth=0.6, linestyle=(0, (4, 3)))
             noun = "head" if above == 1 else "heads"
-            axes.set_title(f"To the {title}: {above} {noun} above 0.5")
+            axes.set_title(title.capitalize())
+            axes.text(
+                0.98,
+                0.97,
+                f"{above} {noun} above 0.5",
+                transform=axes.transAxes,
+                ha="right",
+                va="top",
+                fontsize=7,
+                color=GRAY,
+            )
             axes.set_ylim(-0.02, 1.02)
             axes.set_xlabel(LAYER)
         panels[0].set_ylabel("Share of attention")
@@ -89,7 +100,7 @@ def clark_figure_4(result: Result) -> Figure:
         panels[1].set_title("From the first token alone")
         for axes in panels:
             axes.set_xlabel(LAYER)
-            axes.set_ylim(bottom=-0.05)
+            axes.set_ylim(-0.05, 1.1 * max(uniform, float(entropy.max())))
         panels[0].axhline(uniform, color=GRAY, linewidth=0.8, linestyle=(0, (4, 3)))
         panels[0].annotate(
             "uniform attention",
@@ -137,6 +148,5 @@ def _variable(result: Result, name: str) -> xr.DataArray:
 
 
 def _caption(figure: Figure, result: Result) -> None:
-    corpus = result.provenance["corpus"]["name"]
-    text = f"{result.model} · {corpus} · {result.n_documents:,} documents"
+    text = f"{corpus_title(result)} · {result.n_documents:,} documents"
     figure.supxlabel(text, fontsize=6.5, color=GRAY)

@@ -95,7 +95,7 @@ def _lay_out(ruler: Figure, exemplar: Exemplar) -> list[_Piece]:
     for position in range(first, last):
         token = tokens[position].replace("\n", "⏎")
         is_new = token.startswith(" ") if has_spaces else not token.startswith("##")
-        shown = (token.strip() if has_spaces else token.removeprefix("##")) or "␣"
+        shown = (token.strip() if has_spaces else token.removeprefix("##")) or "·"
         if is_new and word:
             end_word()
         is_end = position in (exemplar.query, exemplar.key)

@@ -30,21 +30,10 @@ def alignment_by_layer(data: xr.Dataset) -> Figure:
         for axes, (form, title) in zip(panels, FORMS.items(), strict=True):
             draw_bars(axes, data, "dep_alignment", parent=form)
             baseline = float(data["dep_baseline_by_parent"].sel(parent=form))
-            axes.axhline(baseline, color=ORANGE, linewidth=1.5)
+            axes.axhline(baseline, color=ORANGE, linewidth=1.5, label="all token pairs")
             axes.set_title(title)
         panels[0].set_ylabel("share of attention")
-        panels[-1].annotate(
-            "all token pairs",
-            (0.98, baseline),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-            color="#8A5F00",
-            fontsize=7,
-            bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5},
-        )
+        panels[0].legend(loc="upper right", handlelength=1.2)
     return figure
 
 

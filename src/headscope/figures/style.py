@@ -25,7 +25,7 @@ HEAT = "Blues"
 MISSING = "#EEEEEE"
 
 _STYLE: Any = {
-    "font.family": "sans-serif",
+    "font.family": ["sans-serif", "DejaVu Sans"],  # the second for what the first lacks
     "font.sans-serif": ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
     "font.size": 8,
     "axes.titlesize": 9,

@@ -1,0 +1,205 @@
+"""The map of heads as one small HTML file: hover or focus a head, and read its evidence.
+
+No framework, no network, a policy that allows this script and nothing else. Everything is
+drawn before the script runs; without it the map is a picture with titles.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headscope.figures.clark_map import behavior_colors, layer_colors
+from headscope.results.files import atomic_path
+
+if TYPE_CHECKING:
+    from headscope.heads.map import HeadMap
+
+__all__ = ["map_page", "save_map_page"]
+
+WIDTH, HEIGHT, MARGIN = 760, 560, 28
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d1f23; --soft: #666b73; --paper: #fff; --line: #d9dce1; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e9ec; --soft: #a0a5ae; --paper: #16181c; --line: #3a3e46; }
+}
+body { margin: 0; padding: 16px 20px; background: var(--paper); color: var(--ink);
+  font: 13px/1.45 system-ui, sans-serif; }
+h1 { margin: 0 0 2px; font-size: 15px; font-weight: 600; }
+p { margin: 0 0 10px; color: var(--soft); }
+main { display: flex; gap: 20px; flex-wrap: wrap; }
+main svg { width: 760px; max-width: 100%; height: auto; border: 1px solid var(--line);
+  border-radius: 6px; }
+circle { cursor: pointer; stroke: var(--paper); stroke-width: 1; }
+circle:hover, circle:focus, circle.near { stroke: var(--ink); stroke-width: 2; outline: none; }
+aside { flex: 1 1 240px; min-width: 220px; }
+aside pre { white-space: pre-wrap; font: 12px/1.5 ui-monospace, monospace; margin: 8px 0; }
+ul { list-style: none; margin: 0 0 12px; padding: 0; }
+li { display: inline-block; margin-right: 12px; white-space: nowrap; }
+button { font: inherit; color: inherit; background: none; border: 1px solid var(--line);
+  border-radius: 5px; padding: 3px 9px; cursor: pointer; }
+button[aria-pressed="true"] { border-color: var(--ink); font-weight: 600; }
+a { color: inherit; }
+"""
+
+SCRIPT = """
+const data = JSON.parse(document.getElementById("data").textContent);
+const dots = [...document.querySelectorAll("circle")];
+const title = document.getElementById("head"), text = document.getElementById("evidence");
+const link = document.getElementById("open");
+function show(i) {
+  const head = data.heads[i];
+  title.textContent = head.name;
+  text.textContent = head.text;
+  for (const dot of dots) dot.classList.remove("near");
+  for (const j of head.near) dots[j].classList.add("near");
+  if (link) {
+    link.hidden = false;
+    link.href = data.explorer + "#layer=" + head.layer + "&heads=" + head.head;
+  }
+}
+dots.forEach((dot, i) => {
+  dot.addEventListener("mouseenter", () => show(i));
+  dot.addEventListener("focus", () => show(i));
+  dot.addEventListener("click", () => dot.focus());
+});
+for (const button of document.querySelectorAll("button[data-by]")) {
+  button.addEventListener("click", () => {
+    const by = button.dataset.by;
+    dots.forEach((dot, i) => dot.setAttribute("fill", data.heads[i][by]));
+    for (const other of document.querySelectorAll("button[data-by]"))
+      other.setAttribute("aria-pressed", String(other === button));
+    for (const list of document.querySelectorAll("ul[data-by]"))
+      list.hidden = list.dataset.by !== by;
+  });
+}
+"""
+
+
+def map_page(
+    heads: HeadMap,
+    evidence: Mapping[tuple[int, int], str] | None = None,
+    *,
+    explorer: str | None = None,
+) -> str:
+    """The HTML of the map.
+
+    Args:
+        heads: the map.
+        evidence: what to say about a head, by layer and head: `str(explain_head(…))`.
+        explorer: address of an explorer page of a trace of the same model; heads then link
+            to themselves in it.
+    """
+    data = heads.data
+    by_behavior, by_layer = behavior_colors(heads), layer_colors(int(data["layer"].max()) + 1)
+    places = _places(heads)
+    entries, dots = [], []
+    rows = {
+        (int(a), int(b)): i
+        for i, (a, b) in enumerate(zip(data["layer"].values, data["head"].values, strict=True))
+    }
+    for (layer, head), i in rows.items():
+        behavior = str(data["behavior"].values[i])
+        nearest = heads.nearest(layer, head, 3)
+        near = ", ".join(f"L{a} H{b} ({js:.3f})" for a, b, js in nearest)
+        own = (evidence or {}).get((layer, head), "")
+        entry = {
+            "layer": layer,
+            "head": head,
+            "name": f"L{layer} H{head} · {behavior}",
+            "text": f"{own}\n\nNearest: {near}".strip(),
+            "near": [rows[a, b] for a, b, _ in nearest],
+            "behavior": by_behavior[behavior],
+            "layers": by_layer[layer],
+        }
+        entries.append(entry)
+        x, y = places[i]
+        dots.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{entry["behavior"]}" tabindex="0" '
+            f'role="button" aria-label="{html.escape(str(entry["name"]))}"></circle>'
+        )
+    content = json.dumps({"heads": entries, "explorer": explorer}, ensure_ascii=False)
+    link = '<p><a id="open" hidden>Open in the explorer</a></p>' if explorer else ""
+    policy = (
+        f"default-src 'none'; script-src '{_hash(SCRIPT)}'; style-src '{_hash(STYLE)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    shown = html.escape(heads.title)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="headscope">
+<title>Heads of {shown}</title>
+<link rel="icon" href="data:,">
+<style>{STYLE}</style>
+</head>
+<body>
+<h1>Heads of {shown}</h1>
+<p>Near where they attend alike (Jensen-Shannon divergence; stress {heads.stress:.2f}).
+Hover or tab to a head.</p>
+<p><button data-by="behavior" aria-pressed="true">By behavior</button>
+<button data-by="layers" aria-pressed="false">By layer</button></p>
+{_legend("behavior", by_behavior, hidden=False)}
+{_legend("layers", {f"L{i}": color for i, color in enumerate(by_layer)}, hidden=True)}
+<main>
+<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="Map of heads">{"".join(dots)}</svg>
+<aside><h1 id="head">No head chosen</h1>{link}<pre id="evidence"></pre></aside>
+</main>
+<script type="application/json" id="data">{_inert(content)}</script>
+<script>{SCRIPT}</script>
+</body>
+</html>
+"""
+
+
+def save_map_page(
+    heads: HeadMap,
+    path: str | os.PathLike[str],
+    evidence: Mapping[tuple[int, int], str] | None = None,
+    *,
+    explorer: str | None = None,
+) -> None:
+    """Write `map_page` to a file."""
+    page = map_page(heads, evidence, explorer=explorer)
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8", newline="\n")
+
+
+def _places(heads: HeadMap) -> list[tuple[float, float]]:
+    """Pixels, with both axes to the same scale."""
+    x, y = heads.data["x"].values, heads.data["y"].values
+    spans = float(x.max() - x.min()) or 1.0, float(y.max() - y.min()) or 1.0
+    scale = min((WIDTH - 2 * MARGIN) / spans[0], (HEIGHT - 2 * MARGIN) / spans[1])
+    middle = (x.max() + x.min()) / 2, (y.max() + y.min()) / 2
+    return [
+        (WIDTH / 2 + (a - middle[0]) * scale, HEIGHT / 2 - (b - middle[1]) * scale)
+        for a, b in zip(x.tolist(), y.tolist(), strict=True)
+    ]
+
+
+def _legend(by: str, colors: Mapping[str, str], *, hidden: bool) -> str:
+    items = "".join(
+        f'<li><svg width="10" height="10" viewBox="0 0 10 10"><rect width="10" height="10" rx="5" '
+        f'fill="{color}"></rect></svg> {html.escape(name)}</li>'
+        for name, color in colors.items()
+    )
+    return f'<ul data-by="{by}"{" hidden" if hidden else ""}>{items}</ul>'
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+
+
+def _inert(text: str) -> str:
+    """JSON that cannot end its script element."""
+    return text.replace("<", "\\u003c")
