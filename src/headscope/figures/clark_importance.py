@@ -22,7 +22,7 @@ def clark_figure_3(result: Result) -> Figure:
     if any(name.startswith(("[", "<")) for name in names):
         names.remove("first")
     with styled():
-        figure = new_figure(3.8, 2.7)
+        figure = new_figure(5.0, 2.9)
         axes = figure.subplots()
         layers = values["layer"].values
         for number, name in enumerate(names):

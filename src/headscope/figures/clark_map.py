@@ -66,13 +66,15 @@ def _name_heads(axes: Axes, heads: HeadMap) -> None:
     """Names beside the heads of rare behaviors."""
     names, counts = np.unique(heads.data["behavior"].values, return_counts=True)
     rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MOST_NAMED}
+    named = 0
     for head in range(heads.data.sizes["at"]):
         at = heads.data.isel(at=head)
         if str(at["behavior"].item()) in rare - {OTHER}:
+            named += 1
             axes.annotate(
                 f"L{int(at['layer'])} H{int(at['head'])}",
                 (float(at["x"]), float(at["y"])),
-                xytext=(4, 3),
+                xytext=(4, 3 if named % 2 else -7),
                 textcoords="offset points",
                 fontsize=6,
             )
@@ -91,6 +93,7 @@ def cluster_figure(heads: HeadMap) -> Figure:
         )
         left.set_xlabel("Clusters (Ward's linkage)")
         left.set_ylabel("Silhouette")
+        left.set_xticks(data["n_clusters"].values[::2])
         left.set_ylim(0, max(0.05, 1.15 * float(data["silhouette"].max())))
         colors = np.array([PALETTE[i % len(PALETTE)] for i in data["cluster"].values])
         right.scatter(data["x"], data["y"], s=14, c=colors, linewidths=0)

@@ -63,7 +63,7 @@ def clark_figure_2(result: Result) -> Figure:
         names = [n for n in names if n != "first"] if _is_repeated(shares, first) else names
     has_separators = bool(np.isfinite(result["sep_from_sep"]).any())
     with styled():
-        figure = new_figure(6.6 if has_separators else 3.8, 2.6)
+        figure = new_figure(6.6 if has_separators else 4.8, 2.6)
         panels = np.atleast_1d(figure.subplots(1, 1 + has_separators, sharey=True))
         for number, name in enumerate(names):
             shown = "first token" if name == "first" else name
@@ -88,16 +88,21 @@ def clark_figure_2(result: Result) -> Figure:
 
 
 def clark_figure_4(result: Result) -> Figure:
-    """Entropy of every head's rows, from all tokens and from the first one (section 3.3)."""
+    """Entropy of every head's rows, from all tokens and from the first one (section 3.3).
+
+    In causal attention the first token sees only itself: one panel says it all.
+    """
     entropy = _variable(result, "row_entropy")
     uniform = float(result["uniform_entropy"])
     with styled():
-        figure = new_figure(6.6, 2.5)
-        panels = figure.subplots(1, 2, sharey=True)
+        has_first = bool((result["first_entropy"] > 0).any())
+        figure = new_figure(6.6 if has_first else 4.8, 2.5)
+        panels = np.atleast_1d(figure.subplots(1, 1 + has_first, sharey=True))
         _points(panels[0], entropy, PALETTE[0])
         panels[0].set_title("From all tokens")
-        _points(panels[1], result["first_entropy"], PALETTE[1])
-        panels[1].set_title("From the first token alone")
+        if has_first:
+            _points(panels[1], result["first_entropy"], PALETTE[1])
+            panels[1].set_title("From the first token alone")
         for axes in panels:
             axes.set_xlabel(LAYER)
             axes.set_ylim(-0.05, 1.1 * max(uniform, float(entropy.max())))

@@ -12,7 +12,7 @@ from headscope.errors import InputError
 from headscope.heads.behavior import Thresholds, behaviors
 from headscope.results.result import Result
 
-__all__ = ["HeadMap", "map_heads"]
+__all__ = ["HeadMap", "corpus_title", "map_heads"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,4 +120,10 @@ def map_heads(
         },
         attrs={"seed": seed, "starts": starts},
     )
-    return HeadMap(data, stress, f"{result.model} on {result.provenance['corpus']['name']}")
+    return HeadMap(data, stress, corpus_title(result))
+
+
+def corpus_title(result: Result) -> str:
+    """The model and its corpus in few words: files by their names alone."""
+    corpus = str(result.provenance["corpus"]["name"]).replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{result.model} · {corpus}"

@@ -1,0 +1,112 @@
+"""Clark et al.'s figures are drawn, hold the right numbers, and the page is safe."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from headscope.errors import InputError
+from headscope.figures.clark_importance import clark_figure_3, removal_figure
+from headscope.figures.clark_map import clark_figure_6, cluster_figure
+from headscope.figures.clark_map_page import map_page, save_map_page
+from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clark_figure_4
+from headscope.heads.map import map_heads
+from headscope.metrics.measure import measure
+from headscope.results.result import Result
+from headscope.results.trace import Trace
+from headscope.run.analyze import analyze
+from headscope.run.importance import importance
+from headscope.run.removal import check_importance
+from tests.run.corpora import make_corpus
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+METRICS = ["js", "offset_share", "class_share", "sep_from_sep", "sep_from_other"]
+METRICS += ["row_entropy", "first_entropy", "uniform_entropy"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert: Model) -> Result:
+    return analyze(tiny_bert, make_corpus(6), METRICS)
+
+
+@pytest.fixture(scope="module")
+def causal(tiny_llama: Model) -> Result:
+    return analyze(tiny_llama, make_corpus(6), METRICS)
+
+
+def test_previous_is_left_and_next_is_right(encoder: Result) -> None:
+    panels = clark_figure_1(encoder).axes
+    assert [axes.get_title() for axes in panels] == [
+        "Previous token",
+        "Current token",
+        "Next token",
+    ]
+    for axes, offset in zip(panels, (-1, 0, 1), strict=True):
+        line = axes.lines[0].get_ydata()
+        np.testing.assert_allclose(line, encoder["offset_share"].sel(offset=offset).mean("head"))
+
+
+def test_figures_of_both_kinds_of_models(encoder: Result, causal: Result, tmp_path: Path) -> None:
+    assert len(clark_figure_2(encoder).axes) == 2
+    assert len(clark_figure_2(causal).axes) == 1  # no separators, no second panel
+    labels = [text.get_text() for text in clark_figure_2(encoder).axes[0].get_legend().texts]
+    assert labels == ["[CLS]", "[SEP]", ". or ,"]
+    labels = [text.get_text() for text in clark_figure_2(causal).axes[0].get_legend().texts]
+    assert labels == ["first token", ". or ,"]
+    for number, result in enumerate((encoder, causal)):
+        figure = clark_figure_4(result)
+        level = float(result["uniform_entropy"])
+        assert any(np.allclose(line.get_ydata(), level) for line in figure.axes[0].lines)
+        figure.savefig(tmp_path / f"{number}.png")
+        assert (tmp_path / f"{number}.png").stat().st_size > 5000
+
+
+def test_importance_and_its_check(tiny_llama: Model) -> None:
+    figure = clark_figure_3(importance(tiny_llama, make_corpus(4)))
+    labels = [text.get_text() for text in figure.axes[0].get_legend().texts]
+    assert labels == ["first token", ". or ,", "all keys"]
+    checked = check_importance(tiny_llama, make_corpus(3), classes=["first"])
+    assert removal_figure(checked).axes[0].get_title().startswith("first: r = ")
+
+
+def test_maps(encoder: Result) -> None:
+    heads = map_heads(encoder, starts=2)
+    figure = clark_figure_6(heads)
+    drawn = sum(len(c.get_offsets()) for c in figure.axes[0].collections)
+    assert drawn == heads.data.sizes["at"]
+    assert cluster_figure(heads).axes[0].get_ylabel() == "Silhouette"
+
+
+def test_figures_say_what_they_lack() -> None:
+    trace = Trace.from_arrays(np.full((1, 1, 2, 2), 0.5), ["a", "b"], is_causal=False)
+    result = measure(trace, "distance")
+    with pytest.raises(InputError, match="This figure shows offset_share"):
+        clark_figure_1(result)
+    with pytest.raises(InputError, match=r"headscope\.importance"):
+        clark_figure_3(result)
+
+
+def test_the_page_is_offline_and_inert(encoder: Result, tmp_path: Path) -> None:
+    heads = map_heads(encoder, starts=1)
+    nasty = "</script><img src=x onerror=alert(1)>"
+    page = map_page(heads, {(0, 0): nasty}, explorer="trace.html")
+    assert nasty not in page
+    assert "http" not in re.sub(r"http-equiv", "", page)
+    content = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    data = json.loads(content[1])
+    assert nasty in data["heads"][0]["text"]
+    assert len(data["heads"]) == page.count("<circle") == heads.data.sizes["at"]
+    script = re.search(r"<script>(.*?)</script>", page, re.S)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+    save_map_page(heads, tmp_path / "map.html")
+    assert "Open in the explorer" not in (tmp_path / "map.html").read_text()

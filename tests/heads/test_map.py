@@ -1,0 +1,191 @@
+"""Behaviors, the map, clusters, cards and detectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from headscope.errors import InputError
+from headscope.heads.behavior import Thresholds, behaviors, heads_above
+from headscope.heads.embed import cluster, embed
+from headscope.heads.explain import explain_head
+from headscope.heads.map import HeadMap, map_heads
+from headscope.heads.repeats import detect_heads
+from headscope.metrics.measure import measure
+from headscope.results.result import Result
+from headscope.results.trace import Trace
+from headscope.run.analyze import analyze
+from headscope.run.importance import importance
+from tests.run.corpora import make_corpus
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+N = 8
+
+
+def patterns() -> Result:
+    """An encoder whose heads do one thing each."""
+    eye = np.eye(N)
+    previous, following = np.roll(eye, -1, axis=1), np.roll(eye, 1, axis=1)
+    cls, sep = (np.tile(eye[i], (N, 1)) for i in (0, N - 1))
+    dot = np.tile(eye[3], (N, 1))
+    uniform = np.full((N, N), 1 / N)
+    mixed = 0.4 * previous + 0.4 * eye + 0.2 * following
+    heads = np.stack([previous, following, cls, sep, dot, uniform, mixed, mixed])
+    tokens = ["[CLS]", "a", "b", ".", "c", "a", "d", "[SEP]"]
+    special = [True, *[False] * 6, True]
+    trace = Trace.from_arrays(heads.reshape(2, 4, N, N), tokens, special=special, is_causal=False)
+    names = ["js", "offset_share", "class_share", "row_entropy", "uniform_entropy", "exemplars"]
+    return measure(trace, [*names, "distance", "induction"])
+
+
+def test_every_behavior_has_its_name() -> None:
+    found = behaviors(patterns())
+    assert found.values.ravel().tolist() == [
+        "previous token",
+        "next token",
+        "[CLS]",
+        "[SEP]",
+        "punctuation",
+        "broad",
+        "other",
+        "other",
+    ]
+    named = behaviors(patterns(), probes={(1, 2): "direct object"})
+    assert named.sel(layer=1, head=2).item() == "direct object"
+    loose = behaviors(patterns(), Thresholds(offset=0.3))
+    assert loose.sel(layer=1, head=2).item() == "previous token"
+
+
+def test_heads_above() -> None:
+    assert heads_above(patterns(), "offset_share", 0.5, offset=1)[0][:2] == (0, 1)
+    assert len(heads_above(patterns(), "class_share", 0.9, key_class="[SEP]")) == 1
+
+
+def test_map_keeps_like_heads_together() -> None:
+    heads = map_heads(patterns(), starts=4)
+    assert isinstance(heads, HeadMap)
+    assert heads.nearest(1, 2, 1) == [(1, 3, pytest.approx(0, abs=1e-6))]
+    places = np.stack([heads.data["x"], heads.data["y"]], axis=1)
+    assert np.linalg.norm(places[6] - places[7]) < 0.1 * np.linalg.norm(places[0] - places[1])
+    assert heads.data["cluster"].values[6] == heads.data["cluster"].values[7]
+    again = map_heads(patterns(), starts=4)
+    np.testing.assert_array_equal(heads.data["x"], again.data["x"])
+    same, different = heads.layer_spread()
+    assert 0 < same < np.log(2)
+    assert 0 < different < np.log(2)
+    assert "8 heads" in repr(heads)
+    with pytest.raises(InputError, match="no L9 H0"):
+        heads.nearest(9, 0)
+
+
+def test_embedding_is_exact_where_the_plane_suffices() -> None:
+    points = np.random.default_rng(0).normal(size=(20, 2))
+    apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    places, stress = embed(apart, seed=0, starts=6)
+    assert stress < 0.01
+    found = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    np.testing.assert_allclose(found, apart, atol=0.05)
+
+
+def test_clusters_of_two_clouds() -> None:
+    points = np.concatenate([np.zeros((6, 1)), np.full((5, 1), 9.0)])
+    points += np.random.default_rng(0).normal(0, 0.1, points.shape)
+    apart = np.abs(points - points.T)
+    tree, silhouette, clusters = cluster(apart)
+    assert tree.shape == (10, 4)
+    assert int(np.argmax(silhouette)) == 0
+    assert len(set(clusters[:6])) == 1
+    assert len(set(clusters)) == 2
+
+
+def test_a_map_says_what_it_lacks() -> None:
+    result = patterns()
+    without = measure(
+        Trace.from_arrays(np.full((1, 2, 2, 2), 0.5), ["a", "b"], is_causal=False), "distance"
+    )
+    with pytest.raises(InputError, match="A map needs the divergences of all pairs"):
+        map_heads(without)
+    with pytest.raises(InputError, match="offset_share, class_share, row_entropy"):
+        behaviors(without)
+    few = measure(
+        Trace.from_arrays(np.full((1, 2, 2, 2), 0.5), ["a", "b"], is_causal=False),
+        ["js", "offset_share", "class_share", "row_entropy", "uniform_entropy"],
+    )
+    with pytest.raises(InputError, match="at least 3 heads"):
+        map_heads(few)
+    assert map_heads(result, starts=1).stress >= 0
+
+
+def test_a_card_has_all_evidence() -> None:
+    result = patterns()
+    card = explain_head(result, 0, 0)
+    text = str(card)
+    assert text.startswith("L0 H0 of ")
+    assert "Attends to the token before it." in text
+    assert "previous" in text
+    assert "1st of 8" in text
+    assert "Nearest heads" in text
+    assert "Highest weights" in text
+    assert card.nearest[0][:2] in {(1, 2), (1, 3)}
+    assert explain_head(result, 0, 0, heads=map_heads(result, starts=1)).nearest[0][:2] in {
+        (1, 2),
+        (1, 3),
+    }
+
+
+def test_a_card_of_several_results(tiny_llama: Model) -> None:
+    corpus = make_corpus(4)
+    results = [analyze(tiny_llama, corpus), importance(tiny_llama, corpus)]
+    card = explain_head(results, 1, 2)
+    topics = [topic for topic, _ in card.evidence]
+    assert "Mean |∂L/∂a| by class of key" in topics
+    assert "Tags it attends to" in topics
+    with pytest.raises(InputError, match="There is no head 99"):
+        explain_head(results, 0, 99)
+    with pytest.raises(InputError, match="at least one result"):
+        explain_head([], 0, 0)
+
+
+def test_cards_escape_what_they_show() -> None:
+    rows = np.array([[1.0, 0.0], [0.0, 1.0]])
+    trace = Trace.from_arrays(rows[None, None], ["<script>", "b"], is_causal=False)
+    shown = explain_head(measure(trace), 0, 0).html()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_detectors_on_repeated_sequences(tiny_llama: Model, tiny_bert: Model) -> None:
+    for model in (tiny_llama, tiny_bert):
+        found = detect_heads(model, sequences=3, length=8)
+        assert set(found) == {"induction", "duplicate_token", "previous_token", "sink_rate"}
+        assert found["induction"].dims == ("layer", "head")
+        assert float(found["induction"].min()) > 0
+        assert detect_heads(model, sequences=3, length=8).equals(found)
+    n = 8  # by hand, from the diagonals of one trace's worth of attention
+    ids = np.concatenate([np.arange(n)] * 2)
+    rows = np.random.default_rng(0).dirichlet(np.ones(2 * n), (1, 1, 2 * n))
+    trace = Trace.from_arrays(rows, [str(i) for i in ids], is_causal=False)
+    data = measure(trace, ["induction", "duplicate_token"]).dataset
+    a = rows[0, 0]
+    after = np.mean([a[i, i - n + 1] for i in range(n, 2 * n)])
+    same = np.mean([a[i, i - n] for i in range(n, 2 * n)])
+    assert data["induction"].item() == pytest.approx(after)
+    assert data["duplicate_token"].item() == pytest.approx(same)
+
+
+def test_detectors_refuse_what_they_cannot_do(tiny_llama: Model, tiny_t5: Model) -> None:
+    with pytest.raises(InputError, match="one stack of layers"):
+        detect_heads(tiny_t5)
+    with pytest.raises(InputError, match="make 200"):
+        detect_heads(tiny_llama, length=100)
+
+
+@pytest.mark.packaged
+def test_smollm2_has_induction_heads(smollm2: Model) -> None:
+    found = detect_heads(smollm2, sequences=2, length=16)
+    assert float(found["induction"].max()) > 0.5
+    assert float(found["previous_token"].max()) > 0.5
