@@ -24,10 +24,13 @@ from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
 from headscope.run.importance import importance
 from headscope.run.removal import check_importance
-from tests.run.corpora import make_corpus
+from headscope.text.read import read
+from tests.run.corpora import make_corpus, make_documents
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed (headscope[heads])")
 
 METRICS = ["js", "offset_share", "class_share", "sep_from_sep", "sep_from_other"]
 METRICS += ["row_entropy", "first_entropy", "uniform_entropy"]
@@ -71,10 +74,11 @@ def test_figures_of_both_kinds_of_models(encoder: Result, causal: Result, tmp_pa
 
 
 def test_importance_and_its_check(tiny_llama: Model) -> None:
-    figure = clark_figure_3(importance(tiny_llama, make_corpus(4)))
+    corpus = read([document for document in make_documents(6) if len(document) > 2])
+    figure = clark_figure_3(importance(tiny_llama, corpus))
     labels = [text.get_text() for text in figure.axes[0].get_legend().texts]
     assert labels == ["first token", ". or ,", "all keys"]
-    checked = check_importance(tiny_llama, make_corpus(3), classes=["first"])
+    checked = check_importance(tiny_llama, corpus, classes=["first"])
     assert removal_figure(checked).axes[0].get_title().startswith("first: r = ")
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from headscope.errors import InputError
 from headscope.heads.behavior import Thresholds, behaviors, heads_above
-from headscope.heads.embed import cluster, embed
 from headscope.heads.explain import explain_head
 from headscope.heads.map import HeadMap, map_heads
 from headscope.heads.repeats import detect_heads
@@ -18,10 +17,13 @@ from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
 from headscope.run.importance import importance
-from tests.run.corpora import make_corpus
+from headscope.text.read import read
+from tests.run.corpora import make_documents
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed (headscope[heads])")
 
 N = 8
 
@@ -83,6 +85,8 @@ def test_map_keeps_like_heads_together() -> None:
 
 
 def test_embedding_is_exact_where_the_plane_suffices() -> None:
+    from headscope.heads.embed import embed
+
     points = np.random.default_rng(0).normal(size=(20, 2))
     apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
     places, stress = embed(apart, seed=0, starts=6)
@@ -92,6 +96,8 @@ def test_embedding_is_exact_where_the_plane_suffices() -> None:
 
 
 def test_clusters_of_two_clouds() -> None:
+    from headscope.heads.embed import cluster
+
     points = np.concatenate([np.zeros((6, 1)), np.full((5, 1), 9.0)])
     points += np.random.default_rng(0).normal(0, 0.1, points.shape)
     apart = np.abs(points - points.T)
@@ -138,7 +144,7 @@ def test_a_card_has_all_evidence() -> None:
 
 
 def test_a_card_of_several_results(tiny_llama: Model) -> None:
-    corpus = make_corpus(4)
+    corpus = read([document for document in make_documents(6) if len(document) > 2])
     results = [analyze(tiny_llama, corpus), importance(tiny_llama, corpus)]
     card = explain_head(results, 1, 2)
     topics = [topic for topic, _ in card.evidence]
