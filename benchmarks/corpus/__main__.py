@@ -4,8 +4,9 @@
 
 Time: CPU seconds on one thread, the ways taken in turn for each batch, the least of all
 rounds (what disturbs a run only adds to it). "bare" is the model's own sdpa forward over
-the very same batches; "2019" is `baseline.py` over the same sentences. Memory: peak resident memory of a
-process that measures n and 10 n sentences. Workers: wall seconds of one and two.
+the very same batches; "2019" is `baseline.py` over the same sentences. Memory: peak
+resident memory of a process that measures n and 10 n sentences. Workers: wall seconds of
+one and two.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Entropy(RatioMetric):
         products = row_sums(logs.log_().mul_(weights))
         is_query = region_of(attention).queries[:, None, :] > 0
         is_kept = is_query & (mass > 0) & (null <= self.most_null * (null + mass))
-        safe = torch.where(is_kept, mass, 1.0)
-        entropies = torch.where(is_kept, safe.log() - products / safe, 0.0)
+        safe = mass.masked_fill(~is_kept, 1.0)
+        entropies = (safe.log() - products / safe).mul_(is_kept)
         count = is_kept.double().sum(-1)
         return entropies.sum(-1), count, count
