@@ -25,6 +25,8 @@ __all__ = ["EncodedDocument", "Encoder", "joins_pairs", "special_names"]
 INPUTS = ("input_ids", "token_type_ids")
 MOST_WEIGHTS = 1 << 24
 """Attention weights of a layer in one batch: 64 MB."""
+ENOUGH_TOKENS = 512
+MOST_STRETCH = 1.15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +188,11 @@ class Encoder:
         for document in sorted(documents, key=lambda d: (d.length, d.numbered[0])):
             n, length = len(batch) + 1, document.length
             is_full = n * length > self._plan.settings.batch_tokens
-            if batch and (is_full or n * length**2 * self._n_heads > self._most_weights):
+            is_large = n * length**2 * self._n_heads > self._most_weights
+            # Padding costs as much as text: a batch that fills the cores takes no longer ones.
+            is_enough = (n - 1) * length > ENOUGH_TOKENS
+            is_longer = bool(batch) and length > MOST_STRETCH * batch[0].length + 2
+            if batch and (is_full or is_large or (is_enough and is_longer)):
                 yield batch
                 batch = []
             batch.append(document)
