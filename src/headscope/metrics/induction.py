@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,34 +64,32 @@ class Induction(RatioMetric):
 
 
 def _sums(attention: Attention, shift: int) -> tuple[Tensor, Tensor, Tensor]:
-    pairs = _pairs(attention, shift)
-    has = pairs.any(-1)
-    weights = attention.weights.flatten(2)
-    found = torch.bmm(weights, pairs.to(weights).flatten(1)[:, :, None]).squeeze(2).double()
-    masses = (query_masses(attention) * has[:, None, :]).sum(-1)
-    count = has.double().sum(-1, keepdim=True).expand(-1, attention.n_heads)
-    return found, masses, count
+    forms, has = _forms(attention)
+    # One product for both metrics: it reads all weights.
+    sums = attention.once(
+        "repeat sums", lambda: torch.bmm(attention.weights.flatten(2), forms).double()
+    )
+    chosen = has[..., shift]
+    masses = (query_masses(attention) * chosen[:, None, :]).sum(-1)
+    count = chosen.sum(-1, keepdim=True).expand(-1, attention.n_heads)
+    return sums[..., shift], masses, count
 
 
-def _pairs(attention: Attention, shift: int) -> Tensor:
-    """`document query key`: is the token `shift` places before the key an earlier occurrence
-    of the query?
+def _forms(attention: Attention) -> tuple[Tensor, Tensor]:
+    """`document query·key 2`, in the type of the weights: is the key an earlier occurrence
+    of the query; does it follow one? And `document query 2`, float64: is there any?
     """
     batch = batch_of(attention)
+    weights = attention.weights
 
-    def make() -> Tensor:
+    def make() -> tuple[Tensor, Tensor]:
         found = batch.query_sequences(attention.block)
-        device = attention.weights.device
-        if found.ids is None:
-            return torch.zeros((*found.mask.shape, found.mask.shape[1]), dtype=torch.bool).to(
-                device
-            )
-        ids = torch.from_numpy(found.ids)
-        real = torch.from_numpy(found.mask & ~found.special)
+        ids = torch.from_numpy(found.mask.astype(np.int64) if found.ids is None else found.ids)
+        real = torch.from_numpy(found.mask & ~found.special & (found.ids is not None))
         same = (ids[:, :, None] == ids[:, None, :]) & real[:, :, None] & real[:, None, :]
-        if shift:
-            same = torch.nn.functional.pad(same, (shift, 0))[..., : same.shape[2]]
-            same &= real[:, None, :]
-        return same.tril(-1).to(device)
+        after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :]
+        pairs = torch.stack((same.tril(-1), after.tril(-1)), dim=-1).to(weights.device)
+        return pairs.to(weights.dtype).flatten(1, 2), pairs.any(2).double()
 
-    return batch.once(("repeats", attention.block, shift, attention.weights.device), make)
+    key = ("repeats", attention.block, weights.dtype, weights.device)
+    return batch.once(key, make)
