@@ -19,9 +19,13 @@ from typing import TYPE_CHECKING, Any
 from headscope import errors
 
 if TYPE_CHECKING:
+    from headscope.figures.exemplar_table import exemplar_table
     from headscope.figures.papers import draw as draw_figure
     from headscope.figures.papers import save_figures
-    from headscope.metrics.combine import compare, merge
+    from headscope.heads.explain import explain_head
+    from headscope.heads.map import HeadMap, map_heads
+    from headscope.heads.repeats import detect_heads
+    from headscope.metrics.combine import compare, group_result, merge
     from headscope.metrics.measure import measure
     from headscope.model.edit import ablate, scale_neurons, set_attention
     from headscope.model.load import load
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.results.trace import Trace
     from headscope.run.analyze import analyze
+    from headscope.run.importance import importance
+    from headscope.run.removal import check_importance
+    from headscope.run.segments import cut_segments
     from headscope.text.annotate import annotate
     from headscope.text.corpus import Corpus
     from headscope.text.demo import demo_corpus
@@ -43,6 +50,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Corpus",
     "Document",
+    "HeadMap",
     "Model",
     "Result",
     "Trace",
@@ -50,13 +58,21 @@ __all__ = [
     "ablate",
     "analyze",
     "annotate",
+    "check_importance",
     "compare",
+    "cut_segments",
     "demo_corpus",
+    "detect_heads",
     "draw_figure",
     "errors",
+    "exemplar_table",
+    "explain_head",
     "explore",
+    "group_result",
     "head_view",
+    "importance",
     "load",
+    "map_heads",
     "measure",
     "merge",
     "model_view",
@@ -72,18 +88,27 @@ __all__ = [
 _HOMES = {
     "Corpus": "headscope.text.corpus:Corpus",
     "Document": "headscope.text.document:Document",
+    "HeadMap": "headscope.heads.map:HeadMap",
     "Model": "headscope.model.model:Model",
     "Result": "headscope.results.result:Result",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
     "analyze": "headscope.run.analyze:analyze",
     "annotate": "headscope.text.annotate:annotate",
+    "check_importance": "headscope.run.removal:check_importance",
     "compare": "headscope.metrics.combine:compare",
+    "cut_segments": "headscope.run.segments:cut_segments",
     "demo_corpus": "headscope.text.demo:demo_corpus",
+    "detect_heads": "headscope.heads.repeats:detect_heads",
     "draw_figure": "headscope.figures.papers:draw",
+    "exemplar_table": "headscope.figures.exemplar_table:exemplar_table",
+    "explain_head": "headscope.heads.explain:explain_head",
     "explore": "headscope.views.explorer:explore",
+    "group_result": "headscope.metrics.combine:group_result",
     "head_view": "headscope.views.explorer:head_view",
+    "importance": "headscope.run.importance:importance",
     "load": "headscope.model.load:load",
+    "map_heads": "headscope.heads.map:map_heads",
     "measure": "headscope.metrics.measure:measure",
     "merge": "headscope.metrics.combine:merge",
     "model_view": "headscope.views.explorer:model_view",

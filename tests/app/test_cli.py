@@ -119,7 +119,7 @@ def test_analyze_measures_the_demo_corpus(
 ) -> None:
     import headscope as hs
 
-    arguments = ["analyze", "demo", "-o", str(tmp_path / "run"), "--sample", "12"]
+    arguments = ["analyze", "demo", "-o", str(tmp_path / "run"), "--sample", "12", "--workers", "1"]
     arguments += ["--metrics", "distance, null_share", "--no-figures", "--quiet", "--json"]
     assert run(*arguments) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -132,3 +132,16 @@ def test_analyze_measures_the_demo_corpus(
     assert "all-MiniLM-L6-v2: 12 documents" in capsys.readouterr().out
     assert run("analyze", "nowhere.txt", "-o", str(tmp_path / "other"), "--quiet") == 2
     assert "nowhere.txt" in capsys.readouterr().err
+
+
+def test_importance_of_the_demo_corpus(
+    smollm2: Model, minilm: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "importance"
+    arguments = ["importance", "demo", "--sample", "1", "--max-tokens", "24", "--workers", "1"]
+    assert run(*arguments, "-o", str(folder), "--quiet", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert all(value > 0 for value in answer["means"].values())
+    assert (folder / "figure-3.png").stat().st_size > 10_000
+    assert run(*arguments, "-o", str(tmp_path / "other"), "--model", "minilm", "--quiet") == 2
+    assert "no language-model head" in capsys.readouterr().err

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headscope.results.result import Result
+    from headscope.text.corpus import Corpus
 
-__all__ = ["run_analysis"]
+__all__ = ["open_corpus", "run_analysis", "with_workers"]
 
 SHOWN = {
     "null_share": "of the attention is null (special tokens, or the first token)",
@@ -34,12 +35,8 @@ def run_analysis(
     """Run, write figures beside the result, and say what was found: as data, and as text."""
     import headscope as hs
 
-    if corpus == "demo":
-        documents = hs.demo_corpus().by(reading["unit"])
-        if reading["sample"] is not None:
-            documents = documents.draw(reading["sample"], reading["seed"])
-    else:
-        documents = hs.read(corpus, **reading)
+    documents = open_corpus(corpus, reading)
+    running = with_workers(running)
     names = metrics if metrics == "all" else [name.strip() for name in metrics.split(",")]
     result = hs.analyze(
         hs.load(model, device=device), documents, names, out=out, progress=progress, **running
@@ -62,6 +59,24 @@ def run_analysis(
     if drawn:
         lines.append(f"  figures        {out / 'figures'}")
     return answer, "\n".join(lines)
+
+
+def open_corpus(name: str, reading: dict[str, Any]) -> Corpus:
+    """The corpus a command was given: a file or folder, or the bundled one (`demo`)."""
+    import headscope as hs
+
+    if name != "demo":
+        return hs.read(name, **reading)
+    documents = hs.demo_corpus().by(reading["unit"])
+    sample = reading["sample"]
+    return documents if sample is None else documents.draw(sample, reading["seed"])
+
+
+def with_workers(running: dict[str, Any]) -> dict[str, Any]:
+    """Options of a run with a worker for each core where none was asked for."""
+    from headscope.run.local import n_cores
+
+    return running if running["workers"] is not None else {**running, "workers": n_cores()}
 
 
 def _means(result: Result) -> dict[str, float]:

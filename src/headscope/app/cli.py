@@ -117,7 +117,9 @@ def analyze(
     sample: Annotated[int | None, typer.Option(min=1, help="Draw so many documents.")] = None,
     seed: Annotated[int, typer.Option(help="Which random draw.")] = 0,
     by: Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes; one for each core by default.")
+    ] = None,
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     resume: Annotated[
         bool, typer.Option(help="Go on with what is in the folder, or start anew.")
@@ -139,6 +141,45 @@ def analyze(
         reading={"unit": unit, "sample": sample, "seed": seed, "on_error": on_error},
         running={"by": by, "workers": workers, "engine": engine, "resume": resume},
         figures=figures,
+        progress=False if quiet else None,
+    )
+    typer.echo(json.dumps(answer, indent=1) if as_json else text)
+
+
+@app.command(epilog="Example: headscope importance corpus.txt --model smollm2 -o importance")
+def importance(
+    corpus: Annotated[str, typer.Argument(help="A file or folder, or 'demo'.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder of the run.")],
+    model: Annotated[str, typer.Option(help="A model with its language-model head.")] = "smollm2",
+    device: Annotated[str | None, typer.Option(help="Where to run.")] = None,
+    segments: Annotated[
+        bool, typer.Option(help="Cut the text into segments as for BERT's pre-training.")
+    ] = True,
+    max_tokens: Annotated[int, typer.Option(min=2, help="Tokens of a segment.")] = 128,
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw so many documents.")] = None,
+    seed: Annotated[int, typer.Option(help="Which draw, and which tokens are masked.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes; one for each core by default.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    resume: Annotated[
+        bool, typer.Option(help="Go on with what is in the folder, or start anew.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Measure how much the loss depends on attention to each class of keys (gradients)."""
+    from headscope.app.importance import run_importance
+
+    answer, text = run_importance(
+        corpus,
+        out,
+        model=model,
+        device=device,
+        segments=segments,
+        reading={"unit": "document", "sample": sample, "seed": seed},
+        running={"workers": workers, "engine": engine, "resume": resume, "seed": seed},
+        max_tokens=max_tokens,
         progress=False if quiet else None,
     )
     typer.echo(json.dumps(answer, indent=1) if as_json else text)
