@@ -42,6 +42,9 @@ web: ## build the front end into the package (needs Node.js)
 
 bench: setup ## measure, side by side, in one run
 	$(BIN)/python -m benchmarks.tap
+	$(BIN)/python -m benchmarks.corpus
+	$(BIN)/python -m benchmarks.heads
+	$(BIN)/python benchmarks/views/compare.py --no-bertviz
 
 clean: ## remove what the other verbs made
 	rm -rf .venv demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
