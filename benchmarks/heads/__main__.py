@@ -86,9 +86,8 @@ def importance(name: str, tokens: int) -> None:
     base, all_of_it = cpu_seconds(forward, 3), cpu_seconds(both, 3)
     print(f"Gradient importance of {name}, 4 documents of {tokens} tokens")
     print(f"  forward and loss, the model's own attention  {base:8.3f} CPU-s      1.0 ×")
-    print(
-        f"  forward, backward and all sums               {all_of_it:8.3f} CPU-s  {all_of_it / base:7.1f} ×"
-    )
+    ratio = all_of_it / base
+    print(f"  forward, backward and all sums               {all_of_it:8.3f} CPU-s  {ratio:7.1f} ×")
 
 
 def main() -> None:

@@ -90,5 +90,5 @@ def test_damaged_and_foreign_files(result: Result, tmp_path: Path) -> None:
         hs.open(path)
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(InputError, match="has no result.nc"):
+    with pytest.raises(InputError, match=r"has no result\.nc"):
         hs.open(empty)

@@ -65,6 +65,11 @@ def open_file(path: str | os.PathLike[str]) -> Trace | Result:
     file = Path(path)
     if file.is_dir():
         file = file / RESULT
+        if not file.is_file():
+            raise InputError(
+                f"The folder {str(file.parent)!r} has no {RESULT}: no run has finished there. "
+                "Run the same analysis again to go on with it."
+            )
     if not file.is_file():
         raise InputError(f"There is no file {str(file)!r}.")
     try:
