@@ -102,8 +102,6 @@ def compare_ways(model: Model, corpus: Corpus, rounds: int) -> dict[str, float]:
     ]
     n_tokens = sum(int(inputs["attention_mask"].sum()) for inputs, _ in batches)
 
-    fold = Fold(plan.metrics)
-
     def bare(inputs: Any, batch: Any) -> None:
         with torch.inference_mode():
             model.module(**inputs)
@@ -112,8 +110,10 @@ def compare_ways(model: Model, corpus: Corpus, rounds: int) -> dict[str, float]:
         model.run(inputs, lambda attention: None)
 
     def all_metrics(inputs: Any, batch: Any) -> None:
+        fold = Fold(plan.metrics)
         with fold.batch(batch) as read_layer:
             model.run(inputs, read_layer)
+        fold.states()
 
     assert model.module.config._attn_implementation == "sdpa"
     ways = {"bare sdpa": bare, "tap alone": tap_alone, "all metrics": all_metrics}
