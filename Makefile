@@ -38,7 +38,7 @@ format: setup ## rewrite the sources as `check` wants them
 	$(BIN)/ruff check --fix src tests benchmarks
 
 web: ## build the front end into the package (needs Node.js)
-	cd web && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
+	cd web && npm install --no-save --no-audit --no-fund && npm run check && npm test && npm run build
 
 bench: setup ## measure, side by side, in one run
 	$(BIN)/python -m benchmarks.tap
