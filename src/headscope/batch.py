@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from headscope.text.document import Document
+
 __all__ = ["Axes", "Batch", "NullKeys", "Sequences"]
 
 NullKeys = Literal["auto", "first", "special"]
@@ -101,6 +103,9 @@ class Batch:
     losses: np.ndarray | None = None
     """`document 2`: the sum of the cross-entropies of its predicted tokens, and how many;
     only where the model was asked for them."""
+    documents: tuple[Document, ...] = ()
+    """The documents themselves, for what is not in `stacks` (mentions); empty where the
+    attention came without any."""
     derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""
 

@@ -229,6 +229,7 @@ class Encoder:
             np.array(keys),
             np.array(parts, dtype=np.int64),
             self._plan.settings.null_keys,
+            documents=tuple(plain),
         )
 
     def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:

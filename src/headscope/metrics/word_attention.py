@@ -1,0 +1,62 @@
+"""Attention between words: to a split word the sum over its tokens, from it the mean.
+
+Clark et al. 2019, section 4.1. Rows still sum to 1 where special tokens and tokens outside
+all words are counted in; here they are left out, so a row sums to what goes to words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.batch import Sequences
+from headscope.metrics.base import batch_of
+
+__all__ = ["has_tokens", "word_weights"]
+
+
+def word_weights(attention: Attention) -> Tensor:
+    """`document head word word`: attention from each word to each; slot w is word w of the
+    document, and rows and columns of words without tokens (and of padding) are 0.
+
+    Shared by the metrics of a layer. For attention within one stack.
+    """
+    return attention.once("word_weights", lambda: _word_weights(attention))
+
+
+def has_tokens(attention: Attention) -> np.ndarray:
+    """`document word`: does the word stand in this document, with at least one token?"""
+    batch = batch_of(attention)
+    found = batch.query_sequences(attention.block)
+
+    def make() -> np.ndarray:
+        has = np.zeros((len(batch), _n_words(found)), dtype=bool)
+        documents, tokens = np.nonzero(found.words >= 0)
+        has[documents, found.words[documents, tokens]] = True
+        return has
+
+    return batch.once(("has_tokens", attention.block), make)
+
+
+def _word_weights(attention: Attention) -> Tensor:
+    weights = attention.weights
+    batch = batch_of(attention)
+    found = batch.query_sequences(attention.block)
+
+    def make() -> tuple[Tensor, Tensor]:
+        member = np.zeros((*found.words.shape, _n_words(found)))
+        documents, tokens = np.nonzero(found.words >= 0)
+        member[documents, tokens, found.words[documents, tokens]] = 1.0
+        share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
+        to = torch.from_numpy(member).to(weights)[:, None]
+        return to, torch.from_numpy(share).to(weights).transpose(1, 2)[:, None]
+
+    key = ("word members", attention.block, weights.dtype, weights.device)
+    to, from_ = batch.once(key, make)
+    return from_ @ (weights @ to)
+
+
+def _n_words(found: Sequences) -> int:
+    return max(1, int(found.words.max(initial=-1)) + 1)
