@@ -24,5 +24,5 @@ def test_sums_to_and_means_from(is_causal: bool) -> None:
                 rows = [i for i, w in enumerate(words) if w == query]
                 for key, word in enumerate(words):
                     if word >= 0:
-                        expected[:, query, word] += case.weights[layer][:, rows, key].mean(-1)
+                        expected[:, query, word] += case.attention[layer][:, rows, key].mean(-1)
             np.testing.assert_allclose(found[number], expected, atol=1e-12)
