@@ -61,7 +61,7 @@ def test_mistakes_are_one_line_and_exit_code_2(
 
 
 def test_debug_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "settings", cli._Settings())
+    monkeypatch.setattr(cli.settings, "debug", False)
     with pytest.raises(Exception, match=r"has no config\.json"):
         main(["--debug", "models", str(tmp_path)])
 
@@ -72,7 +72,7 @@ def test_an_unexpected_failure_is_exit_code_1(
     def fail() -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(cli, "settings", cli._Settings())
+    monkeypatch.setattr(cli.settings, "debug", False)
     monkeypatch.setattr("headscope.app.models.list_models", fail)
     assert run("models") == 1
     assert "unexpected ZeroDivisionError: by zero" in capsys.readouterr().err

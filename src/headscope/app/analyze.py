@@ -1,15 +1,19 @@
-"""What `headscope analyze` does and prints."""
+"""`headscope analyze`: every metric over a corpus."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from headscope.app import options
+from headscope.app.answer import Answer, settings
 
 if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
 
-__all__ = ["open_corpus", "run_analysis", "with_workers"]
+__all__ = ["analyze", "n_workers", "open_corpus"]
 
 SHOWN = {
     "null_share": "of the attention is null (special tokens, or the first token)",
@@ -20,63 +24,80 @@ SHOWN = {
 }
 
 
-def run_analysis(
-    corpus: str,
-    out: Path,
-    *,
-    model: str,
-    device: str | None,
-    metrics: str,
-    reading: dict[str, Any],
-    running: dict[str, Any],
-    figures: bool,
-    progress: bool | None,
-) -> tuple[dict[str, Any], str]:
-    """Run, write figures beside the result, and say what was found: as data, and as text."""
+def analyze(
+    corpus: options.CorpusName,
+    out: options.Out,
+    model: options.ModelName = "minilm",
+    device: options.Device = None,
+    metrics: Annotated[str, typer.Option(help="'all', or names with commas between.")] = "all",
+    unit: options.UnitName = "sentence",
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    by: Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")] = None,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+    figures: Annotated[bool, typer.Option(help="Draw the papers' figures.")] = True,
+) -> Answer:
+    """Measure what every head does over a corpus; a stopped run goes on where it was."""
     import headscope as hs
 
-    documents = open_corpus(corpus, reading)
-    running = with_workers(running)
-    names = metrics if metrics == "all" else [name.strip() for name in metrics.split(",")]
+    documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=on_error)
     result = hs.analyze(
-        hs.load(model, device=device), documents, names, out=out, progress=progress, **running
+        hs.load(model, device=device),
+        documents,
+        metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
+        out=out,
+        by=by,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
     )
     drawn = hs.save_figures(result, out / "figures") if figures else []
     counts = result.provenance["counts"]
-    answer = {
+    means = _means(result)
+    data = {
         "model": result.model,
         "documents": counts["documents"],
         "tokens": counts["tokens"],
         "result": str(out / "result.nc"),
         "figures": [str(path) for path in drawn],
-        "means": _means(result),
+        "means": means,
     }
     lines = [f"{result.model}: {counts['documents']} documents, {counts['tokens']:,} tokens"]
-    for name, value in answer["means"].items():
+    for name, value in means.items():
         shown = f"{value:.1%}" if "of the" in SHOWN[name] else f"{value:.2f}"
         lines.append(f"  {name:<14} {shown:>6} {SHOWN[name]}")
-    lines.append(f"  result         {answer['result']} (headscope.open reads it)")
+    lines.append(f"  result         {data['result']} (headscope.open reads it)")
     if drawn:
         lines.append(f"  figures        {out / 'figures'}")
-    return answer, "\n".join(lines)
+    return Answer(data, "\n".join(lines))
 
 
-def open_corpus(name: str, reading: dict[str, Any]) -> Corpus:
-    """The corpus a command was given: a file or folder, or the bundled one (`demo`)."""
+def open_corpus(
+    name: str,
+    *,
+    unit: Literal["sentence", "paragraph", "document"] = "sentence",
+    sample: int | None = None,
+    seed: int = 0,
+    on_error: Literal["raise", "skip"] = "raise",
+) -> Corpus:
+    """The corpus a verb was given: a file or folder, or the bundled one (`demo`)."""
     import headscope as hs
 
     if name != "demo":
-        return hs.read(name, **reading)
-    documents = hs.demo_corpus().by(reading["unit"])
-    sample = reading["sample"]
-    return documents if sample is None else documents.draw(sample, reading["seed"])
+        return hs.read(name, unit=unit, sample=sample, seed=seed, on_error=on_error)
+    documents = hs.demo_corpus().by(unit)
+    return documents if sample is None else documents.draw(sample, seed)
 
 
-def with_workers(running: dict[str, Any]) -> dict[str, Any]:
-    """Options of a run with a worker for each core where none was asked for."""
+def n_workers(asked: int | None) -> int:
+    """The workers a verb was given; one for each core where none were."""
     from headscope.run.local import n_cores
 
-    return running if running["workers"] is not None else {**running, "workers": n_cores()}
+    return n_cores() if asked is None else asked
 
 
 def _means(result: Result) -> dict[str, float]:

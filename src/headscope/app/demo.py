@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
+
+from headscope.app import options
+from headscope.app.answer import Answer, say
 
 if TYPE_CHECKING:
     from headscope.results.trace import Trace
 
-__all__ = ["run_demo"]
+__all__ = ["demo"]
 
 
-def run_demo(out: Path) -> None:
-    """Trace one input with each packaged model; write traces and pages, print what was seen."""
+def demo(out: options.Out = Path("demo")) -> Answer:
+    """Trace a sentence with both packaged models, and say what their heads do with it."""
     import headscope as hs
 
     out.mkdir(parents=True, exist_ok=True)
@@ -24,21 +25,23 @@ def run_demo(out: Path) -> None:
         ("minilm", {"text": "The cat sat on the mat.", "pair": "The cat lay on the rug."}),
         ("smollm2", {"text": "The doctor asked the nurse a question. She", "generate": 12}),
     ]
+    lines = []
     for alias, job in jobs:
-        print(f"Loading {alias} …", file=sys.stderr)
+        say(f"Loading {alias} …")
         model = hs.load(alias)
         trace = model.trace(**job)
         trace.save(out / f"{alias}.nc")
         hs.save_page(trace, out / f"{alias}.html")
-        typer.echo(
-            f"\n{model.info.name}: {model.info.n_layers} layers × {model.info.n_heads} heads, "
-            f"read by the {model.info.route} route ({model.info.check})"
-        )
-        typer.echo(f"  text      {' / '.join(trace.text.texts)}")
-        for line in notable_heads(trace):
-            typer.echo(f"  {line}")
-        typer.echo(f"  arrays    {out / alias}.nc (headscope.open reads it)")
-        typer.echo(f"  look at   {out / alias}.html (any browser opens it)")
+        lines += [
+            f"{model.info.name}: {model.info.n_layers} layers × {model.info.n_heads} heads, "
+            f"read by the {model.info.route} route ({model.info.check})",
+            f"  text      {' / '.join(trace.text.texts)}",
+            *(f"  {line}" for line in notable_heads(trace)),
+            f"  arrays    {out / alias}.nc (headscope.open reads it)",
+            f"  look at   {out / alias}.html (any browser opens it)",
+            "",
+        ]
+    return Answer({"folder": str(out)}, "\n".join(lines[:-1]))
 
 
 def notable_heads(trace: Trace) -> list[str]:

@@ -1,33 +1,44 @@
-"""What `headscope importance` does and prints."""
+"""`headscope importance`: how much the loss depends on attention to each class of keys."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from headscope.app.analyze import open_corpus, with_workers
+import typer
 
-__all__ = ["run_importance"]
+from headscope.app import options
+from headscope.app.analyze import n_workers, open_corpus
+from headscope.app.answer import Answer, settings
+
+__all__ = ["importance"]
 
 
-def run_importance(
-    corpus: str,
-    out: Path,
-    *,
-    model: str,
-    device: str | None,
-    segments: bool,
-    reading: dict[str, Any],
-    running: dict[str, Any],
-    max_tokens: int,
-    progress: bool | None,
-) -> tuple[dict[str, Any], str]:
-    """Run, draw Clark et al.'s Figure 3, and say what was found: as data, and as text."""
+def importance(
+    corpus: options.CorpusName,
+    out: options.Out,
+    model: options.ModelName = "smollm2",
+    device: options.Device = None,
+    segments: Annotated[
+        bool, typer.Option(help="Cut the text into segments as for BERT's pre-training.")
+    ] = True,
+    max_tokens: options.MaxTokens = 128,
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+) -> Answer:
+    """Measure how much the loss depends on attention to each class of keys (gradients).
+
+    The model needs its language-model head: smollm2 has one, minilm has none.
+    """
     import headscope as hs
     from headscope.figures.clark_importance import clark_figure_3
+    from headscope.results.files import atomic_path
 
     loaded = hs.load(model, device=device)
-    documents = open_corpus(corpus, reading)
+    documents = open_corpus(corpus, unit="document", sample=sample, seed=seed, on_error=on_error)
     if segments:
         documents = hs.cut_segments(loaded, documents, max_tokens)
     result = hs.importance(
@@ -35,11 +46,15 @@ def run_importance(
         documents,
         out=out,
         max_tokens=max_tokens,
-        progress=progress,
-        **with_workers(running),
+        seed=seed,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
     )
     figure = out / "figure-3.png"
-    clark_figure_3(result).savefig(figure, dpi=200)
+    with atomic_path(figure) as temporary:
+        clark_figure_3(result).savefig(temporary, format="png", dpi=200)
     values = result["importance"].mean(("layer", "head"))
     means = {
         str(name): float(value)
@@ -55,4 +70,4 @@ def run_importance(
     lines = [f"{result.model}: mean |∂L/∂a| over {answer['documents']} documents, by key"]
     lines += [f"  {name:<14} {value:.2e}" for name, value in means.items()]
     lines += [f"  result         {answer['result']}", f"  figure         {figure}"]
-    return answer, "\n".join(lines)
+    return Answer(answer, "\n".join(lines))

@@ -1,15 +1,30 @@
-"""What `headscope models` prints."""
+"""`headscope models`: what there is, and what a model is."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated
 
-__all__ = ["describe_model", "list_models"]
+import typer
+
+from headscope.app import options
+from headscope.app.answer import Answer
+
+__all__ = ["models"]
 
 
-def list_models() -> tuple[list[dict[str, Any]], str]:
-    """The packaged models: as data, and as text."""
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="A packaged model, folder or hub id to look into.")
+    ] = None,
+    device: options.Device = None,
+) -> Answer:
+    """List the packaged models; or say what a model is and how the tap reads it."""
+    return list_models() if name is None else describe_model(name, device)
+
+
+def list_models() -> Answer:
+    """The packaged models."""
     from headscope.model.packaged import PACKAGED
 
     answer = [
@@ -28,11 +43,11 @@ def list_models() -> tuple[list[dict[str, Any]], str]:
         state = "installed" if row["installed"] else f"not installed: {row['install']}"
         lines += [f"{row['name']:<10} {row['title']} ({state})", f"{'':<10} {row['notes']}"]
     lines.append("Any folder with a saved transformers model, or a hub id, works too.")
-    return answer, "\n".join(lines)
+    return Answer(answer, "\n".join(lines))
 
 
-def describe_model(name: str, device: str | None) -> tuple[dict[str, Any], str]:
-    """One model, after its self-check: as data, and as text."""
+def describe_model(name: str, device: str | None) -> Answer:
+    """One model, after its self-check."""
     from headscope.model.load import load
 
     info = load(name, device=device).info
@@ -59,4 +74,4 @@ def describe_model(name: str, device: str | None) -> tuple[dict[str, Any], str]:
     text = "\n".join(f"{key:<11} {value}" for key, value in rows.items())
     text += "".join(f"\n{'note':<11} {note}" for note in info.notes)
     answer = dataclasses.asdict(info) | {"is_exact": info.check.is_exact}
-    return answer, text
+    return Answer(answer, text)

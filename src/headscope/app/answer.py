@@ -1,0 +1,95 @@
+"""What a verb of the command line gives back, and how it is printed.
+
+A verb is a function that returns an `Answer`. `register` gives it the three options that
+every verb has (`--json`, `--quiet`, `--debug`) and prints the answer, and nothing else, to
+stdout.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["Answer", "register", "say", "settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The same answer twice: for programs and for people."""
+
+    data: Any
+    """What JSON can hold."""
+    text: str = ""
+
+
+@dataclass(slots=True)
+class _Settings:
+    """What the user asked of the whole command; set before a verb runs."""
+
+    debug: bool = False
+    quiet: bool = False
+
+    @property
+    def progress(self) -> bool | None:
+        """For the library's `progress=`: nothing when quiet, else by the terminal."""
+        return False if self.quiet else None
+
+
+settings = _Settings()
+
+
+def say(line: str) -> None:
+    """A line about what is going on, to stderr; nothing when quiet."""
+    if not settings.quiet:
+        typer.echo(line, err=True)
+
+
+_COMMON = {
+    "as_json": Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")],
+    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
+}
+
+
+def register(
+    app: typer.Typer, verb: Callable[..., Answer], *, example: str, name: str | None = None
+) -> None:
+    """Make a function a verb of the command line.
+
+    Args:
+        app: the command, or group of commands, that it belongs to.
+        verb: the function; its signature is the verb's options.
+        example: a call to show under the help, without `headscope`.
+        name: of the verb; the function's by default.
+    """
+
+    def run(*, as_json: bool, quiet: bool, debug: bool, **options: Any) -> None:
+        settings.quiet = quiet
+        settings.debug = settings.debug or debug
+        answer = verb(**options)
+        if as_json:
+            typer.echo(json.dumps(answer.data, indent=1, ensure_ascii=False))
+        elif answer.text:
+            typer.echo(answer.text)
+
+    signature = inspect.signature(verb, eval_str=True)
+    common = [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for key, kind in _COMMON.items()
+    ]
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in signature.parameters.values()
+    ]
+    whole = signature.replace(parameters=[*parameters, *common], return_annotation=None)
+    run.__signature__ = whole  # type: ignore[attr-defined]
+    run.__annotations__ = {key: value.annotation for key, value in whole.parameters.items()}
+    run.__doc__ = verb.__doc__
+    app.command(name or verb.__name__.replace("_", "-"), epilog=f"Example: headscope {example}")(
+        run
+    )

@@ -1,0 +1,49 @@
+"""The options that verbs share, so that the same word means the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = [
+    "CorpusName",
+    "Device",
+    "EngineName",
+    "MaxTokens",
+    "ModelName",
+    "OnError",
+    "Out",
+    "Resume",
+    "Runs",
+    "Sample",
+    "Seed",
+    "UnitName",
+    "Workers",
+]
+
+CorpusName = Annotated[
+    str, typer.Argument(help="A file or folder (text, JSON lines, CoNLL-U, …), or 'demo'.")
+]
+Runs = Annotated[
+    list[Path],
+    typer.Argument(help="Run folders, or files of results.", show_default=False),
+]
+Out = Annotated[Path, typer.Option("-o", "--out", help="Where to write.")]
+ModelName = Annotated[str, typer.Option(help="Packaged model, folder or hub id.")]
+Device = Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, cuda:1, mps.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Worker processes; one for each core by default.")
+]
+EngineName = Annotated[
+    Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")
+]
+Resume = Annotated[bool, typer.Option(help="Go on with what is in the folder, or start anew.")]
+UnitName = Annotated[
+    Literal["sentence", "paragraph", "document"], typer.Option(help="What is one document.")
+]
+Sample = Annotated[int | None, typer.Option(min=1, help="Draw so many documents.")]
+Seed = Annotated[int, typer.Option(help="Which random draw.")]
+MaxTokens = Annotated[int, typer.Option(min=2, help="Longer documents are cut.")]
+OnError = Annotated[Literal["raise", "skip"], typer.Option(help="What to do about a broken line.")]
