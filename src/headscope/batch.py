@@ -27,9 +27,9 @@ T = TypeVar("T")
 class Axes:
     """The labels that number tags, relations and groups, fixed for a whole run.
 
-    Documents are dealt into `n_parts` parts of each group by a hash of their content, so
-    the parts do not depend on how a corpus is cut into shards. States are kept per part:
-    the bootstrap draws parts.
+    Documents are dealt into `n_parts` parts of each group by a hash of their content, the
+    pieces of one document together, so the parts do not depend on how a corpus is cut into
+    shards. States are kept per part: the bootstrap draws parts.
     """
 
     tags: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ from headscope.text.lines import Report
 __all__ = ["Numbered", "Plan", "Settings", "Shard", "Survey", "document_key", "survey"]
 
 NO_GROUP = "(none)"
-FORMAT = 1
+FORMAT = 2
 """Of states and checkpoints; another number refuses to resume."""
 
 Numbered = tuple[int, Document]
@@ -234,7 +234,14 @@ def group_of(document: Document, by: str | None) -> str:
 
 
 def document_key(document: Document) -> tuple[float, int]:
-    """A hash of the document's id and text: in [0, 1), and as a number to deal by."""
-    found = hashlib.blake2b(f"{document.id}\0{document.text}".encode(), digest_size=16).digest()
-    key = (int.from_bytes(found[:8], "big") >> 11) / (1 << 53)
-    return key, int.from_bytes(found[8:], "big")
+    """A hash of the document's id and text, in [0, 1); and a number to deal it by, the same
+    for all pieces of one document: sentences of one text are no independent draws.
+    """
+    own = _digest(f"{document.id}\0{document.text}")
+    key = (int.from_bytes(own[:8], "big") >> 11) / (1 << 53)
+    source = own if document.part_of is None else _digest(document.part_of)
+    return key, int.from_bytes(source[8:], "big")
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
