@@ -1,10 +1,11 @@
 """Confidence intervals: a bootstrap over documents, from the states alone.
 
 Documents were dealt into parts by a hash of their content, sentences of one document
-together (they are no independent draws), and a state keeps the sums of each part. A draw takes as many parts as there are, with replacement, and adds up their
-sums: no attention is computed again. With few documents per part this is the bootstrap
-over documents; with many it is the bootstrap over random groups of them, whose intervals
-are the same up to the noise of having 64 groups.
+together (they are no independent draws), and a state keeps the sums of each part. A draw
+takes as many parts as there are, with replacement, and adds up their sums: no attention is
+computed again. With few documents per part this is the bootstrap over documents; with many
+it is the bootstrap over random groups of them, whose intervals are the same up to the noise
+of having 64 groups.
 """
 
 from __future__ import annotations
