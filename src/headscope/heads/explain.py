@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from headscope.heads.behavior import OTHER, behaviors
 from headscope.heads.map import HeadMap
 from headscope.results.result import Result
 
-__all__ = ["Evidence", "HeadCard", "explain_head"]
+__all__ = ["Evidence", "HeadCard", "explain_head", "explain_heads"]
 
 SINGLE = (
     ("row_entropy", "Entropy of its rows", "nats"),
@@ -29,14 +30,16 @@ SINGLE = (
     ("variability", "Variability with the text", ""),
 )
 LABELED = (
-    ("offset_share", "offset", "Attention by position", 3),
-    ("class_share", "key_class", "Attention by class of key", 6),
-    ("pos_to", "tag", "Tags it attends to", 3),
-    ("pos_from", "tag", "Tags it attends from", 3),
-    ("dep_type_to", "relation", "Relations of its keys", 3),
-    ("dep_alignment", "parent", "Attention along dependencies", 3),
-    ("importance", "gradient_class", "Mean |∂L/∂a| by class of key", 6),
-    ("removal_estimate", "gradient_class", "Estimated rise of the loss if removed", 6),
+    ("offset_share", ("offset",), "Attention by position", 3),
+    ("class_share", ("key_class",), "Attention by class of key", 6),
+    ("pos_to", ("tag",), "Tags it attends to", 3),
+    ("pos_from", ("tag",), "Tags it attends from", 3),
+    ("dep_type_to", ("relation",), "Relations of its keys", 3),
+    ("dep_alignment", ("parent",), "Attention along dependencies", 3),
+    ("accuracy", ("relation", "direction"), "Relations it finds, of their cases", 3),
+    ("coref_accuracy", ("mention_kind",), "Antecedents it finds, of their mentions", 4),
+    ("importance", ("gradient_class",), "Mean |∂L/∂a| by class of key", 6),
+    ("removal_estimate", ("gradient_class",), "Estimated rise of the loss if removed", 6),
 )
 OFFSET_NAMES = {"-1": "previous", "0": "itself", "1": "next"}
 
@@ -127,46 +130,37 @@ def explain_head(
     """Everything measured about one head, on one page.
 
     Args:
-        results: one result, or several of the same model (`analyze`, `importance`).
+        results: one result, or several of the same model (`analyze`, `importance`, probes).
         layer: 0-based.
         head: 0-based.
         heads: a map, for the nearest heads; without it they are taken from `js` if there.
         n_exemplars: how many of its highest weights to show.
     """
+    given = _given(results)
+    _check_head(given[0].dataset, layer, head)
+    return _card(_Table(given), heads, layer, head, n_exemplars)
+
+
+def explain_heads(
+    results: Result | Iterable[Result], *, heads: HeadMap | None = None, n_exemplars: int = 3
+) -> Iterator[HeadCard]:
+    """The cards of all heads, layer by layer: `explain_head` without ranking anew each time."""
+    given = _given(results)
+    table = _Table(given)
+    data = given[0].dataset
+    for layer in data["layer"].values if "layer" in data.coords else ():
+        for head in data["head"].values:
+            yield _card(table, heads, int(layer), int(head), n_exemplars)
+
+
+def _given(results: Result | Iterable[Result]) -> list[Result]:
     given = [results] if isinstance(results, Result) else list(results)
     if not given:
         raise InputError("explain_head needs at least one result.")
     models = {result.model for result in given}
     if len(models) > 1:
         raise InputError(f"These results are of different models: {', '.join(sorted(models))}.")
-    _check_head(given[0].dataset, layer, head)
-    topics: dict[str, list[Evidence]] = {}
-    for result in given:
-        data = result.dataset
-        for name, what, units in SINGLE:
-            if name in data:
-                _add(topics, "In short", what, data[name], layer, head, units)
-        for name, dim, topic, n in LABELED:
-            if name in data and dim in data[name].dims:
-                for label in _highest(data[name].sel(layer=layer, head=head), dim, n):
-                    shown = (
-                        OFFSET_NAMES.get(str(label), str(label)) if dim == "offset" else str(label)
-                    )
-                    _add(topics, topic, shown, data[name].sel({dim: label}), layer, head, "")
-    return HeadCard(
-        layer,
-        head,
-        given[0].model,
-        _summary(given, layer, head),
-        tuple((topic, tuple(rows)) for topic, rows in topics.items()),
-        _nearest(given, heads, layer, head),
-        tuple(
-            str(exemplar)
-            for result in given
-            if "exemplar_weight" in result
-            for exemplar in result.exemplars(layer, head)[:n_exemplars]
-        ),
-    )
+    return given
 
 
 def _check_head(data: xr.Dataset, layer: int, head: int) -> None:
@@ -176,44 +170,120 @@ def _check_head(data: xr.Dataset, layer: int, head: int) -> None:
             raise InputError(f"There is no {what} {value} in this result: expected {known}.")
 
 
-def _add(
-    topics: dict[str, list[Evidence]],
-    topic: str,
-    what: str,
-    values: xr.DataArray,
-    layer: int,
-    head: int,
-    units: str,
-) -> None:
-    value = float(values.sel(layer=layer, head=head))
-    if np.isnan(value):
-        return
-    flat = values.values[np.isfinite(values.values)]
-    rank = 1 + int((flat > value).sum())
-    shown = f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.1e}"
-    place = f"{_ordinal(rank)} of {len(flat)}"
-    topics.setdefault(topic, []).append(Evidence(what, f"{shown} {units}".strip(), place))
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One number for each head, and where heads stand by it."""
+
+    what: str
+    units: str
+    values: np.ndarray
+    ranks: np.ndarray
+    n: int
+
+    @classmethod
+    def of(cls, what: str, units: str, values: np.ndarray) -> _Column:
+        known = np.sort(values[np.isfinite(values)])
+        ranks = 1 + len(known) - np.searchsorted(known, values, side="right")
+        return cls(what, units, values, ranks, len(known))
+
+    def evidence(self, row: int, head: int) -> Evidence | None:
+        value = float(self.values[row, head])
+        if np.isnan(value):
+            return None
+        shown = f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.1e}"
+        place = f"{_ordinal(int(self.ranks[row, head]))} of {self.n}"
+        return Evidence(self.what, f"{shown} {self.units}".strip(), place)
 
 
-def _highest(at: xr.DataArray, dim: str, n: int) -> Sequence[object]:
-    values = np.nan_to_num(at.values, nan=-np.inf)
-    order = np.argsort(-np.abs(values), kind="stable")[:n]
-    labels: list[object] = at[dim].values[order].tolist()
-    return labels
+class _Table:
+    """What a model's results say of all heads, ranked once."""
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.results = results
+        self.single: list[tuple[list[int], _Column]] = []
+        self.labeled: list[tuple[list[int], str, int, list[_Column]]] = []
+        for result in results:
+            data = result.dataset
+            layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
+            for name, what, units in SINGLE:
+                if name in data:
+                    values = data[name].transpose("layer", "head").values
+                    self.single.append((layers, _Column.of(what, units, values)))
+            for name, dims, topic, n in LABELED:
+                if name in data and set(dims) <= set(data[name].dims):
+                    array = data[name].transpose("layer", "head", *dims)
+                    labels = itertools.product(*(data[dim].values.tolist() for dim in dims))
+                    flat = array.values.reshape(*array.shape[:2], -1)
+                    columns = [
+                        _Column.of(_label(dims, label), "", flat[..., i])
+                        for i, label in enumerate(labels)
+                    ]
+                    self.labeled.append((layers, topic, n, columns))
+        self.behaviors = next(
+            (
+                behaviors(result)
+                for result in results
+                if all(n in result for n in ("offset_share", "class_share", "row_entropy"))
+            ),
+            None,
+        )
+
+    def topics(self, layer: int, head: int) -> dict[str, list[Evidence]]:
+        """Evidence on one head by topic."""
+        found: dict[str, list[Evidence]] = {}
+        for layers, column in self.single:
+            if layer in layers and (evidence := column.evidence(layers.index(layer), head)):
+                found.setdefault("In short", []).append(evidence)
+        for layers, topic, n, columns in self.labeled:
+            if layer not in layers:
+                continue
+            row = layers.index(layer)
+            sizes = [abs(float(column.values[row, head])) for column in columns]
+            order = sorted(range(len(columns)), key=lambda i: -np.nan_to_num(sizes[i], nan=-1.0))
+            for i in order[:n]:
+                if evidence := columns[i].evidence(row, head):
+                    found.setdefault(topic, []).append(evidence)
+        return found
+
+    def summary(self, layer: int, head: int) -> str:
+        """What the head does, in a sentence."""
+        if self.behaviors is None:
+            return "Not measured: the surface metrics that would name its behavior."
+        name = str(self.behaviors.sel(layer=layer, head=head).item())
+        what = {
+            "previous token": "Attends to the token before it.",
+            "next token": "Attends to the next token.",
+            "broad": "Attends broadly, almost evenly, to everything in sight.",
+            OTHER: "Follows no simple pattern of position or delimiter.",
+        }
+        return what.get(name, f"Rests on {name}.")
 
 
-def _summary(results: Sequence[Result], layer: int, head: int) -> str:
-    for result in results:
-        if all(n in result for n in ("offset_share", "class_share", "row_entropy")):
-            name = str(behaviors(result).sel(layer=layer, head=head).item())
-            what = {
-                "previous token": "Attends to the token before it.",
-                "next token": "Attends to the next token.",
-                "broad": "Attends broadly, almost evenly, to everything in sight.",
-                OTHER: "Follows no simple pattern of position or delimiter.",
-            }
-            return what.get(name, f"Rests on {name}.")
-    return "Not measured: the surface metrics that would name its behavior."
+def _card(
+    table: _Table, heads: HeadMap | None, layer: int, head: int, n_exemplars: int
+) -> HeadCard:
+    return HeadCard(
+        layer,
+        head,
+        table.results[0].model,
+        table.summary(layer, head),
+        tuple((topic, tuple(rows)) for topic, rows in table.topics(layer, head).items()),
+        _nearest(table.results, heads, layer, head),
+        tuple(
+            str(exemplar)
+            for result in table.results
+            if n_exemplars and "exemplar_weight" in result
+            for exemplar in result.exemplars(layer, head)[:n_exemplars]
+        ),
+    )
+
+
+def _label(dims: Sequence[str], labels: Sequence[object]) -> str:
+    names = [
+        OFFSET_NAMES.get(str(label), str(label)) if dim == "offset" else str(label)
+        for dim, label in zip(dims, labels, strict=True)
+    ]
+    return names[0] if len(names) == 1 else f"{names[0]} ({', '.join(names[1:])})"
 
 
 def _nearest(
