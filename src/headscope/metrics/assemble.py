@@ -78,8 +78,10 @@ def _dataset(
     for metric in metrics:
         if metric.name not in measured:
             continue
-        for dim, labels in metric.coordinates(axes).items():
-            coords[dim] = list(labels)
+        own = {dim: list(labels) for dim, labels in metric.coordinates(axes).items()}
+        for dim, labels in own.items():
+            # Metrics may label an axis alike but for some ("all" relations): the others are NaN.
+            coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *labels)))
         for name, values in metric.finalize(measured[metric.name], axes).items():
             dims = metric.variable_dims(name)
             attrs = {"units": metric.units, "paper": metric.paper, "long_name": metric.meaning}
@@ -88,12 +90,12 @@ def _dataset(
                 attrs = {"units": what, "long_name": f"how many {what} {metric.name} is of"}
             elif name in draws:
                 attrs["weighting"] = "ratio of sums over the corpus"
-            variables[name] = xr.DataArray(values, dims=dims, attrs=attrs)
+            variables[name] = xr.DataArray(values, _of(dims, own), dims, attrs=attrs)
             if "head" in dims:
                 n_heads = variables[name].sizes["head"]
             if name not in draws:
                 continue
-            variables[f"{name}_interval"] = _interval(name, draws[name], dims, metric)
+            variables[f"{name}_interval"] = _interval(name, draws[name], dims, metric, own)
             if dims[:2] == ("layer", "head"):
                 mean = f"{name}_mean"
                 variables[mean] = (
@@ -104,7 +106,7 @@ def _dataset(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)  # heads never measured
                     drawn = np.nanmean(draws[name], axis=(1, 2))
-                variables[f"{mean}_interval"] = _interval(mean, drawn, dims[2:], metric)
+                variables[f"{mean}_interval"] = _interval(mean, drawn, dims[2:], metric, own)
     variables.update(_correlations(variables, draws))
     if any("layer" in array.dims for array in variables.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
@@ -114,10 +116,21 @@ def _dataset(
     return xr.Dataset(variables, coords=coords)
 
 
-def _interval(name: str, draws: np.ndarray, dims: tuple[str, ...], metric: Metric) -> xr.DataArray:
+def _of(dims: tuple[str, ...], labels: Mapping[str, Any]) -> dict[str, Any]:
+    return {dim: labels[dim] for dim in dims if dim in labels}
+
+
+def _interval(
+    name: str,
+    draws: np.ndarray,
+    dims: tuple[str, ...],
+    metric: Metric,
+    labels: Mapping[str, Any],
+) -> xr.DataArray:
     return xr.DataArray(
         interval(draws),
-        dims=("bound", *dims),
+        _of(dims, labels),
+        ("bound", *dims),
         attrs={
             "units": metric.units,
             "long_name": f"95 % bootstrap interval over documents of {name}",

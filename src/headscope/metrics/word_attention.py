@@ -14,7 +14,7 @@ from headscope.attention import Attention
 from headscope.batch import Sequences
 from headscope.metrics.base import batch_of
 
-__all__ = ["has_tokens", "word_weights"]
+__all__ = ["has_tokens", "other_words", "word_weights"]
 
 
 def word_weights(attention: Attention) -> Tensor:
@@ -24,6 +24,17 @@ def word_weights(attention: Attention) -> Tensor:
     Shared by the metrics of a layer. For attention within one stack.
     """
     return attention.once("word_weights", lambda: _word_weights(attention))
+
+
+def other_words(attention: Attention) -> Tensor:
+    """`word_weights` without the attention of words to themselves, which is 0 here."""
+
+    def make() -> Tensor:
+        weights = word_weights(attention).clone()
+        weights.diagonal(dim1=-2, dim2=-1).zero_()
+        return weights
+
+    return attention.once("other_words", make)
 
 
 def has_tokens(attention: Attention) -> np.ndarray:
