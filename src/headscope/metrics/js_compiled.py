@@ -1,9 +1,8 @@
-# mypy: ignore-errors
 """`js_sums` compiled by numba, which is imported here and nowhere else.
 
 The logarithm is taken apart into exponent and mantissa, and that of the mantissa is a
 polynomial: nothing calls a library, so the compiler turns the loop over keys into vector
-instructions. mypy sees functions where numba sees instructions, hence the line above.
+instructions.
 """
 
 from __future__ import annotations
@@ -13,9 +12,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 __all__ = ["js_sums_compiled"]
 
@@ -32,7 +28,12 @@ C0, C1, C2, C3, C4, C5, C6 = (
         0.01076435081,
     )
 )
-ONE, LOG_2 = np.float32(1), np.float32(math.log(2))
+ONE = np.float32(1)
+# A float32 is sign, exponent (8 bits, 127 more than it is) and mantissa (23 bits).
+BITS_OF_ONE = np.int32(127 << 23)
+EXPONENT, MANTISSA = np.int32(-1 << 23), np.int32((1 << 23) - 1)
+LOG_2 = np.float32(math.log(2) / (1 << 23))
+"""Of an exponent that is still in its place."""
 
 
 def js_sums_compiled(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
@@ -40,37 +41,15 @@ def js_sums_compiled(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
     rows = np.ascontiguousarray(rows, dtype=np.float32)
     sums = np.zeros((rows.shape[0], rows.shape[0]))
     _kernel(rows, is_causal, sums)
-    return sums + sums.T
-
-
-@intrinsic
-def _bits(typing_context: Any, x: Any) -> Any:
-    """The bits of a float32 as an int32."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        # Where a processor has vectors of 512 bits, LLVM takes 256 unless told otherwise.
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return builder.bitcast(arguments[0], ir.IntType(32))
-
-    return types.int32(types.float32), generate
-
-
-@intrinsic
-def _float(typing_context: Any, x: Any) -> Any:
-    """The float32 of these bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), generate
+    return np.asarray(sums + sums.T)
 
 
 @numba.njit(fastmath=True, inline="always")
 def _product(s: Any) -> Any:
     """S ln s; 0 at 0."""
-    bits = _bits(s)
-    exponent = np.float32(np.int32((bits >> np.int32(23)) - np.int32(127)))
-    x = _float(np.int32((bits & np.int32(0x7FFFFF)) | np.int32(0x3F800000))) - ONE
+    bits = np.float32(s).view(np.int32)
+    exponent = np.float32(np.int32((bits - BITS_OF_ONE) & EXPONENT))
+    x = np.int32((bits & MANTISSA) | BITS_OF_ONE).view(np.float32) - ONE
     log = C6
     log = log * x + C5
     log = log * x + C4
