@@ -19,6 +19,7 @@ from headscope.app.answer import register, settings
 from headscope.app.demo import demo
 from headscope.app.importance import importance
 from headscope.app.models import models
+from headscope.app.serve import serve
 from headscope.app.view import view
 from headscope.errors import HeadscopeError
 
@@ -54,6 +55,7 @@ def _common(
 register(app, demo, example="demo -o demo")
 register(app, models, example="models minilm")
 register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
+register(app, serve, example="serve --model minilm --model smollm2 --open")
 register(app, analyze, example="analyze corpus.conllu --model smollm2 -o run --by genre")
 register(app, importance, example="importance corpus.txt --model smollm2 -o importance")
 

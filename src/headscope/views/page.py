@@ -12,21 +12,30 @@ import hashlib
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from headscope.results.files import atomic_path
 from headscope.results.trace import Trace
 from headscope.views.payload import Payload, make_payload
 
-__all__ = ["make_page", "save_page", "static_file"]
+__all__ = ["make_app", "make_page", "save_page", "static_file"]
 
 STYLE = """
 html, body { height: 100%; margin: 0; }
 #headscope { height: 100vh; }
 #headscope > p { font: 15px/1.5 system-ui, sans-serif; max-width: 36rem; margin: 3rem auto; }
 """.strip()
+APP_STYLE = (
+    STYLE
+    + """
+#headscope { display: flex; flex-direction: column; }
+.stage { flex: 1; min-height: 0; }
+.stage > div { height: 100%; }
+"""
+)
 WAITING = (
     "Opening the trace … If this text stays, the file is incomplete (save it once more), "
     "or JavaScript is switched off."
@@ -39,28 +48,54 @@ def static_file(name: str) -> str:
     return resources.files("headscope.views").joinpath("static", name).read_text("utf-8")
 
 
-def make_page(payload: Payload, *, title: str = "headscope") -> str:
-    """The HTML of a page that shows `payload`.
+def make_page(
+    payload: Payload,
+    *,
+    title: str = "headscope",
+    script: str = "page.js",
+    style: str = STYLE,
+    waiting: str = WAITING,
+) -> str:
+    """The HTML of a page that shows `payload`, the explorer's or (by its script) another's.
 
     Tokens and titles are data in it, never markup: the header's `<` are written as JSON
     escapes, and the front end sets text only.
     """
-    script = static_file("page.js")
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(STYLE)}'",
-            "img-src data: blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
     header = json.dumps(payload.header, ensure_ascii=False, separators=(",", ":"))
     buffers = "\n".join(
         f'<script type="text/plain" data-buffer="{index}">'
         f"{base64.b64encode(buffer).decode('ascii')}</script>"
         for index, buffer in enumerate(payload.buffers)
+    )
+    data = f'<script type="application/json" id="headscope-header">{_inert(header)}</script>\n'
+    return _document(script, style, title, data + buffers, waiting=waiting)
+
+
+def make_app(start: Mapping[str, Any]) -> str:
+    """The HTML of the web app, which asks the server it came from for traces.
+
+    Args:
+        start: `models` and `text`, as the front end's `entry/app.ts` wants them.
+    """
+    told = json.dumps(start, ensure_ascii=False)
+    data = f'<script type="application/json" id="headscope-start">{_inert(told)}</script>'
+    return _document("app.js", APP_STYLE, "headscope", data, connect="'self'")
+
+
+def _document(
+    script_name: str, style: str, title: str, data: str, connect: str = "", waiting: str = WAITING
+) -> str:
+    script = static_file(script_name)
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src '{_hash(script)}'",
+            f"style-src '{_hash(style)}'",
+            "img-src data: blob:",
+            *([f"connect-src {connect}"] if connect else []),
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
     )
     return f"""<!doctype html>
 <html lang="en">
@@ -71,13 +106,12 @@ def make_page(payload: Payload, *, title: str = "headscope") -> str:
 <meta name="generator" content="headscope">
 <title>{html.escape(title)}</title>
 <link rel="icon" href="data:,">
-<style>{STYLE}</style>
+<style>{style}</style>
 </head>
 <body>
-<main id="headscope"><p>{WAITING}</p></main>
+<main id="headscope"><p>{waiting}</p></main>
 <script type="module">{script}</script>
-<script type="application/json" id="headscope-header">{_inert(header)}</script>
-{buffers}
+{data}
 </body>
 </html>
 """

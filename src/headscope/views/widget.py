@@ -10,11 +10,11 @@ from typing import Any
 from uuid import uuid4
 
 import anywidget
-import numpy as np
 import traitlets
 
 from headscope.results.files import atomic_path
 from headscope.results.trace import Trace
+from headscope.views.exact import exact_row
 from headscope.views.page import make_page, static_file
 from headscope.views.payload import Payload
 from headscope.views.picture import picture_of
@@ -76,20 +76,8 @@ class Explorer(anywidget.AnyWidget):
         """One exact row of attention for the front end."""
         if content.get("kind") != "row":
             return
-        row = self._row(content)
-        found = row is not None
+        row = exact_row(self._traces, content)
         self.send(
-            {"id": content.get("id"), "found": found},
-            buffers=[row.tobytes()] if row is not None else [],
+            {"id": content.get("id"), "found": row is not None},
+            buffers=[] if row is None else [row],
         )
-
-    def _row(self, wanted: Mapping[str, Any]) -> np.ndarray | None:
-        try:
-            block = self._traces[int(wanted["trace"])].blocks[str(wanted["block"])]
-            layers = block.attention["layer"].values.tolist()
-            row = block.attention.transpose("layer", "head", "query", "key")[
-                layers.index(int(wanted["layer"])), int(wanted["head"]), int(wanted["query"])
-            ]
-        except (KeyError, IndexError, ValueError):
-            return None
-        return np.ascontiguousarray(row.values, dtype="<f4")

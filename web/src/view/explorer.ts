@@ -104,6 +104,21 @@ export class Explorer {
     if (fragment !== formatFragment(this.scope.store.selection, this.base)) this.open(fragment);
   }
 
+  /** What the reader is looking at. */
+  get selection(): Selection {
+    return this.scope.store.selection;
+  }
+
+  /** Whether it is drawn light or dark. */
+  get schemeNow(): Scheme {
+    return this.scope.theme.scheme;
+  }
+
+  /** The system's choice of light or dark. */
+  static system(): Scheme {
+    return globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  }
+
   private readonly actions = {
     search: () => this.search.open(),
     help: () => (this.help.element.hidden ? this.help.show() : void this.help.hide()),
@@ -186,7 +201,7 @@ export class Explorer {
     if (selection.theme !== "auto") return selection.theme;
     const around = this.options.around && schemeAround(this.options.around);
     if (around) return around;
-    return globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    return Explorer.system();
   }
 
   private async save(format: "svg" | "png"): Promise<void> {
