@@ -1,4 +1,4 @@
-"""Gradient importance over corpora, and the check by ablation."""
+"""Gradient importance over corpora."""
 
 from __future__ import annotations
 
@@ -105,29 +105,6 @@ def test_the_seed_decides_what_is_masked(tiny_bert: Model) -> None:
     assert not np.allclose(first["importance"], other["importance"])
     stated = [m for m in other.provenance["metrics"] if m["name"] == "importance"]
     assert stated == [{"name": "importance", "seed": 1}]
-
-
-def test_removal_is_what_an_edit_does(tiny_llama: Model) -> None:
-    text = "the cat. the mat, a"
-    found = check_importance(
-        tiny_llama, [text], classes=["first", ". or ,"], heads=[(0, 0), (1, 3)]
-    )
-    tokens = tiny_llama.trace(text).tokens
-    keys = [j for j, token in enumerate(tokens) if token.strip() in (".", ",")]
-    before = tiny_llama.gradients(text).loss
-    edit = hs.set_attention(1, 3, key=keys, weight=0.0, renormalize=False)
-    with tiny_llama.edit(edit):
-        after = tiny_llama.gradients(text).loss
-    at = found["removal"].sel(layer=1, head=3, key_class=". or ,")
-    assert float(at) == pytest.approx(after - before, abs=1e-5)
-    assert np.isfinite(found["removal"]).sum() == 4
-
-
-def test_estimate_and_removal_agree_over_heads(tiny_bert: Model) -> None:
-    found = check_importance(tiny_bert, make_corpus(6))
-    assert found["removal"].notnull().all()
-    assert float(found["r_estimate"].sel(key_class="[SEP]")) > 0.8
-    assert np.isnan(found["r_estimate"].sel(key_class=". or ,"))  # there is none in the text
 
 
 def test_models_without_a_head_are_refused(tiny_bert: Model) -> None:

@@ -67,8 +67,10 @@ class RemovalEstimate(RatioMetric):
     """By how much the loss would rise if a head's attention to a class were removed.
 
     Mean over documents of −Σ a[i,j]·∂L/∂a[i,j] over keys j of the class: the change in loss
-    to first order when those weights are set to 0 and nothing is renormalized. What really
-    happens when they are is `headscope.check_importance`.
+    to first order when those weights are set to 0 and nothing else changes. If the rest of
+    each row is `renormalized` to keep its sum, it also grows by the share m[i] that was taken
+    away, to first order: −Σ a[i,j]·∂L/∂a[i,j] + Σ m[i]·a[i,k]·∂L/∂a[i,k] over all keys k.
+    What really happens is `headscope.check_importance`.
 
     The gradient of Clark et al. 2019, section 3.2, times the attention that is there.
     """
@@ -82,16 +84,24 @@ class RemovalEstimate(RatioMetric):
     sums_over_heads = False
     dims = ("gradient_class",)
 
+    renormalized: bool = False
+
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
         """Classes of the run, and all keys."""
         return {"gradient_class": (*axes.key_classes, ALL)}
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Sums of −a·∂L/∂a by class; documents; documents."""
-        products = attention.weights.double() * _gradients(attention).double()
-        columns = (products * _pairs(attention)[:, None]).sum(2)
-        ones = columns.new_ones(columns.shape[:2])
-        return -(columns @ _members(attention)), ones, ones
+        pairs, members = _pairs(attention)[:, None], _members(attention)
+        weights = attention.weights.double() * pairs
+        products = weights * _gradients(attention).double()
+        numerator = -(products.sum(2) @ members)
+        if self.renormalized:
+            totals = weights.sum(-1, keepdim=True).clamp_min(1e-30)
+            shares = weights @ members[:, None] / totals
+            numerator = numerator + (shares * products.sum(-1, keepdim=True)).sum(2)
+        ones = numerator.new_ones(numerator.shape[:2])
+        return numerator, ones, ones
 
 
 @dataclass(frozen=True)
