@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.base import Metric
 from headscope.metrics.class_share import ClassShare, SepFromOther, SepFromSep
+from headscope.metrics.coreference import CorefAccuracy, CorefBaseline
 from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
 from headscope.metrics.dependency import (
     DepAlignment,
@@ -63,6 +64,8 @@ METRICS: dict[str, type[Metric]] = {
         Loss,
         DepAccuracy,
         DepOffset,
+        CorefAccuracy,
+        CorefBaseline,
     )
 }
 """In the order in which results list them."""

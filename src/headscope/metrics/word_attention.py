@@ -14,7 +14,7 @@ from headscope.attention import Attention
 from headscope.batch import Sequences
 from headscope.metrics.base import batch_of
 
-__all__ = ["has_tokens", "other_words", "word_weights"]
+__all__ = ["has_tokens", "other_words", "word_members", "word_weights"]
 
 
 def word_weights(attention: Attention) -> Tensor:
@@ -51,7 +51,10 @@ def has_tokens(attention: Attention) -> np.ndarray:
     return batch.once(("has_tokens", attention.block), make)
 
 
-def _word_weights(attention: Attention) -> Tensor:
+def word_members(attention: Attention) -> tuple[Tensor, Tensor]:
+    """`document 1 token word` to sum what goes to each word, and `document 1 word token` to
+    take the mean of what comes from each.
+    """
     weights = attention.weights
     batch = batch_of(attention)
     found = batch.query_sequences(attention.block)
@@ -65,8 +68,12 @@ def _word_weights(attention: Attention) -> Tensor:
         return to, torch.from_numpy(share).to(weights).transpose(1, 2)[:, None]
 
     key = ("word members", attention.block, weights.dtype, weights.device)
-    to, from_ = batch.once(key, make)
-    return from_ @ (weights @ to)
+    return batch.once(key, make)
+
+
+def _word_weights(attention: Attention) -> Tensor:
+    to, from_ = word_members(attention)
+    return from_ @ (attention.weights @ to)
 
 
 def _n_words(found: Sequences) -> int:

@@ -1,0 +1,196 @@
+"""Heads as antecedent finders: does a mention attend most to what it refers to?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.batch import Axes
+from headscope.errors import UnknownName
+from headscope.metrics.base import SELF_BLOCKS, RatioMetric, State, batch_of
+from headscope.metrics.word_attention import has_tokens, word_members
+from headscope.text.agreement import agree, traits_of
+from headscope.text.antecedents import KINDS, Anaphor, anaphors
+from headscope.text.document import Document
+
+__all__ = ["MENTION_KINDS", "RULES", "Candidates", "CorefAccuracy", "CorefBaseline", "guess"]
+
+Candidates = Literal["mentions", "words"]
+"""Where an antecedent is looked for: head words of mentions before, or any other word."""
+
+MENTION_KINDS = ("all", *KINDS)
+RULES = ("nearest", "head_match", "sieves")
+
+
+@dataclass(frozen=True)
+class CorefAccuracy(RatioMetric):
+    """How often a mention attends most to an antecedent of its own.
+
+    For each mention with an antecedent: of the head words of the mentions before it, is the
+    one that its head word attends to most the head word of any of its antecedents? Attention
+    is between words: to a split word the sum over its tokens, from it the mean. With
+    `candidates="words"` the most attended of all other words counts. A mention that attends
+    to no candidate is wrong. By kind of mention: pronoun, proper, nominal.
+
+    Clark et al. 2019, section 4.3 and Table 2, who did not release this analysis.
+    """
+
+    name: ClassVar[str] = "coref_accuracy"
+    paper: ClassVar[str] = "Clark et al. 2019, section 4.3, Table 2"
+    units: ClassVar[str] = "share of mentions"
+    counts = "mentions"
+    blocks = SELF_BLOCKS
+    is_default = False
+    sums_over_heads = False
+    dims = ("mention_kind",)
+    denominator_dims = ("mention_kind",)
+
+    candidates: Candidates = "mentions"
+
+    def __post_init__(self) -> None:
+        if self.candidates not in get_args(Candidates):
+            raise UnknownName.of("candidates", self.candidates, get_args(Candidates))
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
+        """Kinds of mentions, and all of them."""
+        return {"mention_kind": MENTION_KINDS}
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Right mentions; mentions; the same of all kinds."""
+        batch, weights = batch_of(attention), attention.weights
+        key = ("coref masks", attention.block, self.candidates, weights.dtype, weights.device)
+        queries, allowed, right, kinds = batch.once(key, lambda: self._masks(attention))
+        to, from_ = word_members(attention)
+        rows = torch.arange(len(batch), device=weights.device)[:, None]
+        between = from_[rows, 0, queries][:, None] @ weights @ to  # document head mention word
+        highest, best = (between * allowed[:, None]).max(-1)
+        is_right = right[:, None].expand(-1, attention.n_heads, -1, -1).gather(3, best[..., None])
+        found = is_right[..., 0] & (highest > 0)
+        numerator = found.double() @ kinds
+        denominator = kinds.sum(1)[:, None].expand_as(numerator)
+        return numerator, denominator, denominator[..., 0]
+
+    def _masks(self, attention: Attention) -> tuple[Tensor, ...]:
+        """`document mention`: the head word. `document mention word`: is it a candidate, an
+        antecedent? `document mention kind`: is it of the kind?
+        """
+        found = _anaphors(attention)
+        has = has_tokens(attention)
+        shape = len(found), max([1, *map(len, found)])
+        queries = np.zeros(shape, dtype=np.int64)
+        allowed = np.zeros((*shape, has.shape[1]))
+        right = np.zeros((*shape, has.shape[1]), dtype=bool)
+        kinds = np.zeros((*shape, len(MENTION_KINDS)))
+        for row, of_document in enumerate(found):
+            for number, anaphor in enumerate(of_document):
+                queries[row, number] = anaphor.mention.head
+                if self.candidates == "words":
+                    allowed[row, number] = has[row]
+                    allowed[row, number, anaphor.mention.head] = 0
+                else:
+                    allowed[row, number, [other.head for other in anaphor.candidates]] = 1
+                right[row, number, list(anaphor.antecedents)] = True
+                kinds[row, number] = _kinds(anaphor)
+        device = attention.weights.device
+        tensors = (torch.from_numpy(array).to(device) for array in (queries, allowed, right, kinds))
+        queries_, allowed_, right_, kinds_ = tensors
+        return queries_, allowed_.to(attention.weights.dtype), right_, kinds_
+
+
+@dataclass(frozen=True)
+class CorefBaseline(RatioMetric):
+    """How often a simple rule finds an antecedent.
+
+    `nearest`: the nearest mention before. `head_match`: the nearest with the same head word;
+    none is wrong. `sieves`: the nearest mention in the first of four sieves that has one: the
+    same words; the same head word; agreement in number, gender and person
+    (`headscope.text.agreement`); any. Words are compared in lower case. `coref_cases` counts
+    the mentions.
+
+    Clark et al. 2019, section 4.3 and Table 2: the rule-based system is after Lee et al.
+    2011's.
+    """
+
+    name: ClassVar[str] = "coref_baseline"
+    paper: ClassVar[str] = "Clark et al. 2019, section 4.3, Table 2"
+    units: ClassVar[str] = "share of mentions"
+    counts = "mentions"
+    scope = "tokens"
+    blocks = SELF_BLOCKS
+    is_default = False
+    has_heads = False
+    dims: ClassVar[tuple[str, ...]] = ("mention_kind", "rule")
+    denominator_dims: ClassVar[tuple[str, ...]] = ("mention_kind",)
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
+        """Kinds of mentions and rules."""
+        return {"mention_kind": MENTION_KINDS, "rule": RULES}
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Right mentions of each rule; mentions; the same of all kinds."""
+        found = _anaphors(attention)
+        right = np.zeros((len(found), len(MENTION_KINDS), len(RULES)))
+        cases = np.zeros((len(found), len(MENTION_KINDS)))
+        for row, (document, of_document) in enumerate(
+            zip(batch_of(attention).documents, found, strict=False)
+        ):
+            for anaphor in of_document:
+                kinds = _kinds(anaphor)
+                cases[row] += kinds
+                guesses = guess(document, anaphor)
+                is_right = [guesses[rule] in anaphor.antecedents for rule in RULES]
+                right[row] += kinds[:, None] * np.array(is_right)
+        return torch.from_numpy(right), torch.from_numpy(cases), torch.from_numpy(cases[:, 0])
+
+    def variables(self) -> tuple[str, ...]:
+        """Also how many mentions there are of each kind."""
+        return (*super().variables(), "coref_cases")
+
+    def variable_dims(self, variable: str) -> tuple[str, ...]:
+        """By kind of mention."""
+        return ("mention_kind",) if variable == "coref_cases" else super().variable_dims(variable)
+
+    def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
+        """The ratio, and the mentions of each kind."""
+        return {**super().finalize(state, axes), "coref_cases": state["denominator"].sum(0)}
+
+
+def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
+    """The head word that each rule takes for the antecedent; None for none."""
+    mention, candidates = anaphor.mention, anaphor.candidates
+    same_text = [c.head for c in candidates if c.text == mention.text]
+    same_head = [c.head for c in candidates if c.form == mention.form]
+    sieved = same_text or same_head
+    if not sieved:
+        own = traits_of(document, mention)
+        sieved = [c.head for c in candidates if agree(own, traits_of(document, c))]
+    nearest = [c.head for c in candidates]
+    return {
+        "nearest": nearest[-1],
+        "head_match": same_head[-1] if same_head else None,
+        "sieves": (sieved or nearest)[-1],
+    }
+
+
+def _anaphors(attention: Attention) -> list[list[Anaphor]]:
+    """Of each document of a batch; none where the attention came without documents."""
+    batch = batch_of(attention)
+
+    def make() -> list[list[Anaphor]]:
+        has = has_tokens(attention)
+        found = [
+            anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
+        ]
+        return found + [[] for _ in range(len(batch) - len(found))]
+
+    return batch.once(("anaphors", attention.block), make)
+
+
+def _kinds(anaphor: Anaphor) -> np.ndarray:
+    return np.array([kind in ("all", anaphor.mention.kind) for kind in MENTION_KINDS], dtype=float)
