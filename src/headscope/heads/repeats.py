@@ -20,7 +20,7 @@ from headscope.metrics.fold import Fold
 from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.offsets import OffsetShare
 from headscope.metrics.sinks import SinkRate
-from headscope.metrics.span import TokensPerDocument
+from headscope.metrics.text import TokensPerDocument
 from headscope.model.model import Model
 
 __all__ = ["detect_heads"]

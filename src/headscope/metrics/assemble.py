@@ -13,7 +13,7 @@ from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 from headscope.batch import Axes
 from headscope.metrics.base import Metric, State
 from headscope.metrics.bootstrap import BOUNDS, draw_weights, interval
-from headscope.metrics.span import TokensPerDocument
+from headscope.metrics.text import TokensPerDocument
 
 __all__ = ["Draws", "States", "assemble", "block_draws", "label_states", "state_of"]
 

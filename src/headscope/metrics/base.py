@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from headscope.attention import Attention, Block
 from headscope.batch import Axes, Batch
+from headscope.metrics.sums import Sums, side_by_side
 
 __all__ = ["Metric", "RatioMetric", "Scope", "State", "batch_of"]
 
@@ -31,6 +32,7 @@ that compare layers); or any one of them, because attention itself does not matt
 
 ALL_BLOCKS: frozenset[Block] = frozenset(("self", "encoder", "decoder", "cross"))
 SELF_BLOCKS: frozenset[Block] = frozenset(("self", "encoder", "decoder"))
+RATIO_ARRAYS = ("numerator", "denominator", "count")
 
 
 class Metric(ABC):
@@ -82,6 +84,15 @@ class Metric(ABC):
     @abstractmethod
     def merge(self, left: State, right: State) -> State:
         """Both states as one. Associative and commutative (sums: up to rounding)."""
+
+    def merge_all(self, states: Sequence[State]) -> State:
+        """Several states as one: `merge` again and again, unless there is a shorter way."""
+        return reduce(self.merge, states)
+
+    @property
+    def is_sum(self) -> bool:
+        """Are states plain sums of `rows`, so that they can be added up in place?"""
+        return False
 
     @abstractmethod
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
@@ -138,17 +149,15 @@ class RatioMetric(Metric):
         """Sums of `rows` by part."""
         batch = batch_of(attention)
         rows = self.rows(attention)
-        # All three at once: the calls cost more than the sums.
-        flat = torch.cat([array.double().reshape(len(batch), -1) for array in rows], dim=1)
-        sums = np.split(
-            sum_by_part(flat, batch), np.cumsum([array[0].numel() for array in rows])[:-1], axis=1
-        )
-        return {
-            name: total.reshape(-1, *array.shape[1:])
-            for name, total, array in zip(
-                ("numerator", "denominator", "count"), sums, rows, strict=True
-            )
-        }
+        sums = Sums(batch.axes.n_parts, rows)
+        sums.add(side_by_side(rows), batch)
+        return dict(zip(RATIO_ARRAYS, sums.arrays(), strict=True))
+
+    @property
+    def is_sum(self) -> bool:
+        """Yes, unless a subclass measures or merges in its own way."""
+        own = type(self)
+        return own.measure is RatioMetric.measure and own.merge is RatioMetric.merge
 
     def merge(self, left: State, right: State) -> State:
         """Sums."""
@@ -225,12 +234,3 @@ def batch_of(attention: Attention) -> Batch:
     """The batch an attention belongs to."""
     assert attention.batch is not None, "metrics need Attention.batch"
     return attention.batch
-
-
-def sum_by_part(rows: Tensor, batch: Batch) -> np.ndarray:
-    """Sums of the documents' rows by their part, in float64."""
-    rows = rows.double().cpu()
-    sums = torch.zeros((batch.axes.n_parts, *rows.shape[1:]), dtype=torch.float64)
-    parts = batch.once("parts", lambda: torch.from_numpy(batch.parts.astype(np.int64)))
-    sums.index_add_(0, parts, rows)
-    return np.asarray(sums.numpy())

@@ -1,4 +1,4 @@
-"""Whether attention follows syntax: dependency alignment, its baseline, and types."""
+"""Whether attention follows syntax: dependency alignment and types."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.metrics.base import SELF_BLOCKS, RatioMetric, batch_of
+from headscope.metrics.base import SELF_BLOCKS, RatioMetric
 from headscope.metrics.region import (
     column_mass,
+    has_labels,
     one_hot,
     pair_sums,
-    region_of,
-    relations_of_pairs,
-    row_mass,
+    query_counts,
+    total_mass,
 )
 
-__all__ = ["DepAlignment", "DepBaseline", "DepBaselineByParent", "DepTypeTo"]
+__all__ = ["PARENTS", "DepAlignment", "DepTypeTo"]
 
 PARENTS = ("query", "key", "either")
+"""Which token of a pair is the head of the other."""
 
 
 @dataclass(frozen=True)
@@ -50,63 +51,11 @@ class DepAlignment(RatioMetric):
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention between related tokens; all of it."""
-        is_parsed = _is_parsed(attention)[:, None]
+        is_parsed = has_labels(attention, "relations")
         aligned = pair_sums(attention)[..., 1:] * is_parsed[..., None]
-        total = row_mass(attention).sum(-1) * is_parsed
-        count = region_of(attention).n_queries(attention.n_heads) * is_parsed
-        return torch.cat((aligned, aligned.sum(-1, keepdim=True)), dim=-1), total, count
-
-
-@dataclass(frozen=True)
-class DepBaselineByParent(RatioMetric):
-    """Share of token pairs in a dependency relation: the alignment of uniform attention.
-
-    Pairs of the same region as `dep_alignment`, each counted once, attention ignored; in
-    its three forms.
-
-    Vig & Belinkov 2019, Figure 8 (orange line).
-    """
-
-    name: ClassVar[str] = "dep_baseline_by_parent"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, Figure 8, orange line"
-    units: ClassVar[str] = "share of token pairs"
-    scope = "tokens"
-    needs = frozenset(("heads",))
-    blocks = SELF_BLOCKS
-    has_heads = False
-    dims: ClassVar[tuple[str, ...]] = ("parent",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Who is the parent."""
-        return {"parent": PARENTS}
-
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-        """Related pairs; all pairs; queries."""
-        related, pairs, count = _pair_counts(attention)
-        return torch.stack((*related, sum(related, torch.zeros(1))), dim=-1), pairs, count
-
-
-@dataclass(frozen=True)
-class DepBaseline(RatioMetric):
-    """Share of token pairs in a dependency relation, whichever of them is the parent.
-
-    What `dep_alignment` would be if attention were spread evenly over the region.
-
-    Vig & Belinkov 2019, Figure 8 (orange line).
-    """
-
-    name: ClassVar[str] = "dep_baseline"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, Figure 8, orange line"
-    units: ClassVar[str] = "share of token pairs"
-    scope = "tokens"
-    needs = frozenset(("heads",))
-    blocks = SELF_BLOCKS
-    has_heads = False
-
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-        """Related pairs; all pairs; queries."""
-        (query_parent, key_parent), pairs, count = _pair_counts(attention)
-        return query_parent + key_parent, pairs, count
+        total = total_mass(attention) * is_parsed
+        either = aligned.sum(-1, keepdim=True)
+        return torch.cat((aligned, either), dim=-1), total, query_counts(attention, "relations")
 
 
 @dataclass(frozen=True)
@@ -127,23 +76,6 @@ class DepTypeTo(RatioMetric):
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention received by the tokens of each relation; all of it."""
-        relations, is_parsed = one_hot(attention, "key", "relations")
-        received = column_mass(attention) * is_parsed[:, None, None]
-        count = region_of(attention).n_queries(attention.n_heads) * is_parsed[:, None]
-        return received @ relations, received.sum(-1), count
-
-
-def _is_parsed(attention: Attention) -> Tensor:
-    found = batch_of(attention).query_sequences(attention.block).is_parsed
-    return torch.from_numpy(found).double().to(attention.weights.device)
-
-
-def _pair_counts(attention: Attention) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
-    """`document` each: pairs whose query is the parent, whose key is; pairs; queries."""
-    region, is_parsed = region_of(attention), _is_parsed(attention)
-    pairs = region.pairs().double() * is_parsed[:, None, None]
-    query_parent, key_parent = (
-        (pairs * related).sum((1, 2)) for related in relations_of_pairs(attention)
-    )
-    count = region.queries.double().sum(-1) * is_parsed
-    return (query_parent, key_parent), pairs.sum((1, 2)), count
+        received = column_mass(attention) @ one_hot(attention, "key", "relations")
+        total = total_mass(attention) * has_labels(attention, "relations", "key")
+        return received, total, query_counts(attention, "relations", "key")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import SELF_BLOCKS, RatioMetric
-from headscope.metrics.region import pair_sums, region_of, row_mass
+from headscope.metrics.region import pair_sums, query_counts, total_mass
 
 __all__ = ["Distance"]
 
@@ -31,5 +31,4 @@ class Distance(RatioMetric):
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention times distance; attention."""
-        count = region_of(attention).n_queries(attention.n_heads)
-        return pair_sums(attention)[..., 0], row_mass(attention).sum(-1), count
+        return pair_sums(attention)[..., 0], total_mass(attention), query_counts(attention)

@@ -62,26 +62,21 @@ class Exemplars(Metric):
     def measure(self, attention: Attention) -> State:
         """The highest of this batch."""
         batch = batch_of(attention)
-        by_key = region_weights(attention).amax(-2)
-        weights, keys = (x.cpu().numpy() for x in by_key.max(-1))
+        region = region_weights(attention)
+        weights, keys = (x.cpu().numpy() for x in region.amax(-2).max(-1))
         k = min(self.k, len(batch))
-        # Few documents enter: the query is looked for in their columns alone.
-        ranked = np.lexsort(
-            (np.broadcast_to(batch.numbers[:, None], weights.shape), -weights), axis=0
-        )[:k].T
+        # In the order of the corpus, so that a stable sort lets the first of equals win.
+        first = batch.once("by number", lambda: np.argsort(batch.numbers, kind="stable"))
+        ranked = first[np.argsort(-weights[first], axis=0, kind="stable")[:k]].T
         heads = np.arange(attention.n_heads)[:, None]
-        key = keys[ranked, heads]
-        columns = region_weights(attention).transpose(2, 3)[
-            torch.from_numpy(ranked), torch.from_numpy(heads), torch.from_numpy(key)
-        ]
+        weight, key = weights[ranked, heads], keys[ranked, heads]
+        # Few documents enter: the query is looked for in their columns alone.
+        columns = region.transpose(2, 3)[tuple(map(torch.from_numpy, (ranked, heads, key)))]
+        query = columns.argmax(-1).cpu().numpy()
         state = self.zero(attention.n_heads, batch.axes, is_causal=attention.is_causal)
-        state["weight"][:, :k] = weights[ranked, heads]
-        state["document"][:, :k] = batch.numbers[ranked]
-        state["query"][:, :k] = columns.argmax(-1).cpu().numpy()
-        state["key"][:, :k] = key
-        is_empty = state["weight"] <= 0
-        for name in ARRAYS:
-            state[name][is_empty] = -np.inf if name == "weight" else -1.0
+        is_there = weight > 0
+        for name, found in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):
+            np.copyto(state[name][:, :k], found, where=is_there)
         return state
 
     def merge(self, left: State, right: State) -> State:

@@ -1,29 +1,46 @@
 """The fold: one forward pass in, the states of all metrics out.
 
 Keeps one state per metric and layer. A batch counts only when all of it went through:
-what a failed forward pass left behind is forgotten.
+what a failed forward pass left behind is forgotten. Metrics that are sums of rows are
+added up together, layer by layer; the states of others wait and are merged several at a
+time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from headscope.attention import Attention, Reader
 from headscope.batch import Batch
 from headscope.errors import ModelError
 from headscope.metrics.assemble import States
-from headscope.metrics.base import Metric, State
+from headscope.metrics.base import RATIO_ARRAYS, Metric, RatioMetric, State
+from headscope.metrics.sums import Sums, side_by_side
 
 __all__ = ["Fold", "merge_states"]
 
 ONCE = -1
 """The layer of a state that belongs to none."""
+MOST_WAITING = 8
 
-_ByLayer = dict[tuple[str, str, int], State]
+_Place = tuple[str, int]
+"""Block and layer."""
+
+
+@dataclass(eq=False)
+class _Found:
+    """What one batch came to."""
+
+    rows: dict[_Place, tuple[list[Tensor], Tensor]] = field(default_factory=dict)
+    """Rows of all metrics that are sums: as they were given, and side by side."""
+    states: dict[tuple[_Place, str], State] = field(default_factory=dict)
 
 
 class Fold:
@@ -31,50 +48,70 @@ class Fold:
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
-        self._total: _ByLayer = {}
+        self._sums: dict[_Place, Sums] = {}
+        self._waiting: dict[tuple[_Place, str], list[State]] = {}
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[Reader]:
         """A reader for one forward pass over these documents."""
-        found: _ByLayer = {}
-        waiting: dict[str, list[Attention]] = {}
+        found = _Found()
+        layers: dict[str, list[Attention]] = {}
         couples = any(metric.scope == "layers" for metric in self._metrics.values())
 
         def read(attention: Attention) -> None:
             attention = replace(attention, batch=batch)
-            for metric in self._metrics.values():
-                if attention.block not in metric.blocks or metric.scope == "layers":
-                    continue
-                layer = attention.layer if metric.scope == "layer" else ONCE
-                if (attention.block, metric.name, layer) not in found:
-                    found[attention.block, metric.name, layer] = metric.measure(attention)
+            for layer in (attention.layer, ONCE):
+                self._read(attention, (attention.block, layer), found)
             attention.derived.clear()
             if couples:
                 only_weights = replace(
                     attention, queries=None, keys=None, values=None, outputs=None, scores=None
                 )
-                waiting.setdefault(attention.block, []).append(only_weights)
+                layers.setdefault(attention.block, []).append(only_weights)
 
         yield read
-        for block, attentions in waiting.items():
+        for block, attentions in layers.items():
             for metric in self._metrics.values():
                 if metric.scope == "layers" and block in metric.blocks:
-                    found[block, metric.name, ONCE] = metric.measure_layers(attentions)
+                    found.states[(block, ONCE), metric.name] = metric.measure_layers(attentions)
+        self._check_finite(found)
+        self._add(found, batch)
         batch.derived.clear()
-        _check_finite(found)
-        self._add(found)
 
-    def _add(self, found: _ByLayer) -> None:
-        for key, state in found.items():
-            before = self._total.get(key)
-            self._total[key] = (
-                state if before is None else self._metrics[key[1]].merge(before, state)
-            )
+    def _read(self, attention: Attention, place: _Place, found: _Found) -> None:
+        """Measure what belongs to a layer, or (once a batch) to the text alone."""
+        if place in found.rows:
+            return
+        rows: list[Tensor] = []
+        for metric in self._of(place):
+            if metric.is_sum:
+                rows.extend(cast("RatioMetric", metric).rows(attention))
+            elif (place, metric.name) not in found.states:
+                found.states[place, metric.name] = metric.measure(attention)
+        if rows:
+            found.rows[place] = rows, side_by_side(rows)
+
+    def _of(self, place: _Place) -> list[Metric]:
+        """The metrics measured there."""
+        block, layer = place
+        scope = "tokens" if layer == ONCE else "layer"
+        return [m for m in self._metrics.values() if m.scope == scope and block in m.blocks]
+
+    def _add(self, found: _Found, batch: Batch) -> None:
+        for place, (arrays, rows) in found.rows.items():
+            if place not in self._sums:
+                self._sums[place] = Sums(batch.axes.n_parts, arrays)
+            self._sums[place].add(rows, batch)
+        for key, state in found.states.items():
+            waiting = self._waiting.setdefault(key, [])
+            waiting.append(state)
+            if len(waiting) >= MOST_WAITING:
+                waiting[:] = [self._metrics[key[1]].merge_all(waiting)]
 
     def layers(self) -> dict[str, list[int]]:
         """The layers of each block that were seen."""
         blocks: dict[str, set[int]] = {}
-        for block, _, layer in self._total:
+        for block, layer in [*self._sums, *(place for place, _ in self._waiting)]:
             blocks.setdefault(block, set())
             if layer != ONCE:
                 blocks[block].add(layer)
@@ -84,32 +121,70 @@ class Fold:
         """The states by block and metric, those of all layers stacked."""
         states: States = {}
         for block, layers in self.layers().items():
+            once = self._at((block, ONCE))
+            by_layer = [self._at((block, layer)) for layer in layers]
             for name, metric in self._metrics.items():
-                if metric.scope != "layer":
-                    state = self._total.get((block, name, ONCE))
-                    if state is not None:
-                        states.setdefault(block, {})[name] = state
-                    continue
-                keys = [(block, name, layer) for layer in layers]
-                if keys and all(key in self._total for key in keys):
-                    of_layers = [self._total[key] for key in keys]
+                if name in once:
+                    states.setdefault(block, {})[name] = once[name]
+                elif by_layer and all(name in at for at in by_layer):
+                    of_layers = [at[name] for at in by_layer]
                     states.setdefault(block, {})[name] = _stacked(metric, of_layers)
         return states
 
+    def _at(self, place: _Place) -> dict[str, State]:
+        """The states of one layer, by metric."""
+        states = {}
+        if place in self._sums:
+            arrays = iter(self._sums[place].arrays())
+            for metric in self._of(place):
+                if metric.is_sum:
+                    states[metric.name] = {name: next(arrays) for name in RATIO_ARRAYS}
+        for (where, name), waiting in self._waiting.items():
+            if where == place:
+                states[name] = self._metrics[name].merge_all(waiting)
+        return states
 
-def merge_states(metrics: Sequence[Metric], left: States, right: States) -> States:
-    """Both states as one; what only one of them has is taken as it is."""
+    def _check_finite(self, found: _Found) -> None:
+        for (block, layer), (arrays, rows) in found.rows.items():
+            if torch.isnan(rows).any():
+                names = [
+                    (m.name, a) for m in self._of((block, layer)) if m.is_sum for a in RATIO_ARRAYS
+                ]
+                for (metric, name), array in zip(names, arrays, strict=True):
+                    if torch.isnan(array).any():
+                        raise _not_a_number(metric, name, block, layer)
+        for ((block, layer), metric), state in found.states.items():
+            for name, values in state.items():
+                if np.isnan(values).any():
+                    raise _not_a_number(metric, name, block, layer)
+
+
+def merge_states(
+    metrics: Sequence[Metric], left: States, right: States, *, in_place: bool = False
+) -> States:
+    """Both states as one; what only one of them has is taken as it is.
+
+    Args:
+        metrics: whose states they are.
+        left: by block and metric.
+        right: likewise.
+        in_place: let sums be added to the arrays of `left`, which is not used again.
+    """
     by_name = {metric.name: metric for metric in metrics}
     merged: States = {}
     for block in {**left, **right}:
         ours, theirs = left.get(block, {}), right.get(block, {})
-        merged[block] = {
-            name: by_name[name].merge(ours[name], theirs[name])
-            if name in ours and name in theirs
-            else (ours if name in ours else theirs)[name]
-            for name in by_name
-            if name in ours or name in theirs
-        }
+        merged[block] = {}
+        for name, metric in by_name.items():
+            if name in ours and name in theirs:
+                if in_place and metric.is_sum:
+                    for array, values in ours[name].items():
+                        values += theirs[name][array]
+                    merged[block][name] = ours[name]
+                else:
+                    merged[block][name] = metric.merge(ours[name], theirs[name])
+            elif name in ours or name in theirs:
+                merged[block][name] = (ours if name in ours else theirs)[name]
     return merged
 
 
@@ -134,12 +209,9 @@ def _filled(array: np.ndarray, axis: int, size: int, value: float) -> np.ndarray
     return np.pad(array, padding, constant_values=value)
 
 
-def _check_finite(found: _ByLayer) -> None:
-    for (block, name, layer), state in found.items():
-        for array, values in state.items():
-            if np.isnan(values).any():
-                where = f"layer {layer} of {block} attention" if layer != ONCE else "the text"
-                raise ModelError(
-                    f"The model gives attention that is not a number: {array} of {name} is NaN "
-                    f"in {where}. Check the model on this input, or its precision."
-                )
+def _not_a_number(metric: str, array: str, block: str, layer: int) -> ModelError:
+    where = f"layer {layer} of {block} attention" if layer != ONCE else "the text"
+    return ModelError(
+        f"The model gives attention that is not a number: {array} of {metric} is NaN in {where}. "
+        "Check the model on this input, or its precision."
+    )

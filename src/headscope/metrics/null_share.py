@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import RatioMetric
-from headscope.metrics.region import null_mass, region_of, row_mass
+from headscope.metrics.region import null_mass, query_counts, total_mass
 
 __all__ = ["NullShare"]
 
@@ -33,5 +33,4 @@ class NullShare(RatioMetric):
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Null attention; all attention."""
         null = null_mass(attention).sum(-1)
-        count = region_of(attention).n_queries(attention.n_heads)
-        return null, null + row_mass(attention).sum(-1), count
+        return null, null + total_mass(attention), query_counts(attention)

@@ -9,7 +9,14 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import RatioMetric
-from headscope.metrics.region import column_mass, one_hot, region_of, row_mass
+from headscope.metrics.region import (
+    column_mass,
+    has_labels,
+    one_hot,
+    query_counts,
+    row_mass,
+    total_mass,
+)
 
 __all__ = ["PosFrom", "PosTo"]
 
@@ -33,10 +40,9 @@ class PosTo(RatioMetric):
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention received by the tokens of each tag; all of it."""
-        tags, has_tags = one_hot(attention, "key", "tags")
-        received = column_mass(attention) * has_tags[:, None, None]
-        count = region_of(attention).n_queries(attention.n_heads) * has_tags[:, None]
-        return received @ tags, received.sum(-1), count
+        to_tags = column_mass(attention) @ one_hot(attention, "key", "tags")
+        total = total_mass(attention) * has_labels(attention, "tags", "key")
+        return to_tags, total, query_counts(attention, "tags", "key")
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,6 @@ class PosFrom(RatioMetric):
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention paid by the tokens of each tag; all of it."""
-        tags, has_tags = one_hot(attention, "query", "tags")
-        paid = row_mass(attention) * has_tags[:, None, None]
-        count = region_of(attention).n_queries(attention.n_heads) * has_tags[:, None]
-        return paid @ tags, paid.sum(-1), count
+        from_tags = row_mass(attention) @ one_hot(attention, "query", "tags")
+        total = total_mass(attention) * has_labels(attention, "tags", "query")
+        return from_tags, total, query_counts(attention, "tags", "query")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headscope.attention import Attention
-from headscope.batch import Batch
+from headscope.batch import Batch, Sequences
 from headscope.metrics.base import batch_of
 
 __all__ = [
@@ -24,14 +24,17 @@ __all__ = [
     "buffer",
     "column_mass",
     "distances",
+    "has_labels",
     "null_mass",
     "one_hot",
     "pair_sums",
+    "query_counts",
     "region_of",
     "region_weights",
     "relations_of_pairs",
     "row_mass",
     "row_sums",
+    "total_mass",
 ]
 
 T = TypeVar("T")
@@ -53,10 +56,6 @@ class Region:
         """`document query key`: pairs that count."""
         pairs = self.queries[:, :, None] * self.keys[:, None, :]
         return pairs.tril() if self.is_causal else pairs
-
-    def n_queries(self, n_heads: int) -> Tensor:
-        """`document head`: how many queries count."""
-        return self.queries.double().sum(-1, keepdim=True).expand(-1, n_heads)
 
 
 def region_of(attention: Attention) -> Region:
@@ -92,6 +91,41 @@ def row_mass(attention: Attention) -> Tensor:
     return attention.once("row_mass", lambda: row_sums(region_weights(attention)))
 
 
+def total_mass(attention: Attention) -> Tensor:
+    """`document head`: all attention that counts, float64."""
+    return attention.once("total_mass", lambda: row_mass(attention).sum(-1))
+
+
+def query_counts(attention: Attention, labels: str | None = None, side: str = "query") -> Tensor:
+    """`document head`: how many queries count, float64; with `labels` (`tags`,
+    `relations`) only those of documents that have any on that side.
+    """
+
+    def make() -> Tensor:
+        queries = region_of(attention).queries.double().sum(-1, keepdim=True)
+        counts = queries.expand(-1, attention.n_heads)
+        return counts if labels is None else counts * has_labels(attention, labels, side)
+
+    return _once(attention, ("query counts", attention.n_heads, labels, side), make)
+
+
+def has_labels(attention: Attention, labels: str, side: str = "query") -> Tensor:
+    """`document 1`: 1 where a document has tags (`tags`) or a tree (`relations`), float64."""
+
+    def make() -> Tensor:
+        found = _sequences(attention, side)
+        has = found.is_tagged if labels == "tags" else found.is_parsed
+        return torch.from_numpy(has).double()[:, None].to(attention.weights.device)
+
+    return _once(attention, ("has labels", side, labels), make)
+
+
+def _sequences(attention: Attention, side: str) -> Sequences:
+    batch = batch_of(attention)
+    of_side = batch.query_sequences if side == "query" else batch.key_sequences
+    return of_side(attention.block)
+
+
 def null_mass(attention: Attention) -> Tensor:
     """`document head query`: attention of each query to null keys, float64: the rest."""
 
@@ -106,7 +140,7 @@ def null_mass(attention: Attention) -> Tensor:
 def row_sums(weights: Tensor) -> Tensor:
     """`document head query`: one product, which is faster than a sum over short rows."""
     n_keys = weights.shape[-1]
-    ones = torch.ones(n_keys, dtype=weights.dtype, device=weights.device)
+    ones = weights.new_ones(n_keys)
     return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
 
 
@@ -184,24 +218,16 @@ def relations_of_pairs(attention: Attention) -> tuple[Tensor, Tensor]:
     return _once(attention, "relations_of_pairs", make)
 
 
-def one_hot(attention: Attention, side: str, labels: str) -> tuple[Tensor, Tensor]:
-    """`document token label` and `document`: the labels (`tags`, `relations`) of the
-    tokens on one side (`query`, `key`), and which documents have any; float64.
+def one_hot(attention: Attention, side: str, labels: str) -> Tensor:
+    """`document token label`: the labels (`tags`, `relations`) of the tokens on one side
+    (`query`, `key`), float64; all 0 where a token has none.
     """
 
-    def make() -> tuple[Tensor, Tensor]:
-        batch = batch_of(attention)
-        found = (
-            batch.query_sequences(attention.block)
-            if side == "query"
-            else batch.key_sequences(attention.block)
-        )
-        numbers = torch.from_numpy(getattr(found, labels))
-        size = len(getattr(batch.axes, labels))
+    def make() -> Tensor:
+        numbers = torch.from_numpy(getattr(_sequences(attention, side), labels))
+        size = len(getattr(batch_of(attention).axes, labels))
         hot = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
-        has = found.is_tagged if labels == "tags" else found.is_parsed
-        device = attention.weights.device
-        return hot.to(device), torch.from_numpy(has).double().to(device)
+        return hot.to(attention.weights.device)
 
     return _once(attention, ("one_hot", side, labels), make)
 

@@ -9,12 +9,7 @@ from headscope.metrics.base import Metric
 from headscope.metrics.class_share import ClassShare, SepFromOther, SepFromSep
 from headscope.metrics.coreference import CorefAccuracy, CorefBaseline
 from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
-from headscope.metrics.dependency import (
-    DepAlignment,
-    DepBaseline,
-    DepBaselineByParent,
-    DepTypeTo,
-)
+from headscope.metrics.dependency import DepAlignment, DepTypeTo
 from headscope.metrics.distance import Distance
 from headscope.metrics.entropy import Entropy
 from headscope.metrics.exemplars import Exemplars
@@ -26,7 +21,13 @@ from headscope.metrics.offsets import OffsetShare
 from headscope.metrics.part_of_speech import PosFrom, PosTo
 from headscope.metrics.row_entropy import FirstEntropy, RowEntropy, UniformEntropy
 from headscope.metrics.sinks import SinkRate
-from headscope.metrics.span import DepByDistance, DepSpan, TokensPerDocument
+from headscope.metrics.text import (
+    DepBaseline,
+    DepBaselineByParent,
+    DepByDistance,
+    DepSpan,
+    TokensPerDocument,
+)
 from headscope.metrics.variability import Variability
 
 __all__ = ["METRICS", "find_metrics", "metric_from_dict", "metric_to_dict"]

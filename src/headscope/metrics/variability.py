@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -43,7 +44,7 @@ class Variability(Metric):
     blocks = SELF_BLOCKS
 
     first: int = 10
-    budget: int = 1000
+    budget: int = 500
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Documents; weights also have heads and pairs of positions."""
@@ -71,31 +72,45 @@ class Variability(Metric):
         batch = batch_of(attention)
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
         positions, sizes = self._positions(attention)
-        queries, keys = self._pairs(attention.is_causal)
-        documents = torch.from_numpy(chosen)
-        square = self._square(region_weights(attention), positions)[documents]
-        values = square.flatten(2)[:, :, torch.from_numpy(queries * self.first + keys)]
-        is_there = np.maximum(queries, keys)[None, :] < sizes[chosen][:, None]
-        values = values * torch.from_numpy(is_there).to(values)[:, None, :]
+        square = self._square(region_weights(attention), positions)
+        values = square.flatten(2)
+        if attention.is_causal:
+            queries, keys = self._pairs(is_causal=True)
+            values = values[:, :, torch.from_numpy(queries * self.first + keys)]
+        values = values * self._is_there(attention, sizes)
         if values.dtype != torch.float64:
             values = values.float()
         return {
             "order": batch.keys[chosen],
             "part": batch.parts[chosen].astype(np.float64),
             "size": sizes[chosen].astype(np.float64),
-            "values": values.cpu().numpy(),
+            "values": values.cpu().numpy()[chosen],
         }
 
     def merge(self, left: State, right: State) -> State:
         """The documents of both with the smallest hashes."""
-        axis = left["order"].ndim - 1
-        both = {name: np.concatenate((left[name], right[name]), axis=axis) for name in ARRAYS}
-        order = np.argsort(both["order"], axis=-1, kind="stable")[..., : self.budget]
-        index = order[..., None, None]
-        return {
-            name: np.take_along_axis(values, index if name == "values" else order, axis=axis)
-            for name, values in both.items()
-        }
+        return self.merge_all((left, right))
+
+    def merge_all(self, states: Sequence[State]) -> State:
+        """The documents of all with the smallest hashes: chosen first, then copied once."""
+        axis = states[0]["order"].ndim - 1
+        order = np.concatenate([state["order"] for state in states], axis=axis)
+        # All layers saw the same documents, so that one layer's order is that of all.
+        first = order.reshape(-1, order.shape[-1])[0]
+        kept = np.argsort(first, kind="stable")[: self.budget]
+        ends = np.cumsum([state["order"].shape[-1] for state in states])
+        if len(kept) == ends[0] and (kept == np.arange(ends[0])).all():
+            return states[0]
+        merged: State = {}
+        for name in ARRAYS:
+            shape = list(states[0][name].shape)
+            shape[axis] = len(kept)
+            merged[name] = np.empty(shape, dtype=np.result_type(*(s[name] for s in states)))
+            into = np.moveaxis(merged[name], axis, 0)
+            for start, end, state in zip((0, *ends), ends, states, strict=False):
+                to = np.flatnonzero((kept >= start) & (kept < end))
+                into[to] = np.moveaxis(state[name], axis, 0)[kept[to] - start]
+        return merged
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Sum of deviations over twice the sum of weights."""
@@ -133,6 +148,17 @@ class Variability(Metric):
         square = np.ones((self.first, self.first), dtype=bool)
         queries, keys = np.nonzero(np.tril(square) if is_causal else square)
         return queries, keys
+
+    def _is_there(self, attention: Attention, sizes: np.ndarray) -> Tensor:
+        """`document 1 pair`: 1 where the document has both positions."""
+
+        def make() -> Tensor:
+            farther = np.maximum(*self._pairs(attention.is_causal))
+            is_there = torch.from_numpy(farther[None, :] < sizes[:, None])
+            return is_there[:, None, :].to(attention.weights)
+
+        key = ("first pairs", attention.block, self.first, attention.is_causal)
+        return batch_of(attention).once(key, make)
 
     def _positions(self, attention: Attention) -> tuple[np.ndarray, np.ndarray]:
         """Where the first tokens of each document stand, and how many there are of them."""

@@ -75,7 +75,9 @@ class Ledger:
             if self._total is None:
                 self._total = Measured(measured.states, measured.report)
             else:
-                states = merge_states(self._plan.metrics, self._total.states, measured.states)
+                states = merge_states(
+                    self._plan.metrics, self._total.states, measured.states, in_place=True
+                )
                 self._total.report.add(measured.report)
                 self._total = Measured(states, self._total.report)
             self._next += 1
