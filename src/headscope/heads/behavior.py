@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,14 @@ import xarray as xr
 from headscope.errors import InputError
 from headscope.results.result import Result
 
-__all__ = ["OTHER", "Thresholds", "behaviors", "heads_above"]
+__all__ = ["OTHER", "Probes", "Thresholds", "behaviors", "heads_above"]
 
 OTHER = "other"
+MOST_NAMES = 3
+"""Of one head: some are best at many relations."""
+
+Probes = Mapping[tuple[int, int], str] | Result | Iterable[Result]
+"""Names by layer and head, or the results of probes that give them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Thresholds:
 def behaviors(
     result: Result,
     thresholds: Thresholds | None = None,
-    probes: Mapping[tuple[int, int], str] | None = None,
+    probes: Probes | None = None,
 ) -> xr.DataArray:
     """`layer head`: what each head does, one name each.
 
@@ -41,7 +46,8 @@ def behaviors(
     Args:
         result: with `offset_share`, `class_share`, `row_entropy` and `uniform_entropy`.
         thresholds: where behaviors begin.
-        probes: names for the best heads of a probe: `{(7, 9): "direct object"}`.
+        probes: results of `probe_dependencies` and `probe_coreference`, whose best heads are
+            named after what they find; or names: `{(7, 9): "direct object"}`.
     """
     limits = thresholds or Thresholds()
     missing = [n for n in ("offset_share", "class_share", "row_entropy") if n not in result]
@@ -76,9 +82,24 @@ def behaviors(
         coords={"layer": result["row_entropy"]["layer"], "head": result["row_entropy"]["head"]},
         name="behavior",
     )
-    for (layer, head), name in (probes or {}).items():
+    for (layer, head), name in _probed(probes).items():
+        if layer not in found["layer"].values or head not in found["head"].values:
+            raise InputError(f"A probe names L{layer} H{head}, which this result does not have.")
         found.loc[{"layer": layer, "head": head}] = name
     return found
+
+
+def _probed(probes: Probes | None) -> Mapping[tuple[int, int], str]:
+    """One name for each head that probes single out."""
+    if probes is None or isinstance(probes, Mapping):
+        return probes or {}
+    from headscope.heads import probed
+
+    names: dict[tuple[int, int], list[str]] = {}
+    for result in [probes] if isinstance(probes, Result) else probes:
+        for at, found in probed.behaviors(result).items():
+            names.setdefault(at, []).extend(found)
+    return {at: ", ".join(found[:MOST_NAMES]) for at, found in names.items()}
 
 
 def heads_above(

@@ -51,7 +51,8 @@ class Evidence:
     what: str
     value: str
     rank: str
-    """Where the head stands: `3rd of 72`, counted from the highest."""
+    """Where the head stands: `3rd of 72`, counted from the highest; what a probe found also
+    says what its best baseline reaches."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +180,22 @@ class _Column:
     values: np.ndarray
     ranks: np.ndarray
     n: int
+    baseline: float | None = None
 
     @classmethod
-    def of(cls, what: str, units: str, values: np.ndarray) -> _Column:
+    def of(
+        cls, what: str, units: str, values: np.ndarray, baseline: float | None = None
+    ) -> _Column:
         known = np.sort(values[np.isfinite(values)])
         ranks = 1 + len(known) - np.searchsorted(known, values, side="right")
-        return cls(what, units, values, ranks, len(known))
+        return cls(what, units, values, ranks, len(known), baseline)
+
+    def size(self, row: int, head: int) -> float:
+        """How much there is to say: the value, or what it is above its baseline."""
+        value = float(self.values[row, head])
+        if np.isnan(value):
+            return -np.inf
+        return abs(value) if self.baseline is None else value - self.baseline
 
     def evidence(self, row: int, head: int) -> Evidence | None:
         value = float(self.values[row, head])
@@ -192,6 +203,8 @@ class _Column:
             return None
         shown = f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.1e}"
         place = f"{_ordinal(int(self.ranks[row, head]))} of {self.n}"
+        if self.baseline is not None:
+            place += f"; baseline {self.baseline:.3f}"
         return Evidence(self.what, f"{shown} {self.units}".strip(), place)
 
 
@@ -215,7 +228,9 @@ class _Table:
                     labels = itertools.product(*(data[dim].values.tolist() for dim in dims))
                     flat = array.values.reshape(*array.shape[:2], -1)
                     columns = [
-                        _Column.of(_label(dims, label), "", flat[..., i])
+                        _Column.of(
+                            _label(dims, label), "", flat[..., i], _baseline(data, name, label)
+                        )
                         for i, label in enumerate(labels)
                     ]
                     self.labeled.append((layers, topic, n, columns))
@@ -238,10 +253,8 @@ class _Table:
             if layer not in layers:
                 continue
             row = layers.index(layer)
-            sizes = [abs(float(column.values[row, head])) for column in columns]
-            order = sorted(range(len(columns)), key=lambda i: -np.nan_to_num(sizes[i], nan=-1.0))
-            for i in order[:n]:
-                if evidence := columns[i].evidence(row, head):
+            for column in sorted(columns, key=lambda c: -c.size(row, head))[:n]:
+                if evidence := column.evidence(row, head):
                     found.setdefault(topic, []).append(evidence)
         return found
 
@@ -276,6 +289,17 @@ def _card(
             for exemplar in result.exemplars(layer, head)[:n_exemplars]
         ),
     )
+
+
+def _baseline(data: xr.Dataset, name: str, label: Sequence[object]) -> float | None:
+    """What the best rule without attention reaches, beside an accuracy of a probe."""
+    if name == "accuracy" and "baseline" in data:
+        found = float(data["baseline"].sel(relation=label[0]))
+    elif name == "coref_accuracy" and "coref_baseline" in data:
+        found = float(data["coref_baseline"].sel(mention_kind=label[0]).max())
+    else:
+        return None
+    return None if np.isnan(found) else found
 
 
 def _label(dims: Sequence[str], labels: Sequence[object]) -> str:

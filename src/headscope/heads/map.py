@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.behavior import Thresholds, behaviors
+from headscope.heads.behavior import Probes, Thresholds, behaviors
 from headscope.results.result import Result
 
 __all__ = ["HeadMap", "corpus_title", "map_heads"]
@@ -62,7 +61,7 @@ class HeadMap:
 def map_heads(
     result: Result,
     *,
-    probes: Mapping[tuple[int, int], str] | None = None,
+    probes: Probes | None = None,
     thresholds: Thresholds | None = None,
     seed: int = 0,
     starts: int = 8,
@@ -74,7 +73,8 @@ def map_heads(
         result: of `analyze` with `js` and the surface metrics:
             `hs.analyze(model, corpus, ["js", "offset_share", "class_share", "row_entropy",
             "uniform_entropy"])`.
-        probes: names for heads that a probe singled out.
+        probes: results of probes on the same model, or names for heads, as `{(7, 9): "obj"}`:
+            they come before the names of surface behavior.
         thresholds: from which value on a behavior is named.
         seed: of the embedding's starts.
         starts: how many of them; the best is kept.
