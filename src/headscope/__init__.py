@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from headscope.figures.papers import save_figures
     from headscope.heads.explain import explain_head
     from headscope.heads.map import HeadMap, map_heads
+    from headscope.heads.probe_table import ProbeTable, probe_table
     from headscope.heads.repeats import detect_heads
     from headscope.metrics.combine import compare, group_result, merge
     from headscope.metrics.measure import measure
     from headscope.model.edit import ablate, scale_neurons, set_attention
     from headscope.model.load import load
     from headscope.model.model import Model
+    from headscope.probes.coreference import probe_coreference
+    from headscope.probes.dependencies import probe_dependencies
     from headscope.results.files import open_file as open
     from headscope.results.result import Result
     from headscope.results.trace import Trace
@@ -52,6 +55,7 @@ __all__ = [
     "Document",
     "HeadMap",
     "Model",
+    "ProbeTable",
     "Result",
     "Trace",
     "__version__",
@@ -78,6 +82,9 @@ __all__ = [
     "model_view",
     "neuron_view",
     "open",
+    "probe_coreference",
+    "probe_dependencies",
+    "probe_table",
     "read",
     "save_figures",
     "save_page",
@@ -90,6 +97,7 @@ _HOMES = {
     "Document": "headscope.text.document:Document",
     "HeadMap": "headscope.heads.map:HeadMap",
     "Model": "headscope.model.model:Model",
+    "ProbeTable": "headscope.heads.probe_table:ProbeTable",
     "Result": "headscope.results.result:Result",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
@@ -114,6 +122,9 @@ _HOMES = {
     "model_view": "headscope.views.explorer:model_view",
     "neuron_view": "headscope.views.explorer:neuron_view",
     "open": "headscope.results.files:open_file",
+    "probe_coreference": "headscope.probes.coreference:probe_coreference",
+    "probe_dependencies": "headscope.probes.dependencies:probe_dependencies",
+    "probe_table": "headscope.heads.probe_table:probe_table",
     "read": "headscope.text.read:read",
     "save_figures": "headscope.figures.papers:save_figures",
     "save_page": "headscope.views.page:save_page",
