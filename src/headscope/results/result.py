@@ -112,20 +112,25 @@ class Result:
                 raise InputError(
                     f"There is no {what} {value}: expected 0 to {int(data[what].max())}."
                 )
-        at = data.sel(layer=layer, head=head)
+        # Arrays, not `data.sel`, which would cut every variable of the result.
+        place = [int(np.flatnonzero(data[d].values == n)[0]) for d, n in
+                 (("layer", layer), ("head", head))]  # fmt: skip
+        weights, documents, queries, keys = (
+            data[f"exemplar_{array}"].transpose("layer", "head", "rank").values[tuple(place)]
+            for array in ("weight", "document", "query", "key")
+        )
         stacks = ("decoder", "encoder") if name == "cross" else (name, name)
         found = []
-        for rank in range(at.sizes["rank"]):
-            number = int(at["exemplar_document"][rank])
+        for weight, number, query, key in zip(weights, documents, queries, keys, strict=True):
             if number < 0:
                 break
-            document = self.documents[number]
+            document = self.documents[int(number)]
             found.append(
                 Exemplar(
-                    float(at["exemplar_weight"][rank]),
+                    float(weight),
                     document,
-                    int(at["exemplar_query"][rank]),
-                    int(at["exemplar_key"][rank]),
+                    int(query),
+                    int(key),
                     document.tokens[stacks[0]],
                     document.tokens[stacks[1]],
                 )

@@ -1,0 +1,229 @@
+"""The report as plain data: what `json.dumps` takes and the page draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import xarray as xr
+
+from headscope.errors import InputError, MissingExtra
+from headscope.heads.map import HeadMap, map_heads
+from headscope.metrics.combine import compare
+from headscope.reporting.equations import EQUATIONS
+from headscope.reporting.exemplars import Documents, exemplar_figure, make_cards
+from headscope.reporting.figures import Figure, heads_figure, section
+from headscope.reporting.findings import about_model, notable_heads
+from headscope.reporting.findings_more import about_differences, about_groups, about_probes
+from headscope.reporting.groups import group_figure
+from headscope.reporting.layers import (
+    ALIGNMENT,
+    LAYERS,
+    SURFACE,
+    distances_of_text,
+    importance_lines,
+    label_maps,
+    layer_lines,
+)
+from headscope.reporting.points import correlations, map_figure
+from headscope.reporting.provenance import provenance_of
+from headscope.reporting.subjects import MAIN, Subject, find_subjects
+from headscope.reporting.tables import (
+    coreference_table,
+    difference_table,
+    probe_table,
+    relation_table,
+)
+from headscope.reporting.wording import Sentence
+
+__all__ = ["FORMAT", "VERSION", "build_report"]
+
+FORMAT = "headscope-report"
+VERSION = 1
+
+
+def build_report(
+    results: Iterable[Any], *, title: str | None = None, pages: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Everything the page shows: findings, sections of figures, cards of heads, provenance.
+
+    Sections appear where the results have what they show.
+    """
+    subjects = find_subjects(results, pages)
+    maps = _maps(subjects)
+    differences = _differences(subjects)
+    documents = Documents()
+    sections = _sections(subjects, maps, differences, documents)
+    figures = {figure["id"] for one in sections for figure in one["figures"]}
+    findings = [
+        {
+            "subject": number,
+            "title": subject.title,
+            "sentences": [*about_model(subject, number), *about_probes(subject, number)],
+        }
+        for number, subject in enumerate(subjects)
+    ]
+    between = [*about_differences(subjects, differences), *about_groups(subjects)]
+    if between:
+        findings.append({"subject": None, "title": "Side by side", "sentences": between})
+    for one in findings:
+        one["sentences"] = [_with_known(text, figures) for text in _sentences(one)]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "title": title or _title(subjects),
+        "subjects": [
+            {
+                "title": subject.title,
+                "layers": subject.layers,
+                "heads": subject.n_heads,
+                "causal": subject.is_causal,
+                "page": subject.page,
+            }
+            for subject in subjects
+        ],
+        "findings": [one for one in findings if one["sentences"]],
+        "sections": sections,
+        "equations": _used_equations(sections),
+        "cards": [
+            make_cards(subject, maps.get(number), documents)
+            for number, subject in enumerate(subjects)
+        ],
+        "documents": documents.tokens,
+        "provenance": [run for subject in subjects for run in provenance_of(subject)],
+    }
+
+
+def _sections(
+    subjects: Sequence[Subject],
+    maps: Mapping[int, HeadMap],
+    differences: Sequence[tuple[int, int, xr.Dataset]],
+    documents: Documents,
+) -> list[dict[str, Any]]:
+    chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
+    parts: list[tuple[str, str, Sequence[Figure | None]]] = [
+        ("every-head", "Every head", [heads_figure(subjects)]),
+        (
+            "by-layer",
+            "Layer by layer",
+            [
+                layer_lines(
+                    subjects,
+                    "layers",
+                    LAYERS,
+                    "Null attention, distance and entropy",
+                    "The ratio over all heads of a layer, with 95 % intervals over documents. "
+                    "Null attention is left out of distance and entropy.",
+                ),
+                layer_lines(
+                    subjects,
+                    "surface",
+                    SURFACE,
+                    "Breadth and sinks",
+                    "Whole rows, nothing left out. The dashed line is the entropy of attending "
+                    "evenly to everything in sight.",
+                ),
+                *correlations(subjects),
+            ],
+        ),
+        (
+            "syntax",
+            "Syntax",
+            [
+                layer_lines(
+                    subjects,
+                    "alignment",
+                    ALIGNMENT,
+                    "Attention along dependencies",
+                    "Share of attention between words that stand in a dependency relation. The "
+                    "dashed line is the share of such pairs among all pairs: what attention "
+                    "spread evenly would give.",
+                    "dep_alignment",
+                ),
+                relation_table(subjects),
+                label_maps(subjects, "dep_type_to", "relation", "Attention to each relation"),
+                distances_of_text(subjects),
+            ],
+        ),
+        (
+            "tags",
+            "Parts of speech",
+            [
+                label_maps(subjects, "pos_to", "tag", "Attention to each tag"),
+                label_maps(subjects, "pos_from", "tag", "Attention from each tag"),
+            ],
+        ),
+        ("coreference-section", "Coreference", [coreference_table(subjects)]),
+        ("probes-section", "Trained probes", [probe_table(subjects)]),
+        ("importance-section", "What the loss depends on", [importance_lines(subjects)]),
+        ("map-section", "Heads that attend alike", [map_figure(subjects, maps)]),
+        ("exemplars-section", "Exemplars", [exemplar_figure(subjects, chosen, documents)]),
+        (
+            "side-by-side",
+            "Side by side",
+            [difference_table(subjects, differences), group_figure(subjects)],
+        ),
+    ]
+    made = [section(key, title, [], figures) for key, title, figures in parts]
+    return [one for one in made if one is not None]
+
+
+def _maps(subjects: Sequence[Subject]) -> dict[int, HeadMap]:
+    """A map for each subject with divergences; none without scikit-learn."""
+    found: dict[int, HeadMap] = {}
+    for number, subject in enumerate(subjects):
+        result = subject.result("js")
+        if result is None:
+            continue
+        try:
+            found[number] = map_heads(result)
+        except (InputError, MissingExtra):  # too few heads, or no surface metrics to name them
+            continue
+    return found
+
+
+def _differences(subjects: Sequence[Subject]) -> list[tuple[int, int, xr.Dataset]]:
+    """Every subject against the first, where both were measured."""
+    found = []
+    for number in range(1, len(subjects)):
+        left, right = (
+            next((r for r in subjects[n].results if any(name in r for name in MAIN)), None)
+            for n in (0, number)
+        )
+        if left is not None and right is not None and left.states and right.states:
+            try:
+                found.append((0, number, compare(left, right)))
+            except InputError:  # nothing in common
+                continue
+    return found
+
+
+def _title(subjects: Sequence[Subject]) -> str:
+    models = list(dict.fromkeys(subject.results[0].model for subject in subjects))
+    if len(models) == 1:
+        return f"What the heads of {models[0]} attend to"
+    return f"What the heads of {', '.join(models[:-1])} and {models[-1]} attend to"
+
+
+def _sentences(finding: Mapping[str, Any]) -> list[Sentence]:
+    found: list[Sentence] = finding["sentences"]
+    return found
+
+
+def _with_known(text: Sentence, figures: set[str]) -> Sentence:
+    """A sentence without references to figures that the report does not have."""
+    return [
+        part
+        for part in text
+        if isinstance(part, str) or "figure" not in part or part["figure"] in figures
+    ]
+
+
+def _used_equations(sections: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    names: set[str] = set()
+    for one in sections:
+        for figure in one["figures"]:
+            names.add(str(figure.get("equation")))
+            names.update(str(x.get("equation")) for x in figure.get("columns", ()))
+            names.update(str(x.get("name")) for x in figure.get("variables", ()))
+    return {name: tree for name, tree in EQUATIONS.items() if name in names}

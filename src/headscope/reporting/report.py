@@ -1,0 +1,84 @@
+"""`headscope.report`: results as one offline HTML file that reads like a paper."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headscope.errors import InputError
+from headscope.reporting.build import FORMAT, VERSION, build_report
+from headscope.results.files import atomic_path, open_file
+from headscope.results.result import Result
+from headscope.views.page import make_page
+from headscope.views.payload import Payload
+
+__all__ = ["report"]
+
+STYLE = """
+#headscope > p { font: 15px/1.5 system-ui, sans-serif; max-width: 36rem; margin: 3rem auto; }
+""".strip()
+WAITING = (
+    "Opening the report … If this text stays, the file is incomplete (save it once more), "
+    "or JavaScript is switched off."
+)
+
+
+def report(
+    results: Result | str | os.PathLike[str] | Iterable[Any],
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    pages: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a report on one or several results: one HTML file that opens without a network.
+
+    It begins with findings, written from the numbers; then come figures with their equations
+    and papers, a card for every head, and where everything comes from. Results of the same
+    model (`analyze`, `importance`, probes) are put together; several models, corpora or
+    genres stand side by side.
+
+    Args:
+        results: results, run folders or files of results, and trained probes.
+        path: the file to write; it appears whole or not at all.
+        title: of the report; names the models by default.
+        pages: addresses of explorer pages, relative to the report, by the model's name or a
+            part of it: `{"minilm": "minilm.html"}`. Cards of heads then link to them.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: there is no result, or something else was given.
+    """
+    given = [results] if isinstance(results, Result | str | os.PathLike) else list(results)
+    content = build_report([_opened(item) for item in given], title=title, pages=pages)
+    header = {"format": FORMAT, "version": VERSION, "title": content["title"]}
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    packed = gzip.compress(text.encode("ascii"), compresslevel=9, mtime=0)
+    page = make_page(
+        Payload(header, [packed]),
+        script="report.js",
+        style=STYLE,
+        waiting=WAITING,
+        title=content["title"],
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+    return Path(path)
+
+
+def _opened(item: Any) -> Any:
+    """A result from its file or folder; anything else as it is."""
+    if not isinstance(item, str | os.PathLike):
+        return item
+    found = open_file(item)
+    if not isinstance(found, Result):
+        raise InputError(
+            f"{os.fspath(item)!r} is a {type(found).__name__.lower()}, not a result. "
+            "A report is made of what analyze, importance or the probes wrote."
+        )
+    return found
