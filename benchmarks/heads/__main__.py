@@ -1,6 +1,6 @@
 """What the map of heads and gradient importance cost: CPU seconds and ratios in one run.
 
-python -m benchmarks.heads [--heads 144] [--tokens 128] [--model smollm2]
+python -m benchmarks.heads [--heads 144] [--many 1024] [--tokens 128] [--model smollm2]
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from scipy.special import rel_entr
 
 import headscope as hs
 from benchmarks.heads.baseline import js_2019
 from headscope.batch import Axes, Batch, Sequences
 from headscope.metrics.fold import Fold
 from headscope.metrics.importance import Importance, Loss, RemovalEstimate
-from headscope.metrics.js_kernel import compiled, js_sums_blocked
+from headscope.metrics.js_kernel import compiled, js_sums, js_sums_blocked
 from headscope.model.gradients import asked, losses_of
 from headscope.run.gradients import question
 
@@ -59,6 +60,27 @@ def divergence(heads: int, tokens: int) -> None:
         print(f"  {name:27}  {seconds:8.3f} CPU-s  {base / seconds:7.1f} ×")
 
 
+def many_heads(heads: int, tokens: int, pairs: int = 500) -> None:
+    """A model of many heads: what a segment costs, and how far it is from the definition."""
+    rows = random_attention(heads, tokens)
+    start = time.process_time()
+    sums = js_sums(rows, is_causal=False)
+    seconds = time.process_time() - start
+    chosen = np.random.default_rng(0).integers(0, heads, (pairs, 2))
+    error = max(abs(sums[a, b] - exact(rows[a], rows[b])) / tokens for a, b in chosen)
+    print(f"Jensen-Shannon divergence of {heads} heads, one segment of {tokens} tokens")
+    sizes = f"{rows.nbytes >> 20} MB of attention, {sums.nbytes >> 20} MB of sums"
+    print(f"  {seconds:.2f} CPU-s; {sizes}")
+    print(f"  off the definition by at most {error:.1e} nats a token, in {pairs} pairs")
+
+
+def exact(p: np.ndarray, q: np.ndarray) -> float:
+    """The sum over queries of ½ KL(p‖m) + ½ KL(q‖m), m = (p+q)/2, in float64."""
+    p, q = p.astype(np.float64), q.astype(np.float64)
+    m = (p + q) / 2
+    return float((rel_entr(p, m) + rel_entr(q, m)).sum() / 2)
+
+
 def importance(name: str, tokens: int) -> None:
     """The passes of one batch: forward with the tap reading nothing, and importance."""
     model = hs.load(name)
@@ -93,11 +115,13 @@ def importance(name: str, tokens: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--heads", type=int, default=144)
+    parser.add_argument("--many", type=int, default=1024)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--model", default="smollm2", help="a causal model")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     divergence(arguments.heads, arguments.tokens)
+    many_heads(arguments.many, arguments.tokens)
     importance(arguments.model, arguments.tokens)
 
 

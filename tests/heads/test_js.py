@@ -115,6 +115,32 @@ def test_over_a_corpus(name: str, request: pytest.FixtureRequest) -> None:
     assert "js" not in analyze(model, make_corpus(2))  # costs more than a pass: by name only
 
 
+def test_a_thousand_heads() -> None:
+    import torch
+    import transformers
+
+    import headscope as hs
+    from tests.conftest import word_piece_tokenizer
+
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=99,
+        hidden_size=64,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        intermediate_size=8,
+        initializer_range=1.0,
+    )
+    model = hs.load(transformers.BertModel(config).eval(), word_piece_tokenizer())
+    text = "the cat sat on the mat"
+    found = analyze(model, [text], "js")["js"].values.reshape(1024, 1024)
+    attention = model.trace(text, vectors=False).attention.values.reshape(1024, 8, 8)
+    for pair in np.random.default_rng(0).integers(0, 1024, (60, 2)):
+        expected = slow(attention[pair].astype(np.float64))[0, 1] / 8
+        assert found[tuple(pair)] == pytest.approx(expected, abs=1e-5)
+    assert found.max() > 0.1
+
+
 def test_saved_merged_and_resumed(tiny_bert: Model, tmp_path: Path) -> None:
     from headscope.metrics.combine import merge
     from headscope.results.result_file import load_result
