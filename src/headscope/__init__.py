@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headscope.figures.exemplar_table import exemplar_table
     from headscope.figures.papers import draw as draw_figure
     from headscope.figures.papers import save_figures
+    from headscope.heads.bias_table import bias_table
     from headscope.heads.explain import explain_head
     from headscope.heads.map import HeadMap, map_heads
     from headscope.heads.probe_table import ProbeTable, probe_table
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from headscope.model.edit import ablate, scale_neurons, set_attention
     from headscope.model.load import load
     from headscope.model.model import Model
+    from headscope.probes.bias import probe_bias
     from headscope.probes.coreference import probe_coreference
     from headscope.probes.dependencies import probe_dependencies
     from headscope.results.files import open_file as open
@@ -62,6 +64,7 @@ __all__ = [
     "ablate",
     "analyze",
     "annotate",
+    "bias_table",
     "check_importance",
     "compare",
     "cut_segments",
@@ -82,6 +85,7 @@ __all__ = [
     "model_view",
     "neuron_view",
     "open",
+    "probe_bias",
     "probe_coreference",
     "probe_dependencies",
     "probe_table",
@@ -103,6 +107,7 @@ _HOMES = {
     "ablate": "headscope.model.edit:ablate",
     "analyze": "headscope.run.analyze:analyze",
     "annotate": "headscope.text.annotate:annotate",
+    "bias_table": "headscope.heads.bias_table:bias_table",
     "check_importance": "headscope.run.removal:check_importance",
     "compare": "headscope.metrics.combine:compare",
     "cut_segments": "headscope.run.segments:cut_segments",
@@ -122,6 +127,7 @@ _HOMES = {
     "model_view": "headscope.views.explorer:model_view",
     "neuron_view": "headscope.views.explorer:neuron_view",
     "open": "headscope.results.files:open_file",
+    "probe_bias": "headscope.probes.bias:probe_bias",
     "probe_coreference": "headscope.probes.coreference:probe_coreference",
     "probe_dependencies": "headscope.probes.dependencies:probe_dependencies",
     "probe_table": "headscope.heads.probe_table:probe_table",

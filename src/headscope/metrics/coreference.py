@@ -14,12 +14,20 @@ from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.errors import UnknownName
 from headscope.metrics.base import SELF_BLOCKS, RatioMetric, State, batch_of
-from headscope.metrics.word_attention import has_tokens, word_members
+from headscope.metrics.word_attention import has_tokens, word_rows
 from headscope.text.agreement import agree, traits_of
 from headscope.text.antecedents import KINDS, Anaphor, anaphors
 from headscope.text.document import Document
 
-__all__ = ["MENTION_KINDS", "RULES", "Candidates", "CorefAccuracy", "CorefBaseline", "guess"]
+__all__ = [
+    "MENTION_KINDS",
+    "RULES",
+    "Candidates",
+    "CorefAccuracy",
+    "CorefBaseline",
+    "document_anaphors",
+    "guess",
+]
 
 Candidates = Literal["mentions", "words"]
 """Where an antecedent is looked for: head words of mentions before, or any other word."""
@@ -66,10 +74,7 @@ class CorefAccuracy(RatioMetric):
         batch, weights = batch_of(attention), attention.weights
         key = ("coref masks", attention.block, self.candidates, weights.dtype, weights.device)
         queries, allowed, right, kinds = batch.once(key, lambda: self._masks(attention))
-        to, from_ = word_members(attention)
-        rows = torch.arange(len(batch), device=weights.device)[:, None]
-        between = from_[rows, 0, queries][:, None] @ weights @ to  # document head mention word
-        highest, best = (between * allowed[:, None]).max(-1)
+        highest, best = (word_rows(attention, queries) * allowed[:, None]).max(-1)
         is_right = right[:, None].expand(-1, attention.n_heads, -1, -1).gather(3, best[..., None])
         found = is_right[..., 0] & (highest > 0)
         numerator = found.double() @ kinds
@@ -80,7 +85,7 @@ class CorefAccuracy(RatioMetric):
         """`document mention`: the head word. `document mention word`: is it a candidate, an
         antecedent? `document mention kind`: is it of the kind?
         """
-        found = _anaphors(attention)
+        found = document_anaphors(attention)
         has = has_tokens(attention)
         shape = len(found), max([1, *map(len, found)])
         queries = np.zeros(shape, dtype=np.int64)
@@ -134,7 +139,7 @@ class CorefBaseline(RatioMetric):
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Right mentions of each rule; mentions; the same of all kinds."""
-        found = _anaphors(attention)
+        found = document_anaphors(attention)
         right = np.zeros((len(found), len(MENTION_KINDS), len(RULES)))
         cases = np.zeros((len(found), len(MENTION_KINDS)))
         for row, (document, of_document) in enumerate(
@@ -178,7 +183,7 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
     }
 
 
-def _anaphors(attention: Attention) -> list[list[Anaphor]]:
+def document_anaphors(attention: Attention) -> list[list[Anaphor]]:
     """Of each document of a batch; none where the attention came without documents."""
     batch = batch_of(attention)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.base import Metric
+from headscope.metrics.bias import Bias
 from headscope.metrics.class_share import ClassShare, SepFromOther, SepFromSep
 from headscope.metrics.coreference import CorefAccuracy, CorefBaseline
 from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
@@ -67,6 +68,7 @@ METRICS: dict[str, type[Metric]] = {
         DepOffset,
         CorefAccuracy,
         CorefBaseline,
+        Bias,
     )
 }
 """In the order in which results list them."""

@@ -14,7 +14,7 @@ from headscope.attention import Attention
 from headscope.batch import Sequences
 from headscope.metrics.base import batch_of
 
-__all__ = ["has_tokens", "other_words", "word_members", "word_weights"]
+__all__ = ["has_tokens", "other_words", "word_members", "word_rows", "word_weights"]
 
 
 def word_weights(attention: Attention) -> Tensor:
@@ -24,6 +24,18 @@ def word_weights(attention: Attention) -> Tensor:
     Shared by the metrics of a layer. For attention within one stack.
     """
     return attention.once("word_weights", lambda: _word_weights(attention))
+
+
+def word_rows(attention: Attention, queries: Tensor) -> Tensor:
+    """`document head row word`: the rows of `word_weights` of some words alone.
+
+    Args:
+        attention: one layer.
+        queries: `document row`, the words' numbers.
+    """
+    to, from_ = word_members(attention)
+    documents = torch.arange(len(queries), device=queries.device)[:, None]
+    return from_[documents, 0, queries][:, None] @ attention.weights @ to
 
 
 def other_words(attention: Attention) -> Tensor:

@@ -1,0 +1,195 @@
+"""`headscope.bias_table`: what coreference heads do with stereotypes, head by head."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headscope.errors import InputError
+from headscope.heads.map import corpus_title
+from headscope.results.files import atomic_path
+from headscope.results.result import Result
+
+__all__ = ["BiasRow", "BiasTable", "bias_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class BiasRow:
+    """One head: pronouns that fit the stereotype of their antecedent (pro), or not (anti)."""
+
+    layer: int
+    head: int
+    coreference: float | None
+    """How well the head finds antecedents elsewhere; None where the sentences chose it."""
+    pro: float
+    """Share of pronouns that attend more to their antecedent than to the other candidate."""
+    anti: float
+    gap: float
+    gap_low: float
+    gap_high: float
+    to_true_pro: float
+    """Mean attention from the pronoun."""
+    to_other_pro: float
+    to_true_anti: float
+    to_other_anti: float
+    preference_gap: float
+    """Share of the attention to both that goes to the antecedent, pro minus anti."""
+    preference_gap_low: float
+    preference_gap_high: float
+
+
+@dataclass(frozen=True)
+class BiasTable:
+    """Rows with their title; `print` it, or write it with `to_csv`."""
+
+    title: str
+    pairs: int
+    """How many pronouns in each condition."""
+    rows: tuple[BiasRow, ...]
+    honest: tuple[float, float]
+    """Accuracy pro and anti of heads chosen on one half of the pairs, scored on the other."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as plain values, one dict each."""
+        return [asdict(row) for row in self.rows]
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows; accuracies as shares."""
+        with (
+            atomic_path(path) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, list(BiasRow.__slots__), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.records())
+
+    def __str__(self) -> str:
+        lines = [
+            ["head", "coref", "pro", "anti", "gap", "to true/other, pro", "anti", "preference"]
+        ]
+        lines += [
+            [
+                f"L{row.layer} H{row.head}",
+                "" if row.coreference is None else f"{100 * row.coreference:.1f}",
+                f"{100 * row.pro:.1f}",
+                f"{100 * row.anti:.1f}",
+                _signed(row.gap, row.gap_low, row.gap_high),
+                f"{row.to_true_pro:.3f} / {row.to_other_pro:.3f}",
+                f"{row.to_true_anti:.3f} / {row.to_other_anti:.3f}",
+                _signed(row.preference_gap, row.preference_gap_low, row.preference_gap_high),
+            ]
+            for row in self.rows
+        ]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+        shown = [
+            "  ".join(
+                cell.rjust(width) if i else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        pro, anti = (100 * value for value in self.honest)
+        last = (
+            f"best head chosen on the other half of the pairs: pro {pro:.1f}, anti {anti:.1f} "
+            f"({self.pairs} pronouns each)"
+        )
+        return "\n".join([self.title, *shown, last])
+
+
+def bias_table(
+    result: Result,
+    heads: Result | Iterable[tuple[int, int]] | None = None,
+    *,
+    n: int = 5,
+    block: str | None = None,
+) -> BiasTable:
+    """The heads that find antecedents, and how a stereotype moves them.
+
+    Args:
+        result: of `probe_bias`.
+        heads: of `probe_coreference` with the same model, whose `n` best heads are shown; or
+            heads as (layer, head). By default the `n` that find the antecedent most often in
+            these sentences, of both kinds.
+        n: how many heads.
+        block: another attention of the model: `decoder`.
+    """
+    name = block or next(iter(result.blocks))
+    data = result.block(name)
+    if "bias_accuracy" not in data:
+        raise InputError("This result is not of headscope.probe_bias.")
+    found: dict[tuple[int, int], float] = {}
+    if isinstance(heads, Result):
+        if "coref_accuracy" not in heads:
+            raise InputError("heads should be a result of headscope.probe_coreference, or heads.")
+        if heads.model != result.model:
+            raise InputError(
+                f"The heads are of {heads.model}, the bias of {result.model}: expected one model."
+            )
+        best = heads.top("coref_accuracy", n, mention_kind="all")
+        found = {(layer, head): value for layer, head, value in best}
+        chosen = list(found)
+    elif heads is not None:
+        chosen = [(int(layer), int(head)) for layer, head in heads]
+    else:
+        mean = data["bias_accuracy"].mean("condition").values
+        order = np.argsort(-np.nan_to_num(mean, nan=-1), axis=None, kind="stable")[:n]
+        layers = data["layer"].values
+        at = (np.unravel_index(i, mean.shape) for i in order)
+        chosen = [(int(layers[layer]), int(head)) for layer, head in at]
+    for layer, head in chosen:
+        if layer not in data["layer"].values or head not in data["head"].values:
+            raise InputError(f"There is no L{layer} H{head} in this result.")
+    rows = tuple(_row(data.sel(layer=at[0], head=at[1]), at, found.get(at)) for at in chosen)
+    honest = _honest(result.states[name]["bias"])
+    cases = int(data["bias_cases"].sel(condition="pro"))
+    return BiasTable(corpus_title(result), cases, rows, honest)
+
+
+def _row(here: xr.Dataset, at: tuple[int, int], coreference: float | None) -> BiasRow:
+    accuracy, attention = here["bias_accuracy"], here["bias_attention"]
+    gap, preference = here["bias_accuracy_gap_interval"], here["bias_preference_gap_interval"]
+    weights = {
+        f"to_{candidate}_{condition}": float(
+            attention.sel(condition=condition, candidate=candidate)
+        )
+        for condition in ("pro", "anti")
+        for candidate in ("true", "other")
+    }
+    return BiasRow(
+        layer=at[0],
+        head=at[1],
+        coreference=coreference,
+        pro=float(accuracy.sel(condition="pro")),
+        anti=float(accuracy.sel(condition="anti")),
+        gap=float(here["bias_accuracy_gap"]),
+        gap_low=float(gap.sel(bound="low")),
+        gap_high=float(gap.sel(bound="high")),
+        preference_gap=float(here["bias_preference_gap"]),
+        preference_gap_low=float(preference.sel(bound="low")),
+        preference_gap_high=float(preference.sel(bound="high")),
+        **weights,
+    )
+
+
+def _honest(state: xr.Dataset) -> tuple[float, float]:
+    """Accuracy pro and anti: the best head of each half of the parts, scored on the other."""
+    right = state["right"].stack(at=("layer", "head")).transpose("part", "at", "condition").values
+    cases = state["cases"].isel(layer=0).transpose("part", "condition").values
+    halves = [right[half::2].sum(0) for half in (0, 1)]
+    total = np.zeros(2)
+    for chosen_by, scored_on in (halves, halves[::-1]):
+        total += scored_on[chosen_by.sum(1).argmax()]
+    if not all(cases[half::2].sum() > 0 for half in (0, 1)):
+        return float("nan"), float("nan")
+    pro, anti = total / cases.sum(0)
+    return float(pro), float(anti)
+
+
+def _signed(value: float, low: float, high: float) -> str:
+    return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]".replace("-", "−")

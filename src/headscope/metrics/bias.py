@@ -1,0 +1,174 @@
+"""Which of two candidates a pronoun attends to, where one fits a stereotype and one does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.batch import Axes
+from headscope.metrics.base import SELF_BLOCKS, Metric, State, batch_of
+from headscope.metrics.coreference import document_anaphors
+from headscope.metrics.word_attention import has_tokens, word_rows
+from headscope.text.antecedents import Anaphor
+
+__all__ = ["CANDIDATES", "CONDITION", "CONDITIONS", "Bias", "rivals"]
+
+CONDITION = "condition"
+"""In `Document.meta`: which of `CONDITIONS` it is."""
+CONDITIONS = ("pro", "anti")
+CANDIDATES = ("true", "other")
+
+_DIMS = {
+    "attention": ("part", "head", "condition", "candidate"),
+    "right": ("part", "head", "condition"),
+    "cases": ("part", "condition"),
+    "count": ("part", "head"),
+}
+
+
+@dataclass(frozen=True)
+class Bias(Metric):
+    """How much more a pronoun attends to its antecedent when that fits a stereotype.
+
+    In each sentence a pronoun has a true antecedent and another candidate; sentences come in
+    pairs that differ in the pronoun's gender, which fits the stereotype of the true one
+    (`pro`) or of the other (`anti`). `bias_attention` is the mean attention from the pronoun
+    to each; `bias_preference` the true one's share of the attention to both (a ratio of
+    sums); `bias_accuracy` the share of pronouns that attend more to the true one; the gaps
+    are pro minus anti: 0 without bias. Attention is between words. Both sentences of a pair
+    are in the same part, so intervals are over pairs.
+
+    Clark et al. 2019, section 4.3, for the data of WinoBias (Zhao et al. 2018); the use case
+    is that of Vig 2019, section 2.1.
+    """
+
+    name: ClassVar[str] = "bias"
+    paper: ClassVar[str] = "Clark et al. 2019, section 4.3; Vig 2019, section 2.1"
+    units: ClassVar[str] = "share"
+    counts = "pronouns"
+    blocks = SELF_BLOCKS
+    is_default = False
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
+        """Conditions and candidates."""
+        return {"condition": CONDITIONS, "candidate": CANDIDATES}
+
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """Parts first."""
+        return _DIMS[array]
+
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """Zeros."""
+        sizes = {"part": axes.n_parts, "head": n_heads, "condition": 2, "candidate": 2}
+        return {name: np.zeros(tuple(sizes[dim] for dim in dims)) for name, dims in _DIMS.items()}
+
+    def merge(self, left: State, right: State) -> State:
+        """Sums."""
+        return {name: left[name] + right[name] for name in left}
+
+    def measure(self, attention: Attention) -> State:
+        """Attention to both candidates, and which gets more, by part and condition."""
+        batch = batch_of(attention)
+        state = self.zero(attention.n_heads, batch.axes, is_causal=attention.is_causal)
+        key = ("bias cases", attention.block, attention.weights.dtype, attention.weights.device)
+        rows, conditions, masks, queries, at = batch.once(key, lambda: _cases(attention))
+        if not len(rows):
+            return state
+        between = word_rows(attention, queries)[:, :, None]  # document head 1 pronoun word
+        to = (between * masks[:, None]).sum(-1).double()  # document head candidate pronoun
+        found = to[at[0], :, :, at[1]].cpu().numpy()  # case head candidate
+        is_right = found[..., 0] > found[..., 1]
+        parts = batch.parts[rows]
+        for case, (part, condition) in enumerate(zip(parts, conditions, strict=True)):
+            state["attention"][part, :, condition] += found[case]
+            state["right"][part, :, condition] += is_right[case]
+            state["cases"][part, condition] += 1
+            state["count"][part] += 1
+        return state
+
+    def variables(self) -> tuple[str, ...]:
+        """Attention, preference and accuracy by condition, and their gaps."""
+        of_conditions = ("bias_attention", "bias_preference", "bias_accuracy")
+        return (*of_conditions, "bias_preference_gap", "bias_accuracy_gap", "bias_cases")
+
+    def variable_dims(self, variable: str) -> tuple[str, ...]:
+        """Conditions before heads."""
+        lead = {
+            "bias_attention": ("condition", "candidate"),
+            "bias_preference": ("condition",),
+            "bias_accuracy": ("condition",),
+        }.get(variable, ())
+        return ("condition",) if variable == "bias_cases" else (*lead, "layer", "head")
+
+    def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
+        """The values of all parts."""
+        drawn = self.draws(state, axes, np.ones((1, axes.n_parts)))
+        cases = state["cases"][0].sum(0)
+        return {**{name: values[0] for name, values in drawn.items()}, "bias_cases": cases}
+
+    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """The same of weighted sums."""
+        attention = np.tensordot(weights, state["attention"], (1, 1)).transpose(0, 3, 4, 1, 2)
+        right = np.tensordot(weights, state["right"], (1, 1)).transpose(0, 3, 1, 2)
+        cases = np.tensordot(weights, state["cases"], (1, 1)).transpose(0, 2, 1)[..., None]
+        is_there = state["count"].sum(1) > 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            preference = attention[:, :, 0] / attention.sum(2)
+            accuracy = np.where(is_there, right / cases, np.nan)
+            mean = np.where(is_there, attention / cases[:, :, None], np.nan)
+        return {
+            "bias_attention": mean,
+            "bias_preference": preference,
+            "bias_accuracy": accuracy,
+            "bias_preference_gap": preference[:, 0] - preference[:, 1],
+            "bias_accuracy_gap": accuracy[:, 0] - accuracy[:, 1],
+        }
+
+
+def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
+    """Head words of a pronoun's antecedents and of the other candidates, pronouns left out."""
+    own = anaphor.mention.mention.cluster
+    named = [c for c in anaphor.candidates if c.kind != "pronoun"]
+    true = {c.head for c in named if c.mention.cluster == own}
+    return true, {c.head for c in named if c.mention.cluster != own} - true
+
+
+def _cases(attention: Attention) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
+    """`case`: its document and condition; `document candidate pronoun word`: who counts;
+    `document pronoun`: the pronoun; and where in the last two each case is.
+    """
+    batch = batch_of(attention)
+    found = []
+    for row, of_document in enumerate(document_anaphors(attention)):
+        condition = batch.documents[row].meta.get(CONDITION) if of_document else None
+        if condition in CONDITIONS:
+            asked = [
+                (a.mention.head, *rivals(a)) for a in of_document if a.mention.kind == "pronoun"
+            ]
+            cases = [case for case in asked if case[1] and case[2]]
+            found += [(row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)]
+    n_words = has_tokens(attention).shape[1]
+    most = 1 + max((case[2] for case in found), default=0)
+    queries = np.zeros((len(batch), most), dtype=np.int64)
+    masks = np.zeros((len(batch), 2, most, n_words))
+    for row, _, number, query, true, other in found:
+        queries[row, number] = query
+        masks[row, 0, number, list(true)] = 1
+        masks[row, 1, number, list(other)] = 1
+    rows = np.array([case[0] for case in found], dtype=np.int64)
+    conditions = np.array([case[1] for case in found], dtype=np.int64)
+    numbers = np.array([case[2] for case in found], dtype=np.int64)
+    device = attention.weights.device
+    return (
+        rows,
+        conditions,
+        torch.from_numpy(masks).to(attention.weights),
+        torch.from_numpy(queries).to(device),
+        [torch.from_numpy(index).to(device) for index in (rows, numbers)],
+    )
