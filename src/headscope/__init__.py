@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from headscope.model.load import load
     from headscope.model.model import Model
     from headscope.probes.bias import probe_bias
+    from headscope.probes.combined import train_probe
     from headscope.probes.coreference import probe_coreference
     from headscope.probes.dependencies import probe_dependencies
+    from headscope.probes.probe import Probe
     from headscope.results.files import open_file as open
     from headscope.results.result import Result
     from headscope.results.trace import Trace
@@ -57,6 +59,7 @@ __all__ = [
     "Document",
     "HeadMap",
     "Model",
+    "Probe",
     "ProbeTable",
     "Result",
     "Trace",
@@ -94,6 +97,7 @@ __all__ = [
     "save_page",
     "scale_neurons",
     "set_attention",
+    "train_probe",
 ]
 
 _HOMES = {
@@ -102,6 +106,7 @@ _HOMES = {
     "HeadMap": "headscope.heads.map:HeadMap",
     "Model": "headscope.model.model:Model",
     "ProbeTable": "headscope.heads.probe_table:ProbeTable",
+    "Probe": "headscope.probes.probe:Probe",
     "Result": "headscope.results.result:Result",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
@@ -136,6 +141,7 @@ _HOMES = {
     "save_page": "headscope.views.page:save_page",
     "scale_neurons": "headscope.model.edit:scale_neurons",
     "set_attention": "headscope.model.edit:set_attention",
+    "train_probe": "headscope.probes.combined:train_probe",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import xarray as xr
 from headscope.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
+    from headscope.probes.probe import Probe
     from headscope.results.result import Result
     from headscope.results.trace import Trace
 
@@ -21,6 +23,13 @@ __all__ = ["RESULT", "atomic_path", "open_file"]
 
 RESULT = "result.nc"
 """What a run calls its result in its folder."""
+
+_LOADERS = {
+    "trace": "headscope.results.trace_file:load_trace",
+    "result": "headscope.results.result_file:load_result",
+    "probe": "headscope.probes.probe_file:load_probe",
+}
+"""What a file says it is → who reads it. By name: nothing is imported before it is needed."""
 
 
 @contextmanager
@@ -49,19 +58,13 @@ def _umask() -> int:
     return mask
 
 
-def open_file(path: str | os.PathLike[str]) -> Trace | Result:
-    """Open what `save` wrote: a trace, or a result (also by the folder of its run).
+def open_file(path: str | os.PathLike[str]) -> Trace | Result | Probe:
+    """Open what `save` wrote: a trace, a result (also by the folder of its run), a probe.
 
     Raises:
         InputError: there is no such file.
         FileFormatError: it is not a file of ours, or it is damaged.
     """
-    from headscope.results import result_file, trace_file
-
-    loaders: dict[str, Callable[[Path], Trace | Result]] = {
-        trace_file.KIND: trace_file.load_trace,
-        result_file.KIND: result_file.load_result,
-    }
     file = Path(path)
     if file.is_dir():
         file = file / RESULT
@@ -78,15 +81,17 @@ def open_file(path: str | os.PathLike[str]) -> Trace | Result:
     except Exception as error:  # h5py raises many kinds for a damaged file
         raise FileFormatError(
             f"{str(file)!r} cannot be read as netCDF ({type(error).__name__}: {error}). "
-            "Expected a file written by Trace.save or Result.save."
+            "Expected a file written by Trace.save, Result.save or Probe.save."
         ) from error
-    if kind not in loaders:
+    if kind not in _LOADERS:
         raise FileFormatError(
             f"{str(file)!r} is netCDF, but not a headscope file (its 'headscope' attribute is "
-            f"{kind!r}, expected {' or '.join(map(repr, loaders))})."
+            f"{kind!r}, expected {' or '.join(map(repr, _LOADERS))})."
         )
+    module, _, name = _LOADERS[kind].partition(":")
+    load: Callable[[Path], Trace | Result | Probe] = getattr(importlib.import_module(module), name)
     try:
-        return loaders[kind](file)
+        return load(file)
     except Exception as error:
         raise FileFormatError(
             f"{str(file)!r} says it is a headscope {kind}, but its content is damaged "

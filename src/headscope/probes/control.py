@@ -1,0 +1,57 @@
+"""The random-weights control: a model that knows its words and their order, and no more.
+
+Clark et al. 2019, section 5: the same architecture with its pre-trained token and position
+embeddings, everything else freshly initialized. What a probe finds in its attention comes
+from the embeddings and from the probe, not from what the model learned to attend to.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import torch
+
+from headscope.model.model import Model
+from headscope.model.quiet import quiet
+
+__all__ = ["kept_parameters", "randomized"]
+
+_POSITION = re.compile(r"(^|\.)(wpe|\w*position(al)?_?embed\w*|embed_positions?|pos_embed\w*)\.")
+
+
+def kept_parameters(model: Model) -> tuple[str, ...]:
+    """Names of the parameters the control keeps: embeddings of tokens and of absolute
+    positions. Rotary positions have no parameters; relative biases belong to the attention.
+    """
+    tokens = model.module.get_input_embeddings()
+    own = {id(parameter) for parameter in tokens.parameters()}
+    return tuple(
+        name
+        for name, parameter in model.module.named_parameters()
+        if id(parameter) in own or (_POSITION.search(name) and "relative" not in name)
+    )
+
+
+def randomized(model: Model, seed: int = 0) -> Model:
+    """The model with fresh weights but for its embeddings; the model itself is not changed.
+
+    Initialized as transformers does it for training from scratch. The random numbers of
+    others are not disturbed.
+    """
+    module = model.module
+    with torch.random.fork_rng(devices=[]), quiet():
+        torch.manual_seed(seed)
+        fresh = type(module)(copy.deepcopy(module.config))
+    torch.nn.Module.to(fresh, device=module.device, dtype=module.dtype).eval()
+    ours, theirs = dict(fresh.named_parameters()), dict(module.named_parameters())
+    with torch.no_grad():
+        for name in kept_parameters(model):
+            ours[name].copy_(theirs[name])
+    return Model(
+        fresh,
+        model.tokenizer,
+        name=f"{model.name}, random weights",
+        source=f"{model.info.source}; embeddings kept, the rest initialized with seed {seed}",
+        has_lm_head=False,
+    )

@@ -1,0 +1,180 @@
+"""What a trained probe reads: the attention of all heads between the words of a sentence.
+
+For a sentence of n words, one array `word column head`: columns 0 … n-1 are the attention
+from the word to each word (to a split word the sum, from it the mean; Clark et al. 2019,
+section 4.1); then come the attention from the word to each *edge* token, and from each edge
+token to the word, which score ROOT. Edges are the first and the last special token; the
+only special token where there is one; the first token where the tokenizer adds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from headscope.attention import Attention
+from headscope.batch import Axes, Sequences
+from headscope.errors import InputError
+from headscope.metrics.word_attention import word_weights
+from headscope.model.model import Model
+from headscope.run.encode import EncodedDocument, Encoder
+from headscope.run.plan import Numbered, Plan, Settings
+from headscope.text.align import align_array
+from headscope.text.document import Document
+
+__all__ = ["AttentionReader", "Surveyed"]
+
+MOST_VALUES = 1 << 25
+"""Values of one batch over all layers: 128 MB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surveyed:
+    """What tokenizing a treebank found."""
+
+    has_tokens: tuple[np.ndarray, ...]
+    """For each sentence `word`: does a token cover it?"""
+    tokens: int
+    truncated: int
+    """Sentences that were cut."""
+
+
+class AttentionReader:
+    """Reads one model's attention between words, sentence by sentence."""
+
+    def __init__(self, model: Model, *, max_tokens: int = 512, batch_tokens: int = 2048) -> None:
+        self.model = model
+        self.block = model.wiring.main_block()
+        sites = model.wiring.of_block(self.block)
+        self.heads = [(site.layer, head) for site in sites for head in range(site.n_heads)]
+        """Layer and head of each of the probe's inputs."""
+        limit = min(max_tokens, model.info.max_length or max_tokens)
+        self.settings = Settings(max_tokens=limit, batch_tokens=batch_tokens)
+        plan = Plan({}, {}, (), Axes(), self.settings)
+        self._encoder = Encoder(model, plan)
+        self._start = {site.layer: self.heads.index((site.layer, 0)) for site in sites}
+        self.edges = self._edge_names()
+        """What the edge tokens are."""
+
+    def _edge_names(self) -> tuple[str, ...]:
+        document = Document("x", "x", ("x",), ((0, 1),))
+        tokens = self._encoder.encode([(0, document)])[0].stacks[self.block]
+        if tokens.offsets is None:
+            raise InputError(
+                f"The tokenizer of {self.model.name} does not tell where its tokens stand in the "
+                "text, so they cannot be put together to words. Use a fast tokenizer."
+            )
+        n = min(int(tokens.special.sum()), 2)
+        return (("first token",), ("special token",), ("first special", "last special"))[n]
+
+    def columns(self, n_words: int) -> int:
+        """Columns of the array of a sentence."""
+        return n_words + 2 * len(self.edges)
+
+    def survey(self, documents: Sequence[Document]) -> Surveyed:
+        """Which words have tokens, before any model runs."""
+        found: list[np.ndarray] = []
+        tokens = truncated = 0
+        for start in range(0, len(documents), 1024):
+            some = list(enumerate(documents[start : start + 1024]))
+            for encoded in self._encoder.encode(some):
+                document, stack = encoded.numbered[1], encoded.stacks[self.block]
+                words = align_array(_offsets(stack.offsets), document.spans)
+                has = np.zeros(len(document), dtype=bool)
+                has[words[(words >= 0) & ~stack.special]] = True
+                found.append(has)
+                tokens += len(stack)
+                truncated += encoded.n_cut > 0
+        return Surveyed(tuple(found), tokens, truncated)
+
+    def read(self, documents: Sequence[Numbered]) -> Iterator[tuple[int, np.ndarray]]:
+        """Number and array (`word column head`, float32) of each document, shortest first.
+
+        Documents without any token give zeros.
+        """
+        encoded = self._encoder.encode(documents)
+        empty = [d for d in encoded if not len(d.stacks[self.block])]
+        for one in empty:
+            n = len(one.numbered[1])
+            yield one.numbered[0], np.zeros((n, self.columns(n), len(self.heads)), np.float32)
+        for batch in self._encoder.batches([d for d in encoded if len(d.stacks[self.block])]):
+            for part in self._split(batch):
+                yield from self._run(part)
+
+    def _split(self, batch: list[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
+        longest = max(len(d.numbered[1]) for d in batch)
+        each = longest * self.columns(longest) * len(self.heads)
+        size = max(1, MOST_VALUES // max(each, 1))
+        for start in range(0, len(batch), size):
+            yield batch[start : start + size]
+
+    def _run(self, documents: list[EncodedDocument]) -> Iterator[tuple[int, np.ndarray]]:
+        inputs, batch = self._encoder.batch(documents)
+        found = batch.stacks[self.block]
+        lengths = [len(d.numbered[1]) for d in documents]
+        n, n_edges = max(lengths), len(self.edges)
+        values = torch.zeros(len(documents), n, n + 2 * n_edges, len(self.heads))
+        edges = _edges(found, n_edges)
+
+        def read(attention: Attention) -> None:
+            if attention.block != self.block:
+                return
+            words = word_weights(replace(attention, batch=batch))
+            to, from_ = edge_weights(attention.weights, found.words, edges, words.shape[-1])
+            start = self._start[attention.layer]
+            at = slice(start, start + attention.n_heads)
+            w = words.shape[-1]
+            values[:, :w, :w, at] = words.permute(0, 2, 3, 1).float().cpu()
+            values[:, :w, n : n + n_edges, at] = to.permute(0, 2, 3, 1).float().cpu()
+            values[:, :w, n + n_edges :, at] = from_.permute(0, 3, 2, 1).float().cpu()
+
+        self.model.run(inputs, read)
+        array = values.numpy()
+        for row, (document, length) in enumerate(zip(documents, lengths, strict=True)):
+            columns = np.r_[0:length, n : n + 2 * n_edges]
+            yield document.numbered[0], array[row, :length][:, columns]
+
+
+def edge_weights(
+    weights: torch.Tensor, words: np.ndarray, edges: np.ndarray, n_words: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention between words and edge tokens, collapsed as between words.
+
+    Args:
+        weights: `document head query key`.
+        words: `document token`, the number of each token's word, or -1.
+        edges: `document edge`, the position of each edge token.
+        n_words: of the longest document.
+
+    Returns:
+        `document head word edge` (to the edges: the mean over the word's tokens) and
+        `document head edge word` (from the edges: the sum).
+    """
+    member = np.zeros((*words.shape, n_words))
+    documents, tokens = np.nonzero(words >= 0)
+    member[documents, tokens, words[documents, tokens]] = 1.0
+    share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
+    rows = torch.arange(len(words), device=weights.device)[:, None]
+    at = torch.from_numpy(edges).to(weights.device)
+    to = weights.permute(0, 3, 1, 2)[rows, at].permute(0, 2, 3, 1)
+    from_ = weights.transpose(1, 2)[rows, at].transpose(1, 2)
+    mean = torch.from_numpy(share).to(weights).transpose(1, 2)[:, None]
+    return mean @ to, from_ @ torch.from_numpy(member).to(weights)[:, None]
+
+
+def _edges(found: Sequences, n_edges: int) -> np.ndarray:
+    """`document edge`: positions of the edge tokens."""
+    n = found.mask.shape[1]
+    special = found.special & found.mask
+    first: np.ndarray = special.argmax(1)
+    if n_edges == 1:
+        return first.reshape(-1, 1)
+    return np.stack((first, n - 1 - special[:, ::-1].argmax(1)), axis=1)
+
+
+def _offsets(offsets: np.ndarray | None) -> np.ndarray:
+    assert offsets is not None, "checked when the reader was made"
+    return offsets

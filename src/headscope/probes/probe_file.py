@@ -1,0 +1,44 @@
+"""A probe as one netCDF file: scores at the root, parameters and the log in groups."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import xarray as xr
+
+from headscope.probes.probe import Probe
+from headscope.results.files import atomic_path
+
+__all__ = ["KIND", "load_probe", "save_probe"]
+
+KIND = "probe"
+GROUPS = ("parameters", "log")
+
+
+def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
+    """Write a probe; the file appears under its name only when it is complete."""
+    # Long texts are variables: HDF5 limits attributes to 64 kB.
+    text = json.dumps(dict(probe.provenance), ensure_ascii=True)
+    root = probe.scores.assign(provenance=((), text))
+    root.attrs.update(headscope=KIND, kind=probe.kind)
+    with atomic_path(path) as temporary:
+        root.to_netcdf(temporary, mode="w", engine="h5netcdf")
+        for name in GROUPS:
+            getattr(probe, name).to_netcdf(temporary, mode="a", group=name, engine="h5netcdf")
+
+
+def load_probe(path: str | os.PathLike[str]) -> Probe:
+    """The probe a file holds, without its model."""
+    groups = xr.open_groups(path, engine="h5netcdf")
+    try:
+        loaded = {name: data.load() for name, data in groups.items()}
+    finally:
+        for data in groups.values():
+            data.close()
+    root = loaded["/"]
+    provenance = json.loads(str(root["provenance"].item()))
+    kind = str(root.attrs["kind"])
+    root = root.drop_vars("provenance")
+    root.attrs = {}
+    return Probe(kind, loaded["/parameters"], root, loaded["/log"], provenance)

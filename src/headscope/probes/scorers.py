@@ -1,0 +1,194 @@
+"""The three probes of Clark et al. 2019, section 5: a score for every candidate head.
+
+p(i | j) ∝ exp(score(i, j)): word i, or ROOT, is the head of word j.
+
+- `attention`: Σ_k w_k a_k[i, j] + u_k a_k[j, i]
+- `attention+words`: the same with w_k = W_k · [v_i; v_j; 1] and u_k = U_k · [v_i; v_j; 1]
+- `distance+words`: a layer of tanh units over [v_i; v_j; distance features]
+
+a_k[i, j] is the attention of head k from word i to word j, v_i the word's vector. The 1
+makes `attention` a special case of `attention+words`, so that what words add is their
+difference (the authors' code has it too). ROOT has no vector and no place: it is scored
+with weights of its own from the attention to and from the edge tokens
+(`headscope.probes.features`) and the dependent's vector, plus a constant; in
+`distance+words`, by a learned vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import UnknownName
+
+__all__ = ["KINDS", "AttentionScorer", "DistanceScorer", "Kind", "ProbeBatch", "Scorer"]
+
+Kind = Literal["attention", "attention+words", "distance+words"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+HIDDEN = 256
+NEAR = (-2, -1, 1, 2)
+"""Offsets from the dependent to the candidate that have an indicator of their own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeBatch:
+    """Sentences padded to the longest, of n words."""
+
+    candidates: Tensor
+    """`sentence word`, true for words that can be a head: those with tokens."""
+    targets: Tensor
+    """`sentence word`: number of its head, n for ROOT, -1 where it does not count."""
+    attention: Tensor | None = None
+    """`sentence word column head`, as in `headscope.probes.features`."""
+    vectors: Tensor | None = None
+    """`sentence word dimension`"""
+
+
+class Scorer(nn.Module):
+    """Scores every candidate of every word."""
+
+    reads_attention: bool = True
+    reads_words: bool = True
+
+    def raw(self, batch: ProbeBatch) -> Tensor:
+        """`sentence word candidate`; the last candidate is ROOT."""
+        raise NotImplementedError
+
+    def forward(self, batch: ProbeBatch) -> Tensor:
+        """The scores, with -inf for words without tokens, padding and the word itself."""
+        scores = self.raw(batch)
+        n = scores.shape[1]
+        allowed = batch.candidates[:, None, :] & ~torch.eye(n, dtype=torch.bool)
+        allowed = torch.cat((allowed, allowed.new_ones(len(scores), n, 1)), dim=2)
+        return scores.masked_fill(~allowed, -torch.inf)
+
+    def rescale(self, scales: Mapping[str, Tensor]) -> None:
+        """Takes parameters learned on divided inputs back to the inputs themselves."""
+        raise NotImplementedError
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The parameters as they stand in the formula."""
+        return {name: p.detach().numpy().copy() for name, p in self.named_parameters()}
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Takes parameters that `arrays` gave."""
+        own = dict(self.named_parameters())
+        with torch.no_grad():
+            for name, array in arrays.items():
+                own[name].copy_(torch.from_numpy(np.asarray(array)))
+
+
+class AttentionScorer(Scorer):
+    """`attention`, and with vectors of some dimensions `attention+words`."""
+
+    def __init__(self, n_heads: int, n_edges: int, n_dimensions: int = 0) -> None:
+        super().__init__()
+        self.reads_words = n_dimensions > 0
+        self.weights = nn.Parameter(torch.zeros(2, n_heads))
+        """`direction head`: the part of w and u that no word changes. Direction 0 is the
+        attention from the candidate to the dependent (w), 1 the other way (u)."""
+        self.root_weights = nn.Parameter(torch.zeros(2 * n_edges, n_heads))
+        """`edge head`: from the dependent to each edge token, then from each to it."""
+        self.root_bias = nn.Parameter(torch.zeros(()))
+        if self.reads_words:
+            self.word_weights = nn.Parameter(torch.zeros(2, 2, n_dimensions, n_heads))
+            """`direction role dimension head`: roles are the candidate and the dependent."""
+            self.root_word_weights = nn.Parameter(torch.zeros(2 * n_edges, n_dimensions, n_heads))
+
+    def raw(self, batch: ProbeBatch) -> Tensor:
+        """`sentence word candidate`; the last candidate is ROOT."""
+        assert batch.attention is not None
+        n = batch.attention.shape[1]
+        between, edges = batch.attention[:, :, :n], batch.attention[:, :, n:]
+        if not self.reads_words:
+            by_direction = between @ self.weights.T
+            root = (edges * self.root_weights).sum((2, 3))
+        else:
+            vectors = batch.vectors
+            assert vectors is not None
+            (w_candidate, w_dependent), (u_candidate, u_dependent) = self.word_weights
+            # a[p, q]: in direction 0 word p is the candidate and q the dependent, in 1 p is
+            # the dependent. Weights split into a part of p and a part of q, so no weight is
+            # ever made for a pair.
+            of_row = torch.stack((vectors @ w_candidate, vectors @ u_dependent), -1)
+            of_row = of_row + self.weights.T
+            of_column = torch.stack((vectors @ w_dependent, vectors @ u_candidate), -1)
+            by_direction = between @ of_row
+            by_direction = by_direction + (between.transpose(1, 2) @ of_column).transpose(1, 2)
+            of_edge = torch.einsum("bnd,edk->bnek", vectors, self.root_word_weights)
+            root = (edges * (of_edge + self.root_weights)).sum((2, 3))
+        scores = by_direction[..., 0].transpose(1, 2) + by_direction[..., 1]
+        return torch.cat((scores, (root + self.root_bias)[:, :, None]), dim=2)
+
+    def rescale(self, scales: Mapping[str, Tensor]) -> None:
+        """Divides weights of attention, and of attention and words."""
+        with torch.no_grad():
+            self.weights.div_(scales["between"])
+            self.root_weights.div_(scales["edges"])
+            if self.reads_words:
+                self.word_weights.div_(scales["between"] * scales["vectors"])
+                self.root_word_weights.div_(scales["edges"][:, None] * scales["vectors"])
+
+
+class DistanceScorer(Scorer):
+    """`distance+words`: what word order and words alone can tell, without any attention."""
+
+    reads_attention = False
+
+    def __init__(self, n_dimensions: int, n_hidden: int = HIDDEN) -> None:
+        super().__init__()
+        self.word_weights = nn.Parameter(torch.empty(2, n_dimensions, n_hidden))
+        """`role dimension unit`: roles are the candidate and the dependent."""
+        self.distance_weights = nn.Parameter(torch.empty(2 + len(NEAR), n_hidden))
+        """`feature unit`: how far ahead, how far behind, then an indicator for each of NEAR."""
+        self.root_vector = nn.Parameter(torch.empty(n_hidden))
+        self.bias = nn.Parameter(torch.zeros(n_hidden))
+        self.out_weights = nn.Parameter(torch.empty(n_hidden))
+        n_inputs = 2 * n_dimensions + self.distance_weights.shape[0] + 1
+        for inner in (self.word_weights, self.distance_weights, self.root_vector):
+            nn.init.normal_(inner, std=n_inputs**-0.5)
+        nn.init.normal_(self.out_weights, std=n_hidden**-0.5)
+
+    def raw(self, batch: ProbeBatch) -> Tensor:
+        """`sentence word candidate`; the last candidate is ROOT."""
+        vectors = batch.vectors
+        assert vectors is not None
+        as_candidate = vectors @ self.word_weights[0]
+        as_dependent = vectors @ self.word_weights[1] + self.bias
+        distance = distance_features(vectors.shape[1]).to(vectors) @ self.distance_weights
+        hidden = as_candidate[:, None] + as_dependent[:, :, None] + distance
+        scores = torch.tanh(hidden) @ self.out_weights
+        root = torch.tanh(as_dependent + self.root_vector) @ self.out_weights
+        return torch.cat((scores, root[:, :, None]), dim=2)
+
+    def rescale(self, scales: Mapping[str, Tensor]) -> None:
+        """Divides weights of words."""
+        with torch.no_grad():
+            self.word_weights.div_(scales["vectors"])
+
+
+def distance_features(n_words: int) -> Tensor:
+    """`dependent candidate feature`: log(1 + words ahead), log(1 + words behind), and an
+    indicator for each offset of NEAR. The authors divide the distance by the length.
+    """
+    place = torch.arange(n_words)
+    offset = place[None, :] - place[:, None]
+    far = torch.stack((offset.clamp(min=0), (-offset).clamp(min=0)), -1).float().log1p()
+    near = torch.stack([offset == value for value in NEAR], -1).float()
+    return torch.cat((far, near), -1)
+
+
+def make_scorer(kind: str, *, n_heads: int, n_edges: int, n_dimensions: int) -> Scorer:
+    """An untrained scorer of a kind."""
+    if kind == "attention":
+        return AttentionScorer(n_heads, n_edges)
+    if kind == "attention+words":
+        return AttentionScorer(n_heads, n_edges, n_dimensions)
+    if kind == "distance+words":
+        return DistanceScorer(n_dimensions)
+    raise UnknownName.of("kind of probe", kind, KINDS)

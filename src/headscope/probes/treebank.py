@@ -1,0 +1,98 @@
+"""The sentences a trained probe learns from: words, heads, and which of them count.
+
+Plain NumPy, no attention and no model: which words have tokens is told by whoever
+tokenized (`headscope.probes.features`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headscope.errors import InputError
+from headscope.metrics.key_classes import is_punctuation
+from headscope.text.corpus import Corpus
+from headscope.text.document import NO_HEAD, ROOT, Document
+from headscope.text.read import read
+
+__all__ = ["NOT_COUNTED", "Treebank", "punctuation", "read_treebank"]
+
+NOT_COUNTED = -1
+"""Target of a word that is neither trained on nor scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Treebank:
+    """Parsed sentences, each a document of its own."""
+
+    name: str
+    hash: str
+    documents: tuple[Document, ...]
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """`sentence`: how many words."""
+        return np.array([len(document) for document in self.documents], dtype=np.int64)
+
+    def describe(self) -> dict[str, Any]:
+        """For provenance."""
+        return {
+            "name": self.name,
+            "hash": self.hash,
+            "sentences": len(self),
+            "words": int(self.lengths.sum()),
+        }
+
+
+def read_treebank(corpus: Corpus | str | Path | Iterable[Any]) -> Treebank:
+    """The sentences of a corpus, which must be parsed.
+
+    Raises:
+        InputError: there are none, or a sentence has no heads, with its id.
+    """
+    corpus = corpus.by("sentence") if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    documents = tuple(document for document in corpus if len(document))
+    for document in documents:
+        if document.heads is None or set(document.heads) == {NO_HEAD}:
+            raise InputError(
+                f"Document {document.id!r} of {corpus.name} has no heads, and a probe learns from "
+                "them. Give a treebank (CoNLL-U), or parse the corpus: headscope.annotate."
+            )
+    if not documents:
+        raise InputError(f"{corpus.name} has no sentences: there is nothing to learn from.")
+    return Treebank(corpus.name, corpus.hash, documents)
+
+
+def targets(document: Document, has_tokens: np.ndarray) -> np.ndarray:
+    """`word`: the number of its head, `len(document)` for ROOT, or `NOT_COUNTED` where the
+    head is unknown or the word has no token.
+    """
+    heads = np.asarray(document.heads, dtype=np.int64)
+    found = np.where(heads == ROOT, len(document), heads)
+    return np.where((heads == NO_HEAD) | ~has_tokens, NOT_COUNTED, found)
+
+
+def punctuation(document: Document) -> np.ndarray:
+    """`word`: is it punctuation? By the universal tag, else the relation, else its characters."""
+    if document.upos is not None and "_" not in document.upos:
+        return np.array([tag == "PUNCT" for tag in document.upos])
+    if document.relations is not None and "punct" in document.relations:
+        return np.array([relation == "punct" for relation in document.relations])
+    return np.array([is_punctuation(word) for word in document.words])
+
+
+def right_branching(n_words: int) -> np.ndarray:
+    """`word`: the next word; ROOT (`n_words`) for the last."""
+    return np.arange(1, n_words + 1)
+
+
+def total(counts: Sequence[np.ndarray]) -> int:
+    """How many in all."""
+    return int(sum(int(count.sum()) for count in counts))
