@@ -1,4 +1,4 @@
-// Builds the three entries into the Python package. The same sources give the same bytes.
+// Builds the four entries into the Python package. The same sources give the same bytes.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,7 +11,7 @@ const LIMIT = 120_000;
 
 const result = await build({
   absWorkingDir: here,
-  entryPoints: ["page", "widget", "app"].map((name) => `src/entry/${name}.ts`),
+  entryPoints: ["page", "widget", "app", "report"].map((name) => `src/entry/${name}.ts`),
   outdir: out,
   entryNames: "[name]",
   bundle: true,

@@ -3,7 +3,7 @@
 import { PayloadError } from "../data/payload.ts";
 import { make } from "./element.ts";
 
-export function showProblem(host: HTMLElement, error: unknown): void {
+export function showProblem(host: HTMLElement, error: unknown, what = "trace"): void {
   const known = error instanceof PayloadError;
   const message = known ? error.message : `Something went wrong: ${String(error)}`;
   const advice = known
@@ -12,7 +12,7 @@ export function showProblem(host: HTMLElement, error: unknown): void {
   const box = make(
     "div",
     { class: "problem", attributes: { role: "alert" } },
-    make("strong", { text: "headscope cannot show this trace." }),
+    make("strong", { text: `headscope cannot show this ${what}.` }),
     make("p", { text: message }),
     make("p", { text: advice }),
   );

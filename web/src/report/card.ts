@@ -1,0 +1,113 @@
+// The card of one head, in a panel at the side: all evidence, neighbors, exemplars.
+
+import { make } from "../view/element.ts";
+import { arcOf } from "./arcs.ts";
+import type { Card, HeadId } from "./data.ts";
+import { canvas, type Scope } from "./draw.ts";
+import { headButton } from "./text.ts";
+
+export class CardPanel {
+  readonly element = make("aside", {
+    class: "card",
+    attributes: { "aria-label": "Head", tabindex: "-1" },
+  });
+  private opener: Element | null = null;
+
+  constructor(
+    private readonly scope: Scope,
+    private readonly changed: (id: HeadId | null) => void,
+  ) {
+    this.element.hidden = true;
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !this.element.hidden) this.close();
+    });
+  }
+
+  open(id: HeadId): boolean {
+    const [subject, layer, head] = id;
+    const card = this.scope.report.cards[subject]?.find(
+      (one) => one.layer === layer && one.head === head,
+    );
+    if (!card) return false;
+    const active = document.activeElement;
+    if (active && !this.element.contains(active)) this.opener = active;
+    this.element.hidden = false;
+    this.element.replaceChildren(...this.content(card, subject));
+    this.element.scrollTop = 0;
+    this.element.focus({ preventScroll: true });
+    this.mark(id);
+    this.changed(id);
+    return true;
+  }
+
+  close(): void {
+    this.element.hidden = true;
+    this.mark(null);
+    this.changed(null);
+    if (this.opener instanceof HTMLElement || this.opener instanceof SVGElement) {
+      this.opener.focus({ preventScroll: true });
+    }
+  }
+
+  /** Outline the head in every drawing. */
+  private mark(id: HeadId | null): void {
+    for (const element of document.querySelectorAll("[data-head].chosen")) {
+      element.classList.remove("chosen");
+    }
+    if (!id) return;
+    for (const element of document.querySelectorAll(`[data-head="${id.join(".")}"]`)) {
+      element.classList.add("chosen");
+    }
+  }
+
+  private content(card: Card, subject: number): (Node | string)[] {
+    const { title, page } = this.scope.report.subjects[subject];
+    const close = make("button", {
+      class: "quiet",
+      text: "Close",
+      attributes: { type: "button" },
+      on: { click: () => this.close() },
+    });
+    const parts: (Node | string)[] = [
+      make("header", {}, make("h2", { text: `L${card.layer} H${card.head}` }), close),
+      make("p", { class: "soft", text: title }),
+      make("p", { text: card.summary }),
+    ];
+    if (page) {
+      const href = `${page}#layer=${card.layer}&heads=${card.head}`;
+      const link = make("a", { text: "Open in the explorer", attributes: { href } });
+      parts.push(make("p", {}, link));
+    }
+    for (const [topic, rows] of card.evidence) {
+      const lines = rows.map(([what, value, rank]) =>
+        make(
+          "tr",
+          {},
+          make("th", { text: what, attributes: { scope: "row" } }),
+          make("td", { text: value }),
+          make("td", { class: "soft", text: rank }),
+        ),
+      );
+      parts.push(make("h3", { text: topic }), make("table", {}, make("tbody", {}, ...lines)));
+    }
+    if (card.nearest.length) {
+      const items = card.nearest.map(([layer, head, apart]) =>
+        make("li", {}, headButton([subject, layer, head], this.scope), ` ${apart.toFixed(3)} nats`),
+      );
+      parts.push(make("h3", { text: "Heads that attend most alike" }), make("ul", {}, ...items));
+    }
+    if (card.exemplars.length) {
+      parts.push(make("h3", { text: "Its highest weights" }));
+      const width = Math.max(240, this.element.clientWidth - 40);
+      for (const arc of card.exemplars) {
+        const tokens = this.scope.report.documents[arc.document];
+        const { group, height } = arcOf(tokens, arc, width);
+        const drawing = canvas(width, height, `${tokens[arc.query]} → ${tokens[arc.key]}`);
+        drawing.setAttribute("role", "img");
+        drawing.append(group);
+        parts.push(drawing);
+      }
+    }
+    return parts;
+  }
+}

@@ -1,0 +1,220 @@
+// The report as Python writes it (src/headscope/reporting), and its check on arrival.
+
+import { PayloadError } from "../data/payload.ts";
+
+export const FORMAT = "headscope-report";
+export const VERSION = 1;
+
+/** Subject, layer, head. */
+export type HeadId = readonly [subject: number, layer: number, head: number];
+export type Part = string | { head: HeadId } | { figure: string };
+/** A tree of MathML: tag, then children; text in the leaves. */
+export type MathTree = [string, ...(MathTree | string)[]];
+type Maybe = number | null;
+
+export interface Subject {
+  readonly title: string;
+  readonly layers: number[];
+  readonly heads: number;
+  readonly causal: boolean;
+  readonly page: string | null;
+}
+
+export interface Arc {
+  readonly weight: number;
+  readonly document: number;
+  readonly query: number;
+  readonly key: number;
+}
+
+export interface Card {
+  readonly layer: number;
+  readonly head: number;
+  readonly summary: string;
+  readonly evidence: [topic: string, rows: [what: string, value: string, rank: string][]][];
+  readonly nearest: [layer: number, head: number, divergence: number][];
+  readonly exemplars: Arc[];
+}
+
+interface Common {
+  readonly id: string;
+  readonly title: string;
+  readonly caption: Part[];
+  readonly equation: string | null;
+  readonly paper: string;
+}
+
+/** `layer head`. */
+export interface HeadValues {
+  readonly value: Maybe[][];
+  readonly low?: Maybe[][];
+  readonly high?: Maybe[][];
+}
+
+export interface Variable {
+  readonly id: string;
+  readonly name: string;
+  readonly group: string;
+  readonly label: string;
+  readonly units: string;
+  readonly share: boolean;
+  readonly paper: string;
+  readonly meaning: string;
+  readonly values: (HeadValues | null)[];
+}
+
+export interface HeadsFigure extends Common {
+  readonly kind: "heads";
+  readonly variables: Variable[];
+}
+
+export interface Axis {
+  readonly title: string;
+  readonly units: string;
+  readonly share: boolean;
+  readonly equation?: string;
+}
+
+export interface Line {
+  readonly name: string;
+  readonly x: number[];
+  readonly value: Maybe[];
+  readonly low?: Maybe[];
+  readonly high?: Maybe[];
+}
+
+export interface LinePanel {
+  readonly series: Line[];
+  readonly baseline: { readonly name: string; readonly value: number } | null;
+}
+
+export interface LinesFigure extends Common {
+  readonly kind: "lines";
+  readonly axis: string;
+  readonly columns: Axis[];
+  readonly rows: { readonly subject: number; readonly panels: (LinePanel | null)[] }[];
+}
+
+export interface MatrixFigure extends Common {
+  readonly kind: "matrix";
+  readonly labels: string[];
+  readonly units: string;
+  readonly share: boolean;
+  readonly panels: {
+    readonly subject: number;
+    readonly x: number[];
+    /** `label layer`. */
+    readonly value: (Maybe[] | null)[];
+    readonly low: (Maybe[] | null)[];
+    readonly high: (Maybe[] | null)[];
+  }[];
+}
+
+export interface Interval {
+  readonly value: Maybe;
+  readonly low: Maybe;
+  readonly high: Maybe;
+}
+
+export type Cell = string | Maybe | Interval | { readonly head: HeadId };
+
+export interface TableColumn {
+  readonly label: string;
+  readonly kind: "text" | "count" | "head" | "bar" | "share" | "number" | "signed";
+  /** The column that a bar is held against. */
+  readonly against?: number;
+}
+
+export interface TableFigure extends Common {
+  readonly kind: "table";
+  readonly columns: TableColumn[];
+  readonly rows: Cell[][];
+}
+
+export interface PointsFigure extends Common {
+  readonly kind: "points";
+  readonly axes: [Axis, Axis];
+  readonly panels: {
+    readonly subject: number;
+    readonly x: Maybe[][];
+    readonly y: Maybe[][];
+    readonly note: string;
+  }[];
+}
+
+export interface MapFigure extends Common {
+  readonly kind: "map";
+  readonly panels: {
+    readonly subject: number;
+    readonly layer: number[];
+    readonly head: number[];
+    readonly x: number[];
+    readonly y: number[];
+    readonly behavior: string[];
+    readonly cluster: number[];
+    readonly note: string;
+  }[];
+}
+
+export interface ExemplarsFigure extends Common {
+  readonly kind: "exemplars";
+  readonly panels: {
+    readonly subject: number;
+    readonly heads: { layer: number; head: number; why: string; exemplars: Arc[] }[];
+  }[];
+}
+
+export interface DotsFigure extends Common {
+  readonly kind: "dots";
+  readonly groups: string[];
+  readonly subjects: number[];
+  readonly columns: (Axis & {
+    /** `subject group`. */
+    readonly values: (Interval | Maybe)[][];
+    readonly baselines: Maybe[][];
+  })[];
+}
+
+export type Figure =
+  | HeadsFigure
+  | LinesFigure
+  | MatrixFigure
+  | TableFigure
+  | PointsFigure
+  | MapFigure
+  | ExemplarsFigure
+  | DotsFigure;
+
+export interface Report {
+  readonly format: string;
+  readonly version: number;
+  readonly title: string;
+  readonly subjects: Subject[];
+  readonly findings: { subject: number | null; title: string; sentences: Part[][] }[];
+  readonly sections: { id: string; title: string; text: Part[][]; figures: Figure[] }[];
+  readonly equations: Record<string, MathTree>;
+  readonly cards: Card[][];
+  readonly documents: string[][];
+  readonly provenance: { title: string; rows: [string, string][] }[];
+}
+
+/** The report in `text`, or an error that says what is wrong with it. */
+export function parseReport(text: string): Report {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new PayloadError("The data of this page is cut off or damaged (it is not JSON).");
+  }
+  const report = value as Report;
+  const need = (condition: boolean, problem: string) => {
+    if (!condition) throw new PayloadError(`The data of this page cannot be read: ${problem}.`);
+  };
+  need(typeof value === "object" && value !== null, "it is not a report");
+  need(report.format === FORMAT, "it is not a report");
+  need(report.version === VERSION, `its version is ${report.version}, expected ${VERSION}`);
+  for (const name of ["subjects", "findings", "sections", "cards", "documents"] as const) {
+    need(Array.isArray(report[name]), `it has no ${name}`);
+  }
+  return report;
+}

@@ -1,0 +1,48 @@
+// The colors of drawings as CSS variables, so that light, dark and print need no redrawing.
+
+import { cssOf } from "../paint/color.ts";
+import type { Theme } from "../paint/theme.ts";
+import { COLORS, SHADES } from "./draw.ts";
+
+/** Okabe and Ito's palette (2008), which color-blind readers tell apart, toned for each scheme. */
+const SERIES = {
+  light: [
+    "#1d6fb0",
+    "#d9822b",
+    "#0b8f6b",
+    "#b8508a",
+    "#7a5cc0",
+    "#3fa3d1",
+    "#a08c00",
+    "#c8442e",
+    "#5f6b76",
+    "#3c8a2e",
+  ],
+  dark: [
+    "#6cb0ee",
+    "#f0a050",
+    "#3fc79c",
+    "#e58abb",
+    "#ab93ea",
+    "#7fd0f5",
+    "#d8c440",
+    "#f0796a",
+    "#a3afba",
+    "#86cf74",
+  ],
+} as const;
+
+export function variablesOf(theme: Theme): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const [name, value] of Object.entries(theme.tone)) found.set(`--${name}`, value);
+  for (let i = 0; i < SHADES; i++) {
+    found.set(`--h${i}`, cssOf(theme.heat[Math.round((i / (SHADES - 1)) * 255)]));
+  }
+  for (let i = 0; i < COLORS; i++) found.set(`--c${i}`, SERIES[theme.scheme][i]);
+  return found;
+}
+
+export function applyColors(element: HTMLElement, theme: Theme): void {
+  for (const [name, value] of variablesOf(theme)) element.style.setProperty(name, value);
+  element.style.setProperty("color-scheme", theme.scheme);
+}
