@@ -65,6 +65,7 @@ class Document:
 
     def __post_init__(self) -> None:
         self._check_spans()
+        self._check_names()
         self._check_ranges("sentence", self.sentences)
         self._check_ranges("paragraph", self.paragraphs)
         if self.heads:
@@ -175,6 +176,20 @@ class Document:
         """SHA-256 of everything in the document."""
         content = json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
+
+    def _check_names(self) -> None:
+        """Ids, words and labels go into files, which hold no half of a surrogate pair."""
+        sequences = (self.upos, self.xpos, self.lemmas, self.features, self.relations)
+        named = (self.id, self.part_of or "", *self.meta, *self.meta.values())
+        for strings in (named, self.words, *(values for values in sequences if values)):
+            try:
+                "".join(strings).encode()
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"Document {self.id!r} has half a surrogate pair in an id, word or label: "
+                    f"{error.object[max(0, error.start - 20) : error.start + 1]!r}. Decode it "
+                    "again, or remove it."
+                ) from None
 
     def _check_spans(self) -> None:
         n = len(self.words)

@@ -139,13 +139,17 @@ def document_from_dict(
         for key, value in item.items()
         if key not in _KNOWN and key != text_key and isinstance(value, str | int | float)
     }
-    meta |= {str(key): str(value) for key, value in (item.get("meta") or {}).items()}
+    given = item.get("meta") or {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"'meta' is {str(given)[:60]!r}, not a dict.")
+    meta |= {str(key): str(value) for key, value in given.items()}
+    part_of = item.get("part_of")
     return Document(
         id=str(item["id"]) if item.get("id") is not None else name,
         text=text or "",
         words=words,
         spans=spans,
-        part_of=item.get("part_of"),
+        part_of=None if part_of is None else str(part_of),
         meta=meta,
         **values,
     )
