@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headscope.figures.exemplar_table import exemplar_table
     from headscope.figures.papers import draw as draw_figure
     from headscope.figures.papers import save_figures
+    from headscope.figures.probe_examples import example_figure
+    from headscope.figures.probe_table import probe_figure
     from headscope.heads.bias_table import bias_table
     from headscope.heads.explain import explain_head
     from headscope.heads.map import HeadMap, map_heads
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from headscope.probes.combined import train_probe
     from headscope.probes.coreference import probe_coreference
     from headscope.probes.dependencies import probe_dependencies
+    from headscope.probes.examples import probe_examples
     from headscope.probes.probe import Probe
     from headscope.results.files import open_file as open
     from headscope.results.result import Result
@@ -75,6 +78,7 @@ __all__ = [
     "detect_heads",
     "draw_figure",
     "errors",
+    "example_figure",
     "exemplar_table",
     "explain_head",
     "explore",
@@ -91,6 +95,8 @@ __all__ = [
     "probe_bias",
     "probe_coreference",
     "probe_dependencies",
+    "probe_examples",
+    "probe_figure",
     "probe_table",
     "read",
     "save_figures",
@@ -119,6 +125,7 @@ _HOMES = {
     "demo_corpus": "headscope.text.demo:demo_corpus",
     "detect_heads": "headscope.heads.repeats:detect_heads",
     "draw_figure": "headscope.figures.papers:draw",
+    "example_figure": "headscope.figures.probe_examples:example_figure",
     "exemplar_table": "headscope.figures.exemplar_table:exemplar_table",
     "explain_head": "headscope.heads.explain:explain_head",
     "explore": "headscope.views.explorer:explore",
@@ -135,6 +142,8 @@ _HOMES = {
     "probe_bias": "headscope.probes.bias:probe_bias",
     "probe_coreference": "headscope.probes.coreference:probe_coreference",
     "probe_dependencies": "headscope.probes.dependencies:probe_dependencies",
+    "probe_examples": "headscope.probes.examples:probe_examples",
+    "probe_figure": "headscope.figures.probe_table:probe_figure",
     "probe_table": "headscope.heads.probe_table:probe_table",
     "read": "headscope.text.read:read",
     "save_figures": "headscope.figures.papers:save_figures",

@@ -1,0 +1,217 @@
+"""`headscope probe …`: heads as classifiers of dependencies, of coreference, and their bias."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headscope.app import options
+from headscope.app.analyze import n_workers, open_corpus
+from headscope.app.answer import Answer, settings
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+    from headscope.results.result import Result
+    from headscope.text.corpus import Corpus
+
+__all__ = ["bias", "coreference", "dependencies"]
+
+By = Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")]
+Figures = Annotated[bool, typer.Option(help="Draw the table and sentences of the best heads.")]
+
+
+def dependencies(
+    corpus: options.CorpusName,
+    out: options.Out,
+    model: options.ModelName = "minilm",
+    device: options.Device = None,
+    min_cases: Annotated[int, typer.Option(min=1, help="Leave out rarer relations.")] = 100,
+    punctuation: Annotated[bool, typer.Option(help="Count punctuation too.")] = True,
+    possessive: Annotated[
+        Literal["auto", "yes", "no"],
+        typer.Option(help="Let 's predict for its word (auto: where relations are Stanford's)."),
+    ] = "auto",
+    fold_subtypes: Annotated[bool, typer.Option(help="Count nmod:poss as nmod.")] = False,
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    by: By = None,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+    figures: Figures = True,
+) -> Answer:
+    """Find the best head for every dependency relation (Clark et al. 2019, Table 1)."""
+    import headscope as hs
+
+    loaded = hs.load(model, device=device)
+    documents = open_corpus(corpus, unit="sentence", sample=sample, seed=seed, on_error=on_error)
+    rules: dict[str, Literal["auto", True, False]] = {"auto": "auto", "yes": True, "no": False}
+    result = hs.probe_dependencies(
+        loaded,
+        documents,
+        min_cases,
+        punctuation=punctuation,
+        possessive=rules[possessive],
+        fold_subtypes=fold_subtypes,
+        out=out,
+        by=by,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
+    )
+    drawn = _figures(result, out) if figures else []
+    if figures and not fold_subtypes:
+        drawn += _examples(result, loaded, documents, rules[possessive], out)
+    return _answer(result, out, drawn)
+
+
+def coreference(
+    corpus: options.CorpusName,
+    out: options.Out,
+    model: options.ModelName = "minilm",
+    device: options.Device = None,
+    brackets: Annotated[
+        Path | None, typer.Option(help="A file with the same documents whose mentions to take.")
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option(min=0, help="Documents are cut; 0 for all that the model reads.")
+    ] = 128,
+    candidates: Annotated[
+        Literal["mentions", "words"],
+        typer.Option(help="Head words of mentions before, or any word."),
+    ] = "mentions",
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    by: By = None,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+    figures: Figures = True,
+) -> Answer:
+    """Find the heads that find antecedents (Clark et al. 2019, Table 2)."""
+    import headscope as hs
+
+    documents = hs.read(corpus, coreference=brackets, sample=sample, seed=seed, on_error=on_error)
+    result = hs.probe_coreference(
+        hs.load(model, device=device),
+        documents,
+        max_tokens=max_tokens or None,
+        candidates=candidates,
+        out=out,
+        by=by,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
+    )
+    return _answer(result, out, _figures(result, out) if figures else [])
+
+
+def bias(
+    pro: Annotated[Path, typer.Argument(help="Sentences that fit the stereotype.")],
+    anti: Annotated[Path, typer.Argument(help="The same sentences with the other pronoun.")],
+    out: options.Out,
+    model: options.ModelName = "minilm",
+    device: options.Device = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option(help="A run of `probe coreference`: its best heads are shown."),
+    ] = None,
+    n: Annotated[int, typer.Option(min=1, help="How many heads.")] = 5,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+) -> Answer:
+    """See whether coreference heads follow gender stereotypes (WinoBias)."""
+    import headscope as hs
+
+    chosen: Any = None if heads is None else hs.open(heads)
+    result = hs.probe_bias(
+        hs.load(model, device=device),
+        hs.read(pro, on_error=on_error),
+        hs.read(anti, on_error=on_error),
+        out=out,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
+    )
+    table = hs.bias_table(result, chosen, n=n)
+    table.to_csv(out / "table.csv")
+    data = {
+        "model": result.model,
+        "result": str(out / "result.nc"),
+        "table": str(out / "table.csv"),
+        "pronouns": table.pairs,
+        "heads": table.records(),
+        "honest": {"pro": table.honest[0], "anti": table.honest[1]},
+    }
+    return Answer(data, f"{table}\n\nresult {data['result']}, table {data['table']}")
+
+
+def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
+    import headscope as hs
+
+    table = hs.probe_table(result)
+    table.to_csv(out / "table.csv")
+    counts = result.provenance["counts"]
+    data = {
+        "model": result.model,
+        "documents": counts["documents"],
+        "result": str(out / "result.nc"),
+        "table": str(out / "table.csv"),
+        "figures": [str(path) for path in drawn],
+        "best": table.records(),
+    }
+    lines = [str(table), "", f"result {data['result']}, table {data['table']}"]
+    lines += [f"figure {path}" for path in drawn]
+    return Answer(data, "\n".join(lines))
+
+
+def _figures(result: Result, out: Path) -> list[Path]:
+    from headscope.figures.probe_table import probe_figure
+
+    return [_saved(probe_figure(result), out / "table.png")]
+
+
+def _examples(
+    result: Result,
+    model: Model,
+    corpus: Corpus,
+    possessive: Literal["auto", True, False],
+    out: Path,
+) -> list[Path]:
+    """Sentences of the three heads that are furthest above their baseline."""
+    import headscope as hs
+    from headscope.figures.probe_examples import example_figure
+
+    drawn = []
+    for row in [row for row in hs.probe_table(result).rows if row.label != "all"][:3]:
+        examples = hs.probe_examples(
+            model,
+            corpus,
+            row.layer,
+            row.head,
+            row.label,
+            direction=row.direction or "dependent",
+            possessive=possessive,
+        )
+        if examples:
+            title = f"{result.model} · L{row.layer} H{row.head} · {row.label}"
+            name = f"examples-{row.label.replace(':', '-')}-L{row.layer}-H{row.head}.png"
+            drawn.append(_saved(example_figure(examples, title), out / name))
+    return drawn
+
+
+def _saved(figure: Any, path: Path) -> Path:
+    from headscope.results.files import atomic_path
+
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=200)
+    return path
