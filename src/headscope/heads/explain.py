@@ -215,15 +215,16 @@ class _Table:
         self.results = results
         self.single: list[tuple[list[int], _Column]] = []
         self.labeled: list[tuple[list[int], str, int, list[_Column]]] = []
+        seen: set[str] = set()  # of what several results measured, the first counts
         for result in results:
             data = result.dataset
             layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
             for name, what, units in SINGLE:
-                if name in data:
+                if name in data and name not in seen:
                     values = data[name].transpose("layer", "head").values
                     self.single.append((layers, _Column.of(what, units, values)))
             for name, dims, topic, n in LABELED:
-                if name in data and set(dims) <= set(data[name].dims):
+                if name in data and name not in seen and set(dims) <= set(data[name].dims):
                     array = data[name].transpose("layer", "head", *dims)
                     labels = itertools.product(*(data[dim].values.tolist() for dim in dims))
                     flat = array.values.reshape(*array.shape[:2], -1)
@@ -234,6 +235,7 @@ class _Table:
                         for i, label in enumerate(labels)
                     ]
                     self.labeled.append((layers, topic, n, columns))
+            seen.update(map(str, data.data_vars))
         self.behaviors = next(
             (
                 behaviors(result)

@@ -14,7 +14,7 @@ from headscope.reporting.equations import EQUATIONS
 from headscope.reporting.exemplars import Documents, exemplar_figure, make_cards
 from headscope.reporting.figures import Figure, heads_figure, section
 from headscope.reporting.findings import about_model, notable_heads
-from headscope.reporting.findings_more import about_differences, about_groups, about_probes
+from headscope.reporting.findings_more import about_differences, about_groups
 from headscope.reporting.groups import group_figure
 from headscope.reporting.layers import (
     ALIGNMENT,
@@ -31,8 +31,8 @@ from headscope.reporting.subjects import MAIN, Subject, find_subjects
 from headscope.reporting.tables import (
     coreference_table,
     difference_table,
-    probe_table,
     relation_table,
+    trained_table,
 )
 from headscope.reporting.wording import Sentence
 
@@ -56,18 +56,14 @@ def build_report(
     sections = _sections(subjects, maps, differences, documents)
     figures = {figure["id"] for one in sections for figure in one["figures"]}
     findings = [
-        {
-            "subject": number,
-            "title": subject.title,
-            "sentences": [*about_model(subject, number), *about_probes(subject, number)],
-        }
+        _finding(number, subject.title, about_model(subject, number), figures)
         for number, subject in enumerate(subjects)
     ]
-    between = [*about_differences(subjects, differences), *about_groups(subjects)]
-    if between:
-        findings.append({"subject": None, "title": "Side by side", "sentences": between})
-    for one in findings:
-        one["sentences"] = [_with_known(text, figures) for text in _sentences(one)]
+    between = {
+        "Means over heads": about_differences(subjects, differences),
+        "Kinds of text": about_groups(subjects),
+    }
+    findings.append(_finding(None, "Side by side", list(between.items()), figures))
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -82,7 +78,7 @@ def build_report(
             }
             for subject in subjects
         ],
-        "findings": [one for one in findings if one["sentences"]],
+        "findings": [one for one in findings if one["paragraphs"]],
         "sections": sections,
         "equations": _used_equations(sections),
         "cards": [
@@ -90,7 +86,7 @@ def build_report(
             for number, subject in enumerate(subjects)
         ],
         "documents": documents.tokens,
-        "provenance": [run for subject in subjects for run in provenance_of(subject)],
+        "provenance": [provenance_of(subject) for subject in subjects],
     }
 
 
@@ -154,7 +150,7 @@ def _sections(
             ],
         ),
         ("coreference-section", "Coreference", [coreference_table(subjects)]),
-        ("probes-section", "Trained probes", [probe_table(subjects)]),
+        ("probes-section", "Trained probes", [trained_table(subjects)]),
         ("importance-section", "What the loss depends on", [importance_lines(subjects)]),
         ("map-section", "Heads that attend alike", [map_figure(subjects, maps)]),
         ("exemplars-section", "Exemplars", [exemplar_figure(subjects, chosen, documents)]),
@@ -176,7 +172,8 @@ def _maps(subjects: Sequence[Subject]) -> dict[int, HeadMap]:
         if result is None:
             continue
         try:
-            found[number] = map_heads(result)
+            probes = [r for r in subject.results if "accuracy" in r or "coref_accuracy" in r]
+            found[number] = map_heads(result, probes=probes)
         except (InputError, MissingExtra):  # too few heads, or no surface metrics to name them
             continue
     return found
@@ -205,9 +202,21 @@ def _title(subjects: Sequence[Subject]) -> str:
     return f"What the heads of {', '.join(models[:-1])} and {models[-1]} attend to"
 
 
-def _sentences(finding: Mapping[str, Any]) -> list[Sentence]:
-    found: list[Sentence] = finding["sentences"]
-    return found
+def _finding(
+    subject: int | None,
+    title: str,
+    paragraphs: Sequence[tuple[str, Sequence[Sentence]]],
+    figures: set[str],
+) -> dict[str, Any]:
+    return {
+        "subject": subject,
+        "title": title,
+        "paragraphs": [
+            {"topic": topic, "sentences": [_with_known(text, figures) for text in sentences]}
+            for topic, sentences in paragraphs
+            if sentences
+        ],
+    }
 
 
 def _with_known(text: Sentence, figures: set[str]) -> Sentence:

@@ -108,7 +108,7 @@ EQUATIONS: dict[str, Tree] = {
         _sum((Q, _o("∉"), _word("sep"), _o(","), J), A),
     ),
     "sink_rate": _row(
-        _word("share of documents with "),
+        _word("share of documents with\u00a0"),
         _fraction(_n("1"), _i("n")),
         _sum((Q,), _sub(_i("a"), Q, _o(","), _n("0"))),
         _o(">"),

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.heads.behavior import Thresholds
+from headscope.reporting.findings_more import coreference, importance, relations, trained
 from headscope.reporting.subjects import Subject, corpus_name
 from headscope.reporting.wording import (
     Measured,
@@ -34,10 +35,14 @@ NAMED = 3
 """Heads that a sentence names at most."""
 
 
-def about_model(subject: Subject, number: int) -> list[Sentence]:
-    """What the numbers say about one model: a sentence for each rule that applies."""
-    found = (rule(subject, number) for rule in RULES)
-    return [text for text in found if text]
+def about_model(subject: Subject, number: int) -> list[tuple[str, list[Sentence]]]:
+    """What the numbers say about one model: paragraphs with their topic, the first without."""
+    paragraphs = []
+    for topic, rules in TOPICS.items():
+        found = [text for rule in rules if (text := rule(subject, number))]
+        if found:
+            paragraphs.append((topic, found))
+    return paragraphs
 
 
 def heads_beyond(
@@ -172,7 +177,7 @@ def _distance(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def _correlation(other: str, more: str, less: str, name: str) -> Rule:
+def _correlation(other: str, more: str, less: str) -> Rule:
     def rule(subject: Subject, number: int) -> Sentence | None:
         data = subject.data("correlation")
         key = f"distance-{other}"
@@ -185,7 +190,7 @@ def _correlation(other: str, more: str, less: str, name: str) -> Rule:
         way = more if r.value > 0 else less
         return [
             f"Heads that look farther {way}: r = {with_interval(r)}, {_p(p)}",
-            figure(f"correlation-{name}"),
+            figure(f"correlation-{other}"),
             ".",
         ]
 
@@ -298,23 +303,21 @@ def _repeats(subject: Subject, number: int) -> Sentence | None:
     )
 
 
-RULES: tuple[Rule, ...] = (
-    _opening,
-    _null,
-    _alignment,
-    _aligned_head,
-    _distance,
-    _correlation("dep_alignment", "align more with dependencies", "align less with dependencies",
-                 "dep_alignment"),
-    _correlation("entropy", "spread their attention more", "spread their attention less",
-                 "entropy"),
-    _offsets,
-    _variability,
-    _sinks,
-    _broad,
-    _repeats,
-    _tags,
-)  # fmt: skip
+TOPICS: dict[str, tuple[Rule, ...]] = {
+    "": (_opening,),
+    "Rest": (_null, _sinks, _broad),
+    "Reach": (
+        _distance,
+        _correlation("entropy", "spread their attention more", "spread their attention less"),
+        _correlation("dep_alignment", "align more with syntax", "align less with syntax"),
+    ),
+    "Syntax": (_alignment, _aligned_head, relations, trained),
+    "Position": (_offsets, _variability, _repeats),
+    "Parts of speech": (_tags,),
+    "Coreference": (coreference,),
+    "Gradients": (importance,),
+}
+"""Rules by topic, in the order of the page."""
 
 
 def notable_heads(subject: Subject) -> dict[tuple[int, int], str]:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import xarray as xr
 
+from headscope.heads.probe_table import ProbeRow
 from headscope.reporting.groups import group_values
 from headscope.reporting.subjects import Subject
-from headscope.reporting.tables import COMPARED, best_heads, probe_name, probe_uas
+from headscope.reporting.tables import (
+    COMPARED,
+    RULES,
+    accuracy_of,
+    best_rows,
+    probe_name,
+    probe_scores,
+)
 from headscope.reporting.variables import label_of, name_of
 from headscope.reporting.wording import (
     Measured,
     Sentence,
+    count_of,
     figure,
     head,
     listed,
@@ -21,105 +29,94 @@ from headscope.reporting.wording import (
     with_interval,
 )
 
-__all__ = ["about_differences", "about_groups", "about_probes"]
+__all__ = [
+    "about_differences",
+    "about_groups",
+    "coreference",
+    "importance",
+    "relations",
+    "trained",
+]
 
 
-def about_probes(subject: Subject, number: int) -> list[Sentence]:
-    """What probes and gradients say about one model."""
-    rules = (_relations, _coreference, _trained, _importance)
-    found = (rule(subject, number) for rule in rules)
-    return [text for text in found if text]
-
-
-def _relations(subject: Subject, number: int) -> Sentence | None:
-    data = subject.data("accuracy")
-    if data is None or not {"relation", "direction"} <= set(data["accuracy"].dims):
+def relations(subject: Subject, number: int) -> Sentence | None:
+    """Whether single heads find relations better than a fixed offset."""
+    rows = [row for row in best_rows(subject, "accuracy") if row.label != "all"]
+    if not rows:
         return None
-    better, total = [], 0
-    for relation in data["relation"].values.tolist():
-        if str(relation).lower() == "all":
-            continue
-        found = [
-            (best, direction)
-            for direction in data["direction"].values.tolist()
-            if (best := best_heads(data, "accuracy", relation=relation, direction=direction))
-        ]
-        baseline = measured(data, "baseline", relation=relation).value
-        if not found or not np.isfinite(baseline):
-            continue
-        total += 1
-        (layer, at, accuracy), direction = max(found, key=lambda item: item[0][2].value)
-        if accuracy.is_above(baseline):
-            better.append((accuracy.value - baseline, relation, layer, at, accuracy, direction))
-    if not total:
-        return None
+    better = [row for row in rows if _is_better(row, row.baselines["offset"])]
     if not better:
         return [
-            f"For none of {total} relations does a single head find the other word clearly more "
-            "often than the best fixed offset",
+            f"For none of {count_of(len(rows), 'relation')} does a single head find the other "
+            "word clearly more often than the best fixed offset",
             figure("relations"),
             ".",
         ]
-    _, relation, layer, at, accuracy, direction = max(better, key=lambda item: item[0])
-    offset = Measured(measured(data, "baseline", relation=relation).value)
+    best = max(better, key=lambda row: row.gain)
     return [
-        f"As classifiers, single heads beat the best fixed offset for {len(better)} of {total} "
-        f"relations; most of all for {relation}, where ",
-        head(number, layer, at),
-        f" ({label_of('direction', direction)}) is right in {with_interval(accuracy, 'accuracy')} "
-        f"of the cases, against {with_interval(offset, 'accuracy')}",
+        f"As classifiers, single heads beat the best fixed offset for {len(better)} of "
+        f"{count_of(len(rows), 'relation')}; most of all for {best.label}, where ",
+        head(number, best.layer, best.head),
+        f" ({label_of('direction', best.direction)}) is right in "
+        f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}, "
+        f"against {with_interval(Measured(best.baselines['offset']), 'accuracy')}",
         figure("relations"),
         ".",
     ]
 
 
-def _coreference(subject: Subject, number: int) -> Sentence | None:
-    data = subject.data("coref_accuracy")
-    if data is None or "coref_baseline" not in data:
-        return None
-    kinds = [str(kind) for kind in data["mention_kind"].values]
-    kind = next((k for k in kinds if k.lower() == "all"), kinds[0])
-    best = best_heads(data, "coref_accuracy", mention_kind=kind)
+def coreference(subject: Subject, number: int) -> Sentence | None:
+    """Which baselines the best head for antecedents beats."""
+    rows = best_rows(subject, "coref_accuracy")
+    best = next((row for row in rows if row.label == "all"), None)
     if best is None:
         return None
-    layer, at, accuracy = best
-    baselines = {
-        str(name): measured(data, "coref_baseline", mention_kind=kind, baseline=name).value
-        for name in data["baseline"].values.tolist()
+    said = {
+        name: f"{RULES.get(name, name).lower()} ({100 * value:.1f}\u00a0%)"
+        for name, value in best.baselines.items()
     }
-    beaten = [name for name, value in baselines.items() if accuracy.is_above(value)]
-    not_beaten = [name for name in baselines if name not in beaten]
-    said = [f"{name.replace('_', ' ')} ({100 * baselines[name]:.1f}\u00a0%)" for name in beaten]
-    missed = [f"{n.replace('_', ' ')} ({100 * baselines[n]:.1f}\u00a0%)" for n in not_beaten]
+    beaten = [said[name] for name, value in best.baselines.items() if _is_better(best, value)]
+    missed = [text for text in said.values() if text not in beaten]
     parts: Sentence = [
         "The best single head for coreference is ",
-        head(number, layer, at),
-        f": it finds an antecedent for {with_interval(accuracy, 'accuracy')} of the mentions",
+        head(number, best.layer, best.head),
+        f": it finds an antecedent for {with_interval(accuracy_of(best), 'accuracy')} of "
+        f"{count_of(best.cases, 'mention')}",
     ]
-    if said:
-        parts += [", more than ", *listed(said)]
+    if beaten:
+        parts += [", more than the rules ", *listed(beaten)]
     if missed:
         parts += ["; it does not clearly beat ", *listed(missed)]
     return [*parts, figure("coreference"), "."]
 
 
-def _trained(subject: Subject, number: int) -> Sentence | None:
+def trained(subject: Subject, number: int) -> Sentence | None:
+    """How well probes over all heads parse."""
     if not subject.probes:
         return None
-    items = [
-        f"{with_interval(probe_uas(probe), 'UAS')} ({probe_name(probe)})"
-        for probe in subject.probes
-    ]
+    items = []
+    for probe in subject.probes:
+        uas, chain = probe_scores(probe)
+        against = ""
+        if chain.is_known and uas.is_apart(chain):
+            against = f", right-branching {with_interval(Measured(chain.value), 'UAS')}"
+        items.append(f"{with_interval(uas, 'UAS')} ({probe_name(probe)}{against})")
     return [
-        "Trained on all heads together, probes attach ",
+        "Trained on all heads together, probes attach to their heads ",
         *listed(items),
-        " of the words to their right head",
+        " of the words",
         figure("probes"),
         ".",
     ]
 
 
-def _importance(subject: Subject, number: int) -> Sentence | None:
+def _is_better(row: ProbeRow, baseline: float) -> bool:
+    """Above a baseline by its whole interval, and still where it was not chosen."""
+    return accuracy_of(row).is_above(baseline) and row.honest > baseline
+
+
+def importance(subject: Subject, number: int) -> Sentence | None:
+    """At which keys gradients are larger or smaller than elsewhere."""
     data = subject.data("importance_mean")
     if data is None or "importance_mean_interval" not in data:
         return None

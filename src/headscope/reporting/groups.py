@@ -9,7 +9,7 @@ from headscope.reporting.figures import Figure, figure_of
 from headscope.reporting.subjects import Subject
 from headscope.reporting.tables import COMPARED, cell
 from headscope.reporting.variables import name_of, numbers
-from headscope.reporting.wording import Measured, measured
+from headscope.reporting.wording import Measured, is_share_of, measured
 
 __all__ = ["group_figure", "group_values"]
 
@@ -43,7 +43,7 @@ def group_figure(subjects: Sequence[Subject]) -> Figure | None:
             {
                 "title": name_of(name),
                 "units": units,
-                "share": units == "share",
+                "share": is_share_of(units),
                 "values": [
                     [cell(of[group][0]) if group in of else None for group in groups]
                     for of in values

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headscope.reporting.subjects import Subject, corpus_name
+from headscope.reporting.tables import probe_name
 from headscope.results.result import Result
 
 __all__ = ["provenance_of"]
@@ -14,44 +15,78 @@ __all__ = ["provenance_of"]
 SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens")
 
 
-def provenance_of(subject: Subject) -> list[dict[str, Any]]:
-    """For each run: a title and rows of name and text."""
-    return [
-        {"title": f"{subject.title} on {corpus_name(result)}", "rows": _rows(result)}
-        for result in subject.results
-    ]
+def provenance_of(subject: Subject) -> dict[str, Any]:
+    """The model, then each run on it, as rows of name and text."""
+    runs = [{"title": corpus_name(r), "rows": _run_rows(r)} for r in subject.results]
+    runs += [{"title": f"Probe: {probe_name(p)}", "rows": _probe_rows(p)} for p in subject.probes]
+    return {"title": subject.title, "rows": _model_rows(subject.model), "runs": runs}
 
 
-def _rows(result: Result) -> list[list[str]]:
+def _model_rows(model: Mapping[str, Any]) -> list[list[str]]:
+    return _kept(
+        {
+            "Model": _joined(model, "name", "architecture", "dtype"),
+            "Source": model.get("source"),
+            "Revision": model.get("revision"),
+            "Weights (SHA-256)": model.get("weights_sha256"),
+            "Notes": "; ".join(map(str, model.get("notes") or [])),
+            "Edits": "; ".join(map(str, model.get("edits") or [])),
+            "Attention read by": model.get("route"),
+        }
+    )
+
+
+def _run_rows(result: Result) -> list[list[str]]:
     about = result.provenance
-    model: Mapping[str, Any] = about.get("model", {})
     corpus: Mapping[str, Any] = about.get("corpus", {})
     counts: Mapping[str, Any] = about.get("counts", {})
     settings: Mapping[str, Any] = about.get("settings", {})
-    edits = model.get("edits") or []
     left_out = corpus.get("left_out") or {}
     metrics = [str(metric.get("name")) for metric in about.get("metrics", [])]
-    rows = {
-        "Model": _joined(model, "name", "architecture", "dtype"),
-        "Source": model.get("source"),
-        "Revision": model.get("revision"),
-        "Weights (SHA-256)": model.get("weights_sha256"),
-        "Notes": "; ".join(map(str, model.get("notes") or [])),
-        "Edits": "; ".join(map(str, edits)),
-        "Attention read by": model.get("route"),
-        "Corpus": corpus_name(result),
-        "Corpus hash": corpus.get("hash"),
-        "Documents": _count(counts.get("documents", corpus.get("documents"))),
-        "Tokens": _count(counts.get("tokens")),
-        "Cut to the model's length": _count(counts.get("truncated")),
-        "Failed": _count(counts.get("failed")),
-        "Left out when reading": json.dumps(left_out, ensure_ascii=False) if left_out else None,
-        "Settings": ", ".join(f"{k} {settings[k]}" for k in SHOWN if settings.get(k)),
-        "Plan": about.get("plan"),
-        "Measured": ", ".join(metrics),
-        "Versions": ", ".join(f"{k} {v}" for k, v in about.get("versions", {}).items()),
+    documents = counts.get("documents", corpus.get("documents"))
+    failures = [
+        f"{_count(counts[key])} {what}"
+        for key, what in (("truncated", "cut to the model's length"), ("failed", "failed"))
+        if key in counts
+    ]
+    return _kept(
+        {
+            "Corpus": corpus_name(result),
+            "Corpus hash": corpus.get("hash"),
+            "Documents": ", ".join(filter(None, [_count(documents), *failures])),
+            "Tokens": _count(counts.get("tokens")),
+            "Skipped when reading": json.dumps(left_out, ensure_ascii=False) if left_out else None,
+            "Settings": ", ".join(f"{k} {settings[k]}" for k in SHOWN if settings.get(k)),
+            "Plan": about.get("plan"),
+            "Measured": ", ".join(metrics),
+            "Versions": _versions(about),
+        }
+    )
+
+
+def _probe_rows(probe: Any) -> list[list[str]]:
+    about: Mapping[str, Any] = getattr(probe, "provenance", None) or {}
+    banks = {
+        name: _joined(about[name], "name", "documents", "sentences", "words", "hash")
+        for name in ("train", "dev")
+        if isinstance(about.get(name), Mapping)
     }
+    return _kept(
+        {
+            "Trained on": banks.get("train"),
+            "Scored on": banks.get("dev"),
+            "Seed": about.get("seed"),
+            "Versions": _versions(about),
+        }
+    )
+
+
+def _kept(rows: Mapping[str, Any]) -> list[list[str]]:
     return [[name, str(text)] for name, text in rows.items() if text not in (None, "")]
+
+
+def _versions(about: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in about.get("versions", {}).items())
 
 
 def _joined(values: Mapping[str, Any], *names: str) -> str:

@@ -13,6 +13,7 @@ from headscope.errors import InputError
 from headscope.reporting.build import FORMAT, VERSION, build_report
 from headscope.results.files import atomic_path, open_file
 from headscope.results.result import Result
+from headscope.results.trace import Trace
 from headscope.views.page import make_page
 from headscope.views.payload import Payload
 
@@ -72,13 +73,13 @@ def report(
 
 
 def _opened(item: Any) -> Any:
-    """A result from its file or folder; anything else as it is."""
+    """What a file or folder holds; anything else as it is."""
     if not isinstance(item, str | os.PathLike):
         return item
     found = open_file(item)
-    if not isinstance(found, Result):
+    if isinstance(found, Trace):
         raise InputError(
-            f"{os.fspath(item)!r} is a {type(found).__name__.lower()}, not a result. "
-            "A report is made of what analyze, importance or the probes wrote."
+            f"{os.fspath(item)!r} is a trace, not a result: a report is made of what analyze, "
+            "importance or the probes wrote. Traces are shown by save_page."
         )
     return found

@@ -22,6 +22,8 @@ __all__ = ["Subject", "corpus_name", "find_subjects"]
 
 MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
 """What an analysis of a corpus measures; two results that share one are two subjects."""
+CONTROL = ", random weights"
+"""What follows a model's name where a probe was trained on its random-weights control."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ def find_subjects(
         for title, (_, of) in zip(titles, found, strict=True)
     ]
     for probe in trained:
-        model = str(getattr(probe, "model", "") or "")
+        about = getattr(probe, "provenance", None) or {}
+        model = str(about.get("model", {}).get("name", "")).removesuffix(CONTROL)
         at = next((i for i, s in enumerate(subjects) if s.results[0].model == model), None)
         if at is None:
             known = ", ".join(s.results[0].model for s in subjects)

@@ -8,77 +8,69 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
+from headscope.heads.probe_table import ProbeRow, probe_table
 from headscope.reporting.figures import Figure, figure_of
 from headscope.reporting.subjects import Subject
 from headscope.reporting.variables import label_of, name_of, numbers
-from headscope.reporting.wording import Measured, head, measured
+from headscope.reporting.wording import Measured, head, is_share_of, measured
 
 __all__ = [
-    "Best",
-    "best_heads",
+    "COMPARED",
+    "best_rows",
     "cell",
     "coreference_table",
     "difference_table",
-    "probe_table",
+    "probe_name",
+    "probe_scores",
     "relation_table",
+    "trained_table",
 ]
 
-ALL = "all"
-Best = tuple[int, int, Measured]
-"""Layer, head, accuracy."""
+HONEST = (
+    "“Honest” scores heads chosen on one half of the documents on the other half: the best of "
+    "many heads looks better than it is."
+)
 
 
-def cell(found: Measured) -> Any:
+def cell(found: Measured, *, share: bool | None = None) -> Any:
     """A value with its interval as a cell."""
-    if not found.has_interval:
+    known = {} if share is None else {"share": share}
+    if not found.has_interval and share is None:
         return numbers(found.value)
-    return {"value": numbers(found.value), "low": numbers(found.low), "high": numbers(found.high)}
+    bounds = {"low": numbers(found.low), "high": numbers(found.high)}
+    return {"value": numbers(found.value), **bounds, **known}
 
 
-def best_heads(data: xr.Dataset, name: str, **labels: Any) -> Best | None:
-    """The head with the highest value at these labels, with its interval."""
-    values = data[name].sel(labels).transpose("layer", "head")
-    if not np.isfinite(values.values).any():
-        return None
-    row, column = np.unravel_index(int(np.nanargmax(values.values)), values.shape)
-    layer, number = int(values["layer"][row]), int(values["head"][column])
-    return layer, number, measured(data, name, layer=layer, head=number, **labels)
+def best_rows(subject: Subject, name: str) -> tuple[ProbeRow, ...]:
+    """The best head of each relation (`accuracy`) or kind of mention (`coref_accuracy`)."""
+    result = subject.result(name)
+    return () if result is None else probe_table(result).rows
+
+
+def accuracy_of(row: ProbeRow) -> Measured:
+    """A row's accuracy with its interval."""
+    return Measured(row.accuracy, *row.interval)
 
 
 def relation_table(subjects: Sequence[Subject]) -> Figure | None:
     """The best head for each relation beside the best fixed offset (Clark et al.'s Table 1)."""
-    rows = []
-    for number, subject in enumerate(subjects):
-        data = subject.data("accuracy")
-        if data is None or "relation" not in data["accuracy"].dims:
-            continue
-        for relation in _relations(data):
-            found = [
-                (best, direction)
-                for direction in data["direction"].values.tolist()
-                if (best := best_heads(data, "accuracy", relation=relation, direction=direction))
-            ]
-            if not found:
-                continue
-            (layer, at, accuracy), direction = max(found, key=lambda pair: pair[0][2].value)
-            baseline = measured(data, "baseline", relation=relation)
-            offset = measured(data, "baseline_offset", relation=relation)
-            cases = measured(data, "cases", relation=relation)
-            rows.append(
-                [
-                    subject.title,
-                    str(relation),
-                    None if not cases.is_known else int(cases.value),
-                    head(number, layer, at),
-                    label_of("direction", direction),
-                    cell(accuracy),
-                    cell(baseline),
-                    None if not offset.is_known else f"{int(offset.value):+d}".replace("-", "−"),
-                ]
-            )
+    rows = [
+        [
+            subject.title,
+            row.label,
+            row.cases,
+            head(number, row.layer, row.head),
+            label_of("direction", row.direction),
+            cell(accuracy_of(row)),
+            numbers(row.honest),
+            numbers(row.baselines["offset"]),
+            None if row.offset is None else f"{row.offset:+d}".replace("-", "−"),
+        ]
+        for number, subject in enumerate(subjects)
+        for row in best_rows(subject, "accuracy")
+    ]
     if not rows:
         return None
     return figure_of(
@@ -86,8 +78,7 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
         "table",
         "The best head for each relation",
         "A head is right where the word it attends to most is the one that the treebank names. "
-        "Beside it the best fixed offset. The best of many heads is chosen on the words it is "
-        "scored on, so its accuracy is somewhat high.",
+        f"The mark on the bar is the best fixed offset. {HONEST}",
         equation="accuracy",
         paper="Clark et al. 2019, section 4.2, Table 1",
         columns=[
@@ -96,9 +87,10 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
             {"label": "Cases", "kind": "count"},
             {"label": "Head", "kind": "head"},
             {"label": "Direction", "kind": "text"},
-            {"label": "Accuracy", "kind": "bar", "against": 6},
-            {"label": "Offset baseline", "kind": "share"},
-            {"label": "Offset", "kind": "text"},
+            {"label": "Accuracy", "kind": "bar", "against": 7},
+            {"label": "Honest", "kind": "share"},
+            {"label": "Best offset", "kind": "share"},
+            {"label": "Which", "kind": "text"},
         ],
         rows=rows,
     )
@@ -106,60 +98,58 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
 
 def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
     """The best head for each kind of mention beside the baselines (Clark et al.'s Table 2)."""
-    rows, names = [], []
-    for subject in subjects:
-        data = subject.data("coref_baseline")
-        if data is not None:
-            names += [str(n) for n in data["baseline"].values if str(n) not in names]
-    for number, subject in enumerate(subjects):
-        data = subject.data("coref_accuracy")
-        if data is None:
-            continue
-        for kind in data["mention_kind"].values.tolist():
-            best = best_heads(data, "coref_accuracy", mention_kind=kind)
-            if best is None:
-                continue
-            layer, at, accuracy = best
-            known = [str(n) for n in data["baseline"].values] if "coref_baseline" in data else []
-            baselines = [
-                cell(measured(data, "coref_baseline", mention_kind=kind, baseline=name))
-                if name in known
-                else None
-                for name in names
-            ]
-            rows.append(
-                [subject.title, str(kind), head(number, layer, at), cell(accuracy), *baselines]
-            )
-    if not rows:
+    found = [
+        (number, subject, row)
+        for number, subject in enumerate(subjects)
+        for row in best_rows(subject, "coref_accuracy")
+    ]
+    if not found:
         return None
+    names = list(dict.fromkeys(name for _, _, row in found for name in row.baselines))
+    rows = [
+        [
+            subject.title,
+            row.label,
+            row.cases,
+            head(number, row.layer, row.head),
+            cell(accuracy_of(row)),
+            numbers(row.honest),
+            *(numbers(row.baselines[name]) if name in row.baselines else None for name in names),
+        ]
+        for number, subject, row in found
+    ]
     return figure_of(
         "coreference",
         "table",
         "The best head for antecedents",
         "A head is right where the head word of a mention attends most to the head word of one of "
-        "its antecedents. The baselines see no attention.",
+        f"its antecedents. The baselines see no attention. {HONEST}",
         equation="coref_accuracy",
         paper="Clark et al. 2019, section 4.3, Table 2",
         columns=[
             {"label": "Model", "kind": "text"},
             {"label": "Mentions", "kind": "text"},
+            {"label": "Cases", "kind": "count"},
             {"label": "Head", "kind": "head"},
             {"label": "Accuracy", "kind": "bar"},
-            *({"label": _baseline_name(name), "kind": "share"} for name in names),
+            {"label": "Honest", "kind": "share"},
+            *({"label": RULES.get(name, name), "kind": "share"} for name in names),
         ],
         rows=rows,
     )
 
 
-def probe_table(subjects: Sequence[Subject]) -> Figure | None:
-    """Trained probes over all heads, and what they are held against (Clark et al.'s Table 3)."""
-    rows = []
+def trained_table(subjects: Sequence[Subject]) -> Figure | None:
+    """Trained probes over all heads, and right-branching (Clark et al.'s Table 3)."""
+    rows: list[list[Any]] = []
     for subject in subjects:
+        chains = {}
         for probe in subject.probes:
-            rows.append([subject.title, probe_name(probe), cell(probe_uas(probe))])
-            baselines = getattr(probe, "baselines", None) or {}
-            for name, value in dict(baselines).items():
-                rows.append([subject.title, f"baseline: {_baseline_name(name)}", float(value)])
+            uas, chain = probe_scores(probe)
+            rows.append([subject.title, probe_name(probe), cell(uas)])
+            chains[round(chain.value, 6)] = chain
+        known = [chain for chain in chains.values() if chain.is_known]
+        rows += [[subject.title, "right-branching", cell(chain)] for chain in known]
     if not rows:
         return None
     return figure_of(
@@ -167,7 +157,8 @@ def probe_table(subjects: Sequence[Subject]) -> Figure | None:
         "table",
         "Trees from all heads together",
         "A probe weighs the attention of all heads, both ways, and guesses the head of each word. "
-        "Unlabeled attachment score without punctuation; the model is frozen.",
+        "Unlabeled attachment score without punctuation; the model is frozen. Right-branching "
+        "takes the word before as the head.",
         equation="uas",
         paper="Clark et al. 2019, section 5, Table 3",
         columns=[
@@ -180,85 +171,85 @@ def probe_table(subjects: Sequence[Subject]) -> Figure | None:
 
 
 def probe_name(probe: Any) -> str:
-    """What kind of probe it is."""
-    return str(getattr(probe, "kind", type(probe).__name__)).replace("+", " and ")
+    """What a trained probe reads."""
+    name = str(getattr(probe, "kind", type(probe).__name__)).replace("+", " and ")
+    is_control = (getattr(probe, "provenance", None) or {}).get("control_seed") is not None
+    return f"{name}, random weights (control)" if is_control else name
 
 
-def probe_uas(probe: Any) -> Measured:
-    """Its score on the documents it was not trained on."""
-    bounds = getattr(probe, "uas_interval", None)
-    low, high = (float(x) for x in bounds) if bounds is not None else (float("nan"),) * 2
-    return Measured(float(probe.uas), low, high)
+def probe_scores(probe: Any) -> tuple[Measured, Measured]:
+    """Its UAS, and that of right-branching on the same words."""
+    low, high = getattr(probe, "uas_interval", None) or (float("nan"),) * 2
+    scores = getattr(probe, "scores", None)
+    if scores is None or "right_branching" not in scores:
+        return Measured(float(probe.uas), float(low), float(high)), Measured(float("nan"))
+    chain = measured(scores, "right_branching", punctuation="without")
+    return Measured(float(probe.uas), float(low), float(high)), chain
 
 
 def difference_table(
     subjects: Sequence[Subject], differences: Sequence[tuple[int, int, xr.Dataset]]
 ) -> Figure | None:
     """Means over heads of two subjects and their difference, with intervals."""
-    rows = []
+    rows: list[list[Any]] = []
     for left, right, data in differences:
-        for key in data.data_vars:
-            name = str(key).removesuffix("_mean")
-            if not str(key).endswith("_mean") or name not in COMPARED:
+        for name, units in COMPARED.items():
+            key = f"{name}_mean"
+            if key not in data:
                 continue
             labels = {"parent": "either"} if "parent" in data[key].dims else {}
-            if data[key].sel(labels).ndim:
-                continue
-            ours, theirs = (subjects[n].measured(str(key), **labels) for n in (left, right))
-            apart = measured(data, str(key), **labels)
+            share = is_share_of(units)
+            apart = measured(data, key, **labels)
+            is_clear = apart.is_above(0) or apart.is_below(0)
             rows.append(
                 [
                     subjects[left].title,
                     subjects[right].title,
-                    name_of(name),
-                    COMPARED[name],
-                    cell(ours),
-                    cell(theirs),
-                    cell(apart),
-                    "yes" if apart.is_above(0) or apart.is_below(0) else "no",
+                    name_of(name) + ("" if share else f" ({units})"),
+                    cell(subjects[left].measured(key, **labels), share=share),
+                    cell(subjects[right].measured(key, **labels), share=share),
+                    cell(apart, share=share),
+                    "yes" if is_clear else "no",
                 ]
             )
     if not rows:
         return None
+    columns = [
+        {"label": "First", "kind": "text"},
+        {"label": "Second", "kind": "text"},
+        {"label": "Mean over heads of", "kind": "text"},
+        {"label": "First", "kind": "number"},
+        {"label": "Second", "kind": "number"},
+        {"label": "First − second", "kind": "number"},
+        {"label": "Clear", "kind": "text"},
+    ]
+    if len(differences) == 1:  # two subjects: their names are the headings
+        left, right, _ = differences[0]
+        columns[3]["label"], columns[4]["label"] = subjects[left].title, subjects[right].title
+        columns[5]["label"] = "Difference"
+        rows, columns = [row[2:] for row in rows], columns[2:]
     return figure_of(
         "differences",
         "table",
         "Differences",
         "Means over heads, and first minus second. “Clear” says that the 95 % interval of the "
         "difference leaves out 0; both sides are drawn independently.",
-        columns=[
-            {"label": "First", "kind": "text"},
-            {"label": "Second", "kind": "text"},
-            {"label": "Mean over heads of", "kind": "text"},
-            {"label": "Units", "kind": "text"},
-            {"label": "First", "kind": "number"},
-            {"label": "Second", "kind": "number"},
-            {"label": "Difference", "kind": "signed"},
-            {"label": "Clear", "kind": "text"},
-        ],
+        columns=columns,
         rows=rows,
     )
 
 
+RULES = {
+    "nearest": "Nearest mention",
+    "head_match": "Same head word",
+    "sieves": "Four sieves",
+}
 COMPARED = {
-    "null_share": "share",
-    "dep_alignment": "share",
+    "null_share": "share of attention",
+    "dep_alignment": "share of attention",
     "distance": "tokens",
     "entropy": "nats",
-    "variability": "share",
+    "variability": "share of attention",
     "row_entropy": "nats",
-    "sink_rate": "share",
+    "sink_rate": "share of documents",
 }
-
-
-def _relations(data: xr.Dataset) -> list[Any]:
-    """The relations by number of cases, all of them together first."""
-    names = data["relation"].values.tolist()
-    if "cases" in data:
-        cases = {name: float(data["cases"].sel(relation=name)) for name in names}
-        names.sort(key=lambda name: -cases[name] if np.isfinite(cases[name]) else 0.0)
-    return sorted(names, key=lambda name: str(name).lower() != ALL)
-
-
-def _baseline_name(name: Any) -> str:
-    return str(name).replace("_", " ")

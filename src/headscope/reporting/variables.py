@@ -47,6 +47,7 @@ NAMES = {
     "pos_from": "From each tag",
     "dep_type_to": "To words of each relation",
     "accuracy": "Finds the relation",
+    "accuracy_visible": "Finds the relation, of what it can see",
     "coref_accuracy": "Finds the antecedent",
     "importance": "Gradient |∂L/∂a| by class of key",
     "removal_estimate": "Estimated rise of the loss if removed",
@@ -57,7 +58,7 @@ PARENTS = {
     "either": "either is the parent",
 }
 OFFSETS = {"-1": "the previous token", "0": "itself", "1": "the next token"}
-DIRECTIONS = {"dep_to_head": "dependent → head", "head_to_dep": "head → dependent"}
+DIRECTIONS = {"dependent": "dependent → head", "head": "head → dependent"}
 AUXILIARY = ("_interval", "_count", "_mean", "_by_layer", "_p")
 HIDDEN = ("exemplar_weight", "exemplar_document", "exemplar_query", "exemplar_key")
 MOST_LABELS = 120
@@ -89,7 +90,7 @@ def name_of(name: str) -> str:
 def label_of(dim: str, label: Any) -> str:
     """A label of an axis as people call it."""
     known = {"parent": PARENTS, "offset": OFFSETS, "direction": DIRECTIONS}.get(dim, {})
-    if dim == "key_class" and str(label) == "first":
+    if dim in ("key_class", "gradient_class") and str(label) == "first":
         return "the first token"
     return known.get(str(label), str(label))
 

@@ -83,9 +83,11 @@ function layOut(
   tokens.forEach((token, position) => {
     const isNew = hasSpaces ? token.startsWith(" ") : !token.startsWith("##");
     if (isNew && word.length) endWord();
-    const bare = printed(hasSpaces ? token : token.replace(/^##(?=.)/, ""));
-    const shown = bare.length > 40 ? `${bare.slice(0, 39)}…` : bare;
     const isEnd = position === arc.query || position === arc.key;
+    // A space of its own is a token in some vocabularies; it shows only where an arc ends.
+    const isBlank = /^ *$/.test(token) && !isEnd;
+    const bare = isBlank ? "" : printed(hasSpaces ? token : token.replace(/^##(?=.)/, ""));
+    const shown = bare.length > 40 ? `${bare.slice(0, 39)}…` : bare;
     word.push({ text: shown, position, width: textWidth(shown, SIZE, isEnd) });
   });
   if (word.length) endWord();

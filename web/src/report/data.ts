@@ -114,13 +114,15 @@ export interface Interval {
   readonly value: Maybe;
   readonly low: Maybe;
   readonly high: Maybe;
+  /** Where rows of one column differ: is it a share? */
+  readonly share?: boolean;
 }
 
 export type Cell = string | Maybe | Interval | { readonly head: HeadId };
 
 export interface TableColumn {
   readonly label: string;
-  readonly kind: "text" | "count" | "head" | "bar" | "share" | "number" | "signed";
+  readonly kind: "text" | "count" | "head" | "bar" | "share" | "number";
   /** The column that a bar is held against. */
   readonly against?: number;
 }
@@ -185,17 +187,26 @@ export type Figure =
   | ExemplarsFigure
   | DotsFigure;
 
+export interface Rows {
+  readonly title: string;
+  readonly rows: [name: string, text: string][];
+}
+
 export interface Report {
   readonly format: string;
   readonly version: number;
   readonly title: string;
   readonly subjects: Subject[];
-  readonly findings: { subject: number | null; title: string; sentences: Part[][] }[];
+  readonly findings: {
+    subject: number | null;
+    title: string;
+    paragraphs: { topic: string; sentences: Part[][] }[];
+  }[];
   readonly sections: { id: string; title: string; text: Part[][]; figures: Figure[] }[];
   readonly equations: Record<string, MathTree>;
   readonly cards: Card[][];
   readonly documents: string[][];
-  readonly provenance: { title: string; rows: [string, string][] }[];
+  readonly provenance: (Rows & { readonly runs: Rows[] })[];
 }
 
 /** The report in `text`, or an error that says what is wrong with it. */

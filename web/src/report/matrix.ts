@@ -70,7 +70,7 @@ export class Matrix implements Drawing {
             height: ROW - 1,
             rx: 1.5,
             class: "cell",
-            fill: number === null ? "var(--raised)" : shade(number / high),
+            fill: number === null ? "var(--raised)" : shade(Math.sqrt(number / high)),
           });
           const bounds = [panel.low[row]?.[column], panel.high[row]?.[column]] as const;
           const value = withInterval(number, bounds[0], bounds[1], figure.share);
@@ -92,14 +92,14 @@ export class Matrix implements Drawing {
     const group = svg("g", { transform: `translate(${x} ${y})` });
     const steps = 40;
     for (let i = 0; i < steps; i++) {
-      const fill = shade((i + 0.5) / steps);
+      const fill = shade(Math.sqrt((i + 0.5) / steps));
       group.append(svg("rect", { x: i * 4, y: 0, width: 4.3, height: 9, fill }));
     }
     const end = axisNumber(Number(high.toPrecision(3)), this.figure.share);
     group.append(
       text(0, 22, axisNumber(0, this.figure.share), { "font-size": 10 }),
       text(steps * 4, 22, end, { "text-anchor": "end", "font-size": 10 }),
-      text(steps * 4 + 10, 9, "columns are layers"),
+      text(steps * 4 + 10, 9, "columns are layers; shades by the square root"),
     );
     return group;
   }

@@ -4,7 +4,7 @@ import { type Scheme, themeOf } from "../paint/theme.ts";
 import { make, segments } from "../view/element.ts";
 import { Tooltip } from "../view/tooltip.ts";
 import { CardPanel } from "./card.ts";
-import type { HeadId, Report } from "./data.ts";
+import type { HeadId, Report, Rows } from "./data.ts";
 import type { Scope } from "./draw.ts";
 import { Frame } from "./frame.ts";
 import { applyColors } from "./palette.ts";
@@ -67,7 +67,7 @@ export class ReportPage {
         make("span", { class: "brand", text: "headscope report" }),
         theme.element,
       ),
-      make("h1", { text: this.report.title }),
+      make("h1", { text: unbroken(this.report.title) }),
       make("nav", { attributes: { "aria-label": "Contents" } }, make("ul", {}, ...links)),
     );
   }
@@ -75,12 +75,19 @@ export class ReportPage {
   private findings(numbers: ReadonlyMap<string, string>): HTMLElement[] {
     const { findings } = this.report;
     if (!findings.length) return [];
-    const parts = findings.map(({ title, sentences }) =>
+    const parts = findings.map(({ title, paragraphs }) =>
       make(
         "div",
         { class: "finding" },
         findings.length > 1 ? make("h3", { text: title }) : null,
-        make("p", {}, ...sentences.flatMap((one) => [...sentence(one, this.scope, numbers), " "])),
+        ...paragraphs.map(({ topic, sentences }) =>
+          make(
+            "p",
+            {},
+            topic ? make("strong", { class: "topic", text: `${topic}. ` }) : null,
+            ...sentences.flatMap((one) => [...sentence(one, this.scope, numbers), " "]),
+          ),
+        ),
       ),
     );
     const note =
@@ -115,19 +122,20 @@ export class ReportPage {
   }
 
   private provenance(): HTMLElement {
-    const runs = this.report.provenance.map(({ title, rows }) =>
+    const list = ({ rows }: Rows) => {
+      const terms = rows.flatMap(([name, value]) => [
+        make("dt", { text: name }),
+        make("dd", { text: value }),
+      ]);
+      return make("dl", {}, ...terms);
+    };
+    const runs = this.report.provenance.map((of) =>
       make(
         "div",
         { class: "run" },
-        make("h3", { text: title }),
-        make(
-          "dl",
-          {},
-          ...rows.flatMap(([name, value]) => [
-            make("dt", { text: name }),
-            make("dd", { text: value }),
-          ]),
-        ),
+        make("h3", { text: of.title }),
+        list(of),
+        ...of.runs.flatMap((run) => [make("h4", { text: run.title }), list(run)]),
       ),
     );
     return make(
@@ -167,6 +175,7 @@ export class ReportPage {
   }
 
   private remember(id: HeadId | null): void {
+    document.documentElement.classList.toggle("with-card", id !== null);
     if (location.protocol === "about:") return;
     const address = id ? `#card=${id.join(".")}` : location.pathname + location.search;
     history.replaceState(null, "", address);
@@ -179,6 +188,11 @@ const NARROWEST = 240;
 
 function margin(element: HTMLElement): number {
   return Number.parseFloat(getComputedStyle(element).paddingLeft) || 0;
+}
+
+/** Names of models do not break at their hyphens. */
+function unbroken(title: string): string {
+  return title.replaceAll("-", "\u2011");
 }
 
 /** `Fig. 3` or `Table 1` by figure, in the order of the page. */

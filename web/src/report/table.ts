@@ -54,12 +54,14 @@ export class Table implements Drawing {
     } else if (typeof value === "string") cell.textContent = value;
     else if (column.kind === "count") cell.textContent = value === null ? "–" : String(value);
     else if (column.kind === "bar") this.bar(cell, row, index, column);
-    else cell.textContent = this.number(value as Cell, column.kind === "share" || isShare(row));
+    else cell.textContent = this.number(value as Cell, column.kind === "share");
     return cell;
   }
 
   private number(value: Cell, share: boolean): string {
-    if (isInterval(value)) return withInterval(value.value, value.low, value.high, share);
+    if (isInterval(value)) {
+      return withInterval(value.value, value.low, value.high, value.share ?? share);
+    }
     return typeof value === "number" ? (share ? shown(value, true) : plainNumber(value)) : "–";
   }
 
@@ -100,9 +102,4 @@ export class Table implements Drawing {
     );
     return [header, ...rows];
   }
-}
-
-/** Rows of differences say in a cell of their own that they are shares. */
-function isShare(row: readonly Cell[]): boolean {
-  return row.includes("share");
 }

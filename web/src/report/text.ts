@@ -21,8 +21,8 @@ export function sentence(
   scope: Scope,
   numbers: ReadonlyMap<string, string>,
 ): (Node | string)[] {
-  return parts.map((part) => {
-    if (typeof part === "string") return part;
+  return parts.flatMap((part): (Node | string)[] | Node => {
+    if (typeof part === "string") return intervals(part);
     if ("head" in part) return headButton(part.head, scope);
     const link = make("a", {
       text: numbers.get(part.figure) ?? part.figure,
@@ -30,6 +30,13 @@ export function sentence(
     });
     return make("span", { class: "reference" }, " (", link, ")");
   });
+}
+
+/** Text with its intervals, `[42.2–44.0]`, set back. */
+function intervals(text: string): (Node | string)[] {
+  return text
+    .split(/(\[[−\d][^\]]*\])/)
+    .map((piece, i) => (i % 2 ? make("span", { class: "interval", text: piece }) : piece));
 }
 
 const MATH = "http://www.w3.org/1998/Math/MathML";
