@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headscope.probes.dependencies import probe_dependencies
     from headscope.probes.examples import probe_examples
     from headscope.probes.probe import Probe
+    from headscope.reporting.report import report
     from headscope.results.files import open_file as open
     from headscope.results.result import Result
     from headscope.results.trace import Trace
@@ -99,6 +100,7 @@ __all__ = [
     "probe_figure",
     "probe_table",
     "read",
+    "report",
     "save_figures",
     "save_page",
     "scale_neurons",
@@ -146,6 +148,7 @@ _HOMES = {
     "probe_figure": "headscope.figures.probe_table:probe_figure",
     "probe_table": "headscope.heads.probe_table:probe_table",
     "read": "headscope.text.read:read",
+    "report": "headscope.reporting.report:report",
     "save_figures": "headscope.figures.papers:save_figures",
     "save_page": "headscope.views.page:save_page",
     "scale_neurons": "headscope.model.edit:scale_neurons",

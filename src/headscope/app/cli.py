@@ -18,7 +18,11 @@ from headscope.app.analyze import analyze
 from headscope.app.answer import register, settings
 from headscope.app.demo import demo
 from headscope.app.importance import importance
+from headscope.app.map import card, map_heads
 from headscope.app.models import models
+from headscope.app.probe import bias, coreference, dependencies
+from headscope.app.probe_combined import combined
+from headscope.app.removal import check_importance
 from headscope.app.serve import serve
 from headscope.app.view import view
 from headscope.errors import HeadscopeError
@@ -58,6 +62,18 @@ register(app, view, example='view "The cat sat." --pair "The cat lay down." -o p
 register(app, serve, example="serve --model minilm --model smollm2 --open")
 register(app, analyze, example="analyze corpus.conllu --model smollm2 -o run --by genre")
 register(app, importance, example="importance corpus.txt --model smollm2 -o importance")
+register(app, check_importance, example="check-importance corpus.txt --model smollm2 -o check")
+register(app, map_heads, name="map", example="map run -o map")
+register(app, card, example="card run --layer 2 --head 8")
+
+probe = typer.Typer(
+    help="Heads as classifiers, and probes trained on all of them.", no_args_is_help=True
+)
+app.add_typer(probe, name="probe")
+register(probe, dependencies, example="probe dependencies treebank.conllu -o dependencies")
+register(probe, coreference, example="probe coreference corpus.conllu -o coreference")
+register(probe, bias, example="probe bias pro.conll anti.conll -o bias")
+register(probe, combined, example="probe combined train.conllu dev.conllu -o probe")
 
 
 def main(arguments: list[str] | None = None) -> None:

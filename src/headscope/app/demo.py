@@ -1,87 +1,101 @@
-"""The demo: what the heads of the two packaged models do with a few words, to look at."""
+"""`headscope demo`: both packaged models over the bundled corpus, to look at."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from headscope.app import options
-from headscope.app.answer import Answer, say
+from headscope.app.analyze import n_workers
+from headscope.app.answer import Answer, say, settings
 
 if TYPE_CHECKING:
-    from headscope.results.trace import Trace
+    from headscope.model.model import Model
 
 __all__ = ["demo"]
 
 
-def demo(out: options.Out = Path("demo")) -> Answer:
-    """Trace a sentence with both packaged models, and say what their heads do with it."""
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What the demo does with one model."""
+
+    alias: str
+    page: str
+    """What its explorer page shows, in words."""
+    text: dict[str, Any]
+    """What it reads on that page."""
+
+
+JOBS = (
+    _Job(
+        "minilm",
+        "a sentence pair",
+        {"text": "The cat sat on the mat.", "pair": "The cat lay on the rug."},
+    ),
+    _Job(
+        "smollm2",
+        "a paragraph",
+        {
+            "text": "The doctor asked the nurse a question about the patient. She looked at the "
+            "chart, thought for a while, and then said that the fever had gone down. The doctor "
+            "thanked her and went to the next room, where",
+            "generate": 12,
+        },
+    ),
+)
+FEW = 20
+"""Words a relation must have to be reported: the bundled corpus is small."""
+
+
+def demo(
+    out: options.Out = Path("demo"),
+    workers: options.Workers = None,
+    resume: options.Resume = True,
+) -> Answer:
+    """Measure both packaged models over the bundled corpus; write a report and two pages."""
     import headscope as hs
 
     out.mkdir(parents=True, exist_ok=True)
-    jobs: list[tuple[str, dict[str, Any]]] = [
-        ("minilm", {"text": "The cat sat on the mat.", "pair": "The cat lay on the rug."}),
-        ("smollm2", {"text": "The doctor asked the nurse a question. She", "generate": 12}),
+    running = {"workers": n_workers(workers), "resume": resume, "progress": settings.progress}
+    results, pages, lines = [], {}, []
+    for number, job in enumerate(JOBS, 1):
+        say(f"[{number}/{len(JOBS)}] {job.alias}: loading")
+        model = hs.load(job.alias)
+        page = out / f"{job.alias}.html"
+        if not (resume and page.exists()):
+            hs.save_page(model.trace(**job.text), page)
+        pages[model.info.name] = page.name
+        results += _measure(model, job.alias, out, running)
+        lines.append(f"  explorer  {page} ({model.info.name}, {job.page})")
+    say("Writing the report")
+    report = hs.report(results, out / "report.html", pages=pages)
+    data = {"report": str(report), "pages": [str(out / f"{job.alias}.html") for job in JOBS]}
+    text = [
+        "Open these in any browser; none of them needs a network:",
+        f"  report    {report} (what every head of both models does)",
+        *lines,
+        f"The numbers are in {out} too: headscope.open reads every result.nc.",
     ]
-    lines = []
-    for alias, job in jobs:
-        say(f"Loading {alias} …")
-        model = hs.load(alias)
-        trace = model.trace(**job)
-        trace.save(out / f"{alias}.nc")
-        hs.save_page(trace, out / f"{alias}.html")
-        lines += [
-            f"{model.info.name}: {model.info.n_layers} layers × {model.info.n_heads} heads, "
-            f"read by the {model.info.route} route ({model.info.check})",
-            f"  text      {' / '.join(trace.text.texts)}",
-            *(f"  {line}" for line in notable_heads(trace)),
-            f"  arrays    {out / alias}.nc (headscope.open reads it)",
-            f"  look at   {out / alias}.html (any browser opens it)",
-            "",
-        ]
-    return Answer({"folder": str(out)}, "\n".join(lines[:-1]))
+    return Answer(data, "\n".join(text))
 
 
-def notable_heads(trace: Trace) -> list[str]:
-    """The head that looks most like each of a few well-known patterns."""
-    weights = trace.attention.values
-    n = weights.shape[-1]
-    text = trace.text
-    ordinary = np.array([not s for s in text.special])
-    sink = np.array(text.special) if any(text.special) else np.arange(n) == 0
-    rows = weights[:, :, ordinary] if any(text.special) else weights[:, :, 1:]
-    segments = np.array(text.segments)
-    across = segments[:, None] != segments[None, :]
-    patterns = {
-        "previous": _mean_diagonal(weights, -1),
-        "next": _mean_diagonal(weights, 1),
-        "sink": rows[..., sink].sum(-1).mean(-1),
-        "broad": -np.sum(rows * np.log(np.maximum(rows, 1e-12)), -1).mean(-1),
-    }
-    if across.any():
-        ordinary_pairs = across & ordinary[:, None] & ordinary[None, :]
-        patterns["across"] = (weights * ordinary_pairs).sum(-1)[:, :, ordinary].mean(-1)
-    meanings = {
-        "previous": "of its attention goes to the previous token",
-        "next": "of its attention goes to the next token",
-        "sink": "of its attention rests on special tokens or the first token",
-        "across": "of its attention goes to the other sentence",
-        "broad": "nats of entropy: it looks everywhere",
-    }
-    lines = []
-    for name, values in patterns.items():
-        if np.nanmax(values) <= 0:
-            continue
-        layer, head = np.unravel_index(np.nanargmax(values), values.shape)
-        value = float(values[layer, head])
-        shown = f"{value:.2f} " if name == "broad" else f"{value:.0%} "
-        place = f"L{trace.layers[layer]} H{head}"
-        lines.append(f"{name:<9} {place:<8} {shown}{meanings[name]}")
-    return lines
+def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> list[Any]:
+    """Every analysis that the model and the bundled corpus allow."""
+    import headscope as hs
 
+    sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
 
-def _mean_diagonal(weights: np.ndarray, offset: int) -> np.ndarray:
-    diagonal: np.ndarray = np.diagonal(weights, offset, axis1=2, axis2=3)
-    return diagonal.mean(-1) if diagonal.shape[-1] else np.full(weights.shape[:2], np.nan)
+    def folder(name: str) -> Path:
+        say(f"    {alias}: {name}")
+        return out / alias / name
+
+    found = [
+        hs.analyze(model, sentences, ["all", "js"], out=folder("metrics"), **running),
+        hs.probe_dependencies(model, sentences, FEW, out=folder("dependencies"), **running),
+        hs.probe_coreference(model, documents, out=folder("coreference"), **running),
+    ]
+    if model.info.objective is not None:
+        segments = hs.cut_segments(model, documents, 128)
+        found.append(hs.importance(model, segments, out=folder("importance"), **running))
+    return found

@@ -80,18 +80,19 @@ def find_metrics(
     """Metrics from their names, or from metrics with options of one's own.
 
     Args:
-        wanted: "all", a name, a metric, or several. `tokens_per_document` always comes
-            along: it counts the documents.
+        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
+            always comes along: it counts the documents.
         available: the annotations there are (`tags`, `heads`). "all" leaves out metrics
             that need others; asking for one by name is an error. It also leaves out what
             costs more than a pass (`is_default`).
     """
-    if wanted == "all":
-        found = [make() for make in METRICS.values() if make.is_default]
-        return tuple(metric for metric in found if metric.needs <= available)
     given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
     chosen: dict[str, Metric] = {TokensPerDocument.name: TokensPerDocument()}
     for item in given:
+        if item == "all":
+            usual = [make() for make in METRICS.values() if make.is_default]
+            chosen = {m.name: m for m in usual if m.needs <= available} | chosen
+            continue
         if isinstance(item, Metric):
             metric = item
         elif item in METRICS:
