@@ -218,8 +218,9 @@ def label_maps(subjects: Sequence[Subject], name: str, dim: str, title: str) -> 
     attrs = _attrs(shown, name)
     rest = len(means) - len(labels)
     caption = (
-        "Share of each layer's attention, null attention left out. Point at a cell for its "
-        "interval." + (f" The {len(labels)} most attended of {len(means)}." if rest else "")
+        "Share of each layer's attention, null attention left out; columns are layers. Shades "
+        "follow the square root of the share, so that small ones can be told apart."
+        + (f" The {len(labels)} most attended of {len(means)}." if rest else "")
     )
     return figure_of(
         name,

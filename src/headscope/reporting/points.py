@@ -42,7 +42,7 @@ def correlations(subjects: Sequence[Subject]) -> list[Figure]:
                     f"correlation-{other}",
                     "points",
                     title,
-                    "Each point is a head, darker in later layers. r is Pearson's over heads, "
+                    "Each point is a head, stronger in later layers. r is Pearson's over heads, "
                     "its interval over documents.",
                     equation="correlation",
                     paper="Vig & Belinkov 2019, section 5.3.3",
@@ -76,7 +76,7 @@ def map_figure(subjects: Sequence[Subject], maps: Mapping[int, HeadMap]) -> Figu
                 "behavior": [str(name) for name in data["behavior"].values],
                 "cluster": [int(n) for n in data["cluster"].values],
                 "note": (
-                    f"stress {heads.stress:.2f}; mean divergence {same:.3f} nats within a layer, "
+                    f"stress {heads.stress:.2f}; mean JS {same:.3f} in a layer, "
                     f"{different:.3f} between layers"
                 ),
             }

@@ -13,7 +13,7 @@ import xarray as xr
 from headscope.heads.probe_table import ProbeRow, probe_table
 from headscope.reporting.figures import Figure, figure_of
 from headscope.reporting.subjects import Subject
-from headscope.reporting.variables import label_of, name_of, numbers
+from headscope.reporting.variables import name_of, numbers
 from headscope.reporting.wording import Measured, head, is_share_of, measured
 
 __all__ = [
@@ -62,7 +62,7 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
             row.label,
             row.cases,
             head(number, row.layer, row.head),
-            label_of("direction", row.direction),
+            "head" if row.direction == "dependent" else "dependent",
             cell(accuracy_of(row)),
             numbers(row.honest),
             numbers(row.baselines["offset"]),
@@ -86,11 +86,11 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
             {"label": "Relation", "kind": "text"},
             {"label": "Cases", "kind": "count"},
             {"label": "Head", "kind": "head"},
-            {"label": "Direction", "kind": "text"},
+            {"label": "Finds the", "kind": "text"},
             {"label": "Accuracy", "kind": "bar", "against": 7},
             {"label": "Honest", "kind": "share"},
             {"label": "Best offset", "kind": "share"},
-            {"label": "Which", "kind": "text"},
+            {"label": "Offset", "kind": "text"},
         ],
         rows=rows,
     )

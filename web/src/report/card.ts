@@ -4,7 +4,7 @@ import { make } from "../view/element.ts";
 import { arcOf } from "./arcs.ts";
 import type { Card, HeadId } from "./data.ts";
 import { canvas, type Scope } from "./draw.ts";
-import { headButton } from "./text.ts";
+import { headLink } from "./text.ts";
 
 export class CardPanel {
   readonly element = make("aside", {
@@ -92,7 +92,7 @@ export class CardPanel {
     }
     if (card.nearest.length) {
       const items = card.nearest.map(([layer, head, apart]) =>
-        make("li", {}, headButton([subject, layer, head], this.scope), ` ${apart.toFixed(3)} nats`),
+        make("li", {}, headLink([subject, layer, head], this.scope), ` ${apart.toFixed(3)} nats`),
       );
       parts.push(make("h3", { text: "Heads that attend most alike" }), make("ul", {}, ...items));
     }

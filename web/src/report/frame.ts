@@ -113,7 +113,9 @@ export class Frame {
       for (const one of figure.columns) rows.push({ name: one.title, key: one.equation ?? "" });
     } else if (figure.equation) rows.push({ name: "", key: figure.equation });
     const paper = drawing instanceof Heads ? drawing.about.paper : figure.paper;
-    const shown = rows.map(({ name, key }) => {
+    const isNamed = drawing instanceof Heads;
+    const known = rows.filter(({ key }) => isNamed || equations[key]);
+    const shown = known.map(({ name, key }) => {
       const tree = equations[key];
       return make(
         "div",

@@ -99,7 +99,6 @@ export class Matrix implements Drawing {
     group.append(
       text(0, 22, axisNumber(0, this.figure.share), { "font-size": 10 }),
       text(steps * 4, 22, end, { "text-anchor": "end", "font-size": 10 }),
-      text(steps * 4 + 10, 9, "columns are layers; shades by the square root"),
     );
     return group;
   }

@@ -20,7 +20,7 @@ import { axisNumber, shown, ticks } from "./number.ts";
 const LEFT = 48;
 const BOTTOM = 38;
 
-/** Later layers are darker; the first stay visible. */
+/** Later layers are stronger; the first stay visible. */
 function layerShade(layer: number, layers: readonly number[]): string {
   const last = Math.max(1, layers.length - 1);
   return shade(0.28 + (0.66 * layers.indexOf(layer)) / last);
@@ -193,7 +193,7 @@ export class HeadMap implements Drawing {
         );
         x += room;
       }
-    } else legend.append(text(0, y, "darker: later layers"));
+    } else legend.append(text(0, y, "stronger: later layers"));
     const start = y + 16;
     const flowed = flow(
       panels.map(() => ({ width: size, height: height + 40 })),

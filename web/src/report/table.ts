@@ -4,7 +4,7 @@ import { make } from "../view/element.ts";
 import type { Cell, TableColumn, TableFigure } from "./data.ts";
 import type { Drawing, Scope } from "./draw.ts";
 import { isInterval, plainNumber, shown, withInterval } from "./number.ts";
-import { headButton } from "./text.ts";
+import { headLink } from "./text.ts";
 
 export class Table implements Drawing {
   constructor(
@@ -50,7 +50,7 @@ export class Table implements Drawing {
     const value = row[index];
     const cell = make("td", { class: column.kind });
     if (typeof value === "object" && value !== null && "head" in value) {
-      cell.append(headButton(value.head, this.scope));
+      cell.append(headLink(value.head, this.scope));
     } else if (typeof value === "string") cell.textContent = value;
     else if (column.kind === "count") cell.textContent = value === null ? "–" : String(value);
     else if (column.kind === "bar") this.bar(cell, row, index, column);

@@ -4,15 +4,21 @@ import { make } from "../view/element.ts";
 import type { HeadId, MathTree, Part } from "./data.ts";
 import type { Scope } from "./draw.ts";
 
-export function headButton(id: HeadId, scope: Scope): HTMLButtonElement {
+/** A link, not a button: it stays in the line, and opens in a new tab if one likes. */
+export function headLink(id: HeadId, scope: Scope): HTMLAnchorElement {
   const [subject, layer, head] = id;
   const { title } = scope.report.subjects[subject];
-  return make("button", {
+  return make("a", {
     class: "head",
     text: `L${layer}\u00a0H${head}`,
     title: `Everything known about L${layer} H${head} of ${title}`,
-    attributes: { type: "button" },
-    on: { click: () => scope.openCard(id) },
+    attributes: { href: `#card=${id.join(".")}` },
+    on: {
+      click: (event) => {
+        event.preventDefault();
+        scope.openCard(id);
+      },
+    },
   });
 }
 
@@ -23,7 +29,7 @@ export function sentence(
 ): (Node | string)[] {
   return parts.flatMap((part): (Node | string)[] | Node => {
     if (typeof part === "string") return intervals(part);
-    if ("head" in part) return headButton(part.head, scope);
+    if ("head" in part) return headLink(part.head, scope);
     const link = make("a", {
       text: numbers.get(part.figure) ?? part.figure,
       attributes: { href: `#figure-${part.figure}` },
