@@ -1,0 +1,1 @@
+"""Studies made with headscope, each reproducible by one command."""
