@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.batch import Axes, Sequences
 from headscope.errors import InputError
-from headscope.metrics.word_attention import word_weights
+from headscope.metrics.word_attention import word_members, word_weights
 from headscope.model.model import Model
 from headscope.run.encode import EncodedDocument, Encoder
 from headscope.run.plan import Numbered, Plan, Settings
@@ -117,13 +118,14 @@ class AttentionReader:
         lengths = [len(d.numbered[1]) for d in documents]
         n, n_edges = max(lengths), len(self.edges)
         values = torch.zeros(len(documents), n, n + 2 * n_edges, len(self.heads))
-        edges = _edges(found, n_edges)
+        edges = torch.from_numpy(_edges(found, n_edges))
 
         def read(attention: Attention) -> None:
             if attention.block != self.block:
                 return
-            words = word_weights(replace(attention, batch=batch))
-            to, from_ = edge_weights(attention.weights, found.words, edges, words.shape[-1])
+            attention = replace(attention, batch=batch)
+            words = word_weights(attention)
+            to, from_ = edge_weights(attention, edges.to(words.device))
             start = self._start[attention.layer]
             at = slice(start, start + attention.n_heads)
             w = words.shape[-1]
@@ -138,31 +140,24 @@ class AttentionReader:
             yield document.numbered[0], array[row, :length][:, columns]
 
 
-def edge_weights(
-    weights: torch.Tensor, words: np.ndarray, edges: np.ndarray, n_words: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def edge_weights(attention: Attention, edges: Tensor) -> tuple[Tensor, Tensor]:
     """Attention between words and edge tokens, collapsed as between words.
 
     Args:
-        weights: `document head query key`.
-        words: `document token`, the number of each token's word, or -1.
+        attention: one layer, with its batch.
         edges: `document edge`, the position of each edge token.
-        n_words: of the longest document.
 
     Returns:
         `document head word edge` (to the edges: the mean over the word's tokens) and
         `document head edge word` (from the edges: the sum).
     """
-    member = np.zeros((*words.shape, n_words))
-    documents, tokens = np.nonzero(words >= 0)
-    member[documents, tokens, words[documents, tokens]] = 1.0
-    share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
-    rows = torch.arange(len(words), device=weights.device)[:, None]
-    at = torch.from_numpy(edges).to(weights.device)
-    to = weights.permute(0, 3, 1, 2)[rows, at].permute(0, 2, 3, 1)
-    from_ = weights.transpose(1, 2)[rows, at].transpose(1, 2)
-    mean = torch.from_numpy(share).to(weights).transpose(1, 2)[:, None]
-    return mean @ to, from_ @ torch.from_numpy(member).to(weights)[:, None]
+    to_words, from_words = word_members(attention)
+    weights = attention.weights
+    shape = (*weights.shape[:3], edges.shape[1])
+    columns = weights.gather(3, edges[:, None, None].expand(shape))
+    shape = (*weights.shape[:2], edges.shape[1], weights.shape[3])
+    rows = weights.gather(2, edges[:, None, :, None].expand(shape))
+    return from_words @ columns, rows @ to_words
 
 
 def _edges(found: Sequences, n_edges: int) -> np.ndarray:

@@ -149,9 +149,10 @@ class DistanceScorer(Scorer):
         self.root_vector = nn.Parameter(torch.empty(n_hidden))
         self.bias = nn.Parameter(torch.zeros(n_hidden))
         self.out_weights = nn.Parameter(torch.empty(n_hidden))
-        n_inputs = 2 * n_dimensions + self.distance_weights.shape[0] + 1
-        for inner in (self.word_weights, self.distance_weights, self.root_vector):
-            nn.init.normal_(inner, std=n_inputs**-0.5)
+        # Vectors come with a length of 1 for both words together, the features as they are.
+        nn.init.normal_(self.word_weights, std=1.0)
+        nn.init.normal_(self.root_vector, std=1.0)
+        nn.init.normal_(self.distance_weights, std=len(self.distance_weights) ** -0.5)
         nn.init.normal_(self.out_weights, std=n_hidden**-0.5)
 
     def raw(self, batch: ProbeBatch) -> Tensor:

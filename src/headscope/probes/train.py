@@ -183,11 +183,13 @@ def _vectors(
 
 def input_scales(examples: Examples, generator: np.random.Generator) -> dict[str, Tensor]:
     """The spread of the inputs: of each head's attention between words (`between`, over
-    `head`) and to and from the edges (`edges`, over `edge head`), and of all `vectors`.
+    `head`) and to and from the edges (`edges`, over `edge head`), and the length of two
+    `vectors` together, so that words move a weight as far as its constant part does.
     """
     found: dict[str, Tensor] = {}
     if examples.vectors is not None:
-        found["vectors"] = examples.vectors.std().clamp(min=1e-6)
+        squares = examples.vectors.square().sum(1).mean()
+        found["vectors"] = (2 * squares).sqrt().clamp(min=1e-6)
     if examples.source is not None:
         n = min(SCALE_SENTENCES, len(examples))
         numbers = np.sort(generator.choice(len(examples), n, replace=False))

@@ -202,11 +202,11 @@ def _read_text(path: Path) -> tuple[list[str], np.ndarray]:
         with _opened(path) as file:
             for number, line in _numbered(file):
                 word, numbers = _parse(line, width)
-                if word is None or (width is not None and len(numbers) != width):
+                if word is None:
                     raise FileFormatError(
-                        f"{path}, line {number}: {line[:40]!r} has {len(numbers)} numbers after "
-                        f"its word. Expected {width or 'at least one'}, separated by spaces: a "
-                        "text file of word2vec or GloVe."
+                        f"{path}, line {number}: {line[:40]!r} is not a word and "
+                        f"{width or 'some'} numbers, separated by spaces, as in the text files "
+                        "of word2vec and GloVe."
                     )
                 width = len(numbers)
                 words.append(word)
@@ -244,6 +244,8 @@ def _parse(line: str, width: int | None) -> tuple[str | None, np.ndarray]:
     """Word and numbers. A word may hold spaces: the last `width` fields are the numbers."""
     fields = line.rstrip().split(" ")
     n = len(fields) - 1 if width is None else width
+    if n < 1:
+        return None, np.zeros(0, dtype=np.float32)
     try:
         numbers = np.array(fields[len(fields) - n :], dtype=np.float32)
     except ValueError:
