@@ -11,9 +11,11 @@ import headscope as hs
 from headscope.errors import InputError
 from headscope.text.document import Document
 
-__all__ = ["FILES", "draw_per_document", "read_gum", "segments", "sentences"]
+__all__ = ["FILES", "TRAIN", "draw_per_document", "read_gum", "segments", "sentences"]
 
 FILES = ("en_gum-train", "en_gum-dev")
+TRAIN = 177
+"""Documents of the training part, which come first."""
 SENTENCES = 10
 SEGMENTS = 1
 

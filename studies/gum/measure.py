@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import headscope as hs
 from headscope.results.result import Result
 from headscope.text.document import Document
-from studies.gum.corpora import segments, sentences
+from studies.gum.corpora import TRAIN, segments, sentences
 
-__all__ = ["MODELS", "Runs", "measure_model"]
+__all__ = ["MODELS", "PROBES", "Runs", "measure_model", "train_probes"]
 
 MODELS = ("smollm2", "minilm")
 
@@ -47,31 +48,56 @@ SURFACE = (
 """Clark et al.'s, over segments of 128 tokens."""
 
 
+PROBES: dict[str, dict[str, Any]] = {
+    "distance+words": {"kind": "distance+words"},
+    "random+words": {"kind": "attention+words", "control": True},
+    "attention": {"kind": "attention"},
+    "attention+words": {"kind": "attention+words"},
+}
+"""Clark et al.'s Table 3, by what the probe sees; the second on random weights."""
+
+
 @dataclass(frozen=True)
 class Runs:
     """What was measured for one model."""
 
     structure: Result
     surface: Result
+    dependencies: Result
+    coreference: Result
 
 
-def measure_model(name: str, documents: list[Document], out: Path, workers: int) -> Runs:
+def measure_model(
+    name: str, documents: list[Document], with_ontogum: list[Document], out: Path, workers: int
+) -> Runs:
     """All runs of one model."""
     model = hs.load(name)
-    structure = hs.analyze(
-        model,
-        sentences(documents),
-        STRUCTURE,
-        out=out / f"{name}-sentences",
-        by="genre",
-        workers=workers,
+    drawn = sentences(documents)
+    shared: dict[str, Any] = {"by": "genre", "workers": workers}
+    return Runs(
+        hs.analyze(model, drawn, STRUCTURE, out=out / f"{name}-sentences", **shared),
+        hs.analyze(
+            model, segments(model, documents), SURFACE, out=out / f"{name}-segments", **shared
+        ),
+        hs.probe_dependencies(model, drawn, out=out / f"{name}-dependencies", workers=workers),
+        hs.probe_coreference(
+            model, hs.read(with_ontogum), out=out / f"{name}-coreference", workers=workers
+        ),
     )
-    surface = hs.analyze(
-        model,
-        segments(model, documents),
-        SURFACE,
-        out=out / f"{name}-segments",
-        by="genre",
-        workers=workers,
-    )
-    return Runs(structure, surface)
+
+
+def train_probes(name: str, documents: list[Document], out: Path) -> dict[str, hs.Probe]:
+    """The probes over all heads: trained on the sentences of the training part, scored on
+    those of the development part.
+    """
+    train, dev = (list(sentences(part)) for part in (documents[:TRAIN], documents[TRAIN:]))
+    found = {}
+    for label, options in PROBES.items():
+        path = out / f"{name}-probe-{label}.nc"
+        if path.is_file():
+            found[label] = hs.open(path)
+            continue
+        model = hs.load(name)
+        found[label] = hs.train_probe(model, train, dev, cache=out / "attention", **options)
+        found[label].save(path)
+    return found
