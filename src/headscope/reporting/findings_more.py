@@ -44,18 +44,19 @@ def relations(subject: Subject, number: int) -> Sentence | None:
     rows = [row for row in best_rows(subject, "accuracy") if row.label != "all"]
     if not rows:
         return None
+    noun = count_of(len(rows), "relation") + subject.elsewhere("accuracy")
     better = [row for row in rows if _is_better(row, row.baselines["offset"])]
     if not better:
         return [
-            f"For none of {count_of(len(rows), 'relation')} does a single head find the other "
-            "word clearly more often than the best fixed offset",
+            f"For none of {noun} does a single head find the other word clearly more often than "
+            "the best fixed offset",
             figure("relations"),
             ".",
         ]
     best = max(better, key=lambda row: row.gain)
     return [
-        f"As classifiers, single heads beat the best fixed offset for {len(better)} of "
-        f"{count_of(len(rows), 'relation')}; most of all for {best.label}, where ",
+        f"As classifiers, single heads beat the best fixed offset for {len(better)} of {noun}; "
+        f"most of all for {best.label}, where ",
         head(number, best.layer, best.head),
         f" ({label_of('direction', best.direction)}) is right in "
         f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}, "
@@ -81,7 +82,7 @@ def coreference(subject: Subject, number: int) -> Sentence | None:
         "The best single head for coreference is ",
         head(number, best.layer, best.head),
         f": it finds an antecedent for {with_interval(accuracy_of(best), 'accuracy')} of "
-        f"{count_of(best.cases, 'mention')}",
+        f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}",
     ]
     if beaten:
         parts += [", more than the rules ", *listed(beaten)]
@@ -134,7 +135,8 @@ def importance(subject: Subject, number: int) -> Sentence | None:
     if not said:
         return None
     return [
-        "The loss does not depend on attention to all keys alike: the mean gradient |∂L/∂a| is ",
+        f"The loss{subject.elsewhere('importance')} does not depend on attention to all keys "
+        "alike: the mean gradient |∂L/∂a| is ",
         *listed(said),
         " of that at all keys",
         figure("importance"),

@@ -8,10 +8,19 @@ from typing import Any
 from headscope.reporting.figures import Figure, figure_of
 from headscope.reporting.subjects import Subject
 from headscope.reporting.tables import COMPARED, cell
-from headscope.reporting.variables import name_of, numbers
+from headscope.reporting.variables import numbers
 from headscope.reporting.wording import Measured, is_share_of, measured
 
 __all__ = ["group_figure", "group_values"]
+
+SHOWN = {
+    "null_share": "Null attention",
+    "dep_alignment": "Along dependencies",
+    "distance": "Distance",
+    "entropy": "Entropy",
+    "variability": "Variability",
+}
+"""Short names: columns are narrow."""
 
 
 def group_values(subject: Subject, name: str) -> dict[str, tuple[Measured, Measured]]:
@@ -35,13 +44,14 @@ def group_figure(subjects: Sequence[Subject]) -> Figure | None:
     if not groups:
         return None
     columns: list[dict[str, Any]] = []
-    for name, units in COMPARED.items():
+    for name, title in SHOWN.items():
+        units = COMPARED[name]
         values = [group_values(subject, name) for subject in shown]
         if not any(values):
             continue
         columns.append(
             {
-                "title": name_of(name),
+                "title": title,
                 "units": units,
                 "share": is_share_of(units),
                 "values": [

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.reporting.figures import Figure, figure_of
-from headscope.reporting.subjects import Subject
+from headscope.reporting.subjects import Subject, measured_elsewhere
 from headscope.reporting.variables import PARENTS, label_of, name_of, numbers
 from headscope.reporting.wording import Sentence, is_share_of
 
@@ -149,7 +149,8 @@ def importance_lines(subjects: Sequence[Subject]) -> Figure | None:
         "lines",
         "How much the loss depends on attention",
         "Mean |∂L/∂a| over all pairs of a query and a key of the class, by layer. Where much "
-        "attention meets small gradients, it changes little.",
+        "attention meets small gradients, it changes little."
+        + measured_elsewhere(subjects, "importance"),
         equation="importance",
         paper=str(_attrs(subjects, "importance").get("paper", "")),
         axis="layer",

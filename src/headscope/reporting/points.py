@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from headscope.heads.map import HeadMap
 from headscope.reporting.figures import Figure, figure_of
-from headscope.reporting.subjects import Subject
+from headscope.reporting.subjects import Subject, measured_elsewhere
 from headscope.reporting.variables import name_of, numbers
 from headscope.reporting.wording import with_interval
 
@@ -89,7 +89,7 @@ def map_figure(subjects: Sequence[Subject], maps: Mapping[int, HeadMap]) -> Figu
         "The map of heads",
         "Heads that attend alike lie near one another: metric multidimensional scaling of their "
         "Jensen-Shannon divergence, averaged over tokens. Stress says how much the plane distorts "
-        "it: 0 not at all, above 0.2 much.",
+        "it: 0 not at all, above 0.2 much." + measured_elsewhere(subjects, "js"),
         equation="js",
         paper="Clark et al. 2019, section 6, Figure 6",
         panels=panels,

@@ -18,7 +18,7 @@ from headscope.errors import InputError
 from headscope.reporting.wording import Measured, measured
 from headscope.results.result import Result
 
-__all__ = ["Subject", "corpus_name", "find_subjects"]
+__all__ = ["Subject", "corpus_name", "find_subjects", "measured_elsewhere"]
 
 MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
 """What an analysis of a corpus measures; two results that share one are two subjects."""
@@ -75,6 +75,14 @@ class Subject:
     def result(self, name: str) -> Result | None:
         """The first result that has a variable."""
         return next((result for result in self.results if name in result), None)
+
+    def elsewhere(self, name: str) -> str:
+        """` on another corpus`, where a variable was not measured on the first one."""
+        result = self.result(name)
+        if result is None:
+            return ""
+        corpus = corpus_name(result)
+        return "" if corpus == corpus_name(self.results[0]) else f" on {corpus}"
 
     def measured(self, name: str, **labels: Any) -> Measured:
         """One value with its interval."""
@@ -139,6 +147,12 @@ def corpus_name(result: Result) -> str:
     name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
     group = result.provenance.get("group")
     return f"{name}, {group}" if group else name
+
+
+def measured_elsewhere(subjects: Iterable[Subject], name: str) -> str:
+    """A sentence on the subjects whose variable comes from another corpus; often empty."""
+    found = [f"{s.title}{s.elsewhere(name)}" for s in subjects if s.elsewhere(name)]
+    return f" Measured for {'; '.join(found)}." if found else ""
 
 
 def _by_block(result: Result) -> list[Result]:

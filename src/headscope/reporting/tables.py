@@ -12,7 +12,7 @@ import xarray as xr
 
 from headscope.heads.probe_table import ProbeRow, probe_table
 from headscope.reporting.figures import Figure, figure_of
-from headscope.reporting.subjects import Subject
+from headscope.reporting.subjects import Subject, measured_elsewhere
 from headscope.reporting.variables import name_of, numbers
 from headscope.reporting.wording import Measured, head, is_share_of, measured
 
@@ -78,7 +78,8 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
         "table",
         "The best head for each relation",
         "A head is right where the word it attends to most is the one that the treebank names. "
-        f"The mark on the bar is the best fixed offset. {HONEST}",
+        f"The mark on the bar is the best fixed offset. {HONEST}"
+        + measured_elsewhere(subjects, "accuracy"),
         equation="accuracy",
         paper="Clark et al. 2019, section 4.2, Table 1",
         columns=[
@@ -123,7 +124,8 @@ def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
         "table",
         "The best head for antecedents",
         "A head is right where the head word of a mention attends most to the head word of one of "
-        f"its antecedents. The baselines see no attention. {HONEST}",
+        f"its antecedents. The baselines see no attention. {HONEST}"
+        + measured_elsewhere(subjects, "coref_accuracy"),
         equation="coref_accuracy",
         paper="Clark et al. 2019, section 4.3, Table 2",
         columns=[
@@ -220,7 +222,7 @@ def difference_table(
         {"label": "Mean over heads of", "kind": "text"},
         {"label": "First", "kind": "number"},
         {"label": "Second", "kind": "number"},
-        {"label": "First − second", "kind": "number"},
+        {"label": "First − second", "kind": "difference"},
         {"label": "Clear", "kind": "text"},
     ]
     if len(differences) == 1:  # two subjects: their names are the headings

@@ -122,7 +122,7 @@ export type Cell = string | Maybe | Interval | { readonly head: HeadId };
 
 export interface TableColumn {
   readonly label: string;
-  readonly kind: "text" | "count" | "head" | "bar" | "share" | "number";
+  readonly kind: "text" | "count" | "head" | "bar" | "share" | "number" | "difference";
   /** The column that a bar is held against. */
   readonly against?: number;
 }

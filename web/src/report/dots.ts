@@ -52,14 +52,9 @@ export class Dots implements Drawing {
     figure.columns.forEach((column, i) => {
       const x0 = left + (i % across) * (cell + 12);
       const y0 = legend + Math.floor(i / across) * height;
-      const all = [...column.values.flat(), ...column.baselines.flat()].flatMap((value) =>
-        isInterval(value) ? [value.low, value.high] : [value],
-      );
-      const known = all.filter((value): value is number => value !== null);
-      const margin = 0.05 * (Math.max(...known) - Math.min(...known)) || 0.1;
-      const low = Math.min(...known) - margin;
-      const high = Math.max(...known) + margin;
-      const px = (value: number) => x0 + ((value - low) / (high - low)) * cell;
+      const [low, high] = domain(column);
+      const px = (value: number) =>
+        x0 + Math.min(1, Math.max(0, (value - low) / (high - low))) * cell;
       const bottom = y0 + TOP + figure.groups.length * row;
       root.append(text(x0, y0 + 12, fitted(axisTitle(column), 11, cell), { fill: "var(--ink)" }));
       for (const tick of ticks(low, high, 3)) {
@@ -185,4 +180,20 @@ export class Dots implements Drawing {
     }
     return rows;
   }
+}
+
+/** From the values, and their intervals where these do not dwarf them. */
+function domain({ values, baselines }: DotsFigure["columns"][number]): [number, number] {
+  const dots = [...values.flat().map((value) => (isInterval(value) ? value.value : value))];
+  const known = [...dots, ...baselines.flat()].filter((value): value is number => value !== null);
+  const ends = [Math.min(...known), Math.max(...known)];
+  const room = ends[1] - ends[0] || Math.abs(ends[1]) || 1;
+  const bounds = values
+    .flat()
+    .flatMap((value) => (isInterval(value) ? [value.low, value.high] : []));
+  const near = bounds.filter((value): value is number => value !== null);
+  const low = Math.max(Math.min(ends[0], ...near), ends[0] - room);
+  const high = Math.min(Math.max(ends[1], ...near), ends[1] + room);
+  const margin = 0.05 * (high - low) || 0.1;
+  return [low - margin, high + margin];
 }

@@ -13,6 +13,9 @@ import { HeadMap, Points } from "./points.ts";
 import { Table } from "./table.ts";
 import { equation, sentence } from "./text.ts";
 
+/** Caption, equation and buttons, about. */
+const AROUND = 150;
+
 export class Frame {
   readonly element: HTMLElement;
   private readonly drawing: Drawing;
@@ -95,7 +98,10 @@ export class Frame {
   draw(width: number, again = false): void {
     if (width === this.width && !again) return;
     this.width = width;
-    this.body.replaceChildren(this.drawing.render(width));
+    const drawn = this.drawing.render(width);
+    this.body.replaceChildren(drawn);
+    const height = Number(drawn.getAttribute("height") ?? 0);
+    if (height) this.element.style.containIntrinsicSize = `auto ${Math.round(height) + AROUND}px`;
   }
 
   private svg(): string {

@@ -54,7 +54,11 @@ export class Table implements Drawing {
     } else if (typeof value === "string") cell.textContent = value;
     else if (column.kind === "count") cell.textContent = value === null ? "–" : String(value);
     else if (column.kind === "bar") this.bar(cell, row, index, column);
-    else cell.textContent = this.number(value as Cell, column.kind === "share");
+    else {
+      const text = this.number(value as Cell, column.kind === "share");
+      // A difference of shares is in points, not in percent of anything.
+      cell.textContent = column.kind === "difference" ? text.replace("%", "points") : text;
+    }
     return cell;
   }
 
