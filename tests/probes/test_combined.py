@@ -16,7 +16,7 @@ from headscope.model.model import Model
 from headscope.probes import store
 from headscope.probes.control import kept_parameters, randomized
 from headscope.probes.features import AttentionReader
-from headscope.probes.store import Streamed, open_store, store_size
+from headscope.probes.store import Store, Streamed, open_store, store_size
 from headscope.probes.treebank import punctuation, read_treebank, right_branching, targets
 from headscope.probes.vectors import WordVectors
 from headscope.text.document import Document
@@ -66,6 +66,11 @@ def vectors() -> WordVectors:
     array = generator.normal(size=(len(words), 4)).astype(np.float32)
     rows = {word: row for row, word in enumerate(words)}
     return WordVectors("toy", "toy", "0" * 64, array, rows, array.mean(0))
+
+
+def stored(model: Model, documents: list[Document], folder: Path | None, **options: int) -> Store:
+    reader = AttentionReader(model, **options)
+    return open_store(reader, read_treebank(documents), reader.survey(documents), folder)
 
 
 def slow_tables(model: Model, text: Document) -> np.ndarray:
@@ -145,10 +150,11 @@ def test_the_store_is_what_streaming_gives(
     treebank = read_treebank(documents)
     reader = AttentionReader(tiny_bert)
     said: list[str] = []
-    stored = open_store(reader, treebank, tmp_path, say=said.append)
+    surveyed = reader.survey(documents)
+    first = open_store(reader, treebank, surveyed, tmp_path, say=said.append)
     numbers = [3, 0, 2]
     for kept, fresh in zip(
-        stored.take(numbers), Streamed(reader, treebank).take(numbers), strict=True
+        first.take(numbers), Streamed(reader, treebank).take(numbers), strict=True
     ):
         assert kept.dtype == np.float16
         np.testing.assert_allclose(kept, fresh, atol=5e-4)
@@ -158,30 +164,28 @@ def test_the_store_is_what_streaming_gives(
     assert (folder / "attention.npy").stat().st_size == size + 128  # the header of .npy
     assert said == [f"Storing attention: {size / 1e6:,.0f} MB in {folder}"]
     monkeypatch.setattr(AttentionReader, "read", None)  # a second time nothing runs
-    again = open_store(reader, treebank, tmp_path, say=said.append)
+    again = open_store(reader, treebank, surveyed, tmp_path, say=said.append)
     assert said[-1] == f"Attention is stored: {folder}"
-    assert again.values.tobytes() == stored.values.tobytes()
+    assert again.values.tobytes() == first.values.tobytes()
 
 
 def test_a_damaged_store_is_made_again(
     tiny_bert: Model, documents: list[Document], tmp_path: Path
 ) -> None:
-    treebank, reader = read_treebank(documents), AttentionReader(tiny_bert)
-    first = open_store(reader, treebank, tmp_path).values.tobytes()
+    first = stored(tiny_bert, documents, tmp_path).values.tobytes()
     (file,) = tmp_path.glob("*/attention.npy")
     file.write_bytes(file.read_bytes()[:1000])
-    assert open_store(reader, treebank, tmp_path).values.tobytes() == first
+    assert stored(tiny_bert, documents, tmp_path).values.tobytes() == first
 
 
 def test_other_weights_have_another_store(
     tiny_bert: Model, documents: list[Document], tmp_path: Path
 ) -> None:
-    treebank = read_treebank(documents)
-    open_store(AttentionReader(tiny_bert), treebank, tmp_path)
-    open_store(AttentionReader(randomized(tiny_bert)), treebank, tmp_path)
-    open_store(AttentionReader(tiny_bert, max_tokens=9), treebank, tmp_path)
+    stored(tiny_bert, documents, tmp_path)
+    stored(randomized(tiny_bert), documents, tmp_path)
+    stored(tiny_bert, documents, tmp_path, max_tokens=9)
     with tiny_bert.edit(hs.ablate(0, 0)):
-        open_store(AttentionReader(tiny_bert), treebank, tmp_path)
+        stored(tiny_bert, documents, tmp_path)
     assert len(list(tmp_path.glob("*/attention.npy"))) == 4
 
 
@@ -191,8 +195,8 @@ def test_old_stores_make_room_in_the_users_cache(
     monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path))
     reader = AttentionReader(tiny_bert)
     monkeypatch.setattr(store, "MOST_BYTES", store_size(reader, read_treebank(documents)) + 1000)
-    open_store(reader, read_treebank(documents), None)
-    open_store(reader, read_treebank(documents[:5]), None)
+    stored(tiny_bert, documents, None)
+    stored(tiny_bert, documents[:5], None)
     (kept,) = (tmp_path / "probes").glob("*/about.json")
     assert json.loads(kept.read_text())["treebank"]["sentences"] == 5
 
@@ -203,7 +207,7 @@ def test_a_full_disk_is_said_beforehand(
     usage = dataclasses.make_dataclass("Usage", ["free"])
     monkeypatch.setattr(store.shutil, "disk_usage", lambda path: usage(100))
     with pytest.raises(InputError, match=r"takes 0.0 GB and .* has 0.0 GB free. Name another"):
-        open_store(AttentionReader(tiny_bert), read_treebank(documents), tmp_path)
+        stored(tiny_bert, documents, tmp_path)
 
 
 def test_the_control_keeps_embeddings_and_nothing_else(tiny_bert: Model, tiny_llama: Model) -> None:

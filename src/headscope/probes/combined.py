@@ -94,7 +94,8 @@ def train_probe(
         surveyed = {name: reader.survey(bank.documents) for name, bank in treebanks.items()}
     with clock.stage("attention"):
         sources = {
-            name: _source(kind, reader, bank, cache, progress) for name, bank in treebanks.items()
+            name: _source(kind, reader, bank, surveyed[name], cache, progress)
+            for name, bank in treebanks.items()
         }
     examples = {
         name: _examples(bank, surveyed[name], words, sources[name])
@@ -151,6 +152,7 @@ def _source(
     kind: Kind,
     reader: AttentionReader,
     treebank: Treebank,
+    surveyed: Surveyed,
     cache: str | Path | bool,
     progress: bool | None,
 ) -> Source | None:
@@ -161,7 +163,7 @@ def _source(
     meter = Meter(len(treebank), shown=progress)
     try:
         folder = None if cache is True else Path(cache)
-        return open_store(reader, treebank, folder, say=meter.say, advance=meter.advance)
+        return open_store(reader, treebank, surveyed, folder, say=meter.say, advance=meter.advance)
     finally:
         meter.close()
 

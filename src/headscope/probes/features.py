@@ -9,6 +9,7 @@ only special token where there is one; the first token where the tokenizer adds 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -41,6 +42,9 @@ class Surveyed:
     tokens: int
     truncated: int
     """Sentences that were cut."""
+    hash: str
+    """SHA-256 over the model's inputs and the words of their tokens: with the model's
+    weights, all that decides its attention between words."""
 
 
 class AttentionReader:
@@ -78,18 +82,21 @@ class AttentionReader:
     def survey(self, documents: Sequence[Document]) -> Surveyed:
         """Which words have tokens, before any model runs."""
         found: list[np.ndarray] = []
+        content = hashlib.sha256()
         tokens = truncated = 0
         for start in range(0, len(documents), 1024):
             some = list(enumerate(documents[start : start + 1024]))
             for encoded in self._encoder.encode(some):
                 document, stack = encoded.numbered[1], encoded.stacks[self.block]
                 words = align_array(_offsets(stack.offsets), document.spans)
+                content.update(repr(sorted(encoded.inputs.items())).encode())
+                content.update(f"{len(document)} {words.tolist()}".encode())
                 has = np.zeros(len(document), dtype=bool)
                 has[words[(words >= 0) & ~stack.special]] = True
                 found.append(has)
                 tokens += len(stack)
                 truncated += encoded.n_cut > 0
-        return Surveyed(tuple(found), tokens, truncated)
+        return Surveyed(tuple(found), tokens, truncated, content.hexdigest())
 
     def read(self, documents: Sequence[Numbered]) -> Iterator[tuple[int, np.ndarray]]:
         """Number and array (`word column head`, float32) of each document, shortest first.

@@ -22,7 +22,7 @@ from filelock import FileLock
 
 from headscope.errors import InputError
 from headscope.model.packaged import cache_folder
-from headscope.probes.features import AttentionReader
+from headscope.probes.features import AttentionReader, Surveyed
 from headscope.probes.treebank import Treebank
 from headscope.run.fingerprint import describe_model
 
@@ -84,6 +84,7 @@ def store_size(reader: AttentionReader, treebank: Treebank) -> int:
 def open_store(
     reader: AttentionReader,
     treebank: Treebank,
+    surveyed: Surveyed,
     folder: Path | None,
     *,
     say: Callable[[str], None] = lambda line: None,
@@ -94,6 +95,7 @@ def open_store(
     Args:
         reader: reads the model.
         treebank: its sentences.
+        surveyed: what the reader found of them.
         folder: where stores are; None for the user's cache, where old ones make room.
         say: told the size before the model runs.
         advance: told how many sentences are done.
@@ -103,7 +105,7 @@ def open_store(
     """
     base = cache_folder() / "probes" if folder is None else folder
     base.mkdir(parents=True, exist_ok=True)
-    target = base / f"{PREFIX}{_key(reader, treebank)}"
+    target = base / f"{PREFIX}{_key(reader, surveyed)}"
     with FileLock(f"{target}.lock"):
         if not _is_complete(target):
             size = store_size(reader, treebank)
@@ -137,7 +139,7 @@ def _starts(shapes: Sequence[tuple[int, int, int]]) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
 
 
-def _key(reader: AttentionReader, treebank: Treebank) -> str:
+def _key(reader: AttentionReader, surveyed: Surveyed) -> str:
     """A hash of all that decides what is stored."""
     model = describe_model(reader.model)
     about = {
@@ -146,8 +148,7 @@ def _key(reader: AttentionReader, treebank: Treebank) -> str:
         "model": {
             name: model[name] for name in ("architecture", "dtype", "weights_sha256", "edits")
         },
-        "treebank": treebank.hash,
-        "max_tokens": reader.settings.max_tokens,
+        "inputs": surveyed.hash,
     }
     content = json.dumps(about, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()[:20]

@@ -6,7 +6,7 @@ tokenized (`headscope.probes.features`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,14 @@ from headscope.text.corpus import Corpus
 from headscope.text.document import NO_HEAD, ROOT, Document
 from headscope.text.read import read
 
-__all__ = ["NOT_COUNTED", "Treebank", "punctuation", "read_treebank"]
+__all__ = [
+    "NOT_COUNTED",
+    "Treebank",
+    "punctuation",
+    "read_treebank",
+    "right_branching",
+    "targets",
+]
 
 NOT_COUNTED = -1
 """Target of a word that is neither trained on nor scored."""
@@ -91,8 +98,3 @@ def punctuation(document: Document) -> np.ndarray:
 def right_branching(n_words: int) -> np.ndarray:
     """`word`: the next word; ROOT (`n_words`) for the last."""
     return np.arange(1, n_words + 1)
-
-
-def total(counts: Sequence[np.ndarray]) -> int:
-    """How many in all."""
-    return int(sum(int(count.sum()) for count in counts))
