@@ -59,6 +59,7 @@ def test_previous_is_left_and_next_is_right(encoder: Result) -> None:
 
 
 def test_figures_of_both_kinds_of_models(encoder: Result, causal: Result, tmp_path: Path) -> None:
+    assert len(clark_figure_1(causal).axes) == 2  # no next token
     assert len(clark_figure_2(encoder).axes) == 2
     assert len(clark_figure_2(causal).axes) == 1  # no separators, no second panel
     labels = [text.get_text() for text in clark_figure_2(encoder).axes[0].get_legend().texts]
@@ -78,8 +79,15 @@ def test_importance_and_its_check(tiny_llama: Model) -> None:
     figure = clark_figure_3(importance(tiny_llama, corpus))
     labels = [text.get_text() for text in figure.axes[0].get_legend().texts]
     assert labels == ["first token", ". or ,", "all keys"]
-    checked = check_importance(tiny_llama, corpus, classes=["first"])
-    assert removal_figure(checked).axes[0].get_title().startswith("first: r = ")
+    checked = check_importance(tiny_llama, corpus, classes=["first"], levels=[0.5, 1.0])
+    figure = removal_figure(checked)
+    half, whole, _ = figure.axes
+    assert (half.get_title(), whole.get_title()) == ("50% removed", "100% removed")
+    points = np.asarray(whole.collections[0].get_offsets())
+    at = checked.sel(key_class="first", level=1.0)
+    np.testing.assert_allclose(points[:, 0], at["removal_estimate"].values.ravel())
+    np.testing.assert_allclose(points[:, 1], at["rise"].values.ravel())
+    assert whole.texts[0].get_text().startswith(f"r = {float(at['r']):.2f}")
 
 
 def test_maps(encoder: Result) -> None:

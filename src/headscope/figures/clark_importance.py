@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
@@ -52,18 +55,60 @@ def clark_figure_3(result: Result) -> Figure:
 
 
 def removal_figure(checked: xr.Dataset) -> Figure:
-    """What `check_importance` found: the estimated rise of the loss against the real one."""
+    """What `check_importance` found: how much the loss rises when attention to a class of
+    keys is removed, in part and wholly, against what the gradient foretold. A point is a
+    head; on the dashed line the gradient is right.
+    """
     names = [str(n) for n in checked["key_class"].values]
+    levels = [float(level) for level in checked["level"].values]
+    layers = checked["layer"].broadcast_like(checked["removal_estimate"].isel(key_class=0))
     with styled():
-        figure = new_figure(2.4 * len(names) + 0.4, 2.5)
-        panels = figure.subplots(1, len(names), squeeze=False)[0]
-        for number, (axes, name) in enumerate(zip(panels, names, strict=True)):
-            at = checked.sel(key_class=name)
-            axes.axline((0, 0), slope=1, color=GRAY, linewidth=0.6, linestyle=(0, (4, 3)))
-            axes.scatter(
-                at["removal_estimate"], at["removal"], s=7, color=PALETTE[number], linewidths=0
-            )
-            axes.set_title(f"{name}: r = {float(at['r_estimate']):.2f}")
-            axes.set_xlabel("Estimated from the gradient (nats)")
-        panels[0].set_ylabel("Rise of the loss when removed (nats)")
+        figure = new_figure(2.1 * len(levels) + 0.9, 2.0 * len(names) + 0.5)
+        panels = figure.subplots(len(names), len(levels), squeeze=False)
+        for row, name in zip(panels, names, strict=True):
+            for axes, level in zip(row, levels, strict=True):
+                at = checked.sel(key_class=name, level=level)
+                foretold = at["removal_estimate"] * level
+                drawn = axes.scatter(
+                    foretold, at["rise"], c=layers, cmap="viridis", s=8, linewidths=0
+                )
+                _symmetric(axes, float(np.nanmedian(np.abs(at["rise"]))))
+                axes.axline((0, 0), (1, 1), color=GRAY, linewidth=0.6, linestyle=(0, (4, 3)))
+                low, high = (float(at["r_interval"].sel(bound=b)) for b in ("low", "high"))
+                axes.text(
+                    0.03,
+                    0.97,
+                    f"r = {float(at['r']):.2f} ({low:.2f} to {high:.2f})\n"
+                    f"ρ = {float(at['rho']):.2f}",
+                    transform=axes.transAxes,
+                    va="top",
+                    fontsize=6.5,
+                )
+            row[0].set_ylabel(f"{'first token' if name == 'first' else name}\nRise of the loss")
+        for axes, level in zip(panels[0], levels, strict=True):
+            axes.set_title(f"{level:.0%} removed")
+        for axes in panels[-1]:
+            axes.set_xlabel("Foretold by the gradient (nats)")
+        figure.colorbar(drawn, ax=panels, label="Layer", shrink=0.6)
+        about = checked.attrs
+        corpus = str(about["corpus"]).replace("\\", "/").rsplit("/", 1)[-1]
+        what = f"{about['heads']} heads · {about['documents']} documents"
+        figure.supxlabel(
+            f"{about['model']} · {corpus} · {what} · loss {float(checked['loss']):.2f} nats",
+            fontsize=6.5,
+            color=GRAY,
+        )
     return figure
+
+
+def _symmetric(axes: Axes, middle: float) -> None:
+    """Both axes alike, linear near 0 and logarithmic beyond: a few heads matter far more."""
+    near = 10.0 ** np.floor(np.log10(max(middle, 1e-9)))
+    values = np.abs([*axes.get_xlim(), *axes.get_ylim()]).max()
+    for of in ("x", "y"):
+        getattr(axes, f"set_{of}scale")("symlog", linthresh=near, linscale=0.5)
+        getattr(axes, f"set_{of}lim")(-values, values)
+        axis = getattr(axes, f"{of}axis")
+        top = 10.0 ** np.floor(np.log10(values))
+        axis.set_ticks([-top, 0, top])
+        axis.set_minor_locator(NullLocator())

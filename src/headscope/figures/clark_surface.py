@@ -21,13 +21,16 @@ def clark_figure_1(result: Result) -> Figure:
     """Attention to the previous, the current and the next token, by head (section 3.1).
 
     Clark et al.'s Figure 1 shows four heads as examples; this is the plot of all heads that
-    their notebook has, with next and previous the right way round.
+    their notebook has, with next and previous the right way round. Causal attention never
+    sees the next token: it has no panel there.
     """
     shares = _variable(result, "offset_share")
+    titles = {-1: "previous token", 0: "current token", 1: "next token"}
+    if not (shares.sel(offset=1) > 0).any():
+        del titles[1]
     with styled():
-        figure = new_figure(6.6, 2.4)
-        panels = figure.subplots(1, 3, sharey=True)
-        titles = {-1: "previous token", 0: "current token", 1: "next token"}
+        figure = new_figure(2.2 * len(titles), 2.4)
+        panels = figure.subplots(1, len(titles), sharey=True)
         for axes, color, (offset, title) in zip(panels, PALETTE, titles.items(), strict=False):
             values = shares.sel(offset=offset)
             _points(axes, values, color)

@@ -86,8 +86,8 @@ class HeadCard:
         lines = [f"{self.name} of {self.model}", self.summary]
         for topic, rows in self.evidence:
             lines += ["", topic]
-            width = max(len(row.what) for row in rows)
-            lines += [f"  {row.what:{width}}  {row.value:>12}  {row.rank}" for row in rows]
+            width, room = (max(len(x) for x in column) for column in _columns(rows))
+            lines += [f"  {row.what:{width}}  {row.value:{room}}  {row.rank}" for row in rows]
         if self.nearest:
             near = ", ".join(f"L{a} H{b} ({js:.3f})" for a, b, js in self.nearest)
             lines += ["", "Nearest heads (Jensen-Shannon divergence, nats)", f"  {near}"]
@@ -302,6 +302,10 @@ def _baseline(data: xr.Dataset, name: str, label: Sequence[object]) -> float | N
     else:
         return None
     return None if np.isnan(found) else found
+
+
+def _columns(rows: Sequence[Evidence]) -> tuple[list[str], list[str]]:
+    return [row.what for row in rows], [row.value for row in rows]
 
 
 def _label(dims: Sequence[str], labels: Sequence[object]) -> str:
