@@ -23,6 +23,7 @@ from headscope.app.models import models
 from headscope.app.probe import bias, coreference, dependencies
 from headscope.app.probe_combined import combined
 from headscope.app.removal import check_importance
+from headscope.app.report import report
 from headscope.app.serve import serve
 from headscope.app.view import view
 from headscope.errors import HeadscopeError
@@ -65,6 +66,7 @@ register(app, importance, example="importance corpus.txt --model smollm2 -o impo
 register(app, check_importance, example="check-importance corpus.txt --model smollm2 -o check")
 register(app, map_heads, name="map", example="map run -o map")
 register(app, card, example="card run --layer 2 --head 8")
+register(app, report, example="report run importance -o report.html")
 
 probe = typer.Typer(
     help="Heads as classifiers, and probes trained on all of them.", no_args_is_help=True
