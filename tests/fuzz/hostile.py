@@ -69,6 +69,8 @@ NASTY = (
     "]]>",
     "&amp;<b>",
     "../../etc/passwd",
+    "~nobody/x",
+    "/dev/null/x",
     "%s%n{0}{x!r}",
     "-",
     "--",

@@ -93,6 +93,11 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         typer.echo(f"headscope: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a path that cannot be read or written, a full disk
+        if settings.debug:
+            raise
+        typer.echo(f"headscope: {error}", err=True)
+        sys.exit(2 if error.filename is not None else 1)
     except Exception as error:
         # click's own complaints about options and arguments know how to show themselves
         if hasattr(error, "show") and hasattr(error, "exit_code"):

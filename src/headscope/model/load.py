@@ -79,7 +79,7 @@ def load(
         location, name, notes = str(_packaged_folder(packaged)), packaged.title, (packaged.notes,)
         origin = f"packaged in {packaged.distribution} {packaged.version}"
         options["local_files_only"] = True
-    elif Path(source).is_dir():
+    elif _is_folder(source):
         location, name, origin = str(_model_folder(Path(source))), Path(source).name, "folder"
         options["local_files_only"] = True
     else:
@@ -133,6 +133,13 @@ def _packaged_folder(packaged: PackagedModel) -> Path:
     digest = packaged.files[first.name]
     target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest[:12]}"
     return converted(first, target, say=lambda line: print(line, file=sys.stderr))
+
+
+def _is_folder(source: str) -> bool:
+    try:
+        return Path(source).is_dir()
+    except OSError:  # longer than names can be
+        return False
 
 
 def _model_folder(folder: Path) -> Path:

@@ -219,8 +219,12 @@ def detect(path: Path) -> Format:
 
 
 def _files(path: Path) -> tuple[Path, ...]:
-    path = path.expanduser()
-    if path.is_dir():
+    try:
+        path = path.expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError):  # longer than names can be (a text), or nobody's home
+        is_folder = is_file = False
+    if is_folder:
         known = (*_SUFFIXES, *_COLUMN_SUFFIXES)
         files = tuple(
             file
@@ -230,7 +234,7 @@ def _files(path: Path) -> tuple[Path, ...]:
         if not files:
             raise InputError(f"The folder {path} has no files ending in {', '.join(known)}.")
         return files
-    if not path.is_file():
+    if not is_file:
         raise InputError(
             f"No file or folder {str(path)[:200]!r}. To read a text itself, pass a list: [text]."
         )
