@@ -149,3 +149,13 @@ def test_documents_come_while_the_file_is_read() -> None:
     documents = assemble(conllu_sentences(spy(), "demo", report), "demo", "document", report)
     assert next(documents).id == "demo-eddystone"
     assert len(taken) < 0.2 * len(text)
+
+
+def test_a_save_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    def documents() -> Iterator[str]:
+        yield "One."
+        raise RuntimeError("the disk is gone")
+
+    with pytest.raises(RuntimeError):
+        read(documents).save(tmp_path / "corpus.jsonl")
+    assert not list(tmp_path.iterdir())

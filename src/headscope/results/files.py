@@ -1,17 +1,16 @@
-"""Files: written whole or not at all, and opened by what they say they are."""
+"""Files opened by what they say they are."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h5py  # type: ignore[import-untyped, unused-ignore]
 
+from headscope.atomic import atomic_path
 from headscope.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -30,32 +29,6 @@ _LOADERS = {
     "probe": "headscope.probes.probe_file:load_probe",
 }
 """What a file says it is → who reads it. By name: nothing is imported before it is needed."""
-
-
-@contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block succeeds."""
-    target = Path(path)
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; give the name of a file to write.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}.", suffix=".part"
-    )
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def open_file(path: str | os.PathLike[str]) -> Trace | Result | Probe:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headscope.results.files import atomic_path
+from headscope.atomic import atomic_path
 from headscope.results.result import MeasuredDocument, Result
 
 __all__ = ["KIND", "load_result", "save_result"]

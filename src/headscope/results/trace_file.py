@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 import xarray as xr
 
+from headscope.atomic import atomic_path
 from headscope.attention import Block as BlockName
-from headscope.results.files import atomic_path
 from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
 from headscope.text.tokens import Tokens
 

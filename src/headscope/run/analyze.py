@@ -55,7 +55,7 @@ def analyze(
     tagset: Tagset = "universal",
     null_keys: NullKeys = "auto",
     max_tokens: int = 512,
-    batch_tokens: int = 2048,
+    batch_tokens: int = 1024,
     threads: int = 1,
     address: str | None = None,
     progress: bool | None = None,

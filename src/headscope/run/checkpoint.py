@@ -18,10 +18,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from headscope.atomic import atomic_path
 from headscope.errors import InputError
 from headscope.metrics.assemble import States
 from headscope.metrics.fold import merge_states
-from headscope.results.files import atomic_path
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
 

@@ -23,8 +23,9 @@ from headscope.text.segment import SECOND
 __all__ = ["EncodedDocument", "Encoder", "joins_pairs", "special_names"]
 
 INPUTS = ("input_ids", "token_type_ids")
-MOST_WEIGHTS = 1 << 24
-"""Attention weights of a layer in one batch: 64 MB."""
+MOST_WEIGHTS = {"cpu": 1 << 20}
+"""Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
+MOST_WEIGHTS_ELSEWHERE = 1 << 24
 ENOUGH_TOKENS = 512
 MOST_STRETCH = 1.15
 
@@ -62,7 +63,8 @@ class Encoder:
         couples = any(metric.scope == "layers" for metric in plan.metrics)
         # What compares layers keeps all of them for a batch: four layers' worth of memory.
         layers = max(1, model.info.n_layers // 4) if couples else 1
-        self._most_weights = MOST_WEIGHTS // layers
+        most = MOST_WEIGHTS.get(model.module.device.type, MOST_WEIGHTS_ELSEWHERE)
+        self._most_weights = most // layers
         pad = self._tokenizer.pad_token_id
         self._pad = 0 if pad is None else int(pad)
         self._spelling: Any = None
@@ -183,16 +185,18 @@ class Encoder:
         return Tokenized(special, offsets, np.array(shifted), classes), shifted
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
-        """Documents of similar length together, shortest first."""
+        """Documents of similar length together, longest first: what later batches need then
+        fits into memory that earlier ones have left.
+        """
         batch: list[EncodedDocument] = []
-        for document in sorted(documents, key=lambda d: (d.length, d.numbered[0])):
-            n, length = len(batch) + 1, document.length
+        for document in sorted(documents, key=lambda d: (-d.length, d.numbered[0])):
+            n, length = len(batch) + 1, batch[0].length if batch else document.length
             is_full = n * length > self._plan.settings.batch_tokens
             is_large = n * length**2 * self._n_heads > self._most_weights
-            # Padding costs as much as text: a batch that fills the cores takes no longer ones.
+            # Padding costs as much as text: a batch that fills a core takes no shorter ones.
             is_enough = (n - 1) * length > ENOUGH_TOKENS
-            is_longer = bool(batch) and length > MOST_STRETCH * batch[0].length + 2
-            if batch and (is_full or is_large or (is_enough and is_longer)):
+            is_shorter = length > MOST_STRETCH * document.length + 2
+            if batch and (is_full or is_large or (is_enough and is_shorter)):
                 yield batch
                 batch = []
             batch.append(document)

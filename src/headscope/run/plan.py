@@ -44,7 +44,7 @@ class Settings:
     null_keys: NullKeys = "auto"
     max_tokens: int = 512
     """Longer documents are cut."""
-    batch_tokens: int = 2048
+    batch_tokens: int = 1024
     """Tokens of a batch, padding included."""
     shard_characters: int = 32_768
     shard_documents: int = 256
@@ -152,7 +152,7 @@ class Plan:
             window = range(start, min(start + settings.window, len(lengths)))
             shard: list[int] = []
             size = 0
-            for number in sorted(window, key=lambda n: (lengths[n], n)):
+            for number in sorted(window, key=lambda n: (-lengths[n], n)):
                 is_full = len(shard) >= settings.shard_documents
                 if shard and (is_full or size + lengths[number] > settings.shard_characters):
                     yield shard

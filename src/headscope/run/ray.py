@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
+from headscope.atomic import atomic_path
 from headscope.errors import MissingExtra
 from headscope.model.model import Model
-from headscope.results.files import atomic_path
 from headscope.run.checkpoint import Ledger, dump_measured
 from headscope.run.local import n_cores
 from headscope.run.plan import Plan, Shard

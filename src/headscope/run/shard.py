@@ -15,6 +15,7 @@ from headscope.metrics.fold import Fold
 from headscope.model.model import Model
 from headscope.run.encode import EncodedDocument, Encoder
 from headscope.run.gradients import can_ask, measure_gradients
+from headscope.run.memory import release_memory
 from headscope.run.plan import Plan, Shard
 
 __all__ = ["Measured", "ShardReport", "measure_shard", "threads"]
@@ -102,7 +103,9 @@ def measure_shard(
                 except Exception as own:
                     _fail(report, document, f"{type(own).__name__}: {own}")
     report.layers = fold.layers()
-    return Measured(fold.states(), report)
+    measured = Measured(fold.states(), report)
+    release_memory()
+    return measured
 
 
 def _encoded(encoder: Encoder, shard: Shard, report: ShardReport) -> Iterator[EncodedDocument]:

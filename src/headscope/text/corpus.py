@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol, get_args
 
+from headscope.atomic import atomic_path
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.text.document import Document, Unit
 from headscope.text.lines import OnError, Report
@@ -122,13 +123,13 @@ class Corpus:
 
         Gzipped where the name ends in `.gz`. The file appears when it is complete.
         """
-        path = Path(path)
-        partial = path.with_name(path.name + ".partial")
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(partial, "wt", encoding="utf-8", newline="\n") as file:
+        opener = gzip.open if Path(path).suffix == ".gz" else open
+        with (
+            atomic_path(path) as temporary,
+            opener(temporary, "wt", encoding="utf-8", newline="\n") as file,
+        ):
             for document in self:
                 file.write(json.dumps(document.to_dict(), ensure_ascii=False) + "\n")
-        partial.replace(path)
 
     @property
     def hash(self) -> str:
