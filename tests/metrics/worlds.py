@@ -8,6 +8,8 @@ import torch
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
 from headscope.metrics.key_classes import class_members, class_names
+from headscope.text.document import Document
+from headscope.text.mention import Mention
 from tests.metrics.slow import Case
 
 TAGS = ("ADJ", "NOUN", "VERB")
@@ -121,6 +123,28 @@ def make_batch(
         np.mod(found * 0.6180339887498949, 1.0),
         np.mod(found.astype(np.int64) * 7, parts_per_group),
         losses=np.stack([found + 1.5, np.mod(found, 3) + 1], axis=-1),
+        documents=tuple(map(make_document, cases)),
+    )
+
+
+def make_document(case: Case) -> Document:
+    """The words of a case, with mentions drawn from its own first weights."""
+    n = 0 if case.words is None else max(case.words) + 1
+    generator = np.random.default_rng((case.attention.ravel()[:4] * 1e6).astype(np.int64))
+    words = [str(word) for word in generator.choice(["he", "cat", "Mary", "dogs", "she"], n)]
+    ends = np.cumsum([len(word) + 1 for word in words], dtype=np.int64)
+    mentions = []
+    for _ in range(n):
+        start = int(generator.integers(0, n))
+        stop = min(n, start + int(generator.integers(1, 4)))
+        mentions.append(Mention(str(generator.integers(0, 3)), ((start, stop),)))
+    return Document(
+        id="case",
+        text=" ".join(words),
+        words=tuple(words),
+        spans=tuple((int(e) - len(w) - 1, int(e) - 1) for e, w in zip(ends, words, strict=True)),
+        mentions=tuple(mentions),
+        meta={"condition": str(generator.choice(["pro", "anti"]))},
     )
 
 

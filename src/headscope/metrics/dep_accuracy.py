@@ -39,7 +39,7 @@ class _DepProbe(Metric):
 
     def __post_init__(self) -> None:
         if self.possessive not in get_args(Possessive):
-            raise UnknownName.of("possessive", self.possessive, get_args(Possessive))
+            raise UnknownName.of("possessive", self.possessive, map(str, get_args(Possessive)))
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
         """Relations as in the data, and all words together."""

@@ -63,7 +63,7 @@ def probe_examples(
     if direction not in DIRECTIONS:
         raise UnknownName.of("direction", direction, DIRECTIONS)
     if possessive not in get_args(Possessive):
-        raise UnknownName.of("possessive", possessive, get_args(Possessive))
+        raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
     if isinstance(model, str):
         from headscope.model.load import load
 

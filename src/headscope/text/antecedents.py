@@ -51,10 +51,11 @@ def headed_mentions(document: Document, has_tokens: Sequence[bool]) -> list[Head
     A mention that is there twice in one cluster is taken once; the same words in two
     clusters are two mentions.
     """
-    found = {}
+    found: dict[tuple[str, tuple[tuple[int, int], ...]], Headed] = {}
     for mention in document.mentions:
         head = mention_head(document, mention)
-        if head < len(has_tokens) and has_tokens[head]:
+        is_known = (mention.cluster, mention.spans) in found
+        if head < len(has_tokens) and has_tokens[head] and not is_known:
             text = " ".join(document.words[word] for word in mention.words()).lower()
             kind = mention_kind(document, head)
             form = document.words[head].lower()

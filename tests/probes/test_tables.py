@@ -1,0 +1,148 @@
+"""Tables of best heads: rows, formats, the honest score, names and figures."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.errors import InputError, UnknownName
+from headscope.figures.probe_examples import example_figure
+from headscope.figures.probe_table import probe_figure
+from headscope.heads.probe_table import honest_scores
+from headscope.heads.probed import behaviors
+from headscope.model.model import Model
+from headscope.results.result import Result
+from tests.probes.slow_probes import honest
+from tests.probes.test_coreference import LONG
+from tests.probes.test_dependencies import PARSED
+
+
+@pytest.fixture(scope="module")
+def dependencies(tiny_bert: Model) -> Result:
+    return hs.probe_dependencies(tiny_bert, hs.read(PARSED), 2)
+
+
+def test_honest_scores_by_hand() -> None:
+    """Two parts, two heads. Head 0 is best on part 0 (3 of 4) and gets 1 of 4 on part 1; head 1
+    is best on part 1 (2 of 4) and gets 1 of 4 on part 0: 2 of 8, where the best has 4 of 8."""
+    right = np.array([[[3.0], [1.0]], [[1.0], [2.0]]])
+    cases = np.array([[4.0], [4.0]])
+    assert honest_scores(right, cases).tolist() == [2 / 8]
+
+
+def test_honest_scores_against_loops() -> None:
+    generator = np.random.default_rng(0)
+    cases = generator.integers(1, 20, (10, 3)).astype(float)
+    right = generator.integers(0, 10, (10, 6, 3)).astype(float)
+    found = honest_scores(right, cases)
+    for label in range(3):
+        rows = {part: right[part, :, label] for part in range(10)}
+        totals = {part: cases[part, label] for part in range(10)}
+        assert found[label] == pytest.approx(honest(rows, totals))
+    assert np.isnan(honest_scores(right, np.where(np.arange(10)[:, None] % 2, 0, cases))).all()
+
+
+def test_rows_are_the_best_heads(dependencies: Result) -> None:
+    table = hs.probe_table(dependencies)
+    assert table.rows[0].label == "all"
+    assert "root" not in [row.label for row in table.rows]
+    for row in table.rows:
+        values = dependencies["accuracy"].sel(relation=row.label)
+        assert row.accuracy == float(values.max())
+        here = {"direction": row.direction, "layer": row.layer, "head": row.head}
+        assert float(values.sel(here)) == row.accuracy
+        assert row.baselines["offset"] == float(dependencies["baseline"].sel(relation=row.label))
+        assert row.honest <= row.accuracy + 1e-12 or np.isnan(row.honest)
+    gains = [row.gain for row in table.rows[1:]]
+    assert gains == sorted(gains, reverse=True)
+    assert table["nsubj"].label == "nsubj"
+    with pytest.raises(InputError, match="There is no row 'none'"):
+        table["none"]
+
+
+def test_csv_has_the_rows(dependencies: Result, tmp_path: Path) -> None:
+    table = hs.probe_table(dependencies)
+    table.to_csv(tmp_path / "table.csv")
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["relation"] for row in rows] == [row.label for row in table.rows]
+    assert float(rows[0]["accuracy"]) == table.rows[0].accuracy
+    assert "visible" not in rows[0]
+
+
+def test_causal_tables_show_what_is_visible(tiny_llama: Model) -> None:
+    table = hs.probe_table(hs.probe_dependencies(tiny_llama, hs.read(PARSED), 2))
+    assert "visible" in table.columns()
+    assert "visible" in str(table)
+
+
+def test_text_of_a_table(dependencies: Result) -> None:
+    lines = str(hs.probe_table(dependencies)).splitlines()
+    assert lines[1].split() == [
+        *("relation", "cases", "head", "direction", "accuracy", "honest", "baseline"),
+    ]
+    assert lines[2].startswith("all")
+
+
+def test_names_are_for_heads_above_their_baseline(dependencies: Result) -> None:
+    table = hs.probe_table(dependencies)
+    named = behaviors(dependencies, margin=-1.0)
+    expected = {
+        (row.layer, row.head) for row in table.rows if row.label != "all" and row.honest >= -1
+    }
+    assert set(named) == expected
+    assert behaviors(dependencies, margin=1.0) == {}
+
+
+def test_other_results_are_refused(tiny_bert: Model) -> None:
+    other = hs.analyze(tiny_bert, hs.read(PARSED), "distance")
+    with pytest.raises(InputError, match="This result is not of a probe"):
+        hs.probe_table(other)
+
+
+def test_figures_are_drawn(dependencies: Result, tiny_bert: Model, tmp_path: Path) -> None:
+    coreference = hs.probe_coreference(tiny_bert, hs.read([LONG]))
+    for number, result in enumerate((dependencies, coreference)):
+        path = tmp_path / f"{number}.png"
+        probe_figure(result).savefig(path)
+        assert path.stat().st_size > 5000
+    with pytest.raises(InputError, match="no relation has enough cases"):
+        probe_figure(hs.probe_dependencies(tiny_bert, hs.read(PARSED), 1000))
+
+
+def test_examples_are_what_the_probe_counts(tiny_bert: Model, dependencies: Result) -> None:
+    """All six documents are alike: a head is right in all or in none."""
+    accuracy = dependencies["accuracy"].sel(direction="head", relation="nsubj")
+    for layer in range(tiny_bert.info.n_layers):
+        for head in range(tiny_bert.info.n_heads):
+            examples = hs.probe_examples(
+                tiny_bert, hs.read(PARSED), layer, head, "nsubj", direction="head", right=2, wrong=1
+            )
+            is_right = float(accuracy.sel(layer=layer, head=head)) == 1
+            assert [example.is_right for example in examples] == (
+                [True] * 2 if is_right else [False]
+            )
+            (arc,) = examples[0].arcs
+            assert (arc.query, arc.target) == (2, 3)
+            others = np.delete(examples[0].weights[2], 2)
+            assert arc.predicted is not None
+            assert examples[0].weights[2, arc.predicted] == others.max()
+    figure = example_figure(examples, "nsubj")
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts.count("cat") == 2
+
+
+def test_bad_examples_are_refused(tiny_bert: Model) -> None:
+    corpus = hs.read(PARSED)
+    with pytest.raises(UnknownName, match=r"Unknown relation 'nsuj'\. Did you mean 'nsubj'"):
+        hs.probe_examples(tiny_bert, corpus, 0, 0, "nsuj")
+    with pytest.raises(UnknownName, match="Unknown direction 'up'"):
+        hs.probe_examples(tiny_bert, corpus, 0, 0, "nsubj", direction="up")
+    with pytest.raises(InputError, match="There is no L99 H0"):
+        hs.probe_examples(tiny_bert, corpus, 99, 0, "nsubj")
+    with pytest.raises(InputError, match="There is no example to draw"):
+        example_figure([])
