@@ -14,7 +14,6 @@ from latex2mathml.converter import convert
 
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
-HELP = re.compile(r"^<!-- help of the command line -->$", re.MULTILINE)
 
 
 def on_page_content(content: str, **_: Any) -> str:
@@ -31,8 +30,35 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The help of every verb, where a page asks for it."""
-    return HELP.sub(lambda _: command_line_help(), markdown) if HELP.search(markdown) else markdown
+    """What is written from the code itself, where a page asks for it."""
+    for mark, make in GENERATED.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, make())
+    return markdown
+
+
+def public_names() -> str:
+    """A table of `headscope.__all__`: each name, its page and what it is."""
+    import headscope
+
+    rows = ["| name | |", "|---|---|"]
+    for name in headscope.__all__:
+        if not name.startswith("__"):
+            about = (getattr(headscope, name).__doc__ or "").strip().split("\n\n")[0]
+            first = re.sub(r"\s+", " ", about).split(". ")[0].rstrip(".:").replace("|", "\\|")
+            rows.append(f"| [`{name}`][headscope.{name}] | {first} |")
+    return "\n".join(rows)
+
+
+def registered_metrics() -> str:
+    """A section for each registered metric, from its docstring."""
+    from headscope.metrics.registry import METRICS
+
+    return "\n".join(
+        f"::: {metric.__module__}.{metric.__name__}\n"
+        "    options:\n      members: false\n      heading_level: 3\n      show_bases: false\n"
+        for metric in METRICS.values()
+    )
 
 
 def command_line_help() -> str:
@@ -70,3 +96,10 @@ def _help_of(words: tuple[str, ...]) -> str:
         env={**os.environ, **settings},
     )
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+
+
+GENERATED = {
+    "<!-- help of the command line -->": command_line_help,
+    "<!-- names of the package -->": public_names,
+    "<!-- metrics of the registry -->": registered_metrics,
+}
