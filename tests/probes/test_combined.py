@@ -346,3 +346,15 @@ def test_baseline_and_punctuation(documents: list[Document]) -> None:
     assert punctuation(by_relation).tolist() == [False] * 6 + [True]
     by_letters = dataclasses.replace(documents[0], upos=None, relations=None)
     assert punctuation(by_letters).tolist() == [False] * 6 + [True]
+
+
+@pytest.mark.packaged
+@pytest.mark.xdist_group("packaged")
+def test_half_precision_changes_no_score(minilm: Model, data_folder: Path, tmp_path: Path) -> None:
+    treebank = hs.read(data_folder / "gum" / "en_gum-dev.conllu", unit="sentence").draw(60)
+    options = {"kind": "attention", "epochs": 2}
+    kept = hs.train_probe(minilm, treebank, treebank, cache=tmp_path, **options)
+    streamed = hs.train_probe(minilm, treebank, treebank, cache=False, **options)
+    assert kept.uas > 0.35  # on what it has seen; right-branching has about 0.3
+    assert abs(kept.uas - streamed.uas) < 0.003
+    np.testing.assert_allclose(kept.reliance, streamed.reliance, rtol=0.02, atol=1e-3)
