@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from headscope.app import cli
 from headscope.app.cli import main
 from headscope.model.model import Model
+from headscope.text.document import Unit
 
 
 def run(*arguments: str) -> int:
@@ -83,21 +87,36 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("headscope 0.")
 
 
-def test_demo_writes_traces(
-    minilm: Model, smollm2: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.packaged
+def test_demo_writes_a_report_and_two_pages(
+    minilm: Model,
+    smollm2: Model,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import headscope as hs
 
-    assert run("demo", "-o", str(tmp_path / "deep" / "demo")) == 0
-    out = capsys.readouterr().out
-    assert "previous token" in out
-    trace = hs.open(tmp_path / "deep" / "demo" / "smollm2.nc")
-    assert any(trace.text.generated)
-    for alias in ("minilm", "smollm2"):
-        page = tmp_path / "deep" / "demo" / f"{alias}.html"
-        assert f"look at   {page}" in out
-        assert page.stat().st_size > 100_000
-    assert trace.attention.shape[:2] == (30, 9)
+    whole = hs.demo_corpus
+
+    def part(unit: Unit) -> hs.Corpus:
+        """One of the eleven texts: the whole takes a minute."""
+        return whole("document").draw(1).by(unit)
+
+    monkeypatch.setattr(hs, "demo_corpus", part)
+    monkeypatch.setattr("headscope.app.demo.FEW", 1)
+    folder = tmp_path / "deep" / "demo"
+    assert run("demo", "-o", str(folder), "--workers", "1", "--quiet", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["report"] == str(folder / "report.html")
+    for page in [answer["report"], *answer["pages"]]:
+        assert Path(page).stat().st_size > 100_000
+    models = {hs.open(file).model for file in folder.glob("*/*/result.nc")}
+    assert len(models) == 2
+    before = (folder / "smollm2" / "metrics" / "result.nc").stat().st_mtime_ns
+    assert run("demo", "-o", str(folder), "--workers", "1", "--quiet") == 0
+    assert f"report    {folder / 'report.html'}" in capsys.readouterr().out
+    assert (folder / "smollm2" / "metrics" / "result.nc").stat().st_mtime_ns == before
 
 
 def test_view_writes_a_page(
@@ -145,3 +164,47 @@ def test_importance_of_the_demo_corpus(
     assert (folder / "figure-3.png").stat().st_size > 10_000
     assert run(*arguments, "-o", str(tmp_path / "other"), "--model", "minilm", "--quiet") == 2
     assert "no language-model head" in capsys.readouterr().err
+
+
+def verbs(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from verbs(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+VERBS = dict(verbs(typer.main.get_command(cli.app)))
+MEANT = {
+    "model": {"--model"},
+    "device": {"--device"},
+    "out": {"-o", "--out"},
+    "workers": {"--workers"},
+    "engine": {"--engine"},
+    "resume": {"--resume"},
+    "sample": {"--sample"},
+    "seed": {"--seed"},
+    "as_json": {"--json"},
+    "quiet": {"-q", "--quiet"},
+    "debug": {"--debug"},
+}
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_verbs_are_alike(verb: tuple[str, ...]) -> None:
+    """The same words for the same things, three options everywhere, an example of each."""
+    command = VERBS[verb]
+    options = {option.name: set(option.opts) for option in command.params}
+    assert {"as_json", "quiet", "debug"} <= set(options)
+    for name, opts in options.items():
+        assert opts == MEANT.get(name, opts), f"{name} is {opts}"
+    assert ("engine" in options) == ("resume" in options and "demo" not in verb)
+    assert command.help
+    assert all(option.help for option in command.params)
+    assert command.epilog.startswith(f"Example: headscope {' '.join(verb)}")
+
+
+def test_debug_and_quiet_after_the_verb_too(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"has no config\.json"):
+        main(["models", str(tmp_path), "--debug", "--quiet"])
+    cli.settings.debug = False
