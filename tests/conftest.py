@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from headscope.model.model import Model
+    from headscope.results.result import Result
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -105,6 +106,33 @@ def tiny_t5() -> Model:
     return hs.load(
         build(next(f for f in ENCODER_DECODERS if f.name == "t5")), word_piece_tokenizer()
     )
+
+
+MAP_METRICS = ["js", "offset_share", "class_share", "row_entropy", "uniform_entropy"]
+
+
+@pytest.fixture(scope="session")
+def encoder_results(tiny_bert: Model) -> list[Result]:
+    """An analysis by genre, divergences, a probe and gradients of one encoder."""
+    import headscope as hs
+    from tests.run.corpora import make_corpus
+
+    corpus = make_corpus(40)
+    return [
+        hs.analyze(tiny_bert, corpus, by="genre"),
+        hs.analyze(tiny_bert, corpus, MAP_METRICS),
+        hs.probe_dependencies(tiny_bert, corpus, min_cases=5),
+        hs.importance(tiny_bert, corpus),
+    ]
+
+
+@pytest.fixture(scope="session")
+def decoder_result(tiny_llama: Model) -> Result:
+    """An analysis of a causal model over the same documents."""
+    import headscope as hs
+    from tests.run.corpora import make_corpus
+
+    return hs.analyze(tiny_llama, make_corpus(40))
 
 
 def _packaged(alias: str) -> Model:

@@ -135,7 +135,7 @@ def importance(subject: Subject, number: int) -> Sentence | None:
     if not said:
         return None
     return [
-        f"The loss{subject.elsewhere('importance')} does not depend on attention to all keys "
+        f"The loss{subject.elsewhere('importance_mean')} does not depend on attention to all keys "
         "alike: the mean gradient |∂L/∂a| is ",
         *listed(said),
         " of that at all keys",

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import xarray as xr
 
@@ -217,6 +218,10 @@ def _block(result: Result) -> str:
 
 def _page(model: str, pages: Mapping[str, str]) -> str | None:
     """The page given for a model: by its name, or by an alias that is part of it."""
+    for page in pages.values():
+        scheme = urlsplit(str(page)).scheme
+        if len(scheme) > 1 and scheme not in ("file", "http", "https"):  # C: is a drive
+            raise InputError(f"A page is {page!r}; expected the path of an HTML file.")
     if model in pages:
         return pages[model]
     bare = model.lower().replace("-", "").replace("_", "")

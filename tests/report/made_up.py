@@ -1,0 +1,97 @@
+"""Results whose numbers are chosen, to see what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headscope.reporting.subjects import Subject
+from headscope.results.result import Result
+
+LAYERS, HEADS = 6, 4
+UNITS = {
+    "null_share": "share of attention",
+    "dep_alignment": "share of attention",
+    "distance": "tokens",
+    "entropy": "nats",
+    "offset_share": "share of attention",
+    "variability": "share of attention",
+    "sink_rate": "share of documents",
+    "row_entropy": "nats",
+    "pos_to": "share of attention",
+    "induction": "share of attention",
+}
+DIMS: dict[str, dict[str, list[Any]]] = {
+    "dep_alignment": {"parent": ["query", "key", "either"]},
+    "offset_share": {"offset": [-1, 0, 1]},
+    "pos_to": {"tag": ["NOUN", "VERB"]},
+}
+
+
+def variable(
+    name: str, values: np.ndarray, spread: float = 0.01
+) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """`layer head …` with its mean and its values by layer, each with an interval."""
+    own = tuple(DIMS.get(name, {}))
+    arrays = {
+        name: (("layer", "head", *own), values),
+        f"{name}_mean": (own, values.mean((0, 1))),
+        f"{name}_by_layer": (("layer", *own), values.mean(1)),
+    }
+    bounds = {
+        f"{key}_interval": (("bound", *dims), np.stack((array - spread, array + spread)))
+        for key, (dims, array) in arrays.items()
+    }
+    return {**arrays, **bounds}
+
+
+def result(
+    values: Mapping[str, Any],
+    *,
+    spread: float = 0.01,
+    model: str = "toy",
+    corpus: str = "toy.conllu",
+    is_causal: bool = False,
+    layers: int = LAYERS,
+    extra: Mapping[str, Any] | None = None,
+    **provenance: Any,
+) -> Result:
+    """A result with these values: a number for all heads, or an array over layer and head."""
+    arrays: dict[str, Any] = {"tokens_per_document_count": ((), 12.0)}
+    coords: dict[str, Any] = {
+        "layer": np.arange(layers),
+        "head": np.arange(HEADS),
+        "bound": ["low", "high"],
+    }
+    for name, given in values.items():
+        own = DIMS.get(name, {})
+        shape = (layers, HEADS, *(len(labels) for labels in own.values()))
+        full = np.broadcast_to(np.asarray(given, dtype=float), shape).copy()
+        arrays.update(variable(name, full, spread))
+        coords.update(own)
+    arrays.update(extra or {})
+    data = xr.Dataset(arrays, coords)
+    for name in values:
+        data[name].attrs.update(units=UNITS.get(name, ""), paper="A paper", long_name="A meaning.")
+    about = {
+        "model": {"name": model, "is_causal": is_causal, "weights_sha256": "0" * 64},
+        "corpus": {"name": f"/somewhere/{corpus}", "hash": corpus, "documents": 12},
+        "counts": {"documents": 12, "tokens": 345, "truncated": 1, "failed": 0},
+        "versions": {"headscope": "0"},
+        **provenance,
+    }
+    return Result({"self": data}, {}, about)
+
+
+def subject(values: Mapping[str, Any], **options: Any) -> Subject:
+    """A subject of one such result."""
+    made = result(values, **options)
+    return Subject(made.model, (made,))
+
+
+def by_layer(*values: float) -> np.ndarray:
+    """`layer head`: the same for all heads of a layer."""
+    return np.repeat(np.asarray(values, dtype=float)[:, None], HEADS, 1)

@@ -1,0 +1,265 @@
+"""The report as plain data: sections, figures and cards hold what the results do."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from headscope.errors import InputError
+from headscope.heads.explain import explain_head
+from headscope.heads.probe_table import probe_table
+from headscope.metrics.combine import compare, group_result
+from headscope.reporting.build import build_report
+from headscope.reporting.equations import EQUATIONS
+from headscope.reporting.subjects import find_subjects
+from headscope.reporting.variables import NAMES
+from headscope.results.result import Result
+from tests.report.made_up import result
+
+pytestmark = pytest.mark.xdist_group("report")  # the results are made once
+
+
+@pytest.fixture(scope="module")
+def content(encoder_results: list[Result], decoder_result: Result) -> dict[str, Any]:
+    return build_report([*encoder_results, decoder_result])
+
+
+def figures(content: dict[str, Any]) -> dict[str, Any]:
+    return {f["id"]: f for section in content["sections"] for f in section["figures"]}
+
+
+def test_everything_is_json_without_nan(content: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+
+
+def test_results_of_a_model_are_put_together(content: dict[str, Any]) -> None:
+    assert len(content["subjects"]) == 2
+    assert [len(of["runs"]) for of in content["provenance"]] == [4, 1]
+    titles = [section["title"] for section in content["sections"]]
+    assert titles == [
+        "Every head",
+        "Layer by layer",
+        "Syntax",
+        "Parts of speech",
+        "What the loss depends on",
+        "Heads that attend alike",
+        "Exemplars",
+        "Side by side",
+    ]
+
+
+def test_heat_maps_hold_the_values_and_intervals(
+    content: dict[str, Any], encoder_results: list[Result], decoder_result: Result
+) -> None:
+    variables = {v["id"]: v for v in figures(content)["heads"]["variables"]}
+    assert {"null_share", "pos_to:NOUN", "offset_share:-1", "dep_alignment:either"} <= {*variables}
+    for number, of in enumerate((encoder_results[0], decoder_result)):
+        shown = variables["distance"]["values"][number]
+        np.testing.assert_allclose(np.array(shown["value"]), of["distance"], rtol=1e-5)
+        bounds = of["distance_interval"]
+        np.testing.assert_allclose(np.array(shown["low"]), bounds.sel(bound="low"), rtol=1e-5)
+        np.testing.assert_allclose(np.array(shown["high"]), bounds.sel(bound="high"), rtol=1e-5)
+    noun = variables["pos_to:NOUN"]["values"][0]["value"]
+    np.testing.assert_allclose(
+        np.array(noun), encoder_results[0]["pos_to"].sel(tag="NOUN"), rtol=1e-5
+    )
+    assert variables["importance:all"]["values"][1] is None
+    assert "js" not in variables
+
+
+def test_lines_hold_layers_and_baselines(
+    content: dict[str, Any], encoder_results: list[Result]
+) -> None:
+    figure = figures(content)["alignment"]
+    of = encoder_results[0]
+    for column, form in enumerate(("query", "key", "either")):
+        panel = figure["rows"][0]["panels"][column]
+        expected = of["dep_alignment_by_layer"].sel(parent=form)
+        np.testing.assert_allclose(panel["series"][0]["value"], expected, rtol=1e-5)
+        baseline = of["dep_baseline_by_parent"].sel(parent=form)
+        assert panel["baseline"]["value"] == pytest.approx(float(baseline), rel=1e-5)
+
+
+def test_label_maps_hold_shares_by_layer(
+    content: dict[str, Any], encoder_results: list[Result]
+) -> None:
+    figure = figures(content)["pos_from"]
+    row = figure["labels"].index("VERB")
+    expected = encoder_results[0]["pos_from_by_layer"].sel(tag="VERB")
+    np.testing.assert_allclose(figure["panels"][0]["value"][row], expected, rtol=1e-5)
+    means = [np.nanmean(values) for values in figure["panels"][0]["value"]]
+    assert max(means) == means[0]
+
+
+def test_the_table_of_relations_is_the_probe_table(
+    content: dict[str, Any], encoder_results: list[Result]
+) -> None:
+    rows = figures(content)["relations"]["rows"]
+    expected = probe_table(encoder_results[2]).rows
+    assert [row[1] for row in rows] == [row.label for row in expected]
+    assert rows[0][3] == {"head": [0, expected[0].layer, expected[0].head]}
+    assert rows[0][5]["value"] == pytest.approx(expected[0].accuracy, rel=1e-5)
+    assert rows[0][6] == pytest.approx(expected[0].honest, rel=1e-5)
+    assert rows[0][7] == pytest.approx(expected[0].baselines["offset"], rel=1e-5)
+
+
+def test_cards_are_what_explain_head_says(
+    content: dict[str, Any], encoder_results: list[Result]
+) -> None:
+    n_layers, n_heads = encoder_results[0]["distance"].shape
+    cards = content["cards"][0]
+    assert len(cards) == n_layers * n_heads
+    for card in (cards[0], cards[-1]):
+        expected = explain_head(encoder_results, card["layer"], card["head"])
+        assert card["summary"] == expected.summary
+        assert card["evidence"] == [
+            [topic, [[row.what, row.value, row.rank] for row in rows]]
+            for topic, rows in expected.evidence
+        ]
+        nearest = [(a, b) for a, b, _ in expected.nearest]
+        assert [(a, b) for a, b, _ in card["nearest"]] == nearest
+
+
+def test_no_evidence_twice(content: dict[str, Any]) -> None:
+    for topic, rows in content["cards"][0][0]["evidence"]:
+        names = [what for what, _, _ in rows]
+        assert len(names) == len({*names}), topic
+
+
+def test_arcs_point_at_the_exemplars_tokens(
+    content: dict[str, Any], encoder_results: list[Result]
+) -> None:
+    card = content["cards"][0][1]
+    arc = card["exemplars"][0]
+    expected = encoder_results[0].exemplars(card["layer"], card["head"])[0]
+    tokens = content["documents"][arc["document"]]
+    assert tokens[arc["query"]] == expected.query_tokens[expected.query]
+    assert tokens[arc["key"]] == expected.key_tokens[expected.key]
+    assert arc["weight"] == pytest.approx(expected.weight, rel=1e-5)
+
+
+def test_groups_and_differences(
+    content: dict[str, Any], encoder_results: list[Result], decoder_result: Result
+) -> None:
+    dots = figures(content)["groups"]
+    names = [group.split(" (")[0] for group in dots["groups"]]
+    assert sorted(names) == ["fiction", "news"]
+    distance = next(column for column in dots["columns"] if column["title"] == "Distance")
+    for name, shown in zip(names, distance["values"][0], strict=True):
+        expected = float(group_result(encoder_results[0], name)["distance_mean"])
+        assert shown["value"] == pytest.approx(expected, rel=1e-5)
+    rows = {row[0]: row for row in figures(content)["differences"]["rows"]}
+    expected = compare(encoder_results[0], decoder_result)
+    shown = rows["Mean distance (tokens)"][3]
+    assert shown["value"] == pytest.approx(float(expected["distance_mean"]), rel=1e-5)
+    assert shown["low"] == pytest.approx(float(expected["distance_mean_interval"][0]), rel=1e-5)
+
+
+def test_genres_side_by_side(encoder_results: list[Result]) -> None:
+    genres = [group_result(encoder_results[0], name) for name in ("news", "fiction")]
+    content = build_report(genres)
+    model = encoder_results[0].model
+    assert [s["title"] for s in content["subjects"]] == [f"{model} · news", f"{model} · fiction"]
+    assert "differences" in figures(content)
+
+
+def test_figures_referred_to_are_there(content: dict[str, Any]) -> None:
+    known = figures(content)
+    parts = [
+        part
+        for finding in content["findings"]
+        for paragraph in finding["paragraphs"]
+        for sentence in paragraph["sentences"]
+        for part in sentence
+        if isinstance(part, dict)
+    ]
+    assert {part["figure"] for part in parts if "figure" in part} <= {*known}
+    for figure in known.values():
+        assert figure["equation"] is None or figure["equation"] in content["equations"]
+
+
+def test_every_metric_of_ours_that_is_drawn_has_an_equation() -> None:
+    assert {*NAMES} - {"accuracy_visible"} <= {*EQUATIONS}
+
+
+def test_sections_appear_only_with_their_data() -> None:
+    content = build_report([result({"distance": 2.0})])
+    assert [section["id"] for section in content["sections"]] == ["every-head", "by-layer"]
+    assert len(content["findings"]) == 1
+    assert content["findings"][0]["subject"] == 0
+
+
+def test_variables_of_a_metric_of_ones_own_are_shown_by_their_attributes() -> None:
+    (variable,) = figures(build_report([result({"my_metric": 2.0})]))["heads"]["variables"]
+    assert (variable["group"], variable["meaning"], variable["paper"]) == (
+        "My metric",
+        "A meaning.",
+        "A paper",
+    )
+
+
+def test_another_corpus_is_another_subject_and_said_so() -> None:
+    subjects = find_subjects(
+        [result({"distance": 1.0}), result({"distance": 2.0}, corpus="other.txt")]
+    )
+    assert [s.title for s in subjects] == ["toy · toy.conllu", "toy · other.txt"]
+    twice = find_subjects([result({"distance": 1.0}), result({"distance": 2.0})])
+    assert [s.title for s in twice] == ["toy", "toy · 2"]
+
+
+def test_edits_make_another_subject() -> None:
+    ablated = result({"distance": 1.0}, model="toy")
+    about = {**ablated.provenance["model"], "edits": ["ablate L0 H1"]}
+    edited = Result(ablated.blocks, {}, {**ablated.provenance, "model": about})
+    assert [s.title for s in find_subjects([ablated, edited])] == ["toy", "toy · edited"]
+
+
+def trained(model: str = "toy", **about: Any) -> SimpleNamespace:
+    """What a trained probe has that a report needs."""
+    scores = xr.Dataset(
+        {
+            "right_branching": ("punctuation", [0.25]),
+            "right_branching_interval": (("bound", "punctuation"), [[0.2], [0.3]]),
+        },
+        {"punctuation": ["without"], "bound": ["low", "high"]},
+    )
+    provenance = {"model": {"name": model}, "seed": 1, **about}
+    return SimpleNamespace(
+        kind="attention", uas=0.6, uas_interval=(0.58, 0.62), scores=scores, provenance=provenance
+    )
+
+
+def test_trained_probes_stand_beside_their_model() -> None:
+    control = trained("toy, random weights", control_seed=3)
+    content = build_report([result({"distance": 1.0}), trained(), control])
+    table = figures(content)["probes"]
+    assert [row[1] for row in table["rows"]] == [
+        "attention",
+        "attention, random weights (control)",
+        "right-branching",
+    ]
+    assert table["rows"][0][2] == {"value": 0.6, "low": 0.58, "high": 0.62}
+    with pytest.raises(InputError, match="is of the model 'other', but the results are of toy"):
+        build_report([result({"distance": 1.0}), trained("other")])
+
+
+def test_what_is_no_result_is_refused() -> None:
+    with pytest.raises(InputError, match="nothing to report: give at least one result"):
+        build_report([])
+    with pytest.raises(InputError, match="A report is made of results; int is none"):
+        build_report([3])
+
+
+def test_encoder_decoders_have_a_subject_for_each_attention(tiny_t5: Any) -> None:
+    import headscope as hs
+    from tests.run.corpora import make_corpus
+
+    found = hs.analyze(tiny_t5, make_corpus(6), ["null_share", "entropy", "exemplars"])
+    content = build_report([found])
+    assert [s["title"].rsplit(" · ", 1)[-1] for s in content["subjects"]] == list(found.blocks)
+    assert all(content["cards"])

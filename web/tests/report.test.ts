@@ -1,0 +1,89 @@
+import { describe, expect, it } from "vitest";
+import { parseReport } from "../src/report/data.ts";
+import { flow } from "../src/report/draw.ts";
+import { csvText } from "../src/report/files.ts";
+import {
+  axisNumber,
+  everyNth,
+  plainNumber,
+  shown,
+  ticks,
+  withInterval,
+} from "../src/report/number.ts";
+
+describe("numbers", () => {
+  it("are percent where they are shares", () => {
+    expect(shown(0.4312, true)).toBe("43.1\u00a0%");
+    expect(shown(-0.00001, true)).toBe("0.0\u00a0%");
+    expect(shown(null, true)).toBe("–");
+    expect(withInterval(0.4312, 0.42, 0.4444, true)).toBe("43.1\u00a0% [42.0–44.4]");
+    expect(withInterval(-0.6, -0.7, -0.5, false)).toBe("−0.60 [−0.70 to −0.50]");
+    expect(withInterval(0.5, null, null, false)).toBe("0.50");
+  });
+
+  it("keep their digits where they are small", () => {
+    expect(plainNumber(0.00123)).toBe("0.0012");
+    expect(plainNumber(0.0000123)).toBe("1.2e−5");
+    expect(plainNumber(-0.0000123)).toBe("−1.2e−5");
+    expect(plainNumber(12.345)).toBe("12.3");
+  });
+
+  it("are round on axes", () => {
+    expect(ticks(0, 0.9, 4)).toEqual([0, 0.25, 0.5, 0.75]);
+    expect(ticks(0, 7, 4)).toEqual([0, 2, 4, 6]);
+    expect(ticks(3, 3, 4)).toEqual([3]);
+    expect(axisNumber(0.3, true)).toBe("30\u00a0%");
+    expect(axisNumber(-2.5, false)).toBe("−2.5");
+    expect(everyNth(30, 12)).toBe(5);
+    expect(everyNth(6, 12)).toBe(1);
+  });
+});
+
+describe("CSV", () => {
+  it("quotes what would be read as something else", () => {
+    const rows = [
+      ["a", 'say "b"', "c,d"],
+      [1.5, null, "two\nlines"],
+    ];
+    expect(csvText(rows)).toBe('a,"say ""b""","c,d"\r\n1.5,,"two\nlines"\r\n');
+  });
+});
+
+describe("layout", () => {
+  it("goes on to the next line where the width is used up", () => {
+    const sizes = [100, 100, 100].map((width) => ({ width, height: width / 2 }));
+    expect(flow(sizes, 220, 10)).toEqual({
+      places: [
+        { x: 0, y: 0 },
+        { x: 110, y: 0 },
+        { x: 0, y: 60 },
+      ],
+      height: 110,
+    });
+  });
+});
+
+describe("a report", () => {
+  const whole = {
+    format: "headscope-report",
+    version: 1,
+    subjects: [],
+    findings: [],
+    sections: [],
+    cards: [],
+    documents: [],
+  };
+
+  it("is taken where it is one", () => {
+    expect(parseReport(JSON.stringify(whole)).version).toBe(1);
+  });
+
+  it("is refused with a reason where it is not", () => {
+    expect(() => parseReport("{")).toThrow("cut off or damaged (it is not JSON)");
+    expect(() => parseReport("null")).toThrow("it is not a report");
+    expect(() => parseReport(JSON.stringify({ ...whole, version: 7 }))).toThrow(
+      "its version is 7, expected 1",
+    );
+    expect(() => parseReport(JSON.stringify({ ...whole, cards: null }))).toThrow("it has no cards");
+  });
+});
