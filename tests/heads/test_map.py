@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -154,6 +156,28 @@ def test_a_card_of_several_results(tiny_llama: Model) -> None:
         explain_head(results, 0, 99)
     with pytest.raises(InputError, match="at least one result"):
         explain_head([], 0, 0)
+
+
+def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = patterns()
+    accuracy = np.zeros((2, 4, 2, 1))
+    accuracy[1, 2, :, 0] = 0.7, 0.2
+    data = result.dataset.assign(
+        accuracy=(("layer", "head", "relation", "direction"), accuracy),
+        baseline=("relation", np.array([0.4, 0.3])),
+    ).assign_coords(relation=["obj", "det"], direction=["dependent"])
+    probe = replace(result, blocks={"self": data})
+    monkeypatch.setattr(
+        "headscope.heads.probed.behaviors", lambda _: {(1, 2): ["obj", "aux", "cop", "xcomp"]}
+    )
+    heads = map_heads(result, probes=[probe], starts=1)
+    assert str(heads.data["behavior"].values[6]) == "obj, aux, cop"  # no more than three
+    text = str(explain_head([result, probe], 1, 2))
+    assert "The best head for obj, aux, cop." in text
+    assert re.search(r"obj \(dependent\) +0\.700 +1st of 8; best offset 0\.400", text)
+    assert "det (dependent)" not in text  # an offset finds more
+    with pytest.raises(InputError, match="A probe names L9 H0"):
+        behaviors(result, probes={(9, 0): "obj"})
 
 
 def test_cards_escape_what_they_show() -> None:

@@ -10,7 +10,7 @@ from matplotlib.ticker import NullLocator
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
-from headscope.heads.map import corpus_title
+from headscope.heads.title import corpus_title
 from headscope.results.result import Result
 
 __all__ = ["clark_figure_3", "removal_figure"]

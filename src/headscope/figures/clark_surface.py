@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
-from headscope.heads.map import corpus_title
+from headscope.heads.title import corpus_title
 from headscope.results.result import Result
 
 __all__ = ["clark_figure_1", "clark_figure_2", "clark_figure_4"]

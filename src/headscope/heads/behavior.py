@@ -9,9 +9,10 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
+from headscope.heads import probed
 from headscope.results.result import Result
 
-__all__ = ["OTHER", "Probes", "Thresholds", "behaviors", "heads_above"]
+__all__ = ["OTHER", "Probes", "Thresholds", "behaviors", "heads_above", "probed_names"]
 
 OTHER = "other"
 MOST_NAMES = 3
@@ -82,19 +83,17 @@ def behaviors(
         coords={"layer": result["row_entropy"]["layer"], "head": result["row_entropy"]["head"]},
         name="behavior",
     )
-    for (layer, head), name in _probed(probes).items():
+    for (layer, head), name in probed_names(probes).items():
         if layer not in found["layer"].values or head not in found["head"].values:
             raise InputError(f"A probe names L{layer} H{head}, which this result does not have.")
         found.loc[{"layer": layer, "head": head}] = name
     return found
 
 
-def _probed(probes: Probes | None) -> Mapping[tuple[int, int], str]:
+def probed_names(probes: Probes | None) -> Mapping[tuple[int, int], str]:
     """One name for each head that probes single out."""
     if probes is None or isinstance(probes, Mapping):
         return probes or {}
-    from headscope.heads import probed
-
     names: dict[tuple[int, int], list[str]] = {}
     for result in [probes] if isinstance(probes, Result) else probes:
         for at, found in probed.behaviors(result).items():

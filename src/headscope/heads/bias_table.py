@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.map import corpus_title
+from headscope.heads.title import corpus_title
 from headscope.results.files import atomic_path
 from headscope.results.result import Result
 

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.behavior import OTHER, behaviors
+from headscope.heads.behavior import OTHER, behaviors, probed_names
 from headscope.heads.map import HeadMap
 from headscope.results.result import Result
 
@@ -180,11 +180,11 @@ class _Column:
     values: np.ndarray
     ranks: np.ndarray
     n: int
-    baseline: float | None = None
+    baseline: tuple[float, str] | None = None
 
     @classmethod
     def of(
-        cls, what: str, units: str, values: np.ndarray, baseline: float | None = None
+        cls, what: str, units: str, values: np.ndarray, baseline: tuple[float, str] | None = None
     ) -> _Column:
         known = np.sort(values[np.isfinite(values)])
         ranks = 1 + len(known) - np.searchsorted(known, values, side="right")
@@ -195,7 +195,7 @@ class _Column:
         value = float(self.values[row, head])
         if np.isnan(value):
             return -np.inf
-        return abs(value) if self.baseline is None else value - self.baseline
+        return abs(value) if self.baseline is None else value - self.baseline[0]
 
     def evidence(self, row: int, head: int) -> Evidence | None:
         value = float(self.values[row, head])
@@ -204,7 +204,7 @@ class _Column:
         shown = f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.1e}"
         place = f"{_ordinal(int(self.ranks[row, head]))} of {self.n}"
         if self.baseline is not None:
-            place += f"; baseline {self.baseline:.3f}"
+            place += f"; {self.baseline[1]}"
         return Evidence(self.what, f"{shown} {self.units}".strip(), place)
 
 
@@ -226,7 +226,9 @@ class _Table:
             for name, dims, topic, n in LABELED:
                 if name in data and name not in seen and set(dims) <= set(data[name].dims):
                     array = data[name].transpose("layer", "head", *dims)
-                    labels = itertools.product(*(data[dim].values.tolist() for dim in dims))
+                    if dims == ("key_class",):
+                        array = array.isel(key_class=_distinct(array.values))
+                    labels = itertools.product(*(array[dim].values.tolist() for dim in dims))
                     flat = array.values.reshape(*array.shape[:2], -1)
                     columns = [
                         _Column.of(
@@ -245,6 +247,9 @@ class _Table:
             None,
         )
 
+        probes = [r for r in results if "accuracy" in r or "coref_accuracy" in r]
+        self.found = probed_names(probes)
+
     def topics(self, layer: int, head: int) -> dict[str, list[Evidence]]:
         """Evidence on one head by topic."""
         found: dict[str, list[Evidence]] = {}
@@ -256,14 +261,21 @@ class _Table:
                 continue
             row = layers.index(layer)
             for column in sorted(columns, key=lambda c: -c.size(row, head))[:n]:
-                if evidence := column.evidence(row, head):
+                is_worse = column.baseline is not None and column.size(row, head) <= 0
+                evidence = None if is_worse else column.evidence(row, head)
+                if evidence is not None:
                     found.setdefault(topic, []).append(evidence)
         return found
 
     def summary(self, layer: int, head: int) -> str:
-        """What the head does, in a sentence."""
+        """What the head does, in a sentence or two."""
+        if (layer, head) in self.found:
+            best = f" The best head for {self.found[layer, head]}."
+        else:
+            best = ""
         if self.behaviors is None:
-            return "Not measured: the surface metrics that would name its behavior."
+            unknown = "Not measured: the surface metrics that would name its behavior."
+            return best.strip() or unknown
         name = str(self.behaviors.sel(layer=layer, head=head).item())
         what = {
             "previous token": "Attends to the token before it.",
@@ -271,7 +283,7 @@ class _Table:
             "broad": "Attends broadly, almost evenly, to everything in sight.",
             OTHER: "Follows no simple pattern of position or delimiter.",
         }
-        return what.get(name, f"Rests on {name}.")
+        return what.get(name, f"Rests on {name}.") + best
 
 
 def _card(
@@ -293,15 +305,29 @@ def _card(
     )
 
 
-def _baseline(data: xr.Dataset, name: str, label: Sequence[object]) -> float | None:
-    """What the best rule without attention reaches, beside an accuracy of a probe."""
+def _baseline(data: xr.Dataset, name: str, label: Sequence[object]) -> tuple[float, str] | None:
+    """What rules without attention reach, beside an accuracy of a probe; and in words."""
     if name == "accuracy" and "baseline" in data:
         found = float(data["baseline"].sel(relation=label[0]))
-    elif name == "coref_accuracy" and "coref_baseline" in data:
-        found = float(data["coref_baseline"].sel(mention_kind=label[0]).max())
-    else:
-        return None
-    return None if np.isnan(found) else found
+        return None if np.isnan(found) else (found, f"best offset {found:.3f}")
+    if name == "coref_accuracy" and "coref_baseline" in data:
+        rules = data["coref_baseline"].sel(mention_kind=label[0])
+        match, sieves = (float(rules.sel(rule=rule)) for rule in ("head_match", "sieves"))
+        if not np.isnan(match):
+            return match, f"head match {match:.3f}, sieves {sieves:.3f}"
+    return None
+
+
+def _distinct(values: np.ndarray) -> list[int]:
+    """Columns that are no repetition of a later one: the first token may be [CLS]."""
+    last = range(values.shape[-1])
+    return [
+        i
+        for i in last
+        if not any(
+            np.array_equal(values[..., i], values[..., j], equal_nan=True) for j in last[i + 1 :]
+        )
+    ]
 
 
 def _columns(rows: Sequence[Evidence]) -> tuple[list[str], list[str]]:

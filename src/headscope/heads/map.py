@@ -9,9 +9,10 @@ import xarray as xr
 
 from headscope.errors import InputError
 from headscope.heads.behavior import Probes, Thresholds, behaviors
+from headscope.heads.title import corpus_title
 from headscope.results.result import Result
 
-__all__ = ["HeadMap", "corpus_title", "map_heads"]
+__all__ = ["HeadMap", "map_heads"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +122,3 @@ def map_heads(
         attrs={"seed": seed, "starts": starts},
     )
     return HeadMap(data, stress, corpus_title(result))
-
-
-def corpus_title(result: Result) -> str:
-    """The model and its corpus in few words: files by their names alone."""
-    corpus = str(result.provenance["corpus"]["name"]).replace("\\", "/").rsplit("/", 1)[-1]
-    return f"{result.model} · {corpus}"

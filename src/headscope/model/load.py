@@ -135,7 +135,7 @@ def _packaged_folder(packaged: PackagedModel) -> Path:
     return converted(first, target, say=lambda line: print(line, file=sys.stderr))
 
 
-def _is_folder(source: str) -> bool:
+def _is_folder(source: str | Path) -> bool:
     try:
         return Path(source).is_dir()
     except OSError:  # longer than names can be
