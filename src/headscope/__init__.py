@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from headscope.heads.map import HeadMap, map_heads
     from headscope.heads.probe_table import ProbeTable, probe_table
     from headscope.heads.repeats import detect_heads
+    from headscope.metrics.base import Metric, RatioMetric
     from headscope.metrics.combine import compare, group_result, merge
     from headscope.metrics.measure import measure
+    from headscope.metrics.own import register_metric
     from headscope.model.edit import ablate, scale_neurons, set_attention
     from headscope.model.load import load
     from headscope.model.model import Model
@@ -62,9 +64,11 @@ __all__ = [
     "Corpus",
     "Document",
     "HeadMap",
+    "Metric",
     "Model",
     "Probe",
     "ProbeTable",
+    "RatioMetric",
     "Result",
     "Trace",
     "__version__",
@@ -100,6 +104,7 @@ __all__ = [
     "probe_figure",
     "probe_table",
     "read",
+    "register_metric",
     "report",
     "save_figures",
     "save_page",
@@ -112,9 +117,11 @@ _HOMES = {
     "Corpus": "headscope.text.corpus:Corpus",
     "Document": "headscope.text.document:Document",
     "HeadMap": "headscope.heads.map:HeadMap",
+    "Metric": "headscope.metrics.base:Metric",
     "Model": "headscope.model.model:Model",
     "ProbeTable": "headscope.heads.probe_table:ProbeTable",
     "Probe": "headscope.probes.probe:Probe",
+    "RatioMetric": "headscope.metrics.base:RatioMetric",
     "Result": "headscope.results.result:Result",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
@@ -148,6 +155,7 @@ _HOMES = {
     "probe_figure": "headscope.figures.probe_table:probe_figure",
     "probe_table": "headscope.heads.probe_table:probe_table",
     "read": "headscope.text.read:read",
+    "register_metric": "headscope.metrics.own:register_metric",
     "report": "headscope.reporting.report:report",
     "save_figures": "headscope.figures.papers:save_figures",
     "save_page": "headscope.views.page:save_page",

@@ -26,8 +26,6 @@ from headscope.results.result import Result
 
 __all__ = ["axes_of", "compare", "group_result", "merge", "metrics_of"]
 
-WITHOUT_PARTS = ("exemplars", "js")
-
 
 def merge(left: Result, right: Result) -> Result:
     """Two results over disjoint corpora as one: what one run over both would have given.
@@ -68,15 +66,21 @@ def with_groups(
 
 
 def group_result(result: Result, name: str) -> Result:
-    """The documents of one group (a genre) as a result of its own, without exemplars and
-    divergences, whose states are not kept by part.
+    """The documents of one group (a genre) as a result of its own, without the metrics whose
+    states are not kept by part (exemplars, divergences).
     """
     axes = axes_of(result)
     if name not in axes.groups:
         raise InputError(f"There is no group {name!r}. Known: {', '.join(axes.groups)}.")
     number = axes.groups.index(name)
     first = number * axes.parts_per_group
-    metrics = [metric for metric in metrics_of(result) if metric.name not in WITHOUT_PARTS]
+    has_parts = {
+        metric
+        for measured in result.states.values()
+        for metric, data in measured.items()
+        if "part" in data.dims or "part" in data
+    }
+    metrics = [metric for metric in metrics_of(result) if metric.name in has_parts]
     states: States = {}
     for block, measured in result.states.items():
         for metric in metrics:
@@ -95,7 +99,7 @@ def group_result(result: Result, name: str) -> Result:
     layers = {block: _layers(data) for block, data in result.blocks.items()}
     provenance = {**result.provenance, "group": name, "axes": _axes_dict(own)}
     provenance["metrics"] = [
-        metric for metric in result.provenance["metrics"] if metric["name"] not in WITHOUT_PARTS
+        metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
     return Result(assemble(states, metrics, own, layers), label_states(states, metrics), provenance)
 

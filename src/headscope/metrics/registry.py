@@ -19,6 +19,7 @@ from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.js import JensenShannon
 from headscope.metrics.null_share import NullShare
 from headscope.metrics.offsets import OffsetShare
+from headscope.metrics.own import KNOWN, describe, options_of, register_metric
 from headscope.metrics.part_of_speech import PosFrom, PosTo
 from headscope.metrics.row_entropy import FirstEntropy, RowEntropy, UniformEntropy
 from headscope.metrics.sinks import SinkRate
@@ -73,6 +74,9 @@ METRICS: dict[str, type[Metric]] = {
 }
 """In the order in which results list them."""
 
+OWN = "own_class"
+"""Under which a metric's description says that it is not headscope's."""
+
 
 def find_metrics(
     wanted: str | Metric | Iterable[str | Metric], available: frozenset[str]
@@ -94,11 +98,13 @@ def find_metrics(
             chosen = {m.name: m for m in usual if m.needs <= available} | chosen
             continue
         if isinstance(item, Metric):
+            register_metric(type(item))
+            options_of(item)
             metric = item
-        elif item in METRICS:
-            metric = METRICS[item]()
+        elif item in METRICS or item in KNOWN:
+            metric = (METRICS.get(item) or KNOWN[item])()
         else:
-            raise UnknownName.of("metric", item, ["all", *METRICS])
+            raise UnknownName.of("metric", item, ["all", *METRICS, *KNOWN])
         if not metric.needs <= available:
             missing = " and ".join(sorted(metric.needs - available))
             raise InputError(
@@ -113,14 +119,31 @@ def find_metrics(
 
 
 def metric_to_dict(metric: Metric) -> dict[str, object]:
-    """A metric as plain values: its name and options."""
-    return {"name": metric.name, **vars(metric)}
+    """A metric as plain values: its name and options; of whose class, if not headscope's."""
+    found: dict[str, object] = {"name": metric.name, **options_of(metric)}
+    return found if metric.name in METRICS else {**found, OWN: describe(type(metric))}
 
 
 def metric_from_dict(values: dict[str, object]) -> Metric:
-    """The metric that `metric_to_dict` described."""
+    """The metric that `metric_to_dict` described.
+
+    Raises:
+        InputError: it is of a class that is not registered here.
+    """
     options = dict(values)
-    name = options.pop("name")
-    if not isinstance(name, str) or name not in METRICS:
+    name, own = options.pop("name"), options.pop(OWN, None)
+    make = METRICS.get(str(name)) or KNOWN.get(str(name))
+    if make is None and own is not None:
+        raise InputError(
+            f"{name!r} is not one of headscope's metrics. Its values can be read; for anything "
+            "more, define its class and call headscope.register_metric(its class) first."
+        )
+    if make is None:
         raise UnknownName.of("metric", name, METRICS)
-    return METRICS[name](**options)
+    codes = {own["code"], describe(make)["code"]} if isinstance(own, dict) else set()
+    if len(codes - {None}) > 1:
+        raise InputError(
+            f"{name!r} was measured with other code than the class registered here. Register "
+            "the class it was measured with."
+        )
+    return make(**options)

@@ -33,8 +33,9 @@ class Variability(Metric):
     The mean is known only at the end, so the weights themselves are kept (32 kB a document
     with 144 heads), of at most `budget` documents: those whose content has the smallest
     hash, a random sample that does not depend on how the corpus is cut. Up to `budget`
-    documents the number is exact; `variability_count` says how many were used. The
-    bootstrap holds ā fixed.
+    documents the number is exact; beyond, its standard error is about 0.005 for MiniLM on GUM
+    (values up to 0.59). `variability_count` says how many were used. The bootstrap holds ā
+    fixed.
     """
 
     name: ClassVar[str] = "variability"
@@ -44,7 +45,7 @@ class Variability(Metric):
     blocks = SELF_BLOCKS
 
     first: int = 10
-    budget: int = 500
+    budget: int = 256
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Documents; weights also have heads and pairs of positions."""

@@ -173,7 +173,8 @@ class _Pool:
                 return
             raise HeadscopeError(
                 f"A worker ended while it was starting (exit code {code}). In a script, call "
-                'analyze under `if __name__ == "__main__":`; or run with workers=1.'
+                'analyze under `if __name__ == "__main__":`, and keep metrics of your own in a '
+                "module that workers can import; or run with workers=1."
             )
         task = worker.task
         if task is not None:
