@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headscope.errors import UnknownName
-from headscope.probes.evaluate import contributions
+from headscope.probes.evaluate import _Reliance, contributions
 from headscope.probes.scorers import (
     NEAR,
     AttentionScorer,
@@ -139,6 +139,26 @@ def test_parts_of_heads_add_up_to_the_score() -> None:
     n = max(LENGTHS)
     parts = contributions(scorer, batch, 2).sum((0, 3))
     torch.testing.assert_close(parts, scorer.raw(batch)[2, :, :n])
+
+
+def test_reliance_is_the_spread_over_candidates() -> None:
+    batch = random_batch()
+    batch.targets[2, 4] = -1  # not counted, yet a candidate
+    scorer = with_random_weights(AttentionScorer(N_HEADS, N_EDGES, N_DIMENSIONS))
+    assert isinstance(scorer, AttentionScorer)
+    found = _Reliance()
+    with torch.no_grad():
+        found.add(scorer, batch)
+        parts = [contributions(scorer, batch, row).numpy() for row in range(3)]
+    spreads = []
+    for row, n in ((0, 4), (2, 6)):  # one word has no other to choose
+        for j in range(n):
+            if batch.targets[row, j] >= 0:
+                others = [i for i in range(n) if i != j and batch.candidates[row, i]]
+                spreads.append(parts[row][:, j, others].std(axis=1))
+    assert found.n == len(spreads) == 9
+    reliance = found.values()["reliance"][1]
+    np.testing.assert_allclose(reliance, np.mean(spreads, axis=0), rtol=1e-4)
 
 
 def test_rescaled_weights_score_the_inputs_as_they_are() -> None:
