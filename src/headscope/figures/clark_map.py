@@ -18,6 +18,8 @@ __all__ = ["behavior_colors", "clark_figure_6", "cluster_figure", "layer_colors"
 
 OTHER = "other"
 LIGHT = "#C4C4C4"
+MORE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#661100", "#88CCEE", "#117733")
+"""Colors of Tol (2021), for maps with many behaviors."""
 MOST_NAMED = 4
 """Heads of a behavior are named on the map if there are no more of them."""
 
@@ -41,7 +43,7 @@ def clark_figure_6(heads: HeadMap) -> Figure:
                 label=f"{name} ({at.sum()})",
                 zorder=1 if name == OTHER else 2,
             )
-        left.legend(loc="center left", bbox_to_anchor=(-0.62, 0.5), handletextpad=0.1)
+        figure.legend(loc="outside left center", handletextpad=0.1)
         left.set_title("By behavior")
         _name_heads(left, heads)
         drawn = right.scatter(
@@ -63,21 +65,24 @@ def clark_figure_6(heads: HeadMap) -> Figure:
 
 
 def _name_heads(axes: Axes, heads: HeadMap) -> None:
-    """Names beside the heads of rare behaviors."""
-    names, counts = np.unique(heads.data["behavior"].values, return_counts=True)
+    """Names beside the heads of rare behaviors, away from the nearest other one."""
+    data = heads.data
+    names, counts = np.unique(data["behavior"].values, return_counts=True)
     rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MOST_NAMED}
-    named = 0
-    for head in range(heads.data.sizes["at"]):
-        at = heads.data.isel(at=head)
-        if str(at["behavior"].item()) in rare - {OTHER}:
-            named += 1
-            axes.annotate(
-                f"L{int(at['layer'])} H{int(at['head'])}",
-                (float(at["x"]), float(at["y"])),
-                xytext=(4, 3 if named % 2 else -7),
-                textcoords="offset points",
-                fontsize=6,
-            )
+    named = [i for i, name in enumerate(data["behavior"].values) if str(name) in rare - {OTHER}]
+    places = np.stack([data["x"].values, data["y"].values], axis=1)
+    for i in named:
+        others = [j for j in named if j != i]
+        near = min(others, key=lambda j: float(((places[i] - places[j]) ** 2).sum()), default=i)
+        is_left = places[near, 0] > places[i, 0]
+        axes.annotate(
+            f"L{int(data['layer'][i])} H{int(data['head'][i])}",
+            tuple(places[i]),
+            xytext=(-4 if is_left else 4, -5 if places[near, 1] > places[i, 1] else 2),
+            textcoords="offset points",
+            ha="right" if is_left else "left",
+            fontsize=6,
+        )
 
 
 def cluster_figure(heads: HeadMap) -> Figure:
@@ -112,12 +117,13 @@ def behavior_colors(heads: HeadMap) -> dict[str, str]:
     names, counts = np.unique(heads.data["behavior"].values, return_counts=True)
     order = [str(names[i]) for i in np.argsort(-counts, kind="stable")]
     named = [name for name in order if name != OTHER]
-    cycle = [color for color in PALETTE if color != GRAY]
+    cycle = [*(color for color in PALETTE if color != GRAY), *MORE]
     colors = {name: cycle[i % len(cycle)] for i, name in enumerate(named)}
     return {**colors, **({OTHER: LIGHT} if OTHER in order else {})}
 
 
 def layer_colors(n_layers: int) -> list[str]:
-    """A color for each layer, dark to light."""
+    """A color for each layer, dark to light; none as dark as a dark page."""
     scale = mpl.colormaps["viridis"]
-    return [str(mpl.colors.to_hex(scale(i / max(1, n_layers - 1)))) for i in range(n_layers)]
+    places = np.linspace(0.22, 1, n_layers)
+    return [str(mpl.colors.to_hex(scale(place))) for place in places]

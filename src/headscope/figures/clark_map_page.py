@@ -34,12 +34,12 @@ body { margin: 0; padding: 16px 20px; background: var(--paper); color: var(--ink
 h1 { margin: 0 0 2px; font-size: 15px; font-weight: 600; }
 p { margin: 0 0 10px; color: var(--soft); }
 main { display: flex; gap: 20px; flex-wrap: wrap; align-items: flex-start; }
-main svg { width: 760px; max-width: 100%; height: auto; border: 1px solid var(--line);
+main svg { width: 660px; max-width: 100%; height: auto; border: 1px solid var(--line);
   border-radius: 6px; }
 circle { cursor: pointer; stroke: var(--paper); stroke-width: 1; }
 circle:hover, circle:focus, circle.near { stroke: var(--ink); stroke-width: 2; outline: none; }
-aside { flex: 1 1 400px; min-width: 220px; }
-aside pre { max-height: 500px; margin: 8px 0; overflow: auto;
+aside { flex: 1 1 480px; min-width: 220px; }
+aside pre { max-height: 560px; margin: 8px 0; overflow: auto; white-space: pre-wrap;
   font: 11px/1.5 ui-monospace, monospace; }
 ul { list-style: none; margin: 0 0 12px; padding: 0; }
 li { display: inline-block; margin-right: 12px; white-space: nowrap; }
