@@ -49,6 +49,17 @@ def test_the_best_of_all_trees(n: int, root: float) -> None:
         assert scores[np.arange(n), found].sum() == pytest.approx(total)
 
 
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_the_best_tree_where_some_words_cannot_be_heads(n: int) -> None:
+    generator = np.random.default_rng(n)
+    for _ in range(12):
+        scores = random_scores(n, generator, 4.0)  # every word would like to be the root
+        scores[:, generator.permutation(n)[: n - 2]] = -np.inf
+        expected, total = slow_best(scores)
+        assert np.isfinite(total)
+        assert tuple(best_tree(scores)) == expected
+
+
 def test_there_are_as_many_trees_as_there_should_be() -> None:
     # Cayley: n^(n-2) trees over n words, any of which can be the root
     for n in (1, 2, 3, 4):

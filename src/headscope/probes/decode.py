@@ -53,6 +53,8 @@ def best_tree(scores: np.ndarray) -> np.ndarray:
     for root in np.argsort(-bounds, kind="stable"):
         if bounds[root] <= best_sum:
             break
+        if not np.isfinite(scores[:, root]).any():
+            continue  # nothing could hang from it
         single = full.copy()
         single[:n, n] = -np.inf
         single[root, :n] = -np.inf
