@@ -76,12 +76,13 @@ def removal_figure(checked: xr.Dataset) -> Figure:
                 axes.axline((0, 0), (1, 1), color=GRAY, linewidth=0.6, linestyle=(0, (4, 3)))
                 low, high = (float(at["r_interval"].sel(bound=b)) for b in ("low", "high"))
                 axes.text(
+                    0.98,
                     0.03,
-                    0.97,
                     f"r = {float(at['r']):.2f} ({low:.2f} to {high:.2f})\n"
                     f"ρ = {float(at['rho']):.2f}",
                     transform=axes.transAxes,
-                    va="top",
+                    ha="right",
+                    va="bottom",
                     fontsize=6.5,
                 )
             row[0].set_ylabel(f"{'first token' if name == 'first' else name}\nRise of the loss")
