@@ -4,16 +4,18 @@ complete is opened.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import headscope as hs
+from headscope.results.files import RESULT
 from headscope.results.result import Result
 from headscope.text.document import Document
 from studies.gum.corpora import TRAIN, segments, sentences
 
-__all__ = ["MODELS", "PROBES", "Runs", "measure_model", "train_probes"]
+__all__ = ["MODELS", "PROBES", "Runs", "measure_model", "open_runs", "train_probes"]
 
 MODELS = ("smollm2", "minilm")
 
@@ -73,17 +75,25 @@ def measure_model(
     """All runs of one model."""
     model = hs.load(name)
     drawn = sentences(documents)
-    shared: dict[str, Any] = {"by": "genre", "workers": workers}
-    return Runs(
-        hs.analyze(model, drawn, STRUCTURE, out=out / f"{name}-sentences", **shared),
-        hs.analyze(
-            model, segments(model, documents), SURFACE, out=out / f"{name}-segments", **shared
+    runs: dict[str, Callable[..., Result]] = {
+        "sentences": lambda **o: hs.analyze(model, drawn, STRUCTURE, by="genre", **o),
+        "segments": lambda **o: hs.analyze(
+            model, segments(model, documents), SURFACE, by="genre", **o
         ),
-        hs.probe_dependencies(model, drawn, out=out / f"{name}-dependencies", workers=workers),
-        hs.probe_coreference(
-            model, hs.read(with_ontogum), out=out / f"{name}-coreference", workers=workers
-        ),
-    )
+        "dependencies": lambda **o: hs.probe_dependencies(model, drawn, **o),
+        "coreference": lambda **o: hs.probe_coreference(model, hs.read(with_ontogum), **o),
+    }
+    for label, run in runs.items():
+        folder = out / f"{name}-{label}"
+        if not (folder / RESULT).is_file():
+            run(out=folder, workers=workers)
+    return open_runs(name, out)
+
+
+def open_runs(name: str, out: Path) -> Runs:
+    """The runs of one model that are complete."""
+    labels = ("sentences", "segments", "dependencies", "coreference")
+    return Runs(*(hs.open(out / f"{name}-{label}") for label in labels))
 
 
 def train_probes(name: str, documents: list[Document], out: Path) -> dict[str, hs.Probe]:

@@ -1,0 +1,62 @@
+"""What changes with the kind of text: the question Vig & Belinkov left open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import xarray as xr
+
+import headscope as hs
+from headscope.results.result import Result
+from studies.gum.draws import Estimate, draws_of, estimate
+
+__all__ = ["COLUMNS", "GenreRow", "conversation_gaps", "genre_rows"]
+
+COLUMNS = {
+    "null attention": "null_share",
+    "distance": "distance",
+    "entropy": "entropy",
+    "alignment / baseline": "",
+}
+
+
+@dataclass(frozen=True)
+class GenreRow:
+    """One genre: how much text, and each column's estimate."""
+
+    genre: str
+    sentences: int
+    tokens: float
+    values: dict[str, Estimate]
+
+
+def genre_rows(result: Result) -> list[GenreRow]:
+    """A row for each genre, shortest sentences first."""
+    rows = []
+    for genre in result.groups:
+        own = hs.group_result(result, genre)
+        data, draws = own.dataset, draws_of(own)
+        values = {title: estimate(data, draws, _statistic(name)) for title, name in COLUMNS.items()}
+        n = int(data["tokens_per_document_count"])
+        rows.append(GenreRow(genre, n, float(data["tokens_per_document"]), values))
+    return sorted(rows, key=lambda row: row.tokens)
+
+
+def conversation_gaps(rows: list[GenreRow]) -> dict[str, tuple[str, str]]:
+    """For each column, the genre at either end."""
+    found = {}
+    for title in COLUMNS:
+        ordered = sorted(rows, key=lambda row: row.values[title].value)
+        found[title] = ordered[0].genre, ordered[-1].genre
+    return found
+
+
+def _statistic(name: str):  # type: ignore[no-untyped-def]
+    if name:
+        return lambda d: d[name].mean()
+
+    def ratio(d: xr.Dataset) -> float:
+        alignment = d["dep_alignment"].sel(parent="either").mean()
+        return float(alignment / d["dep_baseline"])
+
+    return ratio

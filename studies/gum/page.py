@@ -1,0 +1,187 @@
+"""docs/study.md: the template filled with tables made from the results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import headscope as hs
+from studies.gum.finding import Finding, Judgement
+from studies.gum.genres import COLUMNS, genre_rows
+from studies.gum.measure import Runs
+from studies.gum.structure import STRUCTURE_FINDINGS, judge_structure
+from studies.gum.surface import (
+    PROBE_FINDINGS,
+    SURFACE_FINDINGS,
+    judge_coreference,
+    judge_dependencies,
+    judge_probes,
+    judge_surface,
+)
+
+__all__ = ["all_judgements", "write_page"]
+
+TITLES = {"smollm2": "SmolLM2-135M", "minilm": "MiniLM-L6"}
+MARKS = {"holds": "✓ holds", "fails": "✗ fails", "open": "~ open"}
+TEMPLATE = Path(__file__).with_name("study.md")
+
+Judged = dict[str, dict[str, dict[str, Judgement]]]
+"""By part, model and finding."""
+
+
+def all_judgements(
+    runs: Mapping[str, Runs], probes: Mapping[str, Mapping[str, hs.Probe]]
+) -> Judged:
+    """Every finding on every model."""
+    judged: Judged = {"structure": {}, "surface": {}, "probes": {}}
+    for name, run in runs.items():
+        judged["structure"][name] = judge_structure(run.structure)
+        judged["surface"][name] = judge_surface(run.surface)
+        found = {**judge_dependencies(run.dependencies), **judge_coreference(run.coreference)}
+        if probes.get(name):
+            found.update(judge_probes(probes[name]))
+        judged["probes"][name] = found
+    return judged
+
+
+def write_page(
+    judged: Judged,
+    runs: Mapping[str, Runs],
+    probes: Mapping[str, Mapping[str, hs.Probe]],
+    path: Path,
+) -> None:
+    """Fill the template's marks with tables; nothing on the page is typed by hand but prose."""
+    text = TEMPLATE.read_text(encoding="utf-8")
+    first = next(iter(runs.values()))
+    marks = {
+        "structure": _findings(STRUCTURE_FINDINGS, judged["structure"]),
+        "surface": _findings(SURFACE_FINDINGS, judged["surface"]),
+        "probes": _findings(PROBE_FINDINGS, judged["probes"]),
+        "relations": "\n\n".join(
+            f"**{TITLES[name]}**\n\n{_relations(run)}" for name, run in runs.items()
+        ),
+        "coreference": _coreference(runs),
+        "uas": _uas(probes),
+        "genres": "\n\n".join(
+            f"**{TITLES[name]}**\n\n{_genres(run)}" for name, run in runs.items()
+        ),
+        "score": _score(judged),
+        "n_sentences": f"{first.structure.n_documents:,}",
+        "n_segments": f"{first.surface.n_documents:,}",
+        "versions": _versions(first),
+    }
+    for mark, content in marks.items():
+        if f"<!-- {mark} -->" not in text:
+            raise SystemExit(f"{TEMPLATE} has no place for {mark!r}.")
+        text = text.replace(f"<!-- {mark} -->", content)
+    path.write_text(text, encoding="utf-8")
+
+
+def _findings(findings: Sequence[Finding], judged: Mapping[str, Mapping[str, Judgement]]) -> str:
+    names = list(judged)
+    rows = [
+        f"| finding | where | {' | '.join(TITLES[name] for name in names)} | test |",
+        "|---|---|" + "---|" * len(names) + "---|",
+    ]
+    for finding in findings:
+        cells = [_cell(judged[name].get(finding.id)) for name in names]
+        rows.append(f"| {finding.claim} | {finding.where} | {' | '.join(cells)} | {finding.test} |")
+    return "\n".join(rows)
+
+
+def _cell(judgement: Judgement | None) -> str:
+    if judgement is None:
+        return "not measured"
+    if judgement.verdict is None:
+        return f"– ({judgement.text})"
+    return f"**{MARKS[judgement.verdict]}**: {judgement.text}"
+
+
+def _score(judged: Judged) -> str:
+    rows = ["| | holds | open | fails | not applicable or not measured |", "|---|---|---|---|---|"]
+    n = len(STRUCTURE_FINDINGS) + len(SURFACE_FINDINGS) + len(PROBE_FINDINGS)
+    for name in next(iter(judged.values())):
+        found = [j for part in judged.values() for j in part[name].values()]
+        counts = [sum(j.verdict == v for j in found) for v in ("holds", "open", "fails")]
+        rows.append(f"| {TITLES[name]} | {' | '.join(map(str, [*counts, n - sum(counts)]))} |")
+    return "\n".join(rows)
+
+
+def _relations(run: Runs, most: int = 12) -> str:
+    table = hs.probe_table(run.dependencies)
+    rows = [
+        "| relation | words | best head | accuracy | chosen elsewhere | best offset | visible |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in table.rows[: most + 1]:
+        way = "" if row.direction == "dependent" else " (to the dependent)"
+        visible = "" if row.visible is None else f"{100 * row.visible:.0f}"
+        rows.append(
+            f"| `{row.label}` | {row.cases:,} | L{row.layer} H{row.head}{way} | "
+            f"{100 * row.accuracy:.0f} {_interval(row.interval)} | "
+            f"{100 * row.honest:.0f} | {100 * row.baselines['offset']:.0f} | {visible} |"
+        )
+    return "\n".join(rows)
+
+
+def _coreference(runs: Mapping[str, Runs]) -> str:
+    rows = [
+        "| model | mentions | n | best head | accuracy | chosen elsewhere | nearest | head match "
+        "| sieves |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, run in runs.items():
+        for row in hs.probe_table(run.coreference).rows:
+            rules = " | ".join(f"{100 * value:.0f}" for value in row.baselines.values())
+            rows.append(
+                f"| {TITLES[name]} | {row.label} | {row.cases:,} | L{row.layer} H{row.head} | "
+                f"{100 * row.accuracy:.0f} {_interval(row.interval)} | "
+                f"{100 * row.honest:.0f} | {rules} |"
+            )
+    return "\n".join(rows)
+
+
+def _uas(probes: Mapping[str, Mapping[str, hs.Probe]]) -> str:
+    known = {
+        "right-branching": 26,
+        "distance+words": 58,
+        "random+words": 30,
+        "attention": 61,
+        "attention+words": 77,
+    }
+    measured = {name: found for name, found in probes.items() if found}
+    rows = [
+        f"| probe | {' | '.join(TITLES[name] for name in measured)} | BERT-base, WSJ (paper) |",
+        "|---|" + "---|" * len(measured) + "---|",
+    ]
+    for label, paper in known.items():
+        cells = []
+        for found in measured.values():
+            if label == "right-branching":
+                value = next(iter(found.values())).scores["right_branching"]
+                cells.append(f"{100 * float(value.sel(punctuation='without')):.1f}")
+            else:
+                low, high = found[label].uas_interval
+                cells.append(f"{100 * found[label].uas:.1f} [{100 * low:.1f}, {100 * high:.1f}]")
+        rows.append(f"| {label} | {' | '.join(cells)} | {paper} |")
+    return "\n".join(rows)
+
+
+def _genres(run: Runs) -> str:
+    rows = [
+        f"| genre | sentences | tokens each | {' | '.join(COLUMNS)} |",
+        "|---|---|---|" + "---|" * len(COLUMNS),
+    ]
+    for row in genre_rows(run.structure):
+        cells = " | ".join(value.format() for value in row.values.values())
+        rows.append(f"| {row.genre} | {row.sentences} | {row.tokens:.1f} | {cells} |")
+    return "\n".join(rows)
+
+
+def _versions(run: Runs) -> str:
+    versions = run.structure.provenance["versions"]
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _interval(bounds: tuple[float, float]) -> str:
+    return f"[{100 * bounds[0]:.0f}, {100 * bounds[1]:.0f}]"
