@@ -96,7 +96,14 @@ def coreference(
     """Find the heads that find antecedents (Clark et al. 2019, Table 2)."""
     import headscope as hs
 
-    documents = hs.read(corpus, coreference=brackets, sample=sample, seed=seed, on_error=on_error)
+    if brackets is None:
+        documents = open_corpus(
+            corpus, unit="document", sample=sample, seed=seed, on_error=on_error
+        )
+    else:
+        documents = hs.read(
+            corpus, coreference=brackets, sample=sample, seed=seed, on_error=on_error
+        )
     result = hs.probe_coreference(
         hs.load(model, device=device),
         documents,
@@ -122,7 +129,7 @@ def bias(
         Path | None,
         typer.Option(help="A run of `probe coreference`: its best heads are shown."),
     ] = None,
-    n: Annotated[int, typer.Option(min=1, help="How many heads.")] = 5,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many heads.")] = 5,
     workers: options.Workers = None,
     engine: options.EngineName = "local",
     resume: options.Resume = True,
@@ -149,8 +156,8 @@ def bias(
         "result": str(out / "result.nc"),
         "table": str(out / "table.csv"),
         "pronouns": table.pairs,
-        "heads": table.records(),
-        "honest": {"pro": table.honest[0], "anti": table.honest[1]},
+        "heads": _plain(table.records()),
+        "honest": _plain([dict(zip(("pro", "anti"), table.honest, strict=True))])[0],
     }
     return Answer(data, f"{table}\n\nresult {data['result']}, table {data['table']}")
 
@@ -167,11 +174,19 @@ def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
         "result": str(out / "result.nc"),
         "table": str(out / "table.csv"),
         "figures": [str(path) for path in drawn],
-        "best": table.records(),
+        "best": _plain(table.records()),
     }
     lines = [str(table), "", f"result {data['result']}, table {data['table']}"]
     lines += [f"figure {path}" for path in drawn]
     return Answer(data, "\n".join(lines))
+
+
+def _plain(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As JSON can hold it: what is not a number is null."""
+    return [
+        {name: None if value != value else value for name, value in record.items()}
+        for record in records
+    ]
 
 
 def _figures(result: Result, out: Path) -> list[Path]:
