@@ -17,7 +17,7 @@ from headscope.run.analyze import analyze
 from headscope.run.local import DEATHS_BEFORE_BLAME, _Pool
 from headscope.run.plan import Shard
 from headscope.run.shard import measure_shard
-from headscope.run.worker import Task, portable
+from headscope.run.worker import Task
 from tests.run.corpora import make_corpus, make_documents
 from tests.run.same import assert_same_bits
 from tests.run.test_analyze import small_shards
@@ -113,12 +113,22 @@ def test_a_full_disk_stops_with_a_way_on(
     assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path), analyze(tiny_bert, corpus))
 
 
-def test_a_model_pickles_without_losing_its_hooks(tiny_bert: Model) -> None:
+def test_a_model_travels_with_its_edits_and_leaves_the_original_alone(tiny_bert: Model) -> None:
     import pickle
 
-    assert tiny_bert.info.check
+    import headscope as hs
+    from headscope.model.transfer import structure_of
+
+    text = "the cat sat on the mat"
+    tiny_bert.trace(text)
     before = [len(part._forward_hooks) for part in tiny_bert.module.modules()]
-    with portable(tiny_bert.module):
-        copy = pickle.loads(pickle.dumps(tiny_bert.module))
+    with tiny_bert.edit(hs.ablate(1, 2)):
+        copy: Model = pickle.loads(pickle.dumps(tiny_bert))
+        edited = tiny_bert.trace(text).attention
     assert [len(part._forward_hooks) for part in tiny_bert.module.modules()] == before
-    assert not any(part._forward_hooks for part in copy.modules())
+    assert copy.edits == (hs.ablate(1, 2),)
+    assert copy.trace(text).attention.equals(edited)
+    assert not tiny_bert.edits
+    own = structure_of(tiny_bert.module)
+    for name, weights in own.named_parameters():
+        assert weights is tiny_bert.module.get_parameter(name)

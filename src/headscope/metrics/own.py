@@ -57,10 +57,9 @@ def options_of(metric: Metric) -> dict[str, object]:
     Raises:
         InputError: they are not plain values, which plans and files could hold.
     """
-    if dataclasses.is_dataclass(metric):
-        options = {f.name: getattr(metric, f.name) for f in dataclasses.fields(metric)}
-    else:
-        options = dict(vars(metric))
+    is_data = dataclasses.is_dataclass(type(metric))
+    names = [f.name for f in dataclasses.fields(metric)] if is_data else vars(metric)  # type: ignore[arg-type]
+    options = {name: getattr(metric, name) for name in names}
     try:
         json.dumps(options)
     except TypeError as error:

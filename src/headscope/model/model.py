@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, overload
 
@@ -19,6 +19,7 @@ from headscope.model.edit import Edit, check_edit
 from headscope.model.info import ModelInfo, describe
 from headscope.model.sites import Wiring
 from headscope.model.tap import Attachment, Tap
+from headscope.model.transfer import structure_of
 from headscope.results.gradients import Gradients
 from headscope.results.trace import Trace
 
@@ -56,6 +57,7 @@ class Model:
         self._wired: tuple[Wiring, Check, Tap] | None = None
         self._info: ModelInfo | None = None
         self._edits: list[Edit] = []
+        self._lasting: AbstractContextManager[Model] | None = None
 
     @property
     def info(self) -> ModelInfo:
@@ -272,8 +274,34 @@ class Model:
             )
         return self.info.objective
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled for another process. Edits in effect travel along and stay in effect there;
+        the self-check runs anew.
+        """
+        options = {
+            "name": self.name,
+            "source": self._source,
+            "has_lm_head": self._has_lm_head,
+            "notes": self._notes,
+            "example": self._example,
+        }
+        return _restored, (structure_of(self.module), self.tokenizer, options, self.edits)
+
     def __repr__(self) -> str:
         return f"<Model {self.name}: {type(self.module).__name__}>"
+
+
+def _restored(
+    module: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    options: Mapping[str, Any],
+    edits: tuple[Edit, ...],
+) -> Model:
+    model = Model(module, tokenizer, **options)
+    if edits:
+        model._lasting = model.edit(*edits)
+        model._lasting.__enter__()
+    return model
 
 
 def _as_many(texts: Sequence[str], others: Any, name: str) -> Sequence[str | None]:

@@ -25,7 +25,7 @@ from headscope.run.checkpoint import Ledger, write_measured
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard, threads
-from headscope.run.worker import Task, packed_model, portable, serve
+from headscope.run.worker import Task, serve
 
 __all__ = ["n_cores", "run_here", "run_workers"]
 
@@ -68,8 +68,7 @@ class _Pool:
     """Worker processes and the shards they are on."""
 
     def __init__(self, model: Model, plan: Plan, ledger: Ledger, meter: Meter) -> None:
-        self._packed = packed_model(model)
-        self._plan, self._ledger, self._meter = plan, ledger, meter
+        self._model, self._plan, self._ledger, self._meter = model, plan, ledger, meter
         self._context = processes.get_context("spawn")
         self._workers: list[_Worker] = []
         self._again: deque[Task] = deque()
@@ -93,11 +92,10 @@ class _Pool:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
-            target=serve, args=(theirs, self._packed, self._plan), daemon=True
+            target=serve, args=(theirs, self._model, self._plan), daemon=True
         )
         try:
-            with portable(self._packed["module"]):
-                process.start()
+            process.start()
         except Exception as error:  # pickling a live model can fail in many ways
             raise InputError(
                 f"The model cannot be sent to worker processes ({type(error).__name__}: "

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -24,7 +23,6 @@ from headscope.run.local import n_cores
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard
-from headscope.run.worker import packed_model, portable, unpacked_model
 
 try:
     import pyarrow as pa
@@ -44,8 +42,7 @@ class _Actor:
 
     def __init__(self, packed: list[Any], plan: Plan) -> None:
         torch.set_num_threads(plan.settings.threads)
-        self._stack = ExitStack()
-        self._model = unpacked_model(pickle.loads(ray.get(packed[0])), self._stack)
+        self._model: Model = pickle.loads(ray.get(packed[0]))
         self._plan = plan
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
@@ -115,8 +112,7 @@ def run_ray(
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
-        with portable(model.module):
-            packed = ray.put(pickle.dumps(packed_model(model)))
+        packed = ray.put(pickle.dumps(model))
         # Reading takes no core of its own, or it would wait for the actors that wait for it.
         source = ray.data.read_datasource(
             _ShardSource(shards), ray_remote_args={"num_cpus": 0}, override_num_blocks=1

@@ -10,12 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -24,9 +21,7 @@ from headscope.run.checkpoint import write_measured
 from headscope.run.plan import Plan, Shard
 from headscope.run.shard import measure_shard
 
-__all__ = ["Task", "packed_model", "portable", "serve", "unpacked_model"]
-
-INSTALLED = "_output_capturing_hooks_installed"
+__all__ = ["Task", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,61 +34,13 @@ class Task:
     excluded: frozenset[int] = frozenset()
 
 
-def packed_model(model: Model) -> dict[str, Any]:
-    """What a process needs to have the same model. Weights travel in shared memory."""
-    return {
-        "module": model.module,
-        "tokenizer": model.tokenizer,
-        "name": model.name,
-        "source": model._source,
-        "has_lm_head": model._has_lm_head,
-        "notes": model._notes,
-        "example": model._example,
-        "edits": model.edits,
-    }
-
-
-@contextmanager
-def portable(module: torch.nn.Module) -> Iterator[None]:
-    """Within the block the module pickles: without the hooks by which transformers collects
-    its outputs, which are local functions. A copy installs them anew.
-    """
-    hooks: list[tuple[Any, int, Any]] = []
-    installed = []
-    for part in module.modules():
-        for number, hook in list(part._forward_hooks.items()):
-            if "output_capturing_hook" in getattr(hook, "__qualname__", ""):
-                hooks.append((part._forward_hooks, number, hook))
-                del part._forward_hooks[number]
-        if part.__dict__.pop(INSTALLED, False):
-            installed.append(part)
-    try:
-        yield
-    finally:
-        for where, number, hook in hooks:
-            where[number] = hook
-        for part in installed:
-            setattr(part, INSTALLED, True)
-
-
-def unpacked_model(packed: Mapping[str, Any], stack: ExitStack) -> Model:
-    """The model again, with its edits in effect until the stack is left."""
-    options = dict(packed)
-    edits = options.pop("edits")
-    model = Model(options.pop("module"), options.pop("tokenizer"), **options)
-    if edits:
-        stack.enter_context(model.edit(*edits))
-    return model
-
-
-def serve(pipe: Connection, packed: Mapping[str, Any], plan: Plan) -> None:
+def serve(pipe: Connection, model: Model, plan: Plan) -> None:
     """The life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(plan.settings.threads)
-    with ExitStack() as stack, contextlib.suppress(EOFError, BrokenPipeError, ConnectionError):
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionError):
         try:
-            model = unpacked_model(packed, stack)
             pipe.send(("ready", None))
             while (task := pipe.recv()) is not None:
                 measured = measure_shard(
