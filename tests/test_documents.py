@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from headscope.model.model import Model
+from headscope.model.packaged import find_packaged
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+RUN = [ROOT / "docs" / "heads.md"]
+"""Pages whose Python runs in seconds on the packaged models."""
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
@@ -25,6 +28,23 @@ def test_the_readme_runs_as_pasted(
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
     assert (tmp_path / "page.html").stat().st_size > 100_000
+
+
+@pytest.mark.packaged
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_pages_run_as_pasted(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other in an empty folder; the packaged models and the bundled corpus are
+    all that there is.
+    """
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed (headscope[heads])")
+    if not find_packaged("minilm").is_installed():
+        pytest.skip("the packaged model minilm is not installed")
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    assert blocks
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

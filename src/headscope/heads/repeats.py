@@ -2,7 +2,7 @@
 
 Text is full of cues; a sequence of random tokens followed by itself has only one. What a
 head does there is what the literature calls its induction or duplicate-token score (Olsson
-et al. 2022; Wang et al. 2023).
+et al. 2022; Wang et al. 2022).
 """
 
 from __future__ import annotations

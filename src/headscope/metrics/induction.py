@@ -28,11 +28,12 @@ class DuplicateToken(RatioMetric):
     Σ a[i,j]·1(j < i, token j = token i) / Σ a[i,j] over the queries i that have occurred
     before. Special tokens are neither.
 
-    Wang et al. 2023, "Interpretability in the Wild", section 3 (duplicate token heads).
+    Wang et al. 2022, "Interpretability in the Wild: a Circuit for Indirect Object
+    Identification in GPT-2 small", section 3 (duplicate token heads).
     """
 
     name: ClassVar[str] = "duplicate_token"
-    paper: ClassVar[str] = "Wang et al. 2023, section 3 (arXiv 2211.00593)"
+    paper: ClassVar[str] = "Wang et al. 2022, section 3 (arXiv 2211.00593)"
     units: ClassVar[str] = "share of attention"
     counts = "repeated tokens"
     blocks = SELF_BLOCKS

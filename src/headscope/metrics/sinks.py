@@ -23,13 +23,14 @@ class SinkRate(RatioMetric):
     see it, on average: (1/n) Σ_i a[i, first] > ε. Documents of one token are not counted:
     there is nothing else to look at.
 
-    Gu et al. 2025, "When Attention Sink Emerges in Language Models", section 3, whose Sink_1
-    with ε = 0.3 is our mean over heads. They measure sequences of a fixed length; the shorter
-    a document, the more easily it has a sink.
+    Named by Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks"
+    (arXiv 2309.17453); measured by Gu et al. 2024, "When Attention Sink Emerges in Language
+    Models: An Empirical View", whose Sink_1 with ε = 0.3 is our mean over heads. They measure
+    sequences of a fixed length; the shorter a document, the more easily it has a sink.
     """
 
     name: ClassVar[str] = "sink_rate"
-    paper: ClassVar[str] = "Gu et al. 2025, section 3 (arXiv 2410.10781)"
+    paper: ClassVar[str] = "Gu et al. 2024 (arXiv 2410.10781)"
     units: ClassVar[str] = "share of documents"
     counts = "documents"
     blocks = SELF_BLOCKS
