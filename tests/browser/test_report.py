@@ -117,6 +117,15 @@ def test_click_opens_the_card(opened: Opened) -> None:
     assert opened.fragment == {}
 
 
+def test_the_head_of_the_card_stays_marked(opened: Opened) -> None:
+    cell(opened, 0, 1, 0).click()
+    opened.page.get_by_label("Variable").select_option("distance")
+    marked = "[...document.querySelectorAll('.chosen')].map(e => e.getAttribute('data-head'))"
+    found = opened.page.evaluate(marked)
+    assert len(found) >= 3  # the heat map, two clouds of points
+    assert {*found} == {"0.1.0"}
+
+
 def test_a_model_without_a_page_has_no_link(opened: Opened) -> None:
     cell(opened, 1, 0, 0).click()
     assert opened.page.locator("aside.card").get_by_text("Open in the explorer").count() == 0
@@ -247,10 +256,6 @@ def test_axe(open_page: Callable[..., Opened], file: Path, scheme: str) -> None:
     if not AXE.exists():
         pytest.skip("axe-core is not installed (npm ci in web/)")
     opened = open_page(file=file, scheme=scheme, fragment="card=0.0.0")
-    script = (
-        "for (const f of document.querySelectorAll('figure')) f.style.contentVisibility = 'visible'"
-    )
-    opened.page.evaluate(script)  # axe passes over what is off the screen
     opened.page.evaluate(AXE.read_text("utf-8"))
     violations = opened.page.evaluate("axe.run().then((result) => result.violations)")
     found = [

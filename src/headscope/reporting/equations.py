@@ -142,10 +142,10 @@ EQUATIONS: dict[str, Tree] = {
              _fraction(_row(_o("∂"), _i("L")), _row(_o("∂"), A))),
     ),
     "accuracy": _row(
-        ["munder", _word("arg max"), _row(J, _o("≠"), Q)], A, _o("="), _call("head", Q)
+        ["munder", _word("arg max\u2009"), _row(J, _o("≠"), Q)], A, _o("="), _call("head", Q)
     ),
     "coref_accuracy": _row(
-        ["munder", _word("arg max"), _row(J, _o("≠"), Q)], A, _o("∈"), _call("antecedents", Q)
+        ["munder", _word("arg max\u2009"), _row(J, _o("≠"), Q)], A, _o("∈"), _call("antecedents", Q)
     ),
     "uas": _row(
         _i("p"), _o("("), Q, _o("|"), J, _o(")"), _o("∝"), _i("exp"),

@@ -12,6 +12,8 @@ export class CardPanel {
     attributes: { "aria-label": "Head", tabindex: "-1" },
   });
   private opener: Element | null = null;
+  /** The head shown, as `0.7.9`. */
+  chosen = "";
 
   constructor(
     private readonly scope: Scope,
@@ -51,11 +53,12 @@ export class CardPanel {
 
   /** Outline the head in every drawing. */
   private mark(id: HeadId | null): void {
+    this.chosen = id?.join(".") ?? "";
     for (const element of document.querySelectorAll("[data-head].chosen")) {
       element.classList.remove("chosen");
     }
     if (!id) return;
-    for (const element of document.querySelectorAll(`[data-head="${id.join(".")}"]`)) {
+    for (const element of document.querySelectorAll(`[data-head="${this.chosen}"]`)) {
       element.classList.add("chosen");
     }
   }

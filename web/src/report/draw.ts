@@ -11,6 +11,8 @@ export interface Scope {
   readonly report: Report;
   readonly tooltip: Tooltip;
   openCard(id: HeadId): void;
+  /** The head whose card is open, as `0.7.9`; empty without one. */
+  chosen(): string;
 }
 
 /** A figure that can be drawn at a width and written as a table. */
@@ -103,17 +105,23 @@ export interface Spot {
 export class Spots {
   private readonly spots: Spot[] = [];
   private readonly elements: SVGElement[] = [];
+  private readonly panels = new Set<number>();
 
   constructor(private readonly scope: Scope) {}
 
   add<E extends SVGElement>(element: E, spot: Spot): E {
-    const isFirst = !this.spots.some((other) => other.panel === spot.panel);
+    const isFirst = !this.panels.has(spot.panel);
+    this.panels.add(spot.panel);
     const said = spot.rows.map((row) => `${row.label} ${row.value}`.trim()).join(", ");
     element.setAttribute("data-spot", String(this.spots.length));
     element.setAttribute("tabindex", isFirst ? "0" : "-1");
     element.setAttribute("role", spot.head ? "button" : "img");
     element.setAttribute("aria-label", `${spot.heading}: ${said}`);
-    if (spot.head) element.setAttribute("data-head", spot.head.join("."));
+    if (spot.head) {
+      const head = spot.head.join(".");
+      element.setAttribute("data-head", head);
+      if (head === this.scope.chosen()) element.classList.add("chosen");
+    }
     this.spots.push(spot);
     this.elements.push(element);
     return element;

@@ -13,9 +13,6 @@ import { HeadMap, Points } from "./points.ts";
 import { Table } from "./table.ts";
 import { equation, sentence } from "./text.ts";
 
-/** Caption, equation and buttons, about. */
-const AROUND = 150;
-
 export class Frame {
   readonly element: HTMLElement;
   private readonly drawing: Drawing;
@@ -98,10 +95,7 @@ export class Frame {
   draw(width: number, again = false): void {
     if (width === this.width && !again) return;
     this.width = width;
-    const drawn = this.drawing.render(width);
-    this.body.replaceChildren(drawn);
-    const height = Number(drawn.getAttribute("height") ?? 0);
-    if (height) this.element.style.containIntrinsicSize = `auto ${Math.round(height) + AROUND}px`;
+    this.body.replaceChildren(this.drawing.render(width));
   }
 
   private svg(): string {

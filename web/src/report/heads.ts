@@ -45,7 +45,7 @@ export class Heads implements Drawing {
     }
     for (const [group, variables] of groups) {
       const options = variables.map((one) =>
-        make("option", { text: one.label || group, attributes: { value: one.id } }),
+        make("option", { text: nameOf(one), attributes: { value: one.id } }),
       );
       if (options.length === 1) list.append(options[0]);
       else list.append(make("optgroup", { attributes: { label: group } }, ...options));
@@ -143,8 +143,7 @@ export class Heads implements Drawing {
   }
 
   private get name(): string {
-    const { group, label } = this.variable;
-    return label ? `${group}: ${label}` : group;
+    return nameOf(this.variable);
   }
 
   private scale(): { low: number; high: number } {
@@ -209,4 +208,8 @@ export class Heads implements Drawing {
     });
     return rows;
   }
+}
+
+function nameOf({ group, label }: Variable): string {
+  return label ? `${group}: ${label}` : group;
 }

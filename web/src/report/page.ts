@@ -23,7 +23,12 @@ export class ReportPage {
     private readonly report: Report,
   ) {
     const tooltip = new Tooltip();
-    this.scope = { report, tooltip, openCard: (id) => this.card.open(id) };
+    this.scope = {
+      report,
+      tooltip,
+      openCard: (id) => this.card.open(id),
+      chosen: () => this.card.chosen,
+    };
     this.card = new CardPanel(this.scope, (id) => this.remember(id));
     const numbers = numbered(report);
     this.content.append(

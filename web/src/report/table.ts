@@ -26,8 +26,18 @@ export class Table implements Drawing {
         }),
       ),
     );
-    const body = rows.map((row) =>
-      make("tr", {}, ...kept.map((i) => this.cell(row, i, columns[i]))),
+    const body = rows.map((row, at) =>
+      make(
+        "tr",
+        {},
+        ...kept.map((i) => {
+          const cell = this.cell(row, i, columns[i]);
+          // A model's name again and again is set back, not left out: rows may be read alone.
+          const isRepeated = columns[i].label === "Model" && rows[at - 1]?.[i] === row[i];
+          if (isRepeated) cell.classList.add("repeated");
+          return cell;
+        }),
+      ),
     );
     return make(
       "div",
