@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 MINUTES = float(os.environ.get("HEADSCOPE_FUZZ", "0"))
-LONGEST = 20.0
+LONGEST = 120.0
 """Seconds that one input may take, on a machine that does other things too."""
 
 PIECES = (
