@@ -30,9 +30,8 @@ def best_heads(scores: np.ndarray) -> np.ndarray:
 def best_tree(scores: np.ndarray) -> np.ndarray:
     """`word`: its head in the tree with the highest sum of scores and exactly one root word.
 
-    Chu and Liu (1965), Edmonds (1967). Where the best tree has several roots, words are
-    tried as the only one, those with the highest bound first: a root's own score and
-    everybody else's best. No other can win once the bound is below a tree already found.
+    Chu and Liu (1965), Edmonds (1967). Every tree has a root; a price on ROOT above what
+    all other scores could make up for leaves it with one.
 
     Candidates are the same words for all, but for the word itself. So a word has none only
     where it is the single candidate (then it is the root) or where there is no candidate at
@@ -42,28 +41,11 @@ def best_tree(scores: np.ndarray) -> np.ndarray:
     has_none = ~np.isfinite(scores[:, :n]).any(1)
     if has_none.any():
         return np.where(has_none, n, scores[:, :n].argmax(1))
-    full = np.full((n + 1, n + 1), -np.inf)
-    full[:n] = scores
-    heads: np.ndarray = _arborescence(full, n)[:n]
-    if (heads == n).sum() <= 1:
-        return heads
-    others = scores[:, :n].max(1)
-    bounds = others.sum() - others + scores[:, n]
-    best, best_sum = heads, -np.inf
-    for root in np.argsort(-bounds, kind="stable"):
-        if bounds[root] <= best_sum:
-            break
-        if not np.isfinite(scores[:, root]).any():
-            continue  # nothing could hang from it
-        single = full.copy()
-        single[:n, n] = -np.inf
-        single[root, :n] = -np.inf
-        single[root, n] = scores[root, n]
-        tree = _arborescence(single, n)[:n]
-        total = scores[np.arange(n), tree].sum()
-        if total > best_sum:
-            best, best_sum = tree, total
-    return best
+    finite = scores[np.isfinite(scores)]
+    price = 1 + n * (finite.max() - finite.min())
+    priced = np.full((n + 1, n + 1), -np.inf)
+    priced[:n, :n], priced[:n, n] = scores[:, :n], scores[:, n] - price
+    return _arborescence(priced, n)[:n]
 
 
 def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
