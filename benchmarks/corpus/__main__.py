@@ -1,6 +1,6 @@
 """What measuring a corpus costs: all metrics beside a bare forward and the way of 2019.
 
-    HEADSCOPE_DATA=… python -m benchmarks.corpus [--sentences 400] [--part time|memory|workers]
+    python -m benchmarks.corpus [--sentences 400] [--part time|memory|workers]
 
 Time: CPU seconds on one thread, the ways taken in turn for each batch, the least of all
 rounds (what disturbs a run only adds to it). "bare" is the model's own sdpa forward over
@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ import torch
 
 import headscope as hs
 from benchmarks.corpus.baseline import run_2019
+from benchmarks.rows import record
 from headscope.metrics.fold import Fold
 from headscope.model.model import Model
 from headscope.run.analyze import analyze, make_plan
@@ -63,11 +64,39 @@ METRICS = (
 
 
 def load_corpus(sentences: int) -> Corpus:
+    """Sentences of GUM's training part, or of the bundled corpus again and again."""
     folder = os.environ.get("HEADSCOPE_DATA")
     if not folder:
-        raise SystemExit("Set HEADSCOPE_DATA to a folder with gum/en_gum-train.conllu.")
+        print("HEADSCOPE_DATA is not set: sentences of the bundled corpus, repeated")
+        return read(_Round(hs.demo_corpus("sentence"), sentences))
     file = Path(folder) / "gum" / "en_gum-train.conllu"
     return read(file, unit="sentence", sample=sentences)
+
+
+def first_sentences() -> Corpus:
+    """Sentences of GUM's development part, or of the bundled corpus."""
+    folder = os.environ.get("HEADSCOPE_DATA")
+    if not folder:
+        return hs.demo_corpus("sentence")
+    return read(Path(folder) / "gum" / "en_gum-dev.conllu", unit="sentence")
+
+
+class _Round:
+    """The first sentences of a corpus, up to `most`, again and again up to `n`; never all
+    in memory.
+    """
+
+    def __init__(self, corpus: Corpus, n: int, most: int | None = None) -> None:
+        self.corpus, self.n, self.most = corpus, n, most
+
+    def __iter__(self) -> Iterator[Document]:
+        made = 0
+        for number in count():
+            for document in islice(self.corpus, self.most):
+                if made == self.n:
+                    return
+                made += 1
+                yield replace(document, id=f"{number}-{document.id}")
 
 
 def bert_base() -> Model:
@@ -166,7 +195,25 @@ def table(sentences: int, rounds: int, models: list[str]) -> None:
             for way in ("bare sdpa", "tap alone", "all metrics", "whole", "2019")
         )
         ratio = found["all metrics"] / found["bare sdpa"]
-        print(f"{name:18}{shown}{ratio:14.3f}{found['2019'] / found['whole']:12.1f}", flush=True)
+        old = found["2019"] / found["whole"]
+        print(f"{name:18}{shown}{ratio:14.3f}{old:12.1f}", flush=True)
+        record(
+            "corpus",
+            f"all metrics of Vig & Belinkov, {name}",
+            f"{found['all metrics']:.2f} s",
+            f"a bare sdpa forward, {found['bare sdpa']:.2f} s",
+            ratio,
+            is_cost=True,
+            bound=1.25 if name == "minilm" else 1.10,
+        )
+        record(
+            "corpus",
+            f"all metrics from text to states, {name}",
+            f"{found['whole']:.2f} s",
+            f"the way of 2019, {found['2019']:.2f} s",
+            old,
+            bound=4,
+        )
 
 
 def memory(sentences: int) -> None:
@@ -181,24 +228,21 @@ def memory(sentences: int) -> None:
         peaks[rounds] = json.loads(output.splitlines()[-1])["peak"]
         print(f"{sentences * rounds:6} sentences: peak {peaks[rounds] / 1024:.0f} MB", flush=True)
     print(f"ten times the documents: {peaks[10] / peaks[1] - 1:+.1%}")
+    record(
+        "corpus",
+        f"peak memory, MiniLM over {10 * sentences} sentences",
+        f"{peaks[10] / 1024:.0f} MB",
+        f"{sentences} sentences, {peaks[1] / 1024:.0f} MB",
+        peaks[10] / peaks[1],
+        is_cost=True,
+        bound=1.05,
+    )
 
 
 def peak(sentences: int, rounds: int) -> None:
-    analyze(hs.load("minilm"), read(_Round(sentences, rounds)), METRICS)
+    many = _Round(first_sentences(), sentences * rounds, most=sentences)
+    analyze(hs.load("minilm"), read(many), METRICS)
     print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
-
-
-class _Round:
-    """The first sentences of the corpus again and again, never all in memory."""
-
-    def __init__(self, sentences: int, rounds: int) -> None:
-        self.sentences, self.rounds = sentences, rounds
-
-    def __iter__(self) -> Iterator[Document]:
-        file = Path(os.environ["HEADSCOPE_DATA"]) / "gum" / "en_gum-dev.conllu"
-        for number in range(self.rounds):
-            for document in islice(read(file, unit="sentence"), self.sentences):
-                yield replace(document, id=f"{number}-{document.id}")
 
 
 def workers(sentences: int) -> None:
@@ -217,6 +261,9 @@ def workers(sentences: int) -> None:
             seconds[n] = min(seconds.get(n, float("inf")), time.monotonic() - clock.started)
     one, two = seconds[1], seconds[2]
     print(f"one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} times")
+    record(
+        "corpus", "two workers", f"{two:.1f} s", f"one worker, {one:.1f} s", one / two, bound=1.7
+    )
 
 
 class _Clock:

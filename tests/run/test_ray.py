@@ -30,6 +30,12 @@ pytestmark = [
 METRICS = ["null_share", "dep_alignment", "variability", "exemplars"]
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes longer to start Ray than Ray allows it."""
+    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "300")
+
+
 def test_a_killed_actor_is_replaced_and_changes_nothing(
     tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ class Settings:
     """Tokens of a batch, padding included."""
     shard_characters: int = 32_768
     shard_documents: int = 256
-    window: int = 2048
+    window: int = 1024
     """Documents among which shards of similar length are made."""
     parts: int = 64
     """Parts for the bootstrap, shared out among the groups, at least 16 for each."""
