@@ -212,6 +212,15 @@ def test_another_corpus_is_another_subject_and_said_so() -> None:
     assert [s.title for s in twice] == ["toy", "toy · 2"]
 
 
+def test_the_order_of_results_does_not_matter(encoder_results: list[Result]) -> None:
+    (forth,) = find_subjects(encoder_results)
+    (back,) = find_subjects(encoder_results[::-1])
+    assert back.results[0] is forth.results[0] is encoder_results[0]
+    assert (
+        build_report(encoder_results[::-1])["findings"] == build_report(encoder_results)["findings"]
+    )
+
+
 def test_edits_make_another_subject() -> None:
     ablated = result({"distance": 1.0}, model="toy")
     about = {**ablated.provenance["model"], "edits": ["ablate L0 H1"]}

@@ -124,6 +124,8 @@ def find_subjects(
             )
     if not found:
         raise InputError("There is nothing to report: give at least one result.")
+    for _, of in found:  # what a report is about comes first, however it was given
+        of.sort(key=lambda result: not any(name in result for name in MAIN))
     titles = _titles([of for _, of in found])
     subjects = [
         Subject(title, tuple(of), (), _page(of[0].model, pages or {}))
