@@ -1,53 +1,87 @@
-"""What the documents say is true: their Python runs, their links lead somewhere."""
+"""What the documents say is true: their Python runs, their commands parse, their links lead
+somewhere, and nothing public is missing from them.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
+import shlex
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import headscope as hs
+from headscope.metrics.registry import METRICS
 from headscope.model.model import Model
-from headscope.model.packaged import find_packaged
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-RUN = [ROOT / "docs" / "heads.md"]
-"""Pages whose Python runs in seconds on the packaged models."""
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
+RUN = sorted(
+    [
+        ROOT / "README.md",
+        *(DOCS / f"{name}.md" for name in ("index", "explorer", "corpora")),
+        *(DOCS / "guide").glob("*.md"),
+    ]
+)
+BLOCK = re.compile(r"^(<!-- needs: [a-z ]+ -->\n)?```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"^    (headscope .*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
-def test_the_readme_runs_as_pasted(
-    minilm: Model, smollm2: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert blocks
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-    assert (tmp_path / "page.html").stat().st_size > 100_000
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 @pytest.mark.packaged
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_pages_run_as_pasted(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other in an empty folder; the packaged models and the bundled corpus are
-    all that there is.
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_a_pages_python_runs_as_pasted(
+    page: Path, minilm: Model, smollm2: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The blocks of a page one after the other, as a reader pastes them. A block that needs a
+    network, a cluster or files of the reader's own says so in a comment before it.
     """
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed (headscope[heads])")
-    if not find_packaged("minilm").is_installed():
-        pytest.skip("the packaged model minilm is not installed")
     monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
-    assert blocks
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), names)
+    names: dict[str, object] = {"__name__": "page"}
+    for needs, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        code = compile(block, name_of(page), "exec")
+        if not needs:
+            exec(code, names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_all_python_is_python(page: Path) -> None:
+    for _, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        compile(block, name_of(page), "exec")
+
+
+def commands(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    lines = [line for block in SHELL.findall(text) for line in block.splitlines()]
+    lines += INDENTED.findall(text)
+    return [line for line in lines if line.startswith("headscope ")]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=name_of)
+def test_commands_parse(page: Path) -> None:
+    from typer.main import get_command
+
+    from headscope.app.cli import app
+
+    for line in commands(page):
+        words = shlex.split(line, comments=True)[1:]
+        command = get_command(app)
+        while hasattr(command, "commands"):
+            assert words[0] in command.commands, f"{line}: there is no {words[0]!r}"
+            command = command.commands[words.pop(0)]
+        command.make_context(command.name, words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     broken = [
@@ -58,7 +92,43 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_page_names_a_machine(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"/(root|work|tmp|opt|home)/", text)
+
+
+def test_the_site_shows_every_page() -> None:
+    shown = re.findall(r"([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md"))
+
+
+def test_every_public_name_has_its_reference() -> None:
+    pages = "\n".join(p.read_text(encoding="utf-8") for p in (DOCS / "reference").glob("*.md"))
+    documented = set(re.findall(r"^::: headscope\.(\w+)$", pages, re.MULTILINE))
+    assert {name for name in hs.__all__ if name != "__version__"} <= documented
+
+
+def test_every_metric_is_in_the_table_of_papers() -> None:
+    cells = re.findall(r"^\| (`[^|]*) \|", (DOCS / "papers.md").read_text("utf-8"), re.MULTILINE)
+    listed = set(re.findall(r"`(\w+)`", " ".join(cells)))
+    assert set(METRICS) <= listed
+
+
+def licenses() -> ModuleType:
+    found = importlib.util.spec_from_file_location("licenses", DOCS / "licenses.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_every_dependency_has_its_license() -> None:
+    text = (DOCS / "licenses.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([\w@/.-]+) \| ([^|]+) \|", text, re.MULTILINE))
+    package = json.loads((ROOT / "web" / "package.json").read_text(encoding="utf-8"))
+    npm = {**package.get("dependencies", {}), **package["devDependencies"]}
+    for name in (*licenses().dependencies(), *npm):
+        assert name in rows, f"run: python docs/licenses.py ({name} is missing)"
+        assert not rows[name].startswith("("), f"{name}: {rows[name]}"
