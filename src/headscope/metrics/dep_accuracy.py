@@ -115,7 +115,7 @@ class DepAccuracy(_DepProbe):
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Parts first."""
         own = {
-            "right": ("part", "head", "direction", "relation"),
+            "right": ("part", "relation", "head", "direction"),
             "right_all": ("part", "head", "direction"),
             "count": ("part", "head"),
         }
@@ -125,7 +125,7 @@ class DepAccuracy(_DepProbe):
         """Zeros."""
         lead = axes.n_parts, n_heads
         return {
-            "right": np.zeros((*lead, len(DIRECTIONS), len(axes.relations))),
+            "right": np.zeros((axes.n_parts, len(axes.relations), n_heads, len(DIRECTIONS))),
             "right_all": np.zeros((*lead, len(DIRECTIONS))),
             "count": np.zeros(lead),
             **self._none(axes),
@@ -150,10 +150,10 @@ class DepAccuracy(_DepProbe):
         sums = count_cases(cases, torch.stack(right, dim=-1), batch)
         counted = self._counted(attention)
         return {
-            "right": sums[:, :-1].transpose(0, 2, 3, 1).copy(),
+            "right": sums[:, :-1],
             "right_all": sums[:, -1],
             "count": np.repeat(counted["cases_all"][:, None], attention.n_heads, axis=1),
-            **{name: array.copy() for name, array in counted.items()},
+            **counted,
         }
 
     def variables(self) -> tuple[str, ...]:
@@ -178,21 +178,21 @@ class DepAccuracy(_DepProbe):
 
     def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
         """The same of weighted sums."""
-        right = _joined(state["right"], state["right_all"])  # layer part head direction relation
+        right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
         cases = _joined(state["cases"], state["cases_all"])  # layer part relation
         visible = _joined(state["visible"], state["visible_all"])  # layer part direction relation
-        is_reported = np.isfinite(self._reported(cases.sum(1)))[:, None, None, :]
-        is_there = (state["count"].sum(1) > 0)[:, :, None, None]
+        is_reported = np.isfinite(self._reported(cases.sum(1)))[:, :, None, None]
+        is_there = (state["count"].sum(1) > 0)[:, None, :, None]
 
         def values(denominator: np.ndarray) -> np.ndarray:
-            drawn = np.tensordot(weights, right, (1, 1))
+            drawn = np.tensordot(weights, right, (1, 1))  # draw layer relation head direction
             with np.errstate(divide="ignore", invalid="ignore"):
                 drawn /= denominator
             np.copyto(drawn, np.nan, where=~(is_there & is_reported))
-            return np.ascontiguousarray(drawn.transpose(0, 3, 4, 1, 2))
+            return np.ascontiguousarray(drawn.transpose(0, 4, 2, 1, 3))
 
-        drawn_cases = np.tensordot(weights, cases, (1, 1))[:, :, None, None, :]
-        drawn_visible = np.tensordot(weights, visible, (1, 1))[:, :, None, :, :]
+        drawn_cases = np.tensordot(weights, cases, (1, 1))[..., None, None]
+        drawn_visible = np.tensordot(weights, visible, (1, 1)).swapaxes(2, 3)[:, :, :, None, :]
         return {"accuracy": values(drawn_cases), "accuracy_visible": values(drawn_visible)}
 
 
