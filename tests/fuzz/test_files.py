@@ -61,7 +61,7 @@ def test_random_bytes(data: bytes) -> None:
     open_bytes(data)
 
 
-@fuzz(40)
+@fuzz(20)
 @given(KINDS, st.data())
 def test_files_with_parts_missing_or_wrong(kind: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -83,7 +83,7 @@ def test_pages_hold_text_only(trace: Trace, title: str) -> None:
         assert "<" not in found[1]
 
 
-@fuzz(20)
+@fuzz(10)
 @given(traces(ANYTHING))
 def test_saved_traces_come_back(trace: Trace) -> None:
     import headscope as hs
