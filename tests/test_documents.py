@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -46,11 +47,12 @@ def test_a_pages_python_runs_as_pasted(
     network, a cluster or files of the reader's own says so in a comment before it.
     """
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "page"}
+    module = ModuleType(f"page_{page.stem}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look
     for needs, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         code = compile(block, name_of(page), "exec")
         if not needs:
-            exec(code, names)
+            exec(code, module.__dict__)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
