@@ -22,8 +22,18 @@ __all__ = ["DepBaseline", "DepBaselineByParent", "DepByDistance", "DepSpan", "To
 FARTHEST = 64
 
 
+class _OfPairs(RatioMetric):
+    """Something about token pairs in parsed documents, the same for all layers and heads."""
+
+    units: ClassVar[str] = "share of token pairs"
+    scope = "tokens"
+    needs = frozenset(("heads",))
+    blocks = SELF_BLOCKS
+    has_heads = False
+
+
 @dataclass(frozen=True)
-class DepBaselineByParent(RatioMetric):
+class DepBaselineByParent(_OfPairs):
     """Share of token pairs in a dependency relation: the alignment of uniform attention.
 
     Pairs of the same region as `dep_alignment`, each counted once, attention ignored; in
@@ -34,11 +44,6 @@ class DepBaselineByParent(RatioMetric):
 
     name: ClassVar[str] = "dep_baseline_by_parent"
     paper: ClassVar[str] = "Vig & Belinkov 2019, Figure 8, orange line"
-    units: ClassVar[str] = "share of token pairs"
-    scope = "tokens"
-    needs = frozenset(("heads",))
-    blocks = SELF_BLOCKS
-    has_heads = False
     dims: ClassVar[tuple[str, ...]] = ("parent",)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
@@ -53,7 +58,7 @@ class DepBaselineByParent(RatioMetric):
 
 
 @dataclass(frozen=True)
-class DepBaseline(RatioMetric):
+class DepBaseline(_OfPairs):
     """Share of token pairs in a dependency relation, whichever of them is the parent.
 
     What `dep_alignment` would be if attention were spread evenly over the region.
@@ -63,11 +68,6 @@ class DepBaseline(RatioMetric):
 
     name: ClassVar[str] = "dep_baseline"
     paper: ClassVar[str] = "Vig & Belinkov 2019, Figure 8, orange line"
-    units: ClassVar[str] = "share of token pairs"
-    scope = "tokens"
-    needs = frozenset(("heads",))
-    blocks = SELF_BLOCKS
-    has_heads = False
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Related pairs; all pairs; queries."""
@@ -76,7 +76,7 @@ class DepBaseline(RatioMetric):
 
 
 @dataclass(frozen=True)
-class DepByDistance(RatioMetric):
+class DepByDistance(_OfPairs):
     """How likely two tokens d positions apart are in a dependency relation.
 
     Of the pairs of the region at each distance from 1 on, the share that is related either
@@ -87,11 +87,6 @@ class DepByDistance(RatioMetric):
 
     name: ClassVar[str] = "dep_by_distance"
     paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.3.3"
-    units: ClassVar[str] = "share of token pairs"
-    scope = "tokens"
-    needs = frozenset(("heads",))
-    blocks = SELF_BLOCKS
-    has_heads = False
     dims = ("distance_between",)
     denominator_dims = ("distance_between",)
 
@@ -113,7 +108,7 @@ class DepByDistance(RatioMetric):
 
 
 @dataclass(frozen=True)
-class DepSpan(RatioMetric):
+class DepSpan(_OfPairs):
     """How many tokens a dependency arc spans, on average.
 
     Mean |i − j| over the pairs of the region that are in a dependency relation.
@@ -124,10 +119,6 @@ class DepSpan(RatioMetric):
     name: ClassVar[str] = "dep_span"
     paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.3.2"
     units: ClassVar[str] = "tokens"
-    scope = "tokens"
-    needs = frozenset(("heads",))
-    blocks = SELF_BLOCKS
-    has_heads = False
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Distance over related pairs; related pairs; queries."""
