@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import xarray as xr
 
 from headscope.heads.probe_table import ProbeRow
+from headscope.reporting.groups import SHOWN as GROUPED
 from headscope.reporting.groups import group_values
 from headscope.reporting.subjects import Subject
 from headscope.reporting.tables import (
@@ -180,7 +181,8 @@ def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
     found: list[Sentence] = []
     for subject in subjects:
         said = []
-        for name, units in COMPARED.items():
+        for name in GROUPED:
+            units = COMPARED[name]
             values = {g: v for g, (v, _) in group_values(subject, name).items() if v.is_known}
             if len(values) < 2:
                 continue

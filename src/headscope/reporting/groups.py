@@ -11,7 +11,7 @@ from headscope.reporting.tables import COMPARED, cell
 from headscope.reporting.variables import numbers
 from headscope.reporting.wording import Measured, is_share_of, measured
 
-__all__ = ["group_figure", "group_values"]
+__all__ = ["SHOWN", "group_figure", "group_values"]
 
 SHOWN = {
     "null_share": "Null attention",

@@ -89,7 +89,7 @@ export function color(index: number): string {
   return `var(--c${index % COLORS})`;
 }
 
-export const COLORS = 10;
+export const COLORS = 16;
 
 /** Something in a drawing that has numbers behind it. */
 export interface Spot {

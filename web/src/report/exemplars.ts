@@ -1,5 +1,6 @@
 // Documents in which chosen heads pay their highest weights.
 
+import { make } from "../view/element.ts";
 import { arcOf } from "./arcs.ts";
 import type { ExemplarsFigure } from "./data.ts";
 import { canvas, type Drawing, type Scope, Spots, svg, text, textWidth } from "./draw.ts";
@@ -10,21 +11,20 @@ export class Exemplars implements Drawing {
     private readonly scope: Scope,
   ) {}
 
-  render(width: number): SVGSVGElement {
+  /** A drawing for each head: paper may break between them. */
+  render(width: number): HTMLElement {
     const { report } = this.scope;
-    const content = svg("g");
+    const box = make("div", { class: "pieces" });
     const spots = new Spots(this.scope);
-    let y = 0;
     this.figure.panels.forEach((panel, i) => {
-      content.append(
-        text(0, y + 13, report.subjects[panel.subject].title, {
-          fill: "var(--ink)",
-          "font-weight": 600,
-          "font-size": 13,
-        }),
-      );
-      y += 26;
-      for (const { layer, head, why, exemplars } of panel.heads) {
+      panel.heads.forEach(({ layer, head, why, exemplars }, k) => {
+        const content = svg("g");
+        let y = 0;
+        if (k === 0) {
+          const bold = { fill: "var(--ink)", "font-weight": 600, "font-size": 13 };
+          content.append(text(0, 13, report.subjects[panel.subject].title, bold));
+          y = 26;
+        }
         const name = `L${layer} H${head}`;
         const label = text(0, y + 12, name, {
           class: "link",
@@ -32,7 +32,7 @@ export class Exemplars implements Drawing {
           "font-size": 12.5,
           "font-weight": 600,
         });
-        const spot = { heading: name, rows: [{ label: why, value: "" }], panel: i, x: 0, y };
+        const spot = { heading: name, rows: [{ label: why, value: "" }], panel: i, x: 0, y: k };
         content.append(
           spots.add(label, { ...spot, head: [panel.subject, layer, head] }),
           text(textWidth(name, 12.5, true) + 10, y + 12, why, { "font-size": 12 }),
@@ -44,14 +44,13 @@ export class Exemplars implements Drawing {
           content.append(group);
           y += height;
         }
-        y += 12;
-      }
-      y += 8;
+        const drawing = canvas(width, y + 12, `${name}, ${why}`);
+        drawing.append(content);
+        spots.listen(drawing);
+        box.append(drawing);
+      });
     });
-    const root = canvas(width, y, this.figure.title);
-    root.append(content);
-    spots.listen(root);
-    return root;
+    return box;
   }
 
   csv(): (string | number | null)[][] {

@@ -2,7 +2,24 @@
 
 import { themeOf } from "../paint/theme.ts";
 import { download } from "../view/saving.ts";
+import { canvas, svg } from "./draw.ts";
 import { variablesOf } from "./palette.ts";
+
+/** Drawings one below the other, as one. */
+export function stacked(drawings: readonly SVGSVGElement[]): SVGSVGElement {
+  if (drawings.length === 1) return drawings[0];
+  const size = (drawing: SVGSVGElement, name: string) => Number(drawing.getAttribute(name));
+  const width = Math.max(...drawings.map((drawing) => size(drawing, "width")));
+  const height = drawings.reduce((sum, drawing) => sum + size(drawing, "height"), 0);
+  const root = canvas(width, height, "");
+  let y = 0;
+  for (const drawing of drawings) {
+    const copies = Array.from(drawing.childNodes, (child) => child.cloneNode(true));
+    root.append(svg("g", { transform: `translate(0 ${y})` }, ...copies));
+    y += size(drawing, "height");
+  }
+  return root;
+}
 
 /** The drawing in light colors, as a file of its own. */
 export function svgText(drawing: SVGSVGElement, title: string): string {

@@ -5,7 +5,7 @@ import type { Figure } from "./data.ts";
 import { Dots } from "./dots.ts";
 import type { Drawing, Scope } from "./draw.ts";
 import { Exemplars } from "./exemplars.ts";
-import { csvText, saveText, svgText } from "./files.ts";
+import { csvText, saveText, stacked, svgText } from "./files.ts";
 import { Heads } from "./heads.ts";
 import { Lines } from "./lines.ts";
 import { Matrix } from "./matrix.ts";
@@ -99,8 +99,8 @@ export class Frame {
   }
 
   private svg(): string {
-    const drawing = this.body.querySelector("svg");
-    return drawing ? svgText(drawing, `${this.number}. ${this.figure.title}`) : "";
+    const drawings = [...this.body.querySelectorAll("svg")];
+    return svgText(stacked(drawings), `${this.number}. ${this.figure.title}`);
   }
 
   /** Equations and papers; of the variable shown, where there are several. */

@@ -17,6 +17,12 @@ const SERIES = {
     "#c8442e",
     "#5f6b76",
     "#3c8a2e",
+    "#8f3f71",
+    "#1f7a8c",
+    "#b86b00",
+    "#6b4a2b",
+    "#4a54a8",
+    "#d46a9f",
   ],
   dark: [
     "#6cb0ee",
@@ -29,6 +35,12 @@ const SERIES = {
     "#f0796a",
     "#a3afba",
     "#86cf74",
+    "#c98bd0",
+    "#5cc4d6",
+    "#ffb84d",
+    "#c9a383",
+    "#8f9cf0",
+    "#ff9ec7",
   ],
 } as const;
 

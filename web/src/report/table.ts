@@ -6,6 +6,9 @@ import type { Drawing, Scope } from "./draw.ts";
 import { isInterval, plainNumber, shown, withInterval } from "./number.ts";
 import { headLink } from "./text.ts";
 
+/** Rows up to which a table keeps to one page on paper. */
+const ONE_PAGE = 16;
+
 export class Table implements Drawing {
   constructor(
     private readonly figure: TableFigure,
@@ -42,7 +45,7 @@ export class Table implements Drawing {
     return make(
       "div",
       {
-        class: "scroll",
+        class: rows.length > ONE_PAGE ? "scroll long" : "scroll",
         attributes: { tabindex: "0", role: "region", "aria-label": this.figure.title },
       },
       make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)),
