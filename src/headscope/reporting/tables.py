@@ -18,6 +18,8 @@ from headscope.reporting.wording import Measured, head, is_share_of, measured
 
 __all__ = [
     "COMPARED",
+    "RULES",
+    "accuracy_of",
     "best_rows",
     "cell",
     "coreference_table",

@@ -21,6 +21,7 @@ __all__ = [
     "NAMES",
     "PARENTS",
     "Variable",
+    "describe",
     "head_variables",
     "label_of",
     "name_of",

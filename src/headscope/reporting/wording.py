@@ -20,6 +20,7 @@ __all__ = [
     "count_of",
     "figure",
     "head",
+    "is_share_of",
     "listed",
     "measured",
     "plain",
