@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,14 +35,15 @@ class Estimate:
         return shown.replace("-", "−")
 
 
-def draws_of(result: Result) -> xr.Dataset:
-    """Every variable that has draws, over `draw` and its own axes: whole documents are drawn
-    with replacement, the same ones for all variables.
+def draws_of(result: Result, only: Collection[str] | None = None) -> xr.Dataset:
+    """Every variable that has draws (`only` these metrics'), over `draw` and its own axes:
+    whole documents are drawn with replacement, the same ones for all variables.
     """
     block = next(iter(result.blocks))
     data = result.blocks[block]
     measured = {name: state_of(state) for name, state in result.states[block].items()}
-    drawn = block_draws(measured, metrics_of(result), axes_of(result), n_draws=N_DRAWS)
+    metrics = [metric for metric in metrics_of(result) if only is None or metric.name in only]
+    drawn = block_draws(measured, metrics, axes_of(result), n_draws=N_DRAWS)
     return xr.Dataset(
         {
             name: xr.DataArray(values, dims=("draw", *data[name].dims))

@@ -10,7 +10,7 @@ import headscope as hs
 from headscope.results.result import Result
 from studies.gum.draws import Estimate, draws_of, estimate
 
-__all__ = ["COLUMNS", "GenreRow", "conversation_gaps", "genre_rows"]
+__all__ = ["COLUMNS", "GenreRow", "genre_rows"]
 
 COLUMNS = {
     "null attention": "null_share",
@@ -18,6 +18,8 @@ COLUMNS = {
     "entropy": "entropy",
     "alignment / baseline": "",
 }
+
+METRICS = ("null_share", "distance", "entropy", "dep_alignment", "dep_baseline")
 
 
 @dataclass(frozen=True)
@@ -35,20 +37,11 @@ def genre_rows(result: Result) -> list[GenreRow]:
     rows = []
     for genre in result.groups:
         own = hs.group_result(result, genre)
-        data, draws = own.dataset, draws_of(own)
+        data, draws = own.dataset, draws_of(own, METRICS)
         values = {title: estimate(data, draws, _statistic(name)) for title, name in COLUMNS.items()}
         n = int(data["tokens_per_document_count"])
         rows.append(GenreRow(genre, n, float(data["tokens_per_document"]), values))
     return sorted(rows, key=lambda row: row.tokens)
-
-
-def conversation_gaps(rows: list[GenreRow]) -> dict[str, tuple[str, str]]:
-    """For each column, the genre at either end."""
-    found = {}
-    for title in COLUMNS:
-        ordered = sorted(rows, key=lambda row: row.values[title].value)
-        found[title] = ordered[0].genre, ordered[-1].genre
-    return found
 
 
 def _statistic(name: str):  # type: ignore[no-untyped-def]

@@ -66,7 +66,8 @@ class Runs:
     structure: Result
     surface: Result
     dependencies: Result
-    coreference: Result
+    coreference: Result | None
+    """None where it was not measured: the page then says so."""
 
 
 def measure_model(
@@ -92,8 +93,10 @@ def measure_model(
 
 def open_runs(name: str, out: Path) -> Runs:
     """The runs of one model that are complete."""
-    labels = ("sentences", "segments", "dependencies", "coreference")
-    return Runs(*(hs.open(out / f"{name}-{label}") for label in labels))
+    labels = ("sentences", "segments", "dependencies")
+    optional = out / f"{name}-coreference"
+    coreference = hs.open(optional) if (optional / RESULT).is_file() else None
+    return Runs(*(hs.open(out / f"{name}-{label}") for label in labels), coreference)
 
 
 def train_probes(name: str, documents: list[Document], out: Path) -> dict[str, hs.Probe]:

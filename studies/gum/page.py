@@ -37,7 +37,9 @@ def all_judgements(
     for name, run in runs.items():
         judged["structure"][name] = judge_structure(run.structure)
         judged["surface"][name] = judge_surface(run.surface)
-        found = {**judge_dependencies(run.dependencies), **judge_coreference(run.coreference)}
+        found = judge_dependencies(run.dependencies)
+        if run.coreference is not None:
+            found.update(judge_coreference(run.coreference))
         if probes.get(name):
             found.update(judge_probes(probes[name]))
         judged["probes"][name] = found
@@ -131,7 +133,7 @@ def _coreference(runs: Mapping[str, Runs]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, run in runs.items():
-        for row in hs.probe_table(run.coreference).rows:
+        for row in hs.probe_table(run.coreference).rows if run.coreference else ():
             rules = " | ".join(f"{100 * value:.0f}" for value in row.baselines.values())
             rows.append(
                 f"| {TITLES[name]} | {row.label} | {row.cases:,} | L{row.layer} H{row.head} | "

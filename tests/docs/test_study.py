@@ -1,0 +1,80 @@
+"""The study's page says what its judgements say, and its rule of judging is what it states."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from studies.gum.corpora import draw_per_document
+from studies.gum.draws import Estimate, decide, estimate
+
+ROOT = Path(__file__).parents[2]
+JUDGED = json.loads((ROOT / "docs" / "study" / "judgements.json").read_text(encoding="utf-8"))
+
+SAID = {
+    # "What carries over": in both models
+    ("structure", "baseline"): ("holds", "holds"),
+    ("structure", "near"): ("holds", "holds"),
+    ("structure", "from"): ("holds", "holds"),
+    ("structure", "depth"): ("holds", "holds"),
+    ("structure", "relations"): ("holds", "holds"),
+    ("surface", "positional"): ("holds", "holds"),
+    ("surface", "early"): ("holds", "holds"),
+    ("surface", "broad"): ("holds", "holds"),
+    ("surface", "layers"): ("holds", "holds"),
+    # "What does not": SmolLM2, then MiniLM
+    ("structure", "deepest"): ("fails", "holds"),
+    ("structure", "entropy"): ("open", "holds"),
+    ("structure", "middle"): ("holds", "fails"),
+    ("structure", "position"): ("fails", "holds"),
+    ("surface", "sep"): (None, "fails"),
+}
+"""What the prose of the page states, finding by finding."""
+
+
+@pytest.mark.parametrize(("part", "finding"), SAID)
+def test_the_prose_agrees_with_the_judgements(part: str, finding: str) -> None:
+    found = tuple(JUDGED[part][model][finding]["verdict"] for model in ("smollm2", "minilm"))
+    assert found == SAID[part, finding]
+
+
+def test_every_judgement_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    for models in JUDGED.values():
+        for findings in models.values():
+            for judgement in findings.values():
+                assert judgement["text"] in page
+    assert "<!--" not in page
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.6, 0.7, "holds"), (0.4, 0.6, "open"), (0.3, 0.5, "fails"), (np.nan, np.nan, "holds")],
+)
+def test_verdicts_follow_from_intervals(low: float, high: float, verdict: str) -> None:
+    found = Estimate(0.65, low, high)
+    assert decide(found, above=0.5) == verdict
+    opposite = {"holds": "fails", "fails": "open", "open": "open"}[verdict]
+    assert decide(found, below=0.5) == opposite
+
+
+def test_a_statistic_is_taken_of_each_draw() -> None:
+    data = xr.Dataset({"x": ("head", [1.0, 3.0])})
+    draws = xr.Dataset({"x": (("draw", "head"), np.linspace(0, 1, 101)[:, None] * [1.0, 1.0])})
+    found = estimate(data, draws, lambda d: d["x"].mean())
+    assert found.value == 2.0
+    assert (found.low, found.high) == pytest.approx((0.025, 0.975))
+    assert found.format() == "2.00 [0.03, 0.97]" or found.format() == "2.00 [0.02, 0.97]"
+
+
+def test_the_same_sentences_are_drawn_whatever_the_order() -> None:
+    from headscope.text.demo import demo_corpus
+
+    pieces = list(demo_corpus("sentence"))
+    drawn = draw_per_document(pieces, 3)
+    assert len(drawn) == 33
+    assert {piece.id for piece in draw_per_document(pieces[::-1], 3)} == {p.id for p in drawn}
