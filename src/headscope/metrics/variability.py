@@ -45,7 +45,7 @@ class Variability(Metric):
     blocks = SELF_BLOCKS
 
     first: int = 10
-    budget: int = 256
+    budget: int = 1000
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Documents; weights also have heads and pairs of positions."""
@@ -116,33 +116,37 @@ class Variability(Metric):
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Sum of deviations over twice the sum of weights."""
         count = np.full(len(state["order"]), float(state["order"].shape[-1]))
-        deviations, totals = self._sums(state)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = deviations.sum(1) / (2 * totals.sum(1))
+        ratio = self._ratios(state, np.ones((1, state["order"].shape[-1])))[0]
         return {self.name: ratio, f"{self.name}_count": count}
 
     def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The ratio with each document weighted as its part."""
-        deviations, totals = self._sums(state)
+        """The ratio with each document, in ā too, weighted as its part."""
         by_document = weights[:, state["part"][0].astype(np.int64)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.tensordot(by_document, deviations, (1, 1)) / (
-                2 * np.tensordot(by_document, totals, (1, 1))
-            )
-        return {self.name: ratio}
+        return {self.name: self._ratios(state, by_document)}
 
-    def _sums(self, state: State) -> tuple[np.ndarray, np.ndarray]:
-        """`layer document head`: deviations from the mean, and weights."""
-        n_pairs = state["values"].shape[-1]
+    def _ratios(self, state: State, weights: np.ndarray) -> np.ndarray:
+        """`draw layer head`, of documents weighted by `draw document`."""
+        n_layers, n_documents, n_heads, n_pairs = state["values"].shape
         queries, keys = self._pairs(n_pairs < self.first**2)
-        deviations, totals = [], []
-        for values, size in zip(state["values"], state["size"], strict=True):
-            is_there = (np.maximum(queries, keys)[None, :] < size[:, None])[:, None, :]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                mean = values.sum(0, dtype=np.float64) / is_there.sum(0)
-            deviations.append((np.abs(values - np.nan_to_num(mean)) * is_there).sum(-1))
-            totals.append(values.sum(-1, dtype=np.float64))
-        return np.stack(deviations), np.stack(totals)
+        ratios = np.full((len(weights), n_layers, n_heads), np.nan)
+        if not n_documents:
+            return ratios
+        for layer, (values, size) in enumerate(zip(state["values"], state["size"], strict=True)):
+            is_there = np.maximum(queries, keys)[None, :] < size[:, None]
+            flat = values.reshape(n_documents, -1)
+            sums = weights.astype(flat.dtype) @ flat
+            counts = weights @ is_there
+            for draw, weight in enumerate(weights):
+                drawn = np.flatnonzero(weight)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    mean = sums[draw].reshape(n_heads, n_pairs) / counts[draw]
+                    # Outside a document its values are 0, and so must the mean be.
+                    off = values[drawn] - np.nan_to_num(mean).astype(values.dtype)
+                    np.abs(off, out=off)
+                    off = np.einsum("dhp,dp->dh", off, is_there[drawn], dtype=np.float64)
+                    total = 2 * sums[draw].reshape(n_heads, n_pairs).sum(-1, dtype=np.float64)
+                    ratios[draw, layer] = weight[drawn] @ off / total
+        return ratios
 
     def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:
         """Queries and keys of the pairs kept, as positions among the first tokens."""

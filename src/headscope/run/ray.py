@@ -107,7 +107,13 @@ def run_ray(
     is_ours = not ray.is_initialized()
     if is_ours:
         cores = None if address else max(n_cores(), workers * plan.settings.threads)
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, num_cpus=cores)
+        # Without an address Ray would look for a cluster on this machine, even a dead one's.
+        ray.init(
+            address=address or "local",
+            include_dashboard=None if address else False,
+            log_to_driver=False,
+            num_cpus=cores,
+        )
     try:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
