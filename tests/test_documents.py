@@ -24,10 +24,12 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"
 RUN = sorted(
     [
         ROOT / "README.md",
-        *(DOCS / f"{name}.md" for name in ("index", "explorer", "corpora")),
+        *(DOCS / f"{n}.md" for n in ("index", "explorer", "corpora", "heads", "probing", "report")),
         *(DOCS / "guide").glob("*.md"),
     ]
 )
+QUICK = ("README.md", "index.md", "quickstart.md", "metric.md")
+"""Pages that run in a few seconds; the others are left to CI."""
 BLOCK = re.compile(r"^(<!-- needs: [a-z ]+ -->\n)?```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^    (headscope .*)$", re.MULTILINE)
@@ -39,7 +41,11 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.packaged
-@pytest.mark.parametrize("page", RUN, ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[] if p.name in QUICK else [pytest.mark.long]) for p in RUN],
+    ids=name_of,
+)
 def test_a_pages_python_runs_as_pasted(
     page: Path, minilm: Model, smollm2: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

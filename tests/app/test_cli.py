@@ -87,6 +87,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("headscope 0.")
 
 
+@pytest.mark.long
 @pytest.mark.packaged
 def test_demo_writes_a_report_and_two_pages(
     minilm: Model,

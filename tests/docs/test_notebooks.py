@@ -19,6 +19,7 @@ def test_there_are_notebooks() -> None:
     assert {path.stem for path in FOLDER.glob("*.ipynb")} >= WITH_WIDGETS
 
 
+@pytest.mark.long
 @pytest.mark.packaged
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

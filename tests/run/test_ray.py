@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.filterwarnings("ignore"),  # Ray's own, of many kinds
     pytest.mark.xdist_group("ray"),
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,9 +70,10 @@ def intercepted(modules: Mapping[int, str], handler: Handler) -> Iterator[None]:
 @contextmanager
 def eager_attention(root: nn.Module) -> Iterator[None]:
     """Run the model with its eager attention and in eval mode; restore both on exit."""
-    configs = {id(config): config for config in _configs(root)}.values()
+    modules = _modules(root)
+    configs = {id(config): config for config in _configs(modules)}.values()
     implementations = [config._attn_implementation_internal for config in configs]
-    training = [module for module in root.modules() if module.training]
+    training = [module for module in modules if module.training]
     try:
         for config in configs:
             config._attn_implementation_internal = "eager"
@@ -86,10 +87,24 @@ def eager_attention(root: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def _configs(root: nn.Module) -> Iterator[PretrainedConfig]:
+def _modules(root: nn.Module) -> list[nn.Module]:
+    """All modules, each once. `root.modules()` makes every name on the way, which costs a
+    small model as much as reading a layer does.
+    """
+    found: dict[int, nn.Module] = {}
+    ahead = [root]
+    while ahead:
+        module = ahead.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            ahead += [child for child in module._modules.values() if child is not None]
+    return list(found.values())
+
+
+def _configs(modules: Iterable[nn.Module]) -> Iterator[PretrainedConfig]:
     """Every configuration object of the model: submodels and modules hold their own."""
-    for module in root.modules():
-        config = getattr(module, "config", None)
+    for module in modules:
+        config = vars(module).get("config")
         if isinstance(config, PretrainedConfig):
             yield from _with_parts(config)
 

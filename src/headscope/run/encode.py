@@ -26,7 +26,7 @@ INPUTS = ("input_ids", "token_type_ids")
 MOST_WEIGHTS = {"cpu": 1 << 20}
 """Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
-ENOUGH_TOKENS = 512
+ENOUGH_TOKENS = 768
 MOST_STRETCH = 1.15
 
 
