@@ -6,7 +6,6 @@ python -m benchmarks.heads [--heads 144] [--many 1024] [--tokens 128] [--model s
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,14 +25,14 @@ from headscope.run.gradients import question
 
 
 def cpu_seconds(run: Callable[[], object], repeats: int) -> float:
-    """The median over repeats, after one that warms up."""
+    """The least of the repeats, after one that warms up: what disturbs a run only adds to it."""
     run()
     found = []
     for _ in range(repeats):
         start = time.process_time()
         run()
         found.append(time.process_time() - start)
-    return statistics.median(found)
+    return min(found)
 
 
 def random_attention(heads: int, tokens: int) -> np.ndarray:
