@@ -33,6 +33,7 @@ import headscope as hs
 from benchmarks.corpus.baseline import run_2019
 from benchmarks.rows import record
 from headscope.metrics.fold import Fold
+from headscope.metrics.registry import VIG_BELINKOV
 from headscope.model.model import Model
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.checkpoint import Ledger
@@ -44,23 +45,6 @@ from headscope.run.shard import measure_shard
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.read import read
-
-METRICS = (
-    "null_share",
-    "pos_to",
-    "pos_from",
-    "dep_alignment",
-    "dep_baseline",
-    "dep_baseline_by_parent",
-    "dep_type_to",
-    "dep_by_distance",
-    "dep_span",
-    "variability",
-    "distance",
-    "entropy",
-    "exemplars",
-)
-"""Those of Vig & Belinkov."""
 
 
 def load_corpus(sentences: int) -> Corpus:
@@ -124,7 +108,7 @@ def compare_ways(model: Model, corpus: Corpus, rounds: int) -> dict[str, float]:
     """CPU seconds of each way, in one run."""
     settings = Settings()
     found = survey(corpus, settings)
-    plan = make_plan(model, found, METRICS, settings)
+    plan = make_plan(model, found, VIG_BELINKOV, settings)
     shards = list(plan.shards(corpus, found.lengths, set()))
     encoder = Encoder(model, plan)
     batches = [
@@ -241,7 +225,7 @@ def memory(sentences: int) -> None:
 
 def peak(sentences: int, rounds: int) -> None:
     many = _Round(first_sentences(), sentences * rounds, most=sentences)
-    analyze(hs.load("minilm"), read(many), METRICS)
+    analyze(hs.load("minilm"), read(many), VIG_BELINKOV)
     print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
 
 
@@ -249,7 +233,7 @@ def workers(sentences: int) -> None:
     """Wall seconds of one worker process and of two, from the moment all are ready."""
     model, corpus, settings = hs.load("minilm"), load_corpus(sentences), Settings()
     found = survey(corpus, settings)
-    plan = make_plan(model, found, METRICS, settings)
+    plan = make_plan(model, found, VIG_BELINKOV, settings)
     shards = list(plan.shards(corpus, found.lengths, set()))
     seconds: dict[int, float] = {}
     for n in (1, 2, 1, 2):

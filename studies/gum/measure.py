@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import headscope as hs
+from headscope.metrics.registry import VIG_BELINKOV
 from headscope.results.files import RESULT
 from headscope.results.result import Result
 from headscope.text.document import Document
@@ -18,23 +19,6 @@ from studies.gum.corpora import TRAIN, segments, sentences
 __all__ = ["MODELS", "PROBES", "Runs", "measure_model", "open_runs", "train_probes"]
 
 MODELS = ("smollm2", "minilm")
-
-STRUCTURE = (
-    "null_share",
-    "pos_to",
-    "pos_from",
-    "dep_alignment",
-    "dep_baseline",
-    "dep_baseline_by_parent",
-    "dep_type_to",
-    "dep_by_distance",
-    "dep_span",
-    "variability",
-    "distance",
-    "entropy",
-    "exemplars",
-)
-"""Vig & Belinkov's metrics, over sentences."""
 
 SURFACE = (
     "offset_share",
@@ -77,7 +61,7 @@ def measure_model(
     model = hs.load(name)
     drawn = sentences(documents)
     runs: dict[str, Callable[..., Result]] = {
-        "sentences": lambda **o: hs.analyze(model, drawn, STRUCTURE, by="genre", **o),
+        "sentences": lambda **o: hs.analyze(model, drawn, VIG_BELINKOV, by="genre", **o),
         "segments": lambda **o: hs.analyze(
             model, segments(model, documents), SURFACE, by="genre", **o
         ),

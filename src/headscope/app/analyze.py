@@ -66,8 +66,10 @@ def analyze(
         "figures": [str(path) for path in drawn],
         "means": means,
     }
-    lines = [f"{result.model}: {counts['documents']} documents, {counts['tokens']:,} tokens"]
+    n, tokens = counts["documents"], counts["tokens"]
+    lines = [f"{result.model}: {n:,} document{'s' * (n != 1)}, {tokens:,} tokens"]
     for name, value in means.items():
+        value = round(value, 4) + 0.0  # a sum of zeros may be a hair below 0
         shown = f"{value:.1%}" if "of the" in SHOWN[name] else f"{value:.2f}"
         lines.append(f"  {name:<14} {shown:>6} {SHOWN[name]}")
     lines.append(f"  result         {data['result']} (headscope.open reads it)")

@@ -32,7 +32,7 @@ from headscope.metrics.text import (
 )
 from headscope.metrics.variability import Variability
 
-__all__ = ["METRICS", "find_metrics", "metric_from_dict", "metric_to_dict"]
+__all__ = ["METRICS", "VIG_BELINKOV", "find_metrics", "metric_from_dict", "metric_to_dict"]
 
 METRICS: dict[str, type[Metric]] = {
     metric.name: metric
@@ -73,6 +73,11 @@ METRICS: dict[str, type[Metric]] = {
     )
 }
 """In the order in which results list them."""
+
+VIG_BELINKOV = tuple(
+    name for name, metric in METRICS.items() if metric.paper.startswith("Vig & Belinkov")
+)
+"""The metrics of Vig & Belinkov 2019."""
 
 OWN = "own_class"
 """Under which a metric's description says that it is not headscope's."""

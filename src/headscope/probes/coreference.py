@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from headscope.metrics.coreference import Candidates, CorefAccuracy, CorefBaseli
 from headscope.model.model import Model
 from headscope.results.result import Result
 from headscope.run.analyze import Engine, analyze
+from headscope.run.segments import offsets_by
 from headscope.text.antecedents import anaphors
 from headscope.text.corpus import Corpus
-from headscope.text.document import Document, Span, Unit
+from headscope.text.document import Document, Unit
 from headscope.text.lines import Report
 from headscope.text.read import read
 from headscope.text.segment import shorten
@@ -121,13 +122,6 @@ class _Beginnings:
         """Documents that fit; those of which no word fits are left out."""
         special = int(self.tokenizer.num_special_tokens_to_add(pair=False))
         for document in self.corpus.by(unit).read(report):
-            cut = shorten(document, self._offsets, self.max_tokens, special=special)
+            cut = shorten(document, offsets_by(self.tokenizer), self.max_tokens, special=special)
             if len(cut):
                 yield cut
-
-    def _offsets(self, text: str) -> Sequence[Span]:
-        encoding = self.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        found: Sequence[Span] = encoding["offset_mapping"]
-        return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 
-import xarray as xr
-
 from headscope.probes.probe import Probe
 from headscope.results.files import atomic_path
+from headscope.results.groups import load_groups
 
 __all__ = ["KIND", "load_probe", "save_probe"]
 
@@ -30,12 +29,7 @@ def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
 
 def load_probe(path: str | os.PathLike[str]) -> Probe:
     """The probe a file holds, without its model."""
-    groups = xr.open_groups(path, engine="h5netcdf")
-    try:
-        loaded = {name: data.load() for name, data in groups.items()}
-    finally:
-        for data in groups.values():
-            data.close()
+    loaded = load_groups(path)
     root = loaded["/"]
     provenance = json.loads(str(root["provenance"].item()))
     kind = str(root.attrs["kind"])

@@ -16,6 +16,7 @@ with weights of its own from the attention to and from the edge tokens
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -49,15 +50,15 @@ class ProbeBatch:
     """`sentence word dimension`"""
 
 
-class Scorer(nn.Module):
+class Scorer(nn.Module, ABC):
     """Scores every candidate of every word."""
 
     reads_attention: bool = True
     reads_words: bool = True
 
+    @abstractmethod
     def raw(self, batch: ProbeBatch) -> Tensor:
         """`sentence word candidate`; the last candidate is ROOT."""
-        raise NotImplementedError
 
     def forward(self, batch: ProbeBatch) -> Tensor:
         """The scores, with -inf for words without tokens, padding and the word itself."""
@@ -67,9 +68,9 @@ class Scorer(nn.Module):
         allowed = torch.cat((allowed, allowed.new_ones(len(scores), n, 1)), dim=2)
         return scores.masked_fill(~allowed, -torch.inf)
 
+    @abstractmethod
     def rescale(self, scales: Mapping[str, Tensor]) -> None:
         """Takes parameters learned on divided inputs back to the inputs themselves."""
-        raise NotImplementedError
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The parameters as they stand in the formula."""

@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.atomic import atomic_path
+from headscope.results.groups import load_groups
 from headscope.results.result import MeasuredDocument, Result
 
 __all__ = ["KIND", "load_result", "save_result"]
@@ -62,12 +63,7 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
 
 def load_result(path: str | os.PathLike[str]) -> Result:
     """The result a file holds."""
-    groups = xr.open_groups(path, engine="h5netcdf")
-    try:
-        loaded = {name: data.load() for name, data in groups.items()}
-    finally:
-        for data in groups.values():
-            data.close()
+    loaded = load_groups(path)
     root = loaded["/"]
     provenance = json.loads(str(root["provenance"].item()))
     main, *others = json.loads(root.attrs["blocks"])

@@ -5,7 +5,7 @@ Lengths are in tokens, so segments belong to a tokenizer: this is where text mee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,20 @@ from headscope.text.lines import Report
 from headscope.text.read import read
 from headscope.text.segment import segments
 
-__all__ = ["cut_segments"]
+__all__ = ["cut_segments", "offsets_by"]
+
+
+def offsets_by(tokenizer: Any) -> Callable[[str], Sequence[Span]]:
+    """A function from a text to the characters of its tokens, special ones left out."""
+
+    def offsets(text: str) -> Sequence[Span]:
+        encoding = tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        found: Sequence[Span] = encoding["offset_mapping"]
+        return found
+
+    return offsets
 
 
 @dataclass(frozen=True)
@@ -38,16 +51,9 @@ class _Segments:
         added = self.tokenizer.num_special_tokens_to_add
         special = int(added(pair=joins_pairs(self.tokenizer)))
         for segment in segments(
-            self.corpus.read(report), self._offsets, self.max_tokens, special=special
+            self.corpus.read(report), offsets_by(self.tokenizer), self.max_tokens, special=special
         ):
             yield segment.joined()
-
-    def _offsets(self, text: str) -> Sequence[Span]:
-        encoding = self.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        found: Sequence[Span] = encoding["offset_mapping"]
-        return found
 
 
 def cut_segments(
