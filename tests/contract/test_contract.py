@@ -13,6 +13,7 @@ from headscope.attention import Attention
 from headscope.metrics.base import Metric, State
 from headscope.metrics.fold import Fold
 from headscope.metrics.registry import METRICS, metric_from_dict, metric_to_dict
+from headscope.metrics.variability import Variability
 from tests.metrics.slow import Case
 from tests.metrics.worlds import attentions, make_batch, make_cases
 
@@ -69,6 +70,24 @@ def test_zero_is_the_identity(metric: Metric, cases: list[Case]) -> None:
 def test_merge_is_commutative(metric: Metric, cases: list[Case]) -> None:
     a, b = state(metric, cases, [0, 1, 2]), state(metric, cases, [3, 4])
     assert_same(metric.merge(a, b), metric.merge(b, a), bits=True)
+
+
+def test_merging_in_place_gives_the_same_bits(metric: Metric, cases: list[Case]) -> None:
+    a, b = state(metric, cases, [0, 1, 2]), state(metric, cases, [3, 4])
+    merged = metric.merge(a, b)
+    copy = pickle.loads(pickle.dumps(b))
+    assert_same(metric.merge_into(a, b), merged, bits=True)
+    assert_same(b, copy, bits=True)
+
+
+@pytest.mark.parametrize("budget", [2, 3, 4])
+def test_a_full_sample_is_merged_in_its_own_arrays(cases: list[Case], budget: int) -> None:
+    metric = Variability(budget=budget)
+    a, b = state(metric, cases, [0, 1, 2]), state(metric, cases, [3, 4, 5])
+    merged, values = metric.merge(a, b), a["values"]
+    into = metric.merge_into(a, b)
+    assert_same(into, merged, bits=True)
+    assert (into["values"] is values) == (budget <= 3)
 
 
 def test_merge_is_associative(metric: Metric, cases: list[Case]) -> None:

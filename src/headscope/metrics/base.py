@@ -89,6 +89,10 @@ class Metric(ABC):
         """Several states as one: `merge` again and again, unless there is a shorter way."""
         return reduce(self.merge, states)
 
+    def merge_into(self, left: State, right: State) -> State:
+        """Both states as one, which may lie in the arrays of `left`: it is not used again."""
+        return self.merge(left, right)
+
     @property
     def is_sum(self) -> bool:
         """Are states plain sums of `rows`, so that they can be added up in place?"""
@@ -162,6 +166,14 @@ class RatioMetric(Metric):
     def merge(self, left: State, right: State) -> State:
         """Sums."""
         return {name: left[name] + right[name] for name in left}
+
+    def merge_into(self, left: State, right: State) -> State:
+        """Sums, in place."""
+        if not self.is_sum:
+            return self.merge(left, right)
+        for name, values in left.items():
+            values += right[name]
+        return left
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Zeros."""

@@ -168,7 +168,7 @@ def merge_states(
         metrics: whose states they are.
         left: by block and metric.
         right: likewise.
-        in_place: let sums be added to the arrays of `left`, which is not used again.
+        in_place: the arrays of `left` may be written to; it is not used again.
     """
     by_name = {metric.name: metric for metric in metrics}
     merged: States = {}
@@ -177,12 +177,8 @@ def merge_states(
         merged[block] = {}
         for name, metric in by_name.items():
             if name in ours and name in theirs:
-                if in_place and metric.is_sum:
-                    for array, values in ours[name].items():
-                        values += theirs[name][array]
-                    merged[block][name] = ours[name]
-                else:
-                    merged[block][name] = metric.merge(ours[name], theirs[name])
+                merge = metric.merge_into if in_place else metric.merge
+                merged[block][name] = merge(ours[name], theirs[name])
             elif name in ours or name in theirs:
                 merged[block][name] = (ours if name in ours else theirs)[name]
     return merged

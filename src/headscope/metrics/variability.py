@@ -34,8 +34,7 @@ class Variability(Metric):
     with 144 heads), of at most `budget` documents: those whose content has the smallest
     hash, a random sample that does not depend on how the corpus is cut. Up to `budget`
     documents the number is exact; beyond, its standard error is about 0.005 for MiniLM on GUM
-    (values up to 0.59). `variability_count` says how many were used. The bootstrap holds ā
-    fixed.
+    (values up to 0.59). `variability_count` says how many were used.
     """
 
     name: ClassVar[str] = "variability"
@@ -95,11 +94,7 @@ class Variability(Metric):
     def merge_all(self, states: Sequence[State]) -> State:
         """The documents of all with the smallest hashes: chosen first, then copied once."""
         axis = states[0]["order"].ndim - 1
-        order = np.concatenate([state["order"] for state in states], axis=axis)
-        # All layers saw the same documents, so that one layer's order is that of all.
-        first = order.reshape(-1, order.shape[-1])[0]
-        kept = np.argsort(first, kind="stable")[: self.budget]
-        ends = np.cumsum([state["order"].shape[-1] for state in states])
+        kept, ends = self._kept(states)
         if len(kept) == ends[0] and (kept == np.arange(ends[0])).all():
             return states[0]
         merged: State = {}
@@ -112,6 +107,24 @@ class Variability(Metric):
                 to = np.flatnonzero((kept >= start) & (kept < end))
                 into[to] = np.moveaxis(state[name], axis, 0)[kept[to] - start]
         return merged
+
+    def merge_into(self, left: State, right: State) -> State:
+        """The same; a state that is full keeps its arrays, layer by layer."""
+        kept, ends = self._kept((left, right))
+        if left["order"].ndim == 1 or len(kept) != ends[0]:
+            return self.merge(left, right)
+        for name in ARRAYS:
+            for into, other in zip(left[name], right[name], strict=True):
+                into[:] = np.concatenate((into, other))[kept]
+        return left
+
+    def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
+        """Which of all documents stay, smallest hash first, and where each state's end."""
+        order = np.concatenate([state["order"] for state in states], axis=-1)
+        # All layers saw the same documents, so that one layer's order is that of all.
+        first = order.reshape(-1, order.shape[-1])[0]
+        ends = np.cumsum([state["order"].shape[-1] for state in states])
+        return np.argsort(first, kind="stable")[: self.budget], ends
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Sum of deviations over twice the sum of weights."""
