@@ -3,7 +3,8 @@
     HeadscopeError
     ├── InputError (ValueError)         what the caller passed in cannot be used
     │   ├── UnknownName                 a name that is not among the known ones
-    │   └── FileFormatError             a file that is not what it should be
+    │   ├── FileFormatError             a file that is not what it should be
+    │   └── OtherRun                    a folder that holds another run
     ├── ModelError (RuntimeError)       a model cannot be loaded or read
     │   ├── ModelNotFound               no such packaged model, folder or hub id
     │   ├── IntegrityError              a packaged file is not the file we pinned
@@ -33,6 +34,7 @@ __all__ = [
     "MissingHead",
     "ModelError",
     "ModelNotFound",
+    "OtherRun",
     "TapUnsupported",
     "TruncationWarning",
     "UnknownName",
@@ -61,6 +63,10 @@ class UnknownName(InputError):
 
 class FileFormatError(InputError):
     """A file that is not what it should be."""
+
+
+class OtherRun(InputError):
+    """A folder holds the run of another model, corpus, plan or version."""
 
 
 class ModelError(HeadscopeError, RuntimeError):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import headscope as hs
 from headscope.figures.clark_map import clark_figure_6
 from headscope.figures.genres import genre_figure
 from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
-from headscope.results.result import Result
 from studies.gum.measure import Runs
 
 __all__ = ["save_study_figures"]
@@ -29,23 +27,9 @@ def save_study_figures(runs: Mapping[str, Runs], folder: Path) -> None:
     with styled():
         _by_layer(runs).savefig(folder / "layers.png", dpi=170)
         for name, run in runs.items():
-            genre_figure(_without_variability(run.structure)).savefig(
-                folder / f"genres-{name}.png", dpi=170
-            )
+            genre_figure(run.structure).savefig(folder / f"genres-{name}.png", dpi=170)
             figure = clark_figure_6(hs.map_heads(run.surface))
             figure.savefig(folder / f"map-{name}.png", dpi=150)
-
-
-def _without_variability(result: Result) -> Result:
-    """Its draws hold the mean pattern fixed, which few sentences of a genre do not bear."""
-    groups = {
-        genre: {
-            block: data.drop_vars(["variability_mean", "variability_mean_interval"])
-            for block, data in blocks.items()
-        }
-        for genre, blocks in result.groups.items()
-    }
-    return replace(result, groups=groups)
 
 
 def _by_layer(runs: Mapping[str, Runs]):  # type: ignore[no-untyped-def]

@@ -31,6 +31,11 @@ def analyze(
     device: options.Device = None,
     metrics: Annotated[str, typer.Option(help="'all', or names with commas between.")] = "all",
     unit: options.UnitName = "sentence",
+    segments: options.Segments = False,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=2, help="Longer documents are cut. [default: 512, of segments 128]"),
+    ] = None,
     sample: options.Sample = None,
     seed: options.Seed = 0,
     by: Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")] = None,
@@ -43,13 +48,18 @@ def analyze(
     """Measure what every head does over a corpus; a stopped run goes on where it was."""
     import headscope as hs
 
+    if segments:
+        unit = "document"
+    max_tokens = max_tokens or (128 if segments else 512)
     documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=on_error)
+    loaded = hs.load(model, device=device)
     result = hs.analyze(
-        hs.load(model, device=device),
-        documents,
+        loaded,
+        hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
         metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
         out=out,
         by=by,
+        max_tokens=max_tokens,
         engine=engine,
         workers=n_workers(workers),
         resume=resume,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from headscope.app import options
 from headscope.app.analyze import n_workers
 from headscope.app.answer import Answer, say, settings
+from headscope.errors import OtherRun
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+    from headscope.results.result import Result
 
 __all__ = ["demo"]
 
@@ -63,8 +66,7 @@ def demo(
         say(f"[{number}/{len(JOBS)}] {job.alias}: loading")
         model = hs.load(job.alias)
         page = out / f"{job.alias}.html"
-        if not (resume and page.exists()):
-            hs.save_page(model.trace(**job.text), page)
+        hs.save_page(model.trace(**job.text), page)
         pages[model.info.name] = page.name
         results += _measure(model, job.alias, out, running)
         lines.append(f"  explorer  {page} ({model.info.name}, {job.page})")
@@ -80,22 +82,26 @@ def demo(
     return Answer(data, "\n".join(text))
 
 
-def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> list[Any]:
+def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> list[Result]:
     """Every analysis that the model and the bundled corpus allow."""
     import headscope as hs
 
     sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
 
-    def folder(name: str) -> Path:
+    def run(name: str, measure: Callable[..., Result], *given: Any) -> Result:
         say(f"    {alias}: {name}")
-        return out / alias / name
+        folder = out / alias / name
+        try:
+            return measure(model, *given, out=folder, **running)
+        except OtherRun:
+            say(f"    {folder} is of another version and is measured anew")
+            return measure(model, *given, out=folder, **{**running, "resume": False})
 
     found = [
-        hs.analyze(model, sentences, ["all", "js"], out=folder("metrics"), **running),
-        hs.probe_dependencies(model, sentences, FEW, out=folder("dependencies"), **running),
-        hs.probe_coreference(model, documents, out=folder("coreference"), **running),
+        run("metrics", hs.analyze, sentences, ["all", "js"]),
+        run("dependencies", hs.probe_dependencies, sentences, FEW),
+        run("coreference", hs.probe_coreference, documents),
     ]
     if model.info.objective is not None:
-        segments = hs.cut_segments(model, documents, 128)
-        found.append(hs.importance(model, segments, out=folder("importance"), **running))
+        found.append(run("importance", hs.importance, hs.cut_segments(model, documents, 128)))
     return found

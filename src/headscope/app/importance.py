@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from headscope.app import options
 from headscope.app.analyze import n_workers, open_corpus
 from headscope.app.answer import Answer, settings
@@ -18,9 +14,7 @@ def importance(
     out: options.Out,
     model: options.ModelName = "smollm2",
     device: options.Device = None,
-    segments: Annotated[
-        bool, typer.Option(help="Cut the text into segments as for BERT's pre-training.")
-    ] = True,
+    segments: options.Segments = True,
     max_tokens: options.MaxTokens = 128,
     sample: options.Sample = None,
     seed: options.Seed = 0,

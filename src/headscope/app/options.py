@@ -19,6 +19,7 @@ __all__ = [
     "Runs",
     "Sample",
     "Seed",
+    "Segments",
     "UnitName",
     "Workers",
 ]
@@ -45,5 +46,11 @@ UnitName = Annotated[
 ]
 Sample = Annotated[int | None, typer.Option(min=1, help="Draw so many documents.")]
 Seed = Annotated[int, typer.Option(help="Which random draw.")]
+Segments = Annotated[
+    bool,
+    typer.Option(
+        help="Cut whole documents into segments as for BERT's pre-training (Clark et al.)."
+    ),
+]
 MaxTokens = Annotated[int, typer.Option(min=2, help="Longer documents are cut.")]
 OnError = Annotated[Literal["raise", "skip"], typer.Option(help="What to do about a broken line.")]

@@ -133,9 +133,17 @@ class Variability(Metric):
         return {self.name: ratio, f"{self.name}_count": count}
 
     def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The ratio with each document, in ā too, weighted as its part."""
+        """The ratio with each document, in ā too, weighted as its part.
+
+        A document drawn twice pulls ā toward itself, so draws vary less than documents do:
+        their mean is brought back to the ratio itself.
+        """
         by_document = weights[:, state["part"][0].astype(np.int64)]
-        return {self.name: self._ratios(state, by_document)}
+        ratios = self._ratios(state, by_document)
+        n = np.isfinite(ratios).sum(axis=0)
+        mean = np.nansum(ratios, axis=0) / np.maximum(n, 1)
+        back = self._ratios(state, np.ones((1, by_document.shape[1])))[0] - mean
+        return {self.name: np.clip(ratios + back, 0.0, 1.0)}
 
     def _ratios(self, state: State, weights: np.ndarray) -> np.ndarray:
         """`draw layer head`, of documents weighted by `draw document`."""

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from headscope.atomic import atomic_path
-from headscope.errors import InputError
+from headscope.errors import InputError, OtherRun
 from headscope.metrics.assemble import States
 from headscope.metrics.fold import merge_states
 from headscope.run.plan import Plan
@@ -155,7 +155,8 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
     """Make sure that what lies in the folder is of this plan, or start it anew.
 
     Raises:
-        InputError: it is of another model, corpus or plan; says in what they differ.
+        OtherRun: it is of another model, corpus or plan; says in what they differ.
+        InputError: its plan cannot be read.
     """
     file = folder / "plan.json"
     ours = plan.to_dict()
@@ -168,7 +169,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             ) from error
         if theirs != json.loads(json.dumps(ours)):
             shown = "; ".join(_differences(theirs, json.loads(json.dumps(ours))))
-            raise InputError(
+            raise OtherRun(
                 f"{folder} holds another run: {shown}. Choose another folder, or pass "
                 "resume=False (--no-resume) to replace it."
             )
