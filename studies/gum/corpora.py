@@ -40,7 +40,7 @@ def read_gum(folder: Path, *, ontogum: bool = False) -> list[Document]:
 def sentences(documents: Iterable[Document], per_document: int = SENTENCES) -> hs.Corpus:
     """Sentences of each document: Vig & Belinkov's unit."""
     pieces = (piece for document in documents for piece in document.split("sentence"))
-    return hs.read(draw_per_document(pieces, per_document), unit="document")
+    return hs.read(draw_per_document(pieces, per_document), name="GUM, sentences")
 
 
 def segments(
@@ -48,7 +48,7 @@ def segments(
 ) -> hs.Corpus:
     """Segments of at most 128 tokens of each document: Clark et al.'s unit."""
     cut = hs.cut_segments(model, hs.read(list(documents)))
-    return hs.read(draw_per_document(cut, per_document), unit="document")
+    return hs.read(draw_per_document(cut, per_document), name="GUM, segments")
 
 
 def draw_per_document(pieces: Iterable[Document], n: int) -> list[Document]:

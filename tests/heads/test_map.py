@@ -145,6 +145,22 @@ def test_a_card_has_all_evidence() -> None:
     }
 
 
+def test_a_card_of_few_heads_names_those_there_are() -> None:
+    weights = np.random.default_rng(0).dirichlet(np.ones(3), (1, 3, 3))
+    trace = Trace.from_arrays(weights, ["a", "b", "c"], is_causal=False)
+    card = explain_head(measure(trace, ["js", "distance"]), 0, 1)
+    assert [at[:2] for at in card.nearest] in ([(0, 0), (0, 2)], [(0, 2), (0, 0)])
+    assert "nan" not in str(card)
+
+
+def test_a_card_without_the_uniform_entropy_says_what_is_missing() -> None:
+    trace = Trace.from_arrays(np.full((1, 2, 2, 2), 0.5), ["a", "b"], is_causal=False)
+    result = measure(trace, ["offset_share", "class_share", "row_entropy"])
+    assert "Not measured" in explain_head(result, 0, 0).summary
+    with pytest.raises(InputError, match="uniform_entropy"):
+        behaviors(result)
+
+
 def test_a_card_of_several_results(tiny_llama: Model) -> None:
     corpus = read([document for document in make_documents(6) if len(document) > 2])
     results = [analyze(tiny_llama, corpus), importance(tiny_llama, corpus)]

@@ -289,12 +289,27 @@ def test_merged_runs_equal_one_run_over_both(tiny_bert: Model) -> None:
     assert_close(merged, both, 1e-6)
     numbers = set(np.unique(merged["exemplar_document"].values).astype(int)) - {-1}
     assert set(merged.documents) == numbers
+    assert merged.provenance["counts"] == both.provenance["counts"]
+    assert merged.n_documents == 50
     with pytest.raises(InputError, match="same corpus"):
         merge(left, left)
     with pytest.warns(HeadscopeWarning, match="were cut"):
         other = analyze(tiny_bert, read(documents[20:]), max_tokens=8)
     with pytest.raises(InputError, match="settings max_tokens"):
         merge(left, other)
+
+
+def test_a_merged_run_is_called_after_both_files(tiny_bert: Model, tmp_path: Path) -> None:
+    for name, text in (("a", "One cat."), ("b", "Two dogs.")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.txt").write_text(text)
+    left, right = (
+        analyze(tiny_bert, str(tmp_path / name / f"{name}.txt"), "distance") for name in "ab"
+    )
+    assert left.corpus_name == "a.txt"
+    assert merge(left, right).corpus_name == "a.txt + b.txt"
+    named = analyze(tiny_bert, read(["A cat.", "A dog."], name="Cats and dogs"), "distance")
+    assert named.title.endswith(" · Cats and dogs")
 
 
 def test_merging_aligns_labels(tiny_bert: Model) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["card", "map_heads", "open_results"]
 
-SURFACE = ("offset_share", "class_share", "row_entropy")
 PROBED = ("accuracy", "coref_accuracy")
 MOST_LISTED = 6
 
@@ -112,7 +111,8 @@ def open_results(runs: list[Path]) -> list[Result]:
     for path in runs:
         found = hs.open(path)
         if not isinstance(found, Result):
-            raise InputError(f"{str(path)!r} holds a trace of one input; expected a run.")
+            what = "a trained probe" if hasattr(found, "uas") else "a trace of one input"
+            raise InputError(f"{str(path)!r} holds {what}; expected a run over a corpus.")
         results.append(found)
     models = sorted({result.model for result in results})
     if len(models) > 1:
@@ -123,6 +123,7 @@ def open_results(runs: list[Path]) -> list[Result]:
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
     """Clark et al.'s figures that the runs have the numbers for."""
     from headscope.figures import clark_importance, clark_map, clark_surface
+    from headscope.heads.behavior import SURFACE
     from headscope.results.files import atomic_path
 
     drawn: dict[str, Figure] = {}

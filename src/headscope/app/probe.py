@@ -10,6 +10,7 @@ import typer
 from headscope.app import options
 from headscope.app.analyze import n_workers, open_corpus
 from headscope.app.answer import Answer, settings
+from headscope.app.map import open_results
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -138,7 +139,7 @@ def bias(
     """See whether coreference heads follow gender stereotypes (WinoBias)."""
     import headscope as hs
 
-    chosen: Any = None if heads is None else hs.open(heads)
+    chosen = None if heads is None else open_results([heads])[0]
     result = hs.probe_bias(
         hs.load(model, device=device),
         hs.read(pro, on_error=on_error),

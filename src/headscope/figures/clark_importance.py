@@ -10,8 +10,7 @@ from matplotlib.ticker import NullLocator
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
-from headscope.heads.title import corpus_title
-from headscope.results.result import Result
+from headscope.results.result import Result, short_name
 
 __all__ = ["clark_figure_3", "removal_figure"]
 
@@ -47,7 +46,7 @@ def clark_figure_3(result: Result) -> Figure:
         axes.set_title("How much the loss depends on attention to …")
         axes.legend()
         figure.supxlabel(
-            f"{corpus_title(result)} · loss {float(result['loss']):.2f} nats per token",
+            f"{result.title} · loss {float(result['loss']):.2f} nats per token",
             fontsize=6.5,
             color=GRAY,
         )
@@ -92,7 +91,7 @@ def removal_figure(checked: xr.Dataset) -> Figure:
             axes.set_xlabel("Foretold by the gradient (nats)")
         figure.colorbar(drawn, ax=panels, label="Layer", shrink=0.6)
         about = checked.attrs
-        corpus = str(about["corpus"]).replace("\\", "/").rsplit("/", 1)[-1]
+        corpus = short_name(str(about["corpus"]))
         what = f"{about['heads']} heads · {about['documents']} documents"
         figure.supxlabel(
             f"{about['model']} · {corpus} · {what} · loss {float(checked['loss']):.2f} nats",

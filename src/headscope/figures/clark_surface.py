@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
-from headscope.heads.title import corpus_title
 from headscope.results.result import Result
 
 __all__ = ["clark_figure_1", "clark_figure_2", "clark_figure_4"]
@@ -156,5 +155,5 @@ def _variable(result: Result, name: str) -> xr.DataArray:
 
 
 def _caption(figure: Figure, result: Result) -> None:
-    text = f"{corpus_title(result)} · {result.n_documents:,} documents"
+    text = f"{result.title} · {result.n_documents:,} documents"
     figure.supxlabel(text, fontsize=6.5, color=GRAY)

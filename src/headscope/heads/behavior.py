@@ -12,9 +12,11 @@ from headscope.errors import InputError
 from headscope.heads import probed
 from headscope.results.result import Result
 
-__all__ = ["OTHER", "Probes", "Thresholds", "behaviors", "heads_above", "probed_names"]
+__all__ = ["OTHER", "SURFACE", "Probes", "Thresholds", "behaviors", "heads_above", "probed_names"]
 
 OTHER = "other"
+SURFACE = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
+"""The variables that name a head."""
 MOST_NAMES = 3
 """Of one head: some are best at many relations."""
 
@@ -51,7 +53,7 @@ def behaviors(
             named after what they find; or names: `{(7, 9): "direct object"}`.
     """
     limits = thresholds or Thresholds()
-    missing = [n for n in ("offset_share", "class_share", "row_entropy") if n not in result]
+    missing = [name for name in SURFACE if name not in result]
     if missing:
         raise InputError(
             f"Heads are named after {', '.join(missing)}, which this result does not have. "

@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.title import corpus_title
 from headscope.results.files import atomic_path
 from headscope.results.result import Result
 
@@ -148,7 +147,7 @@ def bias_table(
     rows = tuple(_row(data.sel(layer=at[0], head=at[1]), at, found.get(at)) for at in chosen)
     honest = _honest(result.states[name]["bias"])
     cases = int(data["bias_cases"].sel(condition="pro"))
-    return BiasTable(corpus_title(result), cases, rows, honest)
+    return BiasTable(result.title, cases, rows, honest)
 
 
 def _row(here: xr.Dataset, at: tuple[int, int], coreference: float | None) -> BiasRow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.behavior import OTHER, behaviors, probed_names
-from headscope.heads.map import HeadMap
+from headscope.heads.behavior import OTHER, SURFACE, behaviors, probed_names
+from headscope.heads.card import Evidence, HeadCard
+from headscope.heads.map import HeadMap, nearest
 from headscope.results.result import Result
 
-__all__ = ["Evidence", "HeadCard", "explain_head", "explain_heads"]
+__all__ = ["explain_head", "explain_heads"]
 
 SINGLE = (
     ("row_entropy", "Entropy of its rows", "nats"),
@@ -42,82 +42,6 @@ LABELED = (
     ("removal_estimate", ("gradient_class",), "Estimated rise of the loss if removed", 6),
 )
 OFFSET_NAMES = {"-1": "previous", "0": "itself", "1": "next"}
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """One number about a head, among the other heads."""
-
-    what: str
-    value: str
-    rank: str
-    """Where the head stands: `3rd of 72`, counted from the highest; what a probe found also
-    says what its best baseline reaches."""
-
-
-@dataclass(frozen=True)
-class HeadCard:
-    """All evidence on one head. Prints as text; `html()` is a card for reports.
-
-    Attributes:
-        layer: 0-based.
-        head: 0-based.
-        model: its name.
-        summary: one sentence.
-        evidence: numbers by topic.
-        nearest: the heads that attend most alike, with their divergence in nats.
-        exemplars: its highest single weights, in words.
-    """
-
-    layer: int
-    head: int
-    model: str
-    summary: str
-    evidence: tuple[tuple[str, tuple[Evidence, ...]], ...]
-    nearest: tuple[tuple[int, int, float], ...]
-    exemplars: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """`L7 H9`."""
-        return f"L{self.layer} H{self.head}"
-
-    def __str__(self) -> str:
-        lines = [f"{self.name} of {self.model}", self.summary]
-        for topic, rows in self.evidence:
-            lines += ["", topic]
-            width, room = (max(len(x) for x in column) for column in _columns(rows))
-            lines += [f"  {row.what:{width}}  {row.value:{room}}  {row.rank}" for row in rows]
-        if self.nearest:
-            near = ", ".join(f"L{a} H{b} ({js:.3f})" for a, b, js in self.nearest)
-            lines += ["", "Nearest heads (Jensen-Shannon divergence, nats)", f"  {near}"]
-        if self.exemplars:
-            lines += ["", "Highest weights", *(f"  {text}" for text in self.exemplars)]
-        return "\n".join(lines)
-
-    def html(self) -> str:
-        """The card as a piece of HTML, without scripts; all text is escaped."""
-        e = html.escape
-        parts = [
-            f'<article class="head-card" id="L{self.layer}H{self.head}">',
-            f"<h3>{self.name} <small>{e(self.model)}</small></h3><p>{e(self.summary)}</p>",
-        ]
-        for topic, rows in self.evidence:
-            cells = "".join(
-                f"<tr><td>{e(r.what)}</td><td>{e(r.value)}</td><td>{e(r.rank)}</td></tr>"
-                for r in rows
-            )
-            parts.append(f"<h4>{e(topic)}</h4><table>{cells}</table>")
-        if self.nearest:
-            near = "".join(
-                f'<li><a href="#L{a}H{b}">L{a} H{b}</a> {js:.3f} nats</li>'
-                for a, b, js in self.nearest
-            )
-            parts.append(f"<h4>Nearest heads</h4><ul>{near}</ul>")
-        if self.exemplars:
-            shown = "".join(f"<li>{e(text)}</li>" for text in self.exemplars)
-            parts.append(f"<h4>Highest weights</h4><ol>{shown}</ol>")
-        return "\n".join([*parts, "</article>"])
 
 
 def explain_head(
@@ -239,11 +163,7 @@ class _Table:
                     self.labeled.append((layers, topic, n, columns))
             seen.update(map(str, data.data_vars))
         self.behaviors = next(
-            (
-                behaviors(result)
-                for result in results
-                if all(n in result for n in ("offset_share", "class_share", "row_entropy"))
-            ),
+            (behaviors(result) for result in results if all(name in result for name in SURFACE)),
             None,
         )
 
@@ -330,10 +250,6 @@ def _distinct(values: np.ndarray) -> list[int]:
     ]
 
 
-def _columns(rows: Sequence[Evidence]) -> tuple[list[str], list[str]]:
-    return [row.what for row in rows], [row.value for row in rows]
-
-
 def _label(dims: Sequence[str], labels: Sequence[object]) -> str:
     names = [
         OFFSET_NAMES.get(str(label), str(label)) if dim == "offset" else str(label)
@@ -349,14 +265,13 @@ def _nearest(
         return tuple(heads.nearest(layer, head))
     for result in results:
         if "js" in result:
-            layers = result["layer"].values if "layer" in result.dataset.coords else None
-            row = layer if layers is None else int(np.flatnonzero(layers == layer)[0])
-            apart = result["js"].values[row, head].copy()
-            apart[row, head] = np.nan
-            order = np.argsort(np.where(np.isnan(apart), np.inf, apart), axis=None)[:5]
-            found = [divmod(int(i), apart.shape[1]) for i in order]
-            names = list(range(len(apart))) if layers is None else [int(n) for n in layers]
-            return tuple((names[a], b, float(apart[a, b])) for a, b in found)
+            js = result["js"]
+            n_layers, n_heads = js.shape[:2]
+            coords = result.dataset.coords
+            names = coords["layer"].values if "layer" in coords else np.arange(n_layers)
+            at = [(int(name), number) for name in names for number in range(n_heads)]
+            apart = js.values[names.tolist().index(layer), head].ravel()
+            return tuple(nearest(apart, at, at.index((layer, head))))
     return ()
 
 

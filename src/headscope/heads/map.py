@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,9 @@ import xarray as xr
 
 from headscope.errors import InputError
 from headscope.heads.behavior import Probes, Thresholds, behaviors
-from headscope.heads.title import corpus_title
 from headscope.results.result import Result
 
-__all__ = ["HeadMap", "map_heads"]
+__all__ = ["HeadMap", "map_heads", "nearest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +34,9 @@ class HeadMap:
     def nearest(self, layer: int, head: int, n: int = 5) -> list[tuple[int, int, float]]:
         """The heads that attend most alike: layer, head, divergence in nats."""
         row = self._row(layer, head)
-        distances = self.data["distance"].values[row]
-        order = [i for i in np.argsort(distances, kind="stable") if i != row][:n]
-        layers, heads = self.data["layer"].values, self.data["head"].values
-        return [(int(layers[i]), int(heads[i]), float(distances[i])) for i in order]
+        layers, heads = (self.data[name].values.tolist() for name in ("layer", "head"))
+        at = list(zip(layers, heads, strict=True))
+        return nearest(self.data["distance"].values[row], at, row, n)
 
     def layer_spread(self) -> tuple[float, float]:
         """Mean divergence of heads of the same layer, and of different layers."""
@@ -57,6 +56,15 @@ class HeadMap:
 
     def __repr__(self) -> str:
         return f"<HeadMap of {self.title}: {self.data.sizes['at']} heads, stress {self.stress:.2f}>"
+
+
+def nearest(
+    distances: np.ndarray, at: Sequence[tuple[int, int]], own: int, n: int = 5
+) -> list[tuple[int, int, float]]:
+    """The heads at the smallest distances, without the head itself and those not measured."""
+    order = np.argsort(distances, kind="stable")  # NaN last
+    found = [i for i in order if i != own and np.isfinite(distances[i])][:n]
+    return [(*at[i], float(distances[i])) for i in found]
 
 
 def map_heads(
@@ -121,4 +129,4 @@ def map_heads(
         },
         attrs={"seed": seed, "starts": starts},
     )
-    return HeadMap(data, stress, corpus_title(result))
+    return HeadMap(data, stress, result.title)

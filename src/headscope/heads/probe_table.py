@@ -17,7 +17,6 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.title import corpus_title
 from headscope.results.files import atomic_path
 from headscope.results.result import Result
 
@@ -143,7 +142,7 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
             f"headscope.probe_coreference; it has {', '.join(map(str, data.data_vars))[:200]}."
         )
     rows = sorted(rows, key=lambda row: (row.label != "all", -row.gain))
-    return ProbeTable(corpus_title(result), of, tuple(rows), is_causal)
+    return ProbeTable(result.title, of, tuple(rows), is_causal)
 
 
 def honest_scores(right: np.ndarray, cases: np.ndarray) -> np.ndarray:

@@ -262,13 +262,23 @@ def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, Any
         "name": f"{ours['name']} + {theirs['name']}",
         "documents": ours["documents"] + theirs["documents"],
         "hash": f"{ours['hash']}+{theirs['hash']}",
+        "left_out": _added(ours.get("left_out", {}), theirs.get("left_out", {})),
+        "messages": [*ours.get("messages", ()), *theirs.get("messages", ())],
     }
+    both = left.provenance, right.provenance
     return {
         **left.provenance,
         "corpus": corpus,
+        "counts": _added(*(about["counts"] for about in both)),
+        "failed": [document for about in both for document in about["failed"]],
+        "plan": " + ".join(about["plan"] for about in both),
         "axes": _axes_dict(axes),
         "merged": [dict(left.provenance), dict(right.provenance)],
     }
+
+
+def _added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
 
 
 def _axes_dict(axes: Axes) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.heads.behavior import Thresholds
 from headscope.reporting.findings_more import coreference, importance, relations, trained
-from headscope.reporting.subjects import Subject, corpus_name
+from headscope.reporting.subjects import Subject
 from headscope.reporting.wording import (
     Measured,
     Part,
@@ -86,7 +86,7 @@ def _opening(subject: Subject, number: int) -> Sentence | None:
     return [
         f"{subject.title} ({len(subject.layers)} layers of {count_of(subject.n_heads, 'head')}, "
         f"{kind}) read {count_of(int(documents), 'document')}{tokens} of "
-        f"{corpus_name(subject.results[0])}."
+        f"{subject.results[0].corpus_name}."
     ]
 
 

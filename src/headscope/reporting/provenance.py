@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headscope.reporting.subjects import Subject, corpus_name
+from headscope.reporting.subjects import Subject
 from headscope.reporting.tables import probe_name
 from headscope.results.result import Result
 
@@ -17,7 +17,7 @@ SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens")
 
 def provenance_of(subject: Subject) -> dict[str, Any]:
     """The model, then each run on it, as rows of name and text."""
-    runs = [{"title": corpus_name(r), "rows": _run_rows(r)} for r in subject.results]
+    runs = [{"title": r.corpus_name, "rows": _run_rows(r)} for r in subject.results]
     runs += [{"title": f"Probe: {probe_name(p)}", "rows": _probe_rows(p)} for p in subject.probes]
     return {"title": subject.title, "rows": _model_rows(subject.model), "runs": runs}
 
@@ -51,7 +51,7 @@ def _run_rows(result: Result) -> list[list[str]]:
     ]
     return _kept(
         {
-            "Corpus": corpus_name(result),
+            "Corpus": result.corpus_name,
             "Corpus hash": corpus.get("hash"),
             "Documents": ", ".join(filter(None, [_count(documents), *failures])),
             "Tokens": _count(counts.get("tokens")),

@@ -19,7 +19,7 @@ from headscope.errors import InputError
 from headscope.reporting.wording import Measured, measured
 from headscope.results.result import Result
 
-__all__ = ["Subject", "corpus_name", "find_subjects", "measured_elsewhere"]
+__all__ = ["Subject", "find_subjects", "measured_elsewhere"]
 
 MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
 """What an analysis of a corpus measures; two results that share one are two subjects."""
@@ -82,8 +82,8 @@ class Subject:
         result = self.result(name)
         if result is None:
             return ""
-        corpus = corpus_name(result)
-        return "" if corpus == corpus_name(self.results[0]) else f" on {corpus}"
+        corpus = result.corpus_name
+        return "" if corpus == self.results[0].corpus_name else f" on {corpus}"
 
     def measured(self, name: str, **labels: Any) -> Measured:
         """One value with its interval."""
@@ -144,14 +144,6 @@ def find_subjects(
     return tuple(subjects)
 
 
-def corpus_name(result: Result) -> str:
-    """The corpus in few words: files by their names alone; its group, if it is one."""
-    name = str(result.provenance.get("corpus", {}).get("name", "a corpus"))
-    name = name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
-    group = result.provenance.get("group")
-    return f"{name}, {group}" if group else name
-
-
 def measured_elsewhere(subjects: Iterable[Subject], name: str) -> str:
     """A sentence on the subjects whose variable comes from another corpus; often empty."""
     found = [f"{s.title}{s.elsewhere(name)}" for s in subjects if s.elsewhere(name)]
@@ -194,8 +186,7 @@ def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
     """The models' names; where they are the same, with what tells them apart."""
     firsts = [of[0] for of in subjects]
     titles = [result.model for result in firsts]
-    for more in (_edit, _block, lambda result: str(result.provenance.get("group") or ""),
-                 corpus_name):  # fmt: skip
+    for more in (_edit, _block, _group, _corpus):
         if len(set(titles)) == len(titles):
             break
         extra = [more(result) for result in firsts]
@@ -208,6 +199,14 @@ def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
         if title in titles[:number]:
             titles[number] = f"{title} · {number + 1}"
     return titles
+
+
+def _group(result: Result) -> str:
+    return str(result.provenance.get("group") or "")
+
+
+def _corpus(result: Result) -> str:
+    return result.corpus_name
 
 
 def _edit(result: Result) -> str:

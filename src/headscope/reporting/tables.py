@@ -162,7 +162,7 @@ def trained_table(subjects: Sequence[Subject]) -> Figure | None:
         "Trees from all heads together",
         "A probe weighs the attention of all heads, both ways, and guesses the head of each word. "
         "Unlabeled attachment score without punctuation; the model is frozen. Right-branching "
-        "takes the word before as the head.",
+        "takes the next word as the head.",
         equation="uas",
         paper="Clark et al. 2019, section 5, Table 3",
         columns=[

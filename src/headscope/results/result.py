@@ -19,7 +19,12 @@ from headscope.errors import InputError, UnknownName
 if TYPE_CHECKING:
     import os
 
-__all__ = ["Exemplar", "MeasuredDocument", "Result"]
+__all__ = ["Exemplar", "MeasuredDocument", "Result", "short_name"]
+
+
+def short_name(path: str) -> str:
+    """A file or folder without the folders it lies in."""
+    return path.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,19 @@ class Result:
     def model(self) -> str:
         """The model's name."""
         return str(self.provenance["model"]["name"])
+
+    @property
+    def corpus_name(self) -> str:
+        """The corpus in few words: files by their names alone; its group, if it is one."""
+        name = str(self.provenance.get("corpus", {}).get("name", "a corpus"))
+        name = " + ".join(short_name(part) for part in name.split(" + "))
+        group = self.provenance.get("group")
+        return f"{name}, {group}" if group else name
+
+    @property
+    def title(self) -> str:
+        """The model and the corpus, for figures and tables."""
+        return f"{self.model} · {self.corpus_name}"
 
     @property
     def n_documents(self) -> int:

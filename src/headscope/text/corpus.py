@@ -74,6 +74,8 @@ class Corpus:
     one_per_document: bool = False
     """Draw at most one sentence or paragraph of each document, as Vig & Belinkov did."""
     on_error: OnError = "raise"
+    label: str | None = None
+    """What to call it; by default after its source."""
     _cache: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -86,7 +88,7 @@ class Corpus:
     @property
     def name(self) -> str:
         """What the corpus is called in messages and provenance."""
-        return self.source.name
+        return self.label or self.source.name
 
     def __iter__(self) -> Iterator[Document]:
         return self.read(Report(self.on_error))

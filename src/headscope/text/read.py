@@ -48,6 +48,7 @@ def read(
     seed: int = 0,
     one_per_document: bool = False,
     on_error: OnError = "raise",
+    name: str | None = None,
 ) -> Corpus:
     """A corpus to measure attention on. Nothing is read before it is iterated.
 
@@ -68,6 +69,8 @@ def read(
         one_per_document: Draw at most one paragraph or sentence of a document.
         on_error: `raise` at the first broken line, or `skip` what it breaks (the sentence,
             the document, the mention) and count it in `Corpus.summary`.
+        name: What to call it in results and figures; by default the file, or the iterable's
+            type.
 
     Raises:
         InputError: No such file, or an iterator that could be read only once.
@@ -110,6 +113,7 @@ def read(
         seed=seed,
         one_per_document=one_per_document,
         on_error=on_error,
+        label=name,
     )
 
 
