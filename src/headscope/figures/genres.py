@@ -15,7 +15,6 @@ PANELS = {
     "null_share_mean": "null attention\n(share)",
     "distance_mean": "distance\n(tokens)",
     "entropy_mean": "entropy\n(nats)",
-    "variability_mean": "variability",
     "dep_alignment_mean": "dependency\nalignment (share)",
 }
 
@@ -24,7 +23,8 @@ def genre_figure(result: Result) -> Figure:
     """Mean over heads of each metric for each group of documents, with 95 % intervals.
 
     Dependency alignment has each group's own baseline beside it (orange): genres differ in
-    how dense their dependencies are.
+    how dense their dependencies are. Variability is not shown: of few documents it is too
+    small, and groups differ in how many they have.
     """
     if not result.groups:
         raise InputError('This result has no groups. Run analyze(…, by="genre").')

@@ -89,7 +89,7 @@ def _dataset(
                 what = metric.counts
                 attrs = {"units": what, "long_name": f"how many {what} {metric.name} is of"}
             elif name in draws:
-                attrs["weighting"] = "ratio of sums over the corpus"
+                attrs["weighting"] = metric.averaged
             variables[name] = xr.DataArray(values, _of(dims, own), dims, attrs=attrs)
             if "head" in dims:
                 n_heads = variables[name].sizes["head"]

@@ -65,6 +65,11 @@ class Metric(ABC):
         """The first line of the docstring: what the number says."""
         return (type(self).__doc__ or "").strip().split("\n")[0]
 
+    @property
+    def averaged(self) -> str:
+        """How documents are put together."""
+        return "ratio of sums over the corpus"
+
     @abstractmethod
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Names of the axes of one of the state's arrays (without `layer`)."""
@@ -92,6 +97,12 @@ class Metric(ABC):
     def merge_into(self, left: State, right: State) -> State:
         """Both states as one, which may lie in the arrays of `left`: it is not used again."""
         return self.merge(left, right)
+
+    def is_comparable(self, left: State, right: State) -> bool:
+        """Do the values of two states differ only by what was measured, and not also by how
+        much of it there was?
+        """
+        return True
 
     @property
     def is_sum(self) -> bool:

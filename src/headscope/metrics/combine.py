@@ -22,6 +22,7 @@ from headscope.metrics.base import Metric
 from headscope.metrics.bootstrap import BOUNDS, interval
 from headscope.metrics.fold import merge_states
 from headscope.metrics.registry import metric_from_dict
+from headscope.metrics.text import TokensPerDocument
 from headscope.results.result import Result
 
 __all__ = ["axes_of", "compare", "group_result", "merge", "metrics_of"]
@@ -101,7 +102,12 @@ def group_result(result: Result, name: str) -> Result:
     provenance["metrics"] = [
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
-    return Result(assemble(states, metrics, own, layers), label_states(states, metrics), provenance)
+    found = Result(
+        assemble(states, metrics, own, layers), label_states(states, metrics), provenance
+    )
+    if TokensPerDocument.name in found:
+        provenance["counts"] = {"documents": found.n_documents}
+    return found
 
 
 def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
@@ -110,13 +116,15 @@ def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
     Two models over one corpus, or two genres under one model (`group_result`). Variables
     are compared head by head where both models have the same layers and heads; their means
     over heads (`…_mean`) always. An interval that leaves out 0 is a difference that another
-    draw of documents would show again. Both sides are drawn independently.
+    draw of documents would show again. Both sides are drawn independently. Variability is
+    left out where the sides kept different numbers of documents: fewer make it smaller.
     """
     found: dict[str, xr.DataArray] = {}
     sides = [_side(result, seed, n_draws) for seed, result in enumerate((left, right))]
     (ours, our_draws), (theirs, their_draws) = sides
+    alone = _not_comparable(left, right)
     for name in our_draws:
-        if name not in their_draws:
+        if name not in their_draws or name in alone:
             continue
         a, b = xr.align(ours[name], theirs[name], join="inner")
         if ours[name].sizes == theirs[name].sizes and a.sizes == ours[name].sizes:
@@ -162,25 +170,53 @@ def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
     return sorted(numbers - {-1})
 
 
-def _side(result: Result, seed: int, n_draws: int) -> tuple[xr.Dataset, dict[str, xr.DataArray]]:
+def _side(
+    result: Result, seed: int, n_draws: int
+) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
     """The main values and their draws, labeled."""
     block = next(iter(result.blocks))
     data = result.blocks[block]
+    metrics, axes = metrics_of(result), axes_of(result)
     measured = {name: state_of(state) for name, state in result.states[block].items()}
-    draws = block_draws(measured, metrics_of(result), axes_of(result), n_draws=n_draws, seed=seed)
-    labeled = {
-        name: xr.DataArray(values, dims=("draw", *data[name].dims)).assign_coords(
-            {dim: data[dim] for dim in data[name].dims if dim in data.coords}
-        )
-        for name, values in draws.items()
+    draws = block_draws(measured, metrics, axes, n_draws=n_draws, seed=seed)
+    values: dict[str, xr.DataArray] = {}
+    labeled: dict[str, xr.DataArray] = {}
+    for metric in metrics:
+        own = metric.coordinates(axes)
+        for name in metric.variables():
+            if name not in draws:
+                continue
+            # Beside other metrics a variable may have got labels it has no values for.
+            dims = [str(dim) for dim in data[name].dims]
+            here = {dim: list(own[dim]) for dim in dims if dim in own}
+            values[name] = data[name].sel(here)
+            labeled[name] = xr.DataArray(
+                draws[name],
+                {dim: values[name][dim] for dim in dims if dim in data.coords},
+                ("draw", *dims),
+            )
+    return values, labeled
+
+
+def _not_comparable(left: Result, right: Result) -> set[str]:
+    """Variables that differ by how much was measured."""
+    ours, theirs = (result.states[next(iter(result.blocks))] for result in (left, right))
+    return {
+        variable
+        for metric in metrics_of(left)
+        if metric.name in ours
+        and metric.name in theirs
+        and not metric.is_comparable(state_of(ours[metric.name]), state_of(theirs[metric.name]))
+        for variable in metric.variables()
     }
-    return data, labeled
 
 
 def _difference(name: str, value: xr.DataArray, drawn: xr.DataArray) -> dict[str, xr.DataArray]:
     drawn = drawn.transpose("draw", *value.dims)
     bounds = xr.DataArray(
-        interval(drawn.values), dims=("bound", *value.dims), coords={"bound": list(BOUNDS)}
+        interval(drawn.values),
+        {"bound": list(BOUNDS), **{dim: value[dim] for dim in value.dims if dim in value.coords}},
+        ("bound", *value.dims),
     )
     return {name: value, f"{name}_interval": bounds}
 
@@ -205,8 +241,12 @@ def _check_mergeable(left: Result, right: Result) -> None:
                 )
     if left.provenance["metrics"] != right.provenance["metrics"]:
         raise InputError("These results cannot be merged: they are of different metrics.")
-    if left.provenance["corpus"]["hash"] == right.provenance["corpus"]["hash"]:
-        raise InputError("These results are of the same corpus; merging would count it twice.")
+    ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
+    if ours & theirs:
+        raise InputError(
+            "These results are of the same corpus, or have one in common; merging would count "
+            "it twice."
+        )
 
 
 def _joint_axes(left: Axes, right: Axes) -> Axes:

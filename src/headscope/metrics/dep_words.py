@@ -63,7 +63,8 @@ def dep_cases(attention: Attention, *, punctuation: bool, possessive: Possessive
     """The words of a batch that count.
 
     All words of parsed documents that have a token, the root among them; not those whose
-    head is unknown because the tree was cut, nor punctuation where that is left out.
+    head is unknown because the tree was cut or stands beyond the last word the model reads,
+    nor punctuation where that is left out.
     """
     batch = batch_of(attention)
     key = ("dep_cases", attention.block, punctuation, possessive)
@@ -81,7 +82,9 @@ def _make(
     words = found.words[documents, tokens]
     heads[documents, words] = found.heads[documents, tokens]
     relations[documents, words] = found.relations[documents, tokens]
-    counted = has & found.is_parsed[:, None] & (heads >= ROOT)
+    last = has.shape[1] - 1 - has[:, ::-1].argmax(axis=1)
+    is_cut = heads > last[:, None]
+    counted = has & found.is_parsed[:, None] & (heads >= ROOT) & ~is_cut
     names = batch.axes.relations
     if not punctuation and PUNCTUATION in names:
         counted &= relations != names.index(PUNCTUATION)

@@ -59,7 +59,7 @@ class Fold:
         couples = any(metric.scope == "layers" for metric in self._metrics.values())
 
         def read(attention: Attention) -> None:
-            attention = replace(attention, batch=batch)
+            attention = replace(attention, batch=batch, weights=_full(attention.weights))
             for layer in (attention.layer, ONCE):
                 self._read(attention, (attention.block, layer), found)
             attention.derived.clear()
@@ -146,17 +146,22 @@ class Fold:
 
     def _check_finite(self, found: _Found) -> None:
         for (block, layer), (arrays, rows) in found.rows.items():
-            if torch.isnan(rows).any():
+            if not torch.isfinite(rows).all():
                 names = [
                     (m.name, a) for m in self._of((block, layer)) if m.is_sum for a in RATIO_ARRAYS
                 ]
                 for (metric, name), array in zip(names, arrays, strict=True):
-                    if torch.isnan(array).any():
+                    if not torch.isfinite(array).all():
                         raise _not_a_number(metric, name, block, layer)
         for ((block, layer), metric), state in found.states.items():
             for name, values in state.items():
                 if np.isnan(values).any():
                     raise _not_a_number(metric, name, block, layer)
+
+
+def _full(weights: Tensor) -> Tensor:
+    """Weights of a model in half precision, in single: sums of distances leave its range."""
+    return weights.float() if weights.dtype.itemsize < 4 else weights
 
 
 def merge_states(

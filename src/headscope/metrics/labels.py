@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-from headscope.batch import Axes, Sequences
+from headscope.batch import Axes, NullKeys, Sequences
+from headscope.errors import UnknownName
 from headscope.text.align import align_array
 from headscope.text.document import Document
 
-__all__ = ["NO_TAG", "Labeler", "Tagset", "Tokenized", "tags_of"]
+__all__ = ["NO_TAG", "Labeler", "Tagset", "Tokenized", "check_rules", "tags_of"]
 
 Tagset = Literal["universal", "specific"]
 """Universal tags (`NOUN`), or the language's own (`NNS`)."""
@@ -36,6 +37,16 @@ class Tokenized:
 
     def __len__(self) -> int:
         return len(self.special)
+
+
+def check_rules(tagset: object, null_keys: object) -> None:
+    """Refuse a tagset, or a rule for null keys, that does not exist."""
+    for what, name, known in (
+        ("tagset", tagset, get_args(Tagset)),
+        ("null_keys", null_keys, get_args(NullKeys)),
+    ):
+        if name not in known:
+            raise UnknownName.of(what, name, known)
 
 
 def tags_of(document: Document, tagset: Tagset) -> tuple[str, ...] | None:

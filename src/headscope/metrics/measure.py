@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from headscope.metrics.assemble import assemble, label_states
 from headscope.metrics.base import Metric
 from headscope.metrics.fold import Fold
 from headscope.metrics.key_classes import class_members, class_names
-from headscope.metrics.labels import NO_TAG, Labeler, Tagset, Tokenized, tags_of
+from headscope.metrics.labels import NO_TAG, Labeler, Tagset, Tokenized, check_rules, tags_of
 from headscope.metrics.registry import find_metrics, metric_to_dict
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Trace
@@ -48,6 +49,7 @@ def measure(
         tagset: universal tags or the language's own.
         null_keys: which keys are null attention.
     """
+    check_rules(tagset, null_keys)
     axes = replace(_axes(document, tagset), key_classes=_key_classes(trace))
     available = frozenset(
         name for name, labels in (("tags", axes.tags), ("heads", axes.relations)) if labels
@@ -120,12 +122,22 @@ def _sequences(
     return labeler.sequences([document], [Tokenized(special, offsets, ids, classes)])
 
 
+def _hash(trace: Trace) -> str:
+    """Tells traces apart."""
+    digest = hashlib.sha256()
+    for block in trace.blocks.values():
+        digest.update(np.ascontiguousarray(block.attention.values).tobytes())
+    for tokens in trace.stack_tokens.values():
+        digest.update("\0".join(tokens.tokens).encode("utf-8", errors="surrogatepass"))
+    return digest.hexdigest()
+
+
 def _provenance(
     trace: Trace, metrics: Iterable[Metric], axes: Axes, tagset: Tagset, null_keys: NullKeys
 ) -> dict[str, object]:
     return {
         "model": {"name": str(trace.about.get("model", "?")), **trace.about},
-        "corpus": {"name": "one trace", "documents": 1, "hash": None},
+        "corpus": {"name": "one trace", "documents": 1, "hash": _hash(trace)},
         "metrics": [metric_to_dict(metric) for metric in metrics],
         "axes": {
             "tags": list(axes.tags),

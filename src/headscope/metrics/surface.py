@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headscope.attention import Attention
+from headscope.errors import UnknownName
 from headscope.metrics.base import RatioMetric, batch_of
 
 __all__ = ["SurfaceMetric", "Weighting", "is_query", "query_masses"]
@@ -30,6 +31,15 @@ class SurfaceMetric(RatioMetric):
 
     name: ClassVar[str] = "surface"
     weighting: Weighting = "token"
+
+    def __post_init__(self) -> None:
+        if self.weighting not in get_args(Weighting):
+            raise UnknownName.of("weighting", self.weighting, get_args(Weighting))
+
+    @property
+    def averaged(self) -> str:
+        """Over tokens, or over documents' own ratios."""
+        return super().averaged if self.weighting == "token" else "mean of the documents' ratios"
 
     @abstractmethod
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:

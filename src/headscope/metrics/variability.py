@@ -126,6 +126,10 @@ class Variability(Metric):
         ends = np.cumsum([state["order"].shape[-1] for state in states])
         return np.argsort(first, kind="stable")[: self.budget], ends
 
+    def is_comparable(self, left: State, right: State) -> bool:
+        """Only of as many documents: the fewer there are, the nearer is each to their mean."""
+        return bool(left["order"].shape[-1] == right["order"].shape[-1])
+
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Sum of deviations over twice the sum of weights."""
         count = np.full(len(state["order"]), float(state["order"].shape[-1]))

@@ -18,9 +18,10 @@ SHOWN = {
     "dep_alignment": "Along dependencies",
     "distance": "Distance",
     "entropy": "Entropy",
-    "variability": "Variability",
 }
-"""Short names: columns are narrow."""
+"""Short names: columns are narrow. Variability is not among them: of few documents it is too
+small, and groups differ in how many they have.
+"""
 
 
 def group_values(subject: Subject, name: str) -> dict[str, tuple[Measured, Measured]]:

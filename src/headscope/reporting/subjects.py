@@ -51,8 +51,15 @@ class Subject:
 
     @property
     def is_causal(self) -> bool:
-        """Do tokens see only what came before?"""
-        return bool(self.model.get("is_causal"))
+        """Do tokens see only what came before? Of several attentions, in the main one."""
+        return next(iter(self.results[0].blocks)) == "decoder" or bool(self.model.get("is_causal"))
+
+    @property
+    def null_is_first(self) -> bool:
+        """Is null attention that to the first token, rather than to special ones?"""
+        result = self.result("null_share") or self.results[0]
+        rule = result.provenance.get("settings", {}).get("null_keys", "auto")
+        return rule == "first" or (rule == "auto" and self.is_causal)
 
     @property
     def layers(self) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any
 from headscope.batch import Axes, NullKeys
 from headscope.errors import InputError
 from headscope.metrics.base import Metric
-from headscope.metrics.labels import NO_TAG, Tagset, tags_of
+from headscope.metrics.labels import NO_TAG, Tagset, check_rules, tags_of
 from headscope.metrics.registry import metric_to_dict
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
@@ -68,6 +68,7 @@ class Settings:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} should be a number from 1 on, not {value!r}.")
+        check_rules(self.tagset, self.null_keys)
 
 
 @dataclass(frozen=True, slots=True)
