@@ -29,7 +29,7 @@ def importance(
     """
     import headscope as hs
     from headscope.figures.clark_importance import clark_figure_3
-    from headscope.results.files import atomic_path
+    from headscope.figures.style import save_figure
 
     loaded = hs.load(model, device=device)
     documents = open_corpus(corpus, unit="document", sample=sample, seed=seed, on_error=on_error)
@@ -46,9 +46,7 @@ def importance(
         resume=resume,
         progress=settings.progress,
     )
-    figure = out / "figure-3.png"
-    with atomic_path(figure) as temporary:
-        clark_figure_3(result).savefig(temporary, format="png", dpi=200)
+    figure = save_figure(clark_figure_3(result), out / "figure-3.png")
     values = result["importance"].mean(("layer", "head"))
     means = {
         str(name): float(value)

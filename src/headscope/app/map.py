@@ -123,8 +123,8 @@ def open_results(runs: list[Path]) -> list[Result]:
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
     """Clark et al.'s figures that the runs have the numbers for."""
     from headscope.figures import clark_importance, clark_map, clark_surface
+    from headscope.figures.style import save_figure
     from headscope.heads.behavior import SURFACE
-    from headscope.results.files import atomic_path
 
     drawn: dict[str, Figure] = {}
     for result in results:
@@ -138,12 +138,7 @@ def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
             drawn["figure-3"] = clark_importance.clark_figure_3(result)
     drawn["figure-6"] = clark_map.clark_figure_6(heads)
     drawn["clusters"] = clark_map.cluster_figure(heads)
-    paths = []
-    for name in sorted(drawn):
-        paths.append(out / f"{name}.png")
-        with atomic_path(paths[-1]) as temporary:
-            drawn[name].savefig(temporary, format="png", dpi=200)
-    return paths
+    return [save_figure(drawn[name], out / f"{name}.png") for name in sorted(drawn)]
 
 
 def _behaviors(heads: HeadMap) -> dict[str, list[str]]:

@@ -192,8 +192,9 @@ def _plain(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _figures(result: Result, out: Path) -> list[Path]:
     from headscope.figures.probe_table import probe_figure
+    from headscope.figures.style import save_figure
 
-    return [_saved(probe_figure(result), out / "table.png")]
+    return [save_figure(probe_figure(result), out / "table.png")]
 
 
 def _examples(
@@ -206,6 +207,7 @@ def _examples(
     """Sentences of the three heads that are furthest above their baseline."""
     import headscope as hs
     from headscope.figures.probe_examples import example_figure
+    from headscope.figures.style import save_figure
 
     drawn = []
     for row in [row for row in hs.probe_table(result).rows if row.label != "all"][:3]:
@@ -221,13 +223,5 @@ def _examples(
         if examples:
             title = f"{result.model} · L{row.layer} H{row.head} · {row.label}"
             name = f"examples-{row.label.replace(':', '-')}-L{row.layer}-H{row.head}.png"
-            drawn.append(_saved(example_figure(examples, title), out / name))
+            drawn.append(save_figure(example_figure(examples, title), out / name))
     return drawn
-
-
-def _saved(figure: Any, path: Path) -> Path:
-    from headscope.results.files import atomic_path
-
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=200)
-    return path

@@ -61,8 +61,8 @@ def combined(
     """Learn to read each word's head off all heads together (Clark et al. 2019, Table 3)."""
     import headscope as hs
     from headscope.figures.probe_weights import reliance_figure
+    from headscope.figures.style import save_figure
     from headscope.probes.vectors import load_vectors
-    from headscope.results.files import atomic_path
 
     chosen = _chosen(kinds)
     loaded = hs.load(model, device=device)
@@ -93,10 +93,7 @@ def combined(
         probes[name], files[name] = probe, str(path)
         if "reliance" in probe.scores:
             title = f"{probe.provenance['model']['name']} · {probe.kind} · UAS {probe.uas:.1%}"
-            with atomic_path(path.with_suffix(".png")) as temporary:
-                reliance_figure(probe.reliance, title=title).savefig(
-                    temporary, format="png", dpi=200
-                )
+            save_figure(reliance_figure(probe.reliance, title=title), path.with_suffix(".png"))
     data = {name: _row(probe) | {"file": files[name]} for name, probe in probes.items()}
     answer = {"model": loaded.name, "right-branching": _baseline(probes[chosen[0]]), **data}
     return Answer(answer, _table(loaded.name, probes) + f"\n  probes and figures: {out}")

@@ -36,6 +36,7 @@ def check_importance(
     """
     import headscope as hs
     from headscope.figures.clark_importance import removal_figure
+    from headscope.figures.style import save_figure
     from headscope.results.files import atomic_path
 
     loaded = hs.load(model, device=device)
@@ -53,8 +54,7 @@ def check_importance(
     data, figure = out / "check.nc", out / "check.png"
     with atomic_path(data) as temporary:
         found.to_netcdf(temporary, engine="h5netcdf")
-    with atomic_path(figure) as temporary:
-        removal_figure(found).savefig(temporary, format="png", dpi=200)
+    save_figure(removal_figure(found), figure)
     about = dict(found.attrs)
     lines = [
         f"{about['model']}: {about['heads']} heads, {about['documents']} segments of "

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from headscope.errors import InputError
-from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
+from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, ticks
+from headscope.metrics.key_classes import FIRST, PUNCTUATION, REST, is_repeated
 from headscope.results.result import Result, short_name
 
 __all__ = ["clark_figure_3", "removal_figure"]
@@ -20,9 +21,9 @@ def clark_figure_3(result: Result) -> Figure:
     if "importance_by_layer" not in result:
         raise InputError("This figure shows gradients: make the result with headscope.importance.")
     values = result["importance_by_layer"]
-    names = [str(n) for n in values["gradient_class"].values if n not in ("rest", "punctuation")]
-    if any(name.startswith(("[", "<")) for name in names):
-        names.remove("first")
+    names = [str(n) for n in values["gradient_class"].values if n not in (REST, PUNCTUATION)]
+    if is_repeated(values):
+        names.remove(FIRST)
     with styled():
         figure = new_figure(5.0, 2.9)
         axes = figure.subplots()
@@ -45,10 +46,9 @@ def clark_figure_3(result: Result) -> Figure:
         axes.set_ylabel("Mean |∂L/∂a|  (nats)")
         axes.set_title("How much the loss depends on attention to …")
         axes.legend()
-        figure.supxlabel(
+        caption(
+            figure,
             f"{result.title} · loss {float(result['loss']):.2f} nats per token",
-            fontsize=6.5,
-            color=GRAY,
         )
     return figure
 
@@ -93,10 +93,9 @@ def removal_figure(checked: xr.Dataset) -> Figure:
         about = checked.attrs
         corpus = short_name(str(about["corpus"]))
         what = f"{about['heads']} heads · {about['documents']} documents"
-        figure.supxlabel(
+        caption(
+            figure,
             f"{about['model']} · {corpus} · {what} · loss {float(checked['loss']):.2f} nats",
-            fontsize=6.5,
-            color=GRAY,
         )
     return figure
 

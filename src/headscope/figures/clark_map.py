@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headscope.figures.style import GRAY, PALETTE, new_figure, styled
+from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled
 
 if TYPE_CHECKING:
     from headscope.heads.map import HeadMap
@@ -56,10 +56,9 @@ def clark_figure_6(heads: HeadMap) -> Figure:
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(False)
-        figure.supxlabel(
+        caption(
+            figure,
             f"{heads.title} · distances are Jensen-Shannon divergences · stress {heads.stress:.2f}",
-            fontsize=6.5,
-            color=GRAY,
         )
     return figure
 
@@ -108,7 +107,7 @@ def cluster_figure(heads: HeadMap) -> Figure:
         right.spines[:].set_visible(False)
         n = len(np.unique(data["cluster"]))
         right.set_title(f"{n} clusters")
-        figure.supxlabel(heads.title, fontsize=6.5, color=GRAY)
+        caption(figure, heads.title)
     return figure
 
 

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headscope.errors import InputError
-from headscope.figures.style import GRAY, PALETTE, new_figure, styled, ticks
+from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, ticks
+from headscope.metrics.key_classes import FIRST, PUNCTUATION, REST, is_repeated
 from headscope.results.result import Result
 
 __all__ = ["clark_figure_1", "clark_figure_2", "clark_figure_4"]
@@ -59,10 +60,9 @@ def clark_figure_2(result: Result) -> Figure:
     from the rest (section 3.2). Models without separators have the first panel alone.
     """
     shares = _variable(result, "class_share")
-    names = [str(n) for n in shares["key_class"].values if n not in ("rest", "punctuation")]
-    if len(names) > 2:  # the first token is a special token: one line says it
-        first = shares.sel(key_class="first")
-        names = [n for n in names if n != "first"] if _is_repeated(shares, first) else names
+    names = [str(n) for n in shares["key_class"].values if n not in (REST, PUNCTUATION)]
+    if is_repeated(shares):  # the first token is a special token: one line says it
+        names.remove(FIRST)
     has_separators = bool(np.isfinite(result["sep_from_sep"]).any())
     with styled():
         figure = new_figure(6.6 if has_separators else 4.8, 2.6)
@@ -140,11 +140,6 @@ def _shift(number: int) -> float:
     return 0.12 * (number - 1)
 
 
-def _is_repeated(shares: xr.DataArray, first: xr.DataArray) -> bool:
-    others = [n for n in shares["key_class"].values if n != "first"]
-    return any(np.allclose(first, shares.sel(key_class=n), equal_nan=True) for n in others)
-
-
 def _variable(result: Result, name: str) -> xr.DataArray:
     if name not in result:
         raise InputError(
@@ -156,4 +151,4 @@ def _variable(result: Result, name: str) -> xr.DataArray:
 
 def _caption(figure: Figure, result: Result) -> None:
     text = f"{result.title} · {result.n_documents:,} documents"
-    figure.supxlabel(text, fontsize=6.5, color=GRAY)
+    caption(figure, text)

@@ -12,7 +12,7 @@ from headscope.figures.exemplar_table import exemplar_table
 from headscope.figures.genres import genre_figure
 from headscope.figures.heatmaps import MAIN_TAGS, heat_map, tag_maps
 from headscope.figures.layers import alignment_by_layer, distance_figure, types_by_layer
-from headscope.figures.style import styled
+from headscope.figures.style import save_figure
 from headscope.results.result import Result
 
 __all__ = ["FIGURES", "draw", "save_figures"]
@@ -110,14 +110,11 @@ def save_figures(
             )
     for layer, head in exemplars:
         made[f"exemplars-L{layer}-H{head}"] = exemplar_table(result, layer, head)
-    written = []
-    for name, figure in made.items():
-        for suffix in formats:
-            path = target / f"{name}.{suffix}"
-            with styled():
-                figure.savefig(path, metadata={"Date": None} if suffix == "svg" else None)
-            written.append(path)
-    return written
+    return [
+        save_figure(figure, target / f"{name}.{suffix}")
+        for name, figure in made.items()
+        for suffix in formats
+    ]
 
 
 def _main(result: Result) -> list[str]:

@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from headscope.figures.heatmaps import draw_heads
-from headscope.figures.style import GRAY, new_figure, styled
+from headscope.figures.style import caption, new_figure, styled
 
 __all__ = ["reliance_figure"]
 
@@ -37,11 +37,10 @@ def reliance_figure(reliance: xr.DataArray, *, title: str) -> Figure:
             axes.images[0].set_clim(0, highest or 1.0)
             axes.set_title(label, fontsize=7.5)
         figure.suptitle(title, fontsize=9)
-        figure.supxlabel(
+        caption(
+            figure,
             "spread of a head's part of the score over a word's candidates · most: "
             + ", ".join(_most(reliance)),
-            fontsize=6.5,
-            color=GRAY,
         )
     return figure
 

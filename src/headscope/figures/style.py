@@ -8,15 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "GRAY", "GREEN", "HEAT", "ORANGE", "PALETTE", "new_figure", "styled", "ticks"]
+from headscope.atomic import atomic_path
+
+__all__ = [
+    "BLUE",
+    "GRAY",
+    "GREEN",
+    "HEAT",
+    "ORANGE",
+    "PALETTE",
+    "caption",
+    "new_figure",
+    "save_figure",
+    "styled",
+    "ticks",
+]
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, VERMILION, GRAY = "#56B4E9", "#D55E00", "#7F7F7F"
@@ -25,8 +42,6 @@ HEAT = "Blues"
 MISSING = "#EEEEEE"
 
 _STYLE: Any = {
-    "font.family": ["sans-serif", "DejaVu Sans"],  # the second for what the first lacks
-    "font.sans-serif": ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
     "font.size": 8,
     "axes.titlesize": 9,
     "axes.labelsize": 8,
@@ -49,11 +64,41 @@ _STYLE: Any = {
 }
 
 
+FONTS = ("Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")
+
+
 @contextmanager
 def styled() -> Iterator[None]:
     """Within the block, matplotlib draws in our style; outside, as the user likes."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context({**_STYLE, "font.family": _fonts()}):
         yield
+
+
+@cache
+def _fonts() -> list[str]:
+    """The first of our fonts that is installed, and the last for what it lacks.
+
+    By their names: "sans-serif" would become another font where a figure is saved outside
+    `styled`, after its words were measured and placed.
+    """
+    installed = set(font_manager.get_font_names())
+    first = next(name for name in FONTS if name in installed)
+    return list(dict.fromkeys((first, FONTS[-1])))
+
+
+def caption(figure: Figure, text: str) -> None:
+    """A small gray line below everything: what the figure is of."""
+    figure.supxlabel(text, fontsize=6.5, color=GRAY)
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure in the format of its suffix; the file appears when it is complete."""
+    suffix = path.suffix.removeprefix(".")
+    with atomic_path(path) as temporary, styled():
+        # Without its date an SVG of the same figure is the same file.
+        metadata = {"Date": None} if suffix == "svg" else None
+        figure.savefig(temporary, format=suffix, metadata=metadata)
+    return path
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -10,6 +10,7 @@ import xarray as xr
 
 from headscope.errors import InputError
 from headscope.heads import probed
+from headscope.metrics.key_classes import FIRST, PERIOD_OR_COMMA, REST, is_repeated
 from headscope.results.result import Result
 
 __all__ = ["OTHER", "SURFACE", "Probes", "Thresholds", "behaviors", "heads_above", "probed_names"]
@@ -65,14 +66,10 @@ def behaviors(
     shares = result["class_share"]
     names = [str(name) for name in shares["key_class"].values]
     for name in names:
-        is_special_first = name == "first" and any(
-            np.array_equal(shares.sel(key_class=name), shares.sel(key_class=other), equal_nan=True)
-            for other in names
-            if other != "first"
-        )
-        if name not in ("rest", ". or ,") and not is_special_first:
-            shown = "first token" if name == "first" else name
-            scores[shown] = shares.sel(key_class=name).values / limits.key_class
+        if name in (REST, PERIOD_OR_COMMA) or (name == FIRST and is_repeated(shares)):
+            continue
+        shown = "first token" if name == FIRST else name
+        scores[shown] = shares.sel(key_class=name).values / limits.key_class
     uniform = float(result["uniform_entropy"])
     if uniform > 0:
         scores["broad"] = result["row_entropy"].values / (limits.broad * uniform)

@@ -13,8 +13,17 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import xarray as xr
 
-__all__ = ["FIRST", "PERIOD_OR_COMMA", "PUNCTUATION", "REST", "class_members", "class_names"]
+__all__ = [
+    "FIRST",
+    "PERIOD_OR_COMMA",
+    "PUNCTUATION",
+    "REST",
+    "class_members",
+    "class_names",
+    "is_repeated",
+]
 
 FIRST = "first"
 PERIOD_OR_COMMA = ". or ,"
@@ -51,6 +60,14 @@ def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[st
         members[row, [columns[name] for name in own]] = True
     members[0, columns[FIRST]] = True
     return members
+
+
+def is_repeated(shares: xr.DataArray, name: str = FIRST) -> bool:
+    """Are the values of a class those of another one? The first token may be [CLS]."""
+    (dim,) = (dim for dim in shares.dims if str(dim).endswith("class"))
+    own = shares.sel({dim: name})
+    others = [other for other in shares[dim].values if other not in (name, "all")]
+    return any(np.array_equal(own, shares.sel({dim: o}), equal_nan=True) for o in others)
 
 
 @functools.lru_cache(maxsize=1 << 16)
