@@ -28,8 +28,9 @@ def importance(
     The model needs its language-model head: smollm2 has one, minilm has none.
     """
     import headscope as hs
+    from headscope.atomic import atomic_path
     from headscope.figures.clark_importance import clark_figure_3
-    from headscope.results.files import atomic_path
+    from headscope.results.files import RESULT
 
     loaded = hs.load(model, device=device)
     documents = open_corpus(corpus, unit="document", sample=sample, seed=seed, on_error=on_error)
@@ -57,7 +58,7 @@ def importance(
     answer = {
         "model": result.model,
         "documents": result.provenance["counts"]["documents"],
-        "result": str(out / "result.nc"),
+        "result": str(out / RESULT),
         "figure": str(figure),
         "means": means,
     }

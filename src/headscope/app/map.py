@@ -122,9 +122,9 @@ def open_results(runs: list[Path]) -> list[Result]:
 
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
     """Clark et al.'s figures that the runs have the numbers for."""
+    from headscope.atomic import atomic_path
     from headscope.figures import clark_importance, clark_map, clark_surface
     from headscope.heads.behavior import SURFACE
-    from headscope.results.files import atomic_path
 
     drawn: dict[str, Figure] = {}
     for result in results:

@@ -60,9 +60,9 @@ def combined(
 ) -> Answer:
     """Learn to read each word's head off all heads together (Clark et al. 2019, Table 3)."""
     import headscope as hs
+    from headscope.atomic import atomic_path
     from headscope.figures.probe_weights import reliance_figure
     from headscope.probes.vectors import load_vectors
-    from headscope.results.files import atomic_path
 
     chosen = _chosen(kinds)
     loaded = hs.load(model, device=device)

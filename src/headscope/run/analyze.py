@@ -23,6 +23,7 @@ from headscope.metrics.key_classes import class_names
 from headscope.metrics.labels import Tagset
 from headscope.metrics.registry import METRICS, find_metrics
 from headscope.model.model import Model
+from headscope.results.files import RESULT
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.result_file import load_result
 from headscope.run.checkpoint import Ledger, check_plan
@@ -39,7 +40,6 @@ from headscope.text.read import read
 __all__ = ["Engine", "analyze"]
 
 Engine = Literal["local", "ray"]
-RESULT = "result.nc"
 
 
 def analyze(

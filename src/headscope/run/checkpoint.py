@@ -22,6 +22,7 @@ from headscope.atomic import atomic_path
 from headscope.errors import InputError, OtherRun
 from headscope.metrics.assemble import States
 from headscope.metrics.fold import merge_states
+from headscope.results.files import RESULT
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
 
@@ -175,7 +176,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             )
         return
     if not resume:
-        for path in [folder / "result.nc", *(folder / "shards").glob("*.npz")]:
+        for path in [folder / RESULT, *(folder / "shards").glob("*.npz")]:
             path.unlink(missing_ok=True)
     with atomic_path(file) as temporary:
         content = {"hash": plan.hash, "plan": ours}
