@@ -28,7 +28,7 @@ from headscope.model.model import Model
 from headscope.model.packaged import PACKAGED, PackagedModel, cache_folder, find_packaged
 from headscope.model.quiet import quiet
 
-__all__ = ["load"]
+__all__ = ["as_model", "load"]
 
 HUB_TIMEOUT = 5.0
 """Seconds to wait for the model hub before saying that it cannot be reached."""
@@ -103,6 +103,11 @@ def load(
         notes=notes + found,
         example=example,
     )
+
+
+def as_model(model: Model | str | Path | PreTrainedModel) -> Model:
+    """The model itself, or what `load` makes of it."""
+    return model if isinstance(model, Model) else load(model)
 
 
 def _live(

@@ -16,6 +16,7 @@ from headscope.metrics.base import Metric, batch_of
 from headscope.metrics.dep_accuracy import DIRECTIONS
 from headscope.metrics.dep_words import Possessive, dep_cases
 from headscope.metrics.word_attention import other_words, word_weights
+from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.probe_example import ProbeArc, ProbeExample
 from headscope.run.analyze import make_plan
@@ -64,10 +65,7 @@ def probe_examples(
         raise UnknownName.of("direction", direction, DIRECTIONS)
     if possessive not in get_args(Possessive):
         raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
-    if isinstance(model, str):
-        from headscope.model.load import load
-
-        model = load(model)
+    model = as_model(model)
     name = block or model.info.blocks[0]
     if not 0 <= layer < model.info.n_layers or not 0 <= head < model.info.n_heads:
         raise InputError(

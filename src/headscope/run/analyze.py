@@ -22,6 +22,7 @@ from headscope.metrics.combine import used_documents, with_groups
 from headscope.metrics.key_classes import class_names
 from headscope.metrics.labels import Tagset
 from headscope.metrics.registry import METRICS, find_metrics
+from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.files import RESULT
 from headscope.results.result import MeasuredDocument, Result
@@ -94,7 +95,7 @@ def analyze(
         raise UnknownName.of("engine", engine, get_args(Engine))
     if not isinstance(workers, int) or workers < 1:
         raise InputError(f"workers should be a number from 1 on, not {workers!r}.")
-    model = _model(model)
+    model = as_model(model)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     settings = Settings(
         by=by,
@@ -273,14 +274,6 @@ class _Job:
             if len(found) == len(wanted):
                 break
         return found
-
-
-def _model(model: Model | str) -> Model:
-    if isinstance(model, Model):
-        return model
-    from headscope.model.load import load
-
-    return load(model)
 
 
 def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None:

@@ -27,6 +27,7 @@ from headscope.metrics.class_share import ClassShare
 from headscope.metrics.importance import Importance, RemovalEstimate
 from headscope.model.edit import Edit, Positions
 from headscope.model.gradients import asked, losses_of
+from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.run.agreement import Paired, agreement
 from headscope.run.analyze import make_plan
@@ -83,7 +84,7 @@ class ScaleKeys(Edit):
 
 
 def check_importance(
-    model: Model,
+    model: Model | str,
     corpus: Corpus | str | Path | Iterable[Any],
     *,
     classes: Sequence[str] | None = None,
@@ -107,7 +108,7 @@ def check_importance(
     documents, and a sample of heads.
 
     Args:
-        model: a language model.
+        model: a language model, or what `headscope.load` takes.
         corpus: documents; `corpus.draw(32)` of a large one.
         classes: of keys; by default the first token, special tokens and ". or ,".
         heads: pairs of layer and head; or how many to draw of each layer; all by default.
@@ -129,6 +130,7 @@ def check_importance(
         is right, 1 if 0 would do as well. All with `_interval`: the middle 95 % of a
         bootstrap over documents (whole ones, where they are pieces). And the `loss`.
     """
+    model = as_model(model)
     model.need_head("Gradient importance")
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     if not levels or not all(0 < level <= 1 for level in levels):
