@@ -45,6 +45,18 @@ class Axes:
         """Parts of all groups together; group g has those from `g * parts_per_group` on."""
         return len(self.groups) * self.parts_per_group
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Axes:
+        """What `to_dict` gave; older files lack what came later."""
+        known = ((name, values[name]) for name in cls.__slots__ if name in values)
+        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in known}
+        return cls(**fields)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:

@@ -97,7 +97,7 @@ def group_result(result: Result, name: str) -> Result:
             states.setdefault(block, {})[metric.name] = state_of(data)
     own = replace(axes, groups=(name,))
     layers = {block: _layers(data) for block, data in result.blocks.items()}
-    provenance = {**result.provenance, "group": name, "axes": _axes_dict(own)}
+    provenance = {**result.provenance, "group": name, "axes": own.to_dict()}
     provenance["metrics"] = [
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
@@ -143,14 +143,7 @@ def metrics_of(result: Result) -> tuple[Metric, ...]:
 
 def axes_of(result: Result) -> Axes:
     """The labels of a result's states."""
-    axes: Mapping[str, Any] = result.provenance["axes"]
-    return Axes(
-        tuple(axes["tags"]),
-        tuple(axes["relations"]),
-        tuple(axes["groups"]),
-        int(axes["parts_per_group"]),
-        tuple(axes.get("key_classes", ())),
-    )
+    return Axes.from_dict(result.provenance["axes"])
 
 
 def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
@@ -272,20 +265,10 @@ def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, Any
         "counts": _added(*(about["counts"] for about in both)),
         "failed": [document for about in both for document in about["failed"]],
         "plan": " + ".join(about["plan"] for about in both),
-        "axes": _axes_dict(axes),
+        "axes": axes.to_dict(),
         "merged": [dict(left.provenance), dict(right.provenance)],
     }
 
 
 def _added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
     return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
-
-
-def _axes_dict(axes: Axes) -> dict[str, Any]:
-    return {
-        "tags": list(axes.tags),
-        "relations": list(axes.relations),
-        "groups": list(axes.groups),
-        "parts_per_group": axes.parts_per_group,
-        "key_classes": list(axes.key_classes),
-    }

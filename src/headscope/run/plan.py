@@ -114,20 +114,13 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         settings = {name: getattr(self.settings, name) for name in Settings.__slots__}
-        axes = {
-            "tags": list(self.axes.tags),
-            "relations": list(self.axes.relations),
-            "groups": list(self.axes.groups),
-            "parts_per_group": self.axes.parts_per_group,
-            "key_classes": list(self.axes.key_classes),
-        }
         metrics = [metric_to_dict(metric) for metric in self.metrics]
         return {
             "format": FORMAT,
             "model": self.model,
             "corpus": self.corpus,
             "metrics": metrics,
-            "axes": axes,
+            "axes": self.axes.to_dict(),
             "settings": settings,
         }
 
