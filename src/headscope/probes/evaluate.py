@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from headscope.metrics.bootstrap import BOUNDS, interval
+from headscope.metrics.bootstrap import BOUNDS, draw_weights, interval
 from headscope.probes.decode import DECODINGS, decode
 from headscope.probes.scorers import AttentionScorer, ProbeBatch, Scorer
 from headscope.probes.train import Examples, make_batch, ordered_batches
@@ -84,8 +84,7 @@ def attachment(
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
     for total, array in zip(sums, (right, baseline, counts), strict=True):
         np.add.at(total, of_group, array)
-    generator = np.random.default_rng(0)
-    weights = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), N_DRAWS)
+    weights = draw_weights(np.ones(len(names), dtype=bool), N_DRAWS, seed=0)
     dims = ("decoding", "punctuation")
     with np.errstate(invalid="ignore"):
         n = counts.sum(0)
@@ -93,8 +92,6 @@ def attachment(
         uas, drawn = right.sum(0) / n, np.einsum("dg,gpm->dpm", weights, sums[0]) / drawn_n[:, None]
         low = baseline.sum(0) / n
         low_drawn = weights @ sums[1] / drawn_n
-    if len(names) < 2:
-        drawn, low_drawn = np.full_like(drawn, np.nan), np.full_like(low_drawn, np.nan)
     about = {"units": "1", "long_name": "share of words whose head was found"}
     return xr.Dataset(
         {
