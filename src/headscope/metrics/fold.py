@@ -64,10 +64,7 @@ class Fold:
                 self._read(attention, (attention.block, layer), found)
             attention.derived.clear()
             if couples:
-                only_weights = replace(
-                    attention, queries=None, keys=None, values=None, outputs=None, scores=None
-                )
-                layers.setdefault(attention.block, []).append(only_weights)
+                layers.setdefault(attention.block, []).append(attention.without_vectors())
 
         yield read
         for block, attentions in layers.items():

@@ -13,6 +13,7 @@ from torch import Tensor
 from headscope.batch import Axes, Batch
 from headscope.metrics.key_classes import class_members
 from headscope.metrics.labels import Labeler, Tokenized
+from headscope.model.encode import joins_pairs
 from headscope.model.model import Model
 from headscope.model.readable import readable, spelling_of
 from headscope.model.tracing import decoder_start
@@ -20,7 +21,7 @@ from headscope.run.plan import Numbered, Plan, document_key, group_of
 from headscope.text.document import Document
 from headscope.text.segment import SECOND
 
-__all__ = ["EncodedDocument", "Encoder", "joins_pairs", "special_names"]
+__all__ = ["EncodedDocument", "Encoder", "special_names"]
 
 INPUTS = ("input_ids", "token_type_ids")
 MOST_WEIGHTS = {"cpu": 1 << 20}
@@ -242,12 +243,6 @@ class Encoder:
         return {
             stack: tuple(self._readable(document.inputs[names[stack]])) for stack in document.stacks
         }
-
-
-def joins_pairs(tokenizer: Any) -> bool:
-    """Does the tokenizer keep two texts apart by special tokens of its own?"""
-    added = tokenizer.num_special_tokens_to_add
-    return bool(added(pair=True) > added(pair=False))
 
 
 def special_names(tokenizer: Any) -> tuple[str, ...]:

@@ -321,8 +321,7 @@ class _Study:
 
 def _losses(model: Model, inputs: dict[str, Tensor], labels: Tensor) -> np.ndarray:
     """`document`: mean loss of each one's predicted tokens."""
-    device = model.module.device
     with torch.inference_mode(), model.tapped(returns_weights=False):
-        outputs = model.module(**{name: tensor.to(device) for name, tensor in inputs.items()})
+        outputs = model.module(**model.placed(inputs))
         losses = losses_of(outputs.logits, labels).double().cpu().numpy()
     return np.asarray(losses[:, 0] / losses[:, 1])

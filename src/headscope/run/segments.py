@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headscope.model.encode import joins_pairs
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.run.encode import joins_pairs
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Span, Unit
 from headscope.text.lines import Report
