@@ -61,7 +61,7 @@ def test_estimates_agree_with_finite_differences(name: str, request: pytest.Fixt
     result = importance(model, corpus)
     settings = Settings()
     plan = make_plan(model, survey(corpus, settings), "null_share", settings)
-    encoder = Encoder(model, plan)
+    encoder = Encoder.of(model, plan)
     documents = encoder.encode(list(enumerate(corpus)))
     inputs, batch = encoder.batch(documents)
     posed, labels = question(model, inputs, batch, 0)

@@ -31,7 +31,7 @@ def encoded(model: Model, max_tokens: int = 16) -> list:
     corpus = cut_segments(model, TEXT, max_tokens)
     found = survey(corpus, Settings())
     plan = make_plan(model, found, "all", Settings())
-    encoder = Encoder(model, plan)
+    encoder = Encoder.of(model, plan)
     return encoder.encode(list(enumerate(corpus)))
 
 

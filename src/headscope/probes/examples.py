@@ -12,16 +12,15 @@ import numpy as np
 from headscope.attention import Attention
 from headscope.batch import Batch
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.base import Metric, batch_of
+from headscope.metrics.base import batch_of
 from headscope.metrics.dep_accuracy import DIRECTIONS
 from headscope.metrics.dep_words import Possessive, dep_cases
 from headscope.metrics.word_attention import other_words, word_weights
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.probe_example import ProbeArc, ProbeExample
-from headscope.run.analyze import make_plan
 from headscope.run.encode import Encoder
-from headscope.run.plan import Settings, survey
+from headscope.run.plan import Settings, axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.read import read
 
@@ -73,11 +72,11 @@ def probe_examples(
             f"{model.info.n_heads} heads."
         )
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
-    found = survey(corpus, Settings())
+    settings = Settings()
+    found = survey(corpus, settings)
     if relation not in found.relations:
         raise UnknownName.of("relation", relation, found.relations)
-    metrics: list[str | Metric] = ["tokens_per_document"]
-    encoder = Encoder(model, make_plan(model, found, metrics, Settings()))
+    encoder = Encoder(model, axes_for(found, settings), settings)
     number_of = found.relations.index(relation)
     examples: dict[bool, list[ProbeExample]] = {True: [], False: []}
     for numbered in enumerate(corpus):

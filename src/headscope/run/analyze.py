@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,7 +19,6 @@ from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, Unkno
 from headscope.metrics.assemble import States, assemble, label_states
 from headscope.metrics.base import Metric
 from headscope.metrics.combine import used_documents, with_groups
-from headscope.metrics.key_classes import class_names
 from headscope.metrics.labels import Tagset
 from headscope.metrics.registry import METRICS, find_metrics
 from headscope.model.load import as_model
@@ -28,7 +27,7 @@ from headscope.results.files import RESULT
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.result_file import load_result
 from headscope.run.checkpoint import Ledger, check_plan
-from headscope.run.encode import Encoder, special_names
+from headscope.run.encode import Encoder, key_classes_of
 from headscope.run.fingerprint import describe_model, versions
 from headscope.run.local import run_here, run_workers
 from headscope.run.plan import Plan, Settings, Shard, Survey, axes_for, survey
@@ -132,7 +131,7 @@ def make_plan(
     settings: Settings,
 ) -> Plan:
     """The plan of a run."""
-    key_classes = class_names(special_names(model.need_tokenizer()))
+    key_classes = key_classes_of(model)
     chosen = find_metrics(metrics, found.available)
     _check_reads(model, chosen)
     return Plan(
@@ -146,7 +145,7 @@ def make_plan(
             "messages": list(found.messages),
         },
         chosen,
-        replace(axes_for(found, settings), key_classes=key_classes),
+        axes_for(found, settings, key_classes),
         settings,
     )
 
@@ -264,7 +263,7 @@ class _Job:
         """The exemplars' documents with their tokens: the corpus is read once more."""
         if not numbers:
             return {}
-        encoder = Encoder(self.model, self.plan)
+        encoder = Encoder.of(self.model, self.plan)
         wanted = set(numbers)
         found: dict[int, MeasuredDocument] = {}
         for number, document in enumerate(self.corpus.read(Report(self.corpus.on_error))):

@@ -213,12 +213,12 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
     )
 
 
-def axes_for(found: Survey, settings: Settings) -> Axes:
+def axes_for(found: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
     """The labels of a run."""
     per_group = settings.parts
     if len(found.groups) > 1:
         per_group = max(16, settings.parts // len(found.groups))
-    return Axes(found.tags, found.relations, found.groups, per_group)
+    return Axes(found.tags, found.relations, found.groups, per_group, key_classes)
 
 
 def group_of(document: Document, by: str | None) -> str:

@@ -30,10 +30,9 @@ from headscope.model.gradients import asked, losses_of
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.run.agreement import Paired, agreement
-from headscope.run.analyze import make_plan
-from headscope.run.encode import Encoder
+from headscope.run.encode import Encoder, key_classes_of
 from headscope.run.gradients import can_ask, question
-from headscope.run.plan import Settings, survey
+from headscope.run.plan import Settings, axes_for, survey
 from headscope.run.progress import Meter
 from headscope.run.replay import layer_modules, recorded, replayed
 from headscope.text.corpus import Corpus
@@ -138,16 +137,15 @@ def check_importance(
     settings = Settings(
         max_tokens=min(max_tokens, model.info.max_length or max_tokens), batch_tokens=batch_tokens
     )
-    metrics = [Importance(seed=seed), RemovalEstimate(renormalized=renormalized)]
-    plan = make_plan(model, survey(corpus, settings), metrics, settings)
-    known = plan.axes.key_classes
+    known = key_classes_of(model)
+    axes = axes_for(survey(corpus, settings), settings, known)
     chosen = [n for n in known if n not in ("punctuation", "rest")] if classes is None else classes
     for name in chosen:
         if name not in known:
             raise UnknownName.of("class of keys", name, known)
     study = _Study(
         model,
-        Encoder(model, plan),
+        Encoder(model, axes, settings),
         tuple(chosen),
         tuple(known.index(name) for name in chosen),
         _wanted(model, heads, seed),
@@ -213,7 +211,8 @@ class _Study:
                     found.setdefault(name, []).append(array)
         finally:
             meter.close()
-        return self._dataset({name: np.concatenate(parts) for name, parts in found.items()})
+        arrays = {name: np.concatenate(parts) for name, parts in found.items()}
+        return self._dataset(corpus.name, arrays)
 
     def _gradients(
         self, posed: dict[str, Tensor], labels: Tensor, batch: Batch
@@ -272,7 +271,7 @@ class _Study:
             meter.advance(len(batch))
         return rises
 
-    def _dataset(self, found: dict[str, np.ndarray]) -> xr.Dataset:
+    def _dataset(self, corpus: str, found: dict[str, np.ndarray]) -> xr.Dataset:
         """The heads asked for, in their places among all."""
         by_head = ("at", "key_class", "level")
         over_heads = by_head[1:]
@@ -306,14 +305,14 @@ class _Study:
             },
             attrs={
                 "model": self.model.name,
-                "corpus": str(self.encoder.plan.corpus["name"]),
+                "corpus": corpus,
                 "documents": len(found["losses"]),
                 "texts": len(np.unique(found["sources"])),
                 "tokens": int(losses[1]),
                 "heads": len(self.heads),
                 "seed": self.seed,
                 "renormalized": int(self.renormalized),
-                "max_tokens": int(self.encoder.plan.settings.max_tokens or 0),
+                "max_tokens": self.encoder.settings.max_tokens,
             },
         )
         return data.set_index(at=["layer", "head"]).unstack("at").transpose("layer", "head", ...)
