@@ -59,6 +59,8 @@ class Metric(ABC):
     """What the run must hand over: a forward pass, or a backward pass too."""
     is_default: ClassVar[bool] = True
     """Is it one of "all"? Not if it costs as much as the model."""
+    nothing: ClassVar[float] = 0.0
+    """What a state holds for heads that a layer has not: others may have more."""
 
     @property
     def meaning(self) -> str:
@@ -98,6 +100,10 @@ class Metric(ABC):
         for name in left:
             left[name] += right[name]
         return left
+
+    def renumbered(self, state: State, offset: int) -> State:
+        """The state with its documents, if it names any, numbered from `offset` on."""
+        return state
 
     @property
     def is_sum(self) -> bool:

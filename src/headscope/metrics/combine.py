@@ -219,6 +219,7 @@ def _joint_axes(left: Axes, right: Axes) -> Axes:
 
 def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
     """A result's states on other labels; its documents numbered from `offset` on."""
+    by_name = {metric.name: metric for metric in metrics}
     own = axes_of(result)
     per = axes.parts_per_group
     groups = [axes.groups.index(name) for name in own.groups]
@@ -241,10 +242,8 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
             elif "part" in data:
                 data = data.assign(part=data["part"].copy(data=parts[data["part"].astype(int)]))
                 data["part"] = data["part"].astype(float)
-            if name == "exemplars":
-                numbers = data["document"]
-                data = data.assign(document=numbers.where(numbers < 0, numbers + offset))
-            states.setdefault(block, {})[name] = state_of(data)
+            state = by_name[name].renumbered(state_of(data), offset)
+            states.setdefault(block, {})[name] = state
     return states
 
 

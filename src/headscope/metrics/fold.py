@@ -190,8 +190,7 @@ def _stacked(metric: Metric, states: Sequence[State]) -> State:
         if "head" in dims and len({array.shape for array in arrays}) > 1:
             axis = dims.index("head")
             most = max(array.shape[axis] for array in arrays)
-            empty = -1.0 if metric.name == "exemplars" else 0.0
-            arrays = [_filled(array, axis, most, empty) for array in arrays]
+            arrays = [_filled(array, axis, most, metric.nothing) for array in arrays]
         stacked[name] = np.stack(arrays)
     return stacked
 
