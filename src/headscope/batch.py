@@ -7,7 +7,7 @@ rides on `Attention.batch`; models neither make nor read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -90,12 +90,6 @@ class Sequences:
         no = np.zeros(len(mask), dtype=bool)
         special = np.zeros(mask.shape, dtype=bool) if special is None else special
         return cls(mask, special, none, none, none, none, no, no)
-
-    def take(self, documents: np.ndarray) -> Sequences:
-        """Some of the documents, in the order given."""
-        arrays = {name: getattr(self, name) for name in self.__slots__}
-        taken = {name: a[documents] for name, a in arrays.items() if a is not None}
-        return replace(self, **taken)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -52,16 +52,15 @@ def merge(left: Result, right: Result) -> Result:
         _merged_provenance(left, right, axes),
         {n: documents[n] for n in used_documents(blocks)},
     )
-    return with_groups(result, metrics, axes, layers)
+    return with_groups(result)
 
 
-def with_groups(
-    result: Result, metrics: Sequence[Metric], axes: Axes, layers: Mapping[str, Sequence[int]]
-) -> Result:
+def with_groups(result: Result) -> Result:
     """The result with the values of each group, where there is more than one."""
-    if len(axes.groups) < 2:
+    names = axes_of(result).groups
+    if len(names) < 2:
         return result
-    groups = {name: dict(group_result(result, name).blocks) for name in axes.groups}
+    groups = {name: dict(group_result(result, name).blocks) for name in names}
     return replace(result, groups=groups)
 
 

@@ -83,7 +83,7 @@ def load(
         location, name, origin = str(_model_folder(Path(source))), Path(source).name, "folder"
         options["local_files_only"] = True
     else:
-        location = name = _hub_id(source, revision)
+        location = name = _hub_id(source)
         origin = f"hub{f' at {revision}' if revision else ''}"
         options |= {"revision": revision} | _reach_hub(location, revision)
     with quiet():
@@ -156,7 +156,7 @@ def _model_folder(folder: Path) -> Path:
     return folder
 
 
-def _hub_id(source: str | Path, revision: str | None) -> str:
+def _hub_id(source: str | Path) -> str:
     name = str(source)
     if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelNotFound(f"There is no folder {name!r}.")

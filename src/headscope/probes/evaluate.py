@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,8 +25,6 @@ def evaluate(
     examples: Examples,
     is_punctuation: Sequence[np.ndarray],
     groups: Sequence[str],
-    *,
-    advance: Callable[[int], None] = lambda sentences: None,
 ) -> xr.Dataset:
     """Scores every sentence once: attachment by both decodings, and reliance on heads.
 
@@ -35,7 +33,6 @@ def evaluate(
         examples: the sentences to score.
         is_punctuation: for each sentence `word`.
         groups: for each sentence, the text it is from; intervals draw texts.
-        advance: told how many sentences are done.
     """
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION)))
     baseline = np.zeros((len(examples), len(PUNCTUATION)))
@@ -57,7 +54,6 @@ def evaluate(
             baseline[number] = (masks & (right_branching(length) == target)).sum(1)
             for place, decoding in enumerate(DECODINGS):
                 right[number, place] = (masks & (decode(own, decoding) == target)).sum(1)
-        advance(len(numbers))
     found = attachment(right, baseline, counts, groups)
     return found if not spread.n else found.assign(spread.values())
 

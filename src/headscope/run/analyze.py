@@ -257,7 +257,7 @@ class _Job:
         }
         documents = self._exemplars(used_documents(blocks))
         result = Result(blocks, label_states(states, plan.metrics), provenance, documents)
-        return with_groups(result, plan.metrics, plan.axes, layers)
+        return with_groups(result)
 
     def _exemplars(self, numbers: list[int]) -> dict[int, MeasuredDocument]:
         """The exemplars' documents with their tokens: the corpus is read once more."""

@@ -59,11 +59,6 @@ class Ledger:
         """Is every shard folded in?"""
         return self._next == self._n_shards
 
-    @property
-    def report(self) -> ShardReport:
-        """What happened so far, to the shards folded in."""
-        return ShardReport() if self._total is None else self._total.report
-
     def total(self) -> Measured:
         """The sum of all shards."""
         assert self._total is not None
@@ -101,12 +96,6 @@ class Ledger:
             if int(path.stem) < self._next or not _is_readable(path):
                 path.unlink()
         self.fold()
-
-    def clear(self) -> None:
-        """Remove the shards' files: the result has everything."""
-        for path in self._folder.glob("*.npz"):
-            path.unlink()
-        self._folder.rmdir()
 
 
 def write_measured(path: Path, measured: Measured, **extra: Any) -> None:
