@@ -58,7 +58,7 @@ def probe_examples(
 
     Returns:
         Those that are right, then those that are wrong, in order of the corpus. Give them to
-        `headscope.figures.probe_examples.example_figure`.
+        `headscope.example_figure`.
     """
     if direction not in DIRECTIONS:
         raise UnknownName.of("direction", direction, DIRECTIONS)
