@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from headscope.model.quiet import quiet
 
 __all__ = ["as_model", "load"]
 
+_LOG = logging.getLogger("headscope")
 HUB_TIMEOUT = 5.0
 """Seconds to wait for the model hub before saying that it cannot be reached."""
 
@@ -137,7 +138,7 @@ def _packaged_folder(packaged: PackagedModel) -> Path:
         return first.parent
     digest = packaged.files[first.name]
     target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest[:12]}"
-    return converted(first, target, say=lambda line: print(line, file=sys.stderr))
+    return converted(first, target, say=_LOG.warning)
 
 
 def _is_folder(source: str | Path) -> bool:
