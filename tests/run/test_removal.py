@@ -141,8 +141,10 @@ def test_a_draw_of_heads(tiny_llama: Model) -> None:
 
 
 def test_what_is_refused(tiny_llama: Model) -> None:
-    with pytest.raises(InputError, match=r"There is no L9 H0"):
+    with pytest.raises(InputError, match="There is no layer 9; layers with attention: 0, 1"):
         check_importance(tiny_llama, TEXTS, heads=[(9, 0)])
+    with pytest.raises(InputError, match="Layer 1 has heads 0 to 3, not 4"):
+        check_importance(tiny_llama, TEXTS, heads=[(1, 0), (1, 4)])
     with pytest.raises(InputError, match=r"asks for no head"):
         check_importance(tiny_llama, TEXTS, heads=[])
     with pytest.raises(InputError, match="expected at least 1"):

@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from headscope.attention import Attention
+from headscope.attention import Attention, Block
 from headscope.batch import Batch
-from headscope.errors import InputError, UnknownName
+from headscope.errors import UnknownName
 from headscope.metrics.base import batch_of
 from headscope.metrics.dep_accuracy import DIRECTIONS
 from headscope.metrics.dep_words import Possessive, dep_cases
@@ -39,7 +39,7 @@ def probe_examples(
     right: int = 3,
     wrong: int = 3,
     max_words: int = 16,
-    block: str | None = None,
+    block: Block | None = None,
 ) -> list[ProbeExample]:
     """The first sentences with a relation that a head finds everywhere, or misses somewhere.
 
@@ -65,12 +65,7 @@ def probe_examples(
     if possessive not in get_args(Possessive):
         raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
     model = as_model(model)
-    name = block or model.info.blocks[0]
-    if not 0 <= layer < model.info.n_layers or not 0 <= head < model.info.n_heads:
-        raise InputError(
-            f"There is no L{layer} H{head}: {model.name} has {model.info.n_layers} layers of "
-            f"{model.info.n_heads} heads."
-        )
+    site = model.wiring.find(block, layer, head)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     settings = Settings()
     found = survey(corpus, settings)
@@ -87,7 +82,7 @@ def probe_examples(
         made: list[ProbeExample] = []
 
         def look(attention: Attention, batch: Batch = batch, made: Any = made) -> None:
-            if (attention.block, attention.layer) == (name, layer):
+            if (attention.block, attention.layer) == (site.block, site.layer):
                 attention = replace(attention, batch=batch, derived={})
                 made.append(_example(attention, head, number_of, direction, possessive))
 

@@ -160,20 +160,17 @@ def _wanted(
     model: Model, heads: Sequence[tuple[int, int]] | int | None, seed: int
 ) -> tuple[tuple[int, int], ...]:
     """The heads to look at, layer by layer."""
-    sites = model.wiring.of_block(model.info.blocks[0])
     if heads is None or isinstance(heads, int):
         if heads is not None and heads < 1:
             raise InputError(f"heads={heads} of each layer; expected at least 1.")
         generator = np.random.default_rng(seed)
         return tuple(
             (site.layer, int(head))
-            for site in sites
+            for site in model.wiring.of_block(model.wiring.main_block())
             for head in sorted(generator.permutation(site.n_heads)[:heads])
         )
-    known = {(site.layer, head) for site in sites for head in range(site.n_heads)}
-    for at in heads:
-        if tuple(at) not in known:
-            raise InputError(f"There is no L{at[0]} H{at[1]} in {model.name}.")
+    for layer, head in heads:
+        model.wiring.find(None, layer, head)
     if not heads:
         raise InputError("heads=[] asks for no head. Leave it out for all of them.")
     return tuple(sorted({(int(layer), int(head)) for layer, head in heads}))
