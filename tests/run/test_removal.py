@@ -13,9 +13,10 @@ from scipy import stats
 import headscope as hs
 from headscope.errors import InputError, UnknownName
 from headscope.model.edit import Positions
+from headscope.model.scale_keys import ScaleKeys
 from headscope.run import removal
 from headscope.run.agreement import Paired, agreement
-from headscope.run.removal import ScaleKeys, check_importance
+from headscope.run.removal import check_importance
 from headscope.run.replay import layer_modules
 from headscope.text.read import read
 from tests.families.zoo import ENCODERS, build

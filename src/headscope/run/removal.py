@@ -9,7 +9,7 @@ wholly, where it may not be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from headscope.errors import InputError, UnknownName
 from headscope.metrics.bootstrap import BOUNDS
 from headscope.metrics.class_share import ClassShare
 from headscope.metrics.importance import Importance, RemovalEstimate
-from headscope.model.edit import Edit, Positions
 from headscope.model.gradients import asked, losses_of
 from headscope.model.load import as_model
 from headscope.model.model import Model
+from headscope.model.scale_keys import ScaleKeys
 from headscope.run.agreement import Paired, agreement
 from headscope.run.encode import Encoder, key_classes_of
 from headscope.run.gradients import can_ask, question
@@ -38,7 +38,7 @@ from headscope.run.replay import layer_modules, recorded, replayed
 from headscope.text.corpus import Corpus
 from headscope.text.read import read
 
-__all__ = ["ScaleKeys", "check_importance"]
+__all__ = ["check_importance"]
 
 LEVELS = (0.05, 0.5, 1.0)
 NAMES = {
@@ -51,35 +51,6 @@ NAMES = {
     "rho_importance": ("Spearman's ρ over heads of mean |∂L/∂a| and |rise|", ""),
     "error": ("Σ |rise − level·estimate| / Σ |rise|", ""),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScaleKeys(Edit):
-    """Scale a head's attention to some keys of each document.
-
-    Renormalized, the other keys of a row share what was taken away (or pay for what was
-    added) in proportion; a row that has no others stays as it is.
-    """
-
-    members: Tensor = field(repr=False)
-    """`document key`: 1 for the keys that are meant."""
-    factor: float = 0.0
-    renormalized: bool = False
-
-    def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
-        """The weights with those columns scaled."""
-        weights = weights.clone()
-        before = weights[:, self.head]
-        members = self.members.to(weights)[:, None, : weights.shape[-1]]
-        after = before * (1 - (1 - self.factor) * members)
-        if self.renormalized:
-            left = after.sum(-1, keepdim=True)
-            # A softmax leaves traces where there should be nothing: 1e-6 of a row is none.
-            is_some = left > 1e-6
-            grown = after * before.sum(-1, keepdim=True) / torch.where(is_some, left, 1.0)
-            after = torch.where(is_some, grown, before)
-        weights[:, self.head] = after
-        return weights
 
 
 def check_importance(
