@@ -110,7 +110,7 @@ def compare_ways(model: Model, corpus: Corpus, rounds: int) -> dict[str, float]:
     found = survey(corpus, settings)
     plan = make_plan(model, found, VIG_BELINKOV, settings)
     shards = list(plan.shards(corpus, found.lengths, set()))
-    encoder = Encoder(model, plan)
+    encoder = Encoder.of(model, plan)
     batches = [
         encoder.batch(batch)
         for shard in shards
@@ -152,7 +152,7 @@ def compare_ways(model: Model, corpus: Corpus, rounds: int) -> dict[str, float]:
 
 
 def old_way(model: Model, plan: Plan, shards: list[Any]) -> float:
-    encoder = Encoder(model, plan)
+    encoder = Encoder.of(model, plan)
     documents = [d for shard in shards for d in encoder.encode(shard.documents) if d.length <= 128]
     labels = [encoder.batch([d])[1].stacks["self"] for d in documents]
     rows = [d.inputs for d in documents]

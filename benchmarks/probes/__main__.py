@@ -33,7 +33,7 @@ def compare_ways(model: Model, sentences: int, rounds: int, old: bool) -> dict[s
     corpus, settings = load_corpus(sentences), Settings()
     found = survey(corpus, settings)
     plan = make_plan(model, found, [DepAccuracy(), DepOffset()], settings)
-    encoder = Encoder(model, plan)
+    encoder = Encoder.of(model, plan)
     shards = list(plan.shards(corpus, found.lengths, set()))
     encoded = [document for shard in shards for document in encoder.encode(shard.documents)]
     batches = [encoder.batch(batch) for batch in encoder.batches(encoded)]

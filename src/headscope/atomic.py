@@ -1,8 +1,9 @@
-"""Files appear whole or not at all."""
+"""Files and folders appear whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from headscope.errors import InputError
 
-__all__ = ["atomic_path"]
+__all__ = ["atomic_folder", "atomic_path"]
 
 
 @contextmanager
@@ -31,6 +32,25 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder beside `path` that takes its place when the block succeeds.
+
+    What a killed process left beside it is removed first: hold a lock on `path`.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        yield temporary
+        shutil.rmtree(target, ignore_errors=True)
+        temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _umask() -> int:

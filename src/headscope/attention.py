@@ -8,7 +8,7 @@ model's own, and holding them is what makes extraction expensive.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class Attention:
             self.derived[name] = make()
         found: T = self.derived[name]
         return found
+
+    def without_vectors(self) -> Attention:
+        """The weights alone, for those who must keep several layers: scores go too."""
+        return replace(self, queries=None, keys=None, values=None, outputs=None, scores=None)
 
     @property
     def n_heads(self) -> int:

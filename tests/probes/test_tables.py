@@ -16,6 +16,8 @@ from headscope.heads.probe_table import honest_scores
 from headscope.heads.probed import behaviors
 from headscope.model.model import Model
 from headscope.results.result import Result
+from tests.conftest import word_piece_tokenizer
+from tests.families.zoo import DECODERS, build
 from tests.probes.slow_probes import honest
 from tests.probes.test_coreference import LONG
 from tests.probes.test_dependencies import PARSED
@@ -136,13 +138,37 @@ def test_examples_are_what_the_probe_counts(tiny_bert: Model, dependencies: Resu
     assert texts.count("cat") == 2
 
 
+def test_examples_of_layers_with_numbers_of_their_own() -> None:
+    """In a hybrid model not every layer has attention: these are 1 and 3."""
+    jamba = build(next(model for model in DECODERS if model.name == "jamba"))
+    model = hs.load(jamba, word_piece_tokenizer())
+    for layer in (1, 3):
+        assert hs.probe_examples(model, hs.read(PARSED), layer, 0, "nsubj")
+    for layer in (0, 2):
+        with pytest.raises(InputError, match=f"no layer {layer}; layers with attention: 1, 3"):
+            hs.probe_examples(model, hs.read(PARSED), layer, 0, "nsubj")
+
+
+def test_examples_of_each_block(tiny_t5: Model) -> None:
+    encoder, decoder = (
+        hs.probe_examples(tiny_t5, hs.read(PARSED), 0, 0, "nsubj", block=block)
+        for block in ("encoder", "decoder")
+    )
+    assert encoder[0].weights.shape == decoder[0].weights.shape
+    assert not np.allclose(encoder[0].weights, decoder[0].weights)
+
+
 def test_bad_examples_are_refused(tiny_bert: Model) -> None:
     corpus = hs.read(PARSED)
     with pytest.raises(UnknownName, match=r"Unknown relation 'nsuj'\. Did you mean 'nsubj'"):
         hs.probe_examples(tiny_bert, corpus, 0, 0, "nsuj")
     with pytest.raises(UnknownName, match="Unknown direction 'up'"):
         hs.probe_examples(tiny_bert, corpus, 0, 0, "nsubj", direction="up")
-    with pytest.raises(InputError, match="There is no L99 H0"):
+    with pytest.raises(InputError, match="There is no layer 99; layers with attention: 0, 1"):
         hs.probe_examples(tiny_bert, corpus, 99, 0, "nsubj")
+    with pytest.raises(InputError, match="Layer 0 has heads 0 to 3, not 4"):
+        hs.probe_examples(tiny_bert, corpus, 0, 4, "nsubj")
+    with pytest.raises(InputError, match="This model has no 'decoder' attention"):
+        hs.probe_examples(tiny_bert, corpus, 0, 0, "nsubj", block="decoder")
     with pytest.raises(InputError, match="There is no example to draw"):
         example_figure([])

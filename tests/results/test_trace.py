@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headscope as hs
+from headscope.atomic import atomic_path
 from headscope.errors import FileFormatError, InputError, UnknownName
 from headscope.model.model import Model
-from headscope.results.files import atomic_path
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 

@@ -15,12 +15,13 @@ from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, Missi
 from headscope.metrics.combine import merge
 from headscope.metrics.measure import measure
 from headscope.model.gradients import losses_of
+from headscope.model.scale_keys import ScaleKeys
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.encode import Encoder
 from headscope.run.gradients import question
 from headscope.run.importance import importance
 from headscope.run.plan import Settings, survey
-from headscope.run.removal import ScaleKeys, check_importance
+from headscope.run.removal import check_importance
 from headscope.text.read import read
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_close, assert_same_bits
@@ -61,7 +62,7 @@ def test_estimates_agree_with_finite_differences(name: str, request: pytest.Fixt
     result = importance(model, corpus)
     settings = Settings()
     plan = make_plan(model, survey(corpus, settings), "null_share", settings)
-    encoder = Encoder(model, plan)
+    encoder = Encoder.of(model, plan)
     documents = encoder.encode(list(enumerate(corpus)))
     inputs, batch = encoder.batch(documents)
     posed, labels = question(model, inputs, batch, 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+from headscope.batch import Axes
 from headscope.run.plan import document_key
 from headscope.text.demo import demo_corpus
 
@@ -28,3 +30,11 @@ def test_documents_of_no_other_are_dealt_by_id_and_text() -> None:
     numbers = [document_key(other)[1] for other in others]
     assert numbers[0] != numbers[1]
     assert numbers[0] == numbers[2]
+
+
+def test_labels_survive_json() -> None:
+    axes = Axes(("NOUN",), ("nsubj", "obj"), ("news", "talk"), 16, ("first",))
+    stored = json.loads(json.dumps(axes.to_dict()))
+    assert Axes.from_dict(stored) == axes
+    del stored["key_classes"]
+    assert Axes.from_dict(stored) == replace(axes, key_classes=())

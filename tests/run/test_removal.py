@@ -13,9 +13,10 @@ from scipy import stats
 import headscope as hs
 from headscope.errors import InputError, UnknownName
 from headscope.model.edit import Positions
+from headscope.model.scale_keys import ScaleKeys
 from headscope.run import removal
 from headscope.run.agreement import Paired, agreement
-from headscope.run.removal import ScaleKeys, check_importance
+from headscope.run.removal import check_importance
 from headscope.run.replay import layer_modules
 from headscope.text.read import read
 from tests.families.zoo import ENCODERS, build
@@ -141,8 +142,10 @@ def test_a_draw_of_heads(tiny_llama: Model) -> None:
 
 
 def test_what_is_refused(tiny_llama: Model) -> None:
-    with pytest.raises(InputError, match=r"There is no L9 H0"):
+    with pytest.raises(InputError, match="There is no layer 9; layers with attention: 0, 1"):
         check_importance(tiny_llama, TEXTS, heads=[(9, 0)])
+    with pytest.raises(InputError, match="Layer 1 has heads 0 to 3, not 4"):
+        check_importance(tiny_llama, TEXTS, heads=[(1, 0), (1, 4)])
     with pytest.raises(InputError, match=r"asks for no head"):
         check_importance(tiny_llama, TEXTS, heads=[])
     with pytest.raises(InputError, match="expected at least 1"):

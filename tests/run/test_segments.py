@@ -13,12 +13,15 @@ from headscope.metrics.measure import measure
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.encode import Encoder, special_names
 from headscope.run.plan import Settings, survey
+from headscope.run.removal import check_importance
 from headscope.run.segments import cut_segments
 from headscope.text.read import read
 from tests.conftest import word_piece_tokenizer
 from tests.run.corpora import make_documents
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headscope.model.model import Model
 
 TEXT = ["the cat sat on the mat . the dog ran under the table . she said it was fine ."]
@@ -28,7 +31,7 @@ def encoded(model: Model, max_tokens: int = 16) -> list:
     corpus = cut_segments(model, TEXT, max_tokens)
     found = survey(corpus, Settings())
     plan = make_plan(model, found, "all", Settings())
-    encoder = Encoder(model, plan)
+    encoder = Encoder.of(model, plan)
     return encoder.encode(list(enumerate(corpus)))
 
 
@@ -79,3 +82,13 @@ def test_one_token_documents_are_measured(tiny_llama: Model) -> None:
     result = analyze(tiny_llama, ["t", "t"], ["offset_share", "sink_rate", "row_entropy"])
     assert float(result["row_entropy"].max()) == pytest.approx(0, abs=1e-7)
     assert np.isnan(result["sink_rate"]).all()
+
+
+def test_a_model_by_name(tiny_llama: Model, tmp_path: Path) -> None:
+    """Also for `check_importance`: every function that measures loads what it is told."""
+    tiny_llama.module.save_pretrained(tmp_path)
+    tiny_llama.tokenizer.save_pretrained(tmp_path)
+    by_name = cut_segments(str(tmp_path), TEXT, 24)
+    assert [d.text for d in by_name] == [d.text for d in cut_segments(tiny_llama, TEXT, 24)]
+    found = check_importance(str(tmp_path), by_name, heads=[(0, 0)], levels=[1.0])
+    assert found.equals(check_importance(tiny_llama, by_name, heads=[(0, 0)], levels=[1.0]))

@@ -47,6 +47,7 @@ def analyze(
 ) -> Answer:
     """Measure what every head does over a corpus; a stopped run goes on where it was."""
     import headscope as hs
+    from headscope.results.files import RESULT
 
     if segments:
         unit = "document"
@@ -72,7 +73,7 @@ def analyze(
         "model": result.model,
         "documents": counts["documents"],
         "tokens": counts["tokens"],
-        "result": str(out / "result.nc"),
+        "result": str(out / RESULT),
         "figures": [str(path) for path in drawn],
         "means": means,
     }

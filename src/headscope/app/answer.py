@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -70,6 +71,7 @@ def register(
 
     def run(*, as_json: bool, quiet: bool, debug: bool, **options: Any) -> None:
         settings.quiet = quiet
+        logging.getLogger("headscope").setLevel(logging.ERROR if quiet else logging.NOTSET)
         settings.debug = settings.debug or debug
         answer = verb(**options)
         if as_json:

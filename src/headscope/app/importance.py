@@ -30,6 +30,7 @@ def importance(
     import headscope as hs
     from headscope.figures.clark_importance import clark_figure_3
     from headscope.figures.style import save_figure
+    from headscope.results.files import RESULT
 
     loaded = hs.load(model, device=device)
     documents = open_corpus(corpus, unit="document", sample=sample, seed=seed, on_error=on_error)
@@ -55,7 +56,7 @@ def importance(
     answer = {
         "model": result.model,
         "documents": result.provenance["counts"]["documents"],
-        "result": str(out / "result.nc"),
+        "result": str(out / RESULT),
         "figure": str(figure),
         "means": means,
     }

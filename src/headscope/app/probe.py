@@ -138,6 +138,7 @@ def bias(
 ) -> Answer:
     """See whether coreference heads follow gender stereotypes (WinoBias)."""
     import headscope as hs
+    from headscope.results.files import RESULT
 
     chosen = None if heads is None else open_results([heads])[0]
     result = hs.probe_bias(
@@ -154,7 +155,7 @@ def bias(
     table.to_csv(out / "table.csv")
     data = {
         "model": result.model,
-        "result": str(out / "result.nc"),
+        "result": str(out / RESULT),
         "table": str(out / "table.csv"),
         "pronouns": table.pairs,
         "heads": _plain(table.records()),
@@ -165,6 +166,7 @@ def bias(
 
 def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
     import headscope as hs
+    from headscope.results.files import RESULT
 
     table = hs.probe_table(result)
     table.to_csv(out / "table.csv")
@@ -172,7 +174,7 @@ def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
     data = {
         "model": result.model,
         "documents": counts["documents"],
-        "result": str(out / "result.nc"),
+        "result": str(out / RESULT),
         "table": str(out / "table.csv"),
         "figures": [str(path) for path in drawn],
         "best": _plain(table.records()),

@@ -35,9 +35,9 @@ def check_importance(
     Beside it, what the gradients foretold; and their correlation over heads.
     """
     import headscope as hs
+    from headscope.atomic import atomic_path
     from headscope.figures.clark_importance import removal_figure
     from headscope.figures.style import save_figure
-    from headscope.results.files import atomic_path
 
     loaded = hs.load(model, device=device)
     loaded.need_head("Gradient importance")

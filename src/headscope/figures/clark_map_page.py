@@ -14,8 +14,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headscope.atomic import atomic_path
 from headscope.figures.clark_map import behavior_colors, layer_colors
-from headscope.results.files import atomic_path
 
 if TYPE_CHECKING:
     from headscope.heads.map import HeadMap

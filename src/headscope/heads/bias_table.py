@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headscope.atomic import atomic_path
 from headscope.errors import InputError
-from headscope.results.files import atomic_path
 from headscope.results.result import Result
 
 __all__ = ["BiasRow", "BiasTable", "bias_table"]

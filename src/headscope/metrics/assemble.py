@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.batch import Axes
 from headscope.metrics.base import Metric, State
 from headscope.metrics.bootstrap import BOUNDS, draw_weights, interval
+from headscope.metrics.correlation import correlation, pearson
 from headscope.metrics.text import TokensPerDocument
 
 __all__ = ["Draws", "States", "assemble", "block_draws", "label_states", "state_of"]
@@ -161,7 +161,10 @@ def _correlations(variables: Mapping[str, xr.DataArray], draws: Draws) -> dict[s
         ),
     }
     if all(name in draws for both in pairs.values() for name in both):
-        drawn = [_r(*(_by_head(draws[name], name, 1) for name in both)) for both in pairs.values()]
+        drawn = [
+            correlation(*(_by_head(draws[name], name, 1) for name in both))
+            for both in pairs.values()
+        ]
         arrays["correlation_interval"] = xr.DataArray(
             interval(np.array(drawn).T), dims=("bound", "correlated"), attrs=attrs
         )
@@ -172,30 +175,6 @@ def _by_head(values: np.ndarray, name: str, n_lead: int = 0) -> np.ndarray:
     """Flattened over layer and head; alignment in its form `either`."""
     values = values[..., -1] if name == "dep_alignment" else values
     return values.reshape(*values.shape[:n_lead], -1)
-
-
-def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Pearson's r and its p over the heads that have both values; NaN where r is not defined."""
-    r = float(_r(left, right))
-    n = int((np.isfinite(left) & np.isfinite(right)).sum())
-    if not np.isfinite(r) or n < 3:
-        return float("nan"), float("nan")
-    if abs(r) >= 1:
-        return r, 0.0
-    t = r * np.sqrt((n - 2) / (1 - r * r))
-    return r, float(2 * stats.t.sf(abs(t), n - 2))
-
-
-def _r(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Pearson's r along the last axis, over what both sides have."""
-    both = np.isfinite(left) & np.isfinite(right)
-    n = both.sum(-1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        a, b = (np.where(both, side, 0.0) for side in (left, right))
-        a, b = (np.where(both, x - x.sum(-1, keepdims=True) / n, 0.0) for x in (a, b))
-        found = (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
-    clipped: np.ndarray = np.clip(found, -1.0, 1.0)
-    return clipped
 
 
 def label_states(

@@ -5,8 +5,8 @@ arrays, float64, that pickles and can be added to another. One process, a pool, 
 after a crash and "add last night's run" are therefore the same reduce.
 
 Most metrics are a `RatioMetric` and write one method: `rows`, the numerator and
-denominator of each document of a batch. What cannot be a sum (the k highest, a mean of
-deviations from a mean) is a `Metric` and brings its own `merge`.
+denominator of each document of a batch. Other sums are a `Metric`; what cannot be a sum (the
+k highest, a mean of deviations from a mean) brings its own `merge` too.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Metric(ABC):
     """What the run must hand over: a forward pass, or a backward pass too."""
     is_default: ClassVar[bool] = True
     """Is it one of "all"? Not if it costs as much as the model."""
+    nothing: ClassVar[float] = 0.0
+    """What a state holds for heads that a layer has not: others may have more."""
 
     @property
     def meaning(self) -> str:
@@ -86,9 +88,11 @@ class Metric(ABC):
         """The state of all layers of one batch, for metrics of scope `layers`."""
         raise NotImplementedError(f"{type(self).__name__} measures layer by layer.")
 
-    @abstractmethod
     def merge(self, left: State, right: State) -> State:
-        """Both states as one. Associative and commutative (sums: up to rounding)."""
+        """Both states as one: their sum. Others too have to be associative and commutative
+        (sums: up to rounding).
+        """
+        return {name: left[name] + right[name] for name in left}
 
     def merge_all(self, states: Sequence[State]) -> State:
         """Several states as one: `merge` again and again, unless there is a shorter way."""
@@ -96,7 +100,15 @@ class Metric(ABC):
 
     def merge_into(self, left: State, right: State) -> State:
         """Both states as one, which may lie in the arrays of `left`: it is not used again."""
-        return self.merge(left, right)
+        if type(self).merge is not Metric.merge:
+            return self.merge(left, right)
+        for name in left:
+            left[name] += right[name]
+        return left
+
+    def renumbered(self, state: State, offset: int) -> State:
+        """The state with its documents, if it names any, numbered from `offset` on."""
+        return state
 
     def is_comparable(self, left: State, right: State) -> bool:
         """Do the values of two states differ only by what was measured, and not also by how
@@ -172,19 +184,7 @@ class RatioMetric(Metric):
     def is_sum(self) -> bool:
         """Yes, unless a subclass measures or merges in its own way."""
         own = type(self)
-        return own.measure is RatioMetric.measure and own.merge is RatioMetric.merge
-
-    def merge(self, left: State, right: State) -> State:
-        """Sums."""
-        return {name: left[name] + right[name] for name in left}
-
-    def merge_into(self, left: State, right: State) -> State:
-        """Sums, in place."""
-        if not self.is_sum:
-            return self.merge(left, right)
-        for name, values in left.items():
-            values += right[name]
-        return left
+        return own.measure is RatioMetric.measure and own.merge is Metric.merge
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Zeros."""

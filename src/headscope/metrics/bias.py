@@ -68,10 +68,6 @@ class Bias(Metric):
         sizes = {"part": axes.n_parts, "head": n_heads, "condition": 2, "candidate": 2}
         return {name: np.zeros(tuple(sizes[dim] for dim in dims)) for name, dims in _DIMS.items()}
 
-    def merge(self, left: State, right: State) -> State:
-        """Sums."""
-        return {name: left[name] + right[name] for name in left}
-
     def measure(self, attention: Attention) -> State:
         """Attention to both candidates, and which gets more, by part and condition."""
         batch = batch_of(attention)

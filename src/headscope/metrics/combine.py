@@ -53,16 +53,15 @@ def merge(left: Result, right: Result) -> Result:
         _merged_provenance(left, right, axes),
         {n: documents[n] for n in used_documents(blocks)},
     )
-    return with_groups(result, metrics, axes, layers)
+    return with_groups(result)
 
 
-def with_groups(
-    result: Result, metrics: Sequence[Metric], axes: Axes, layers: Mapping[str, Sequence[int]]
-) -> Result:
+def with_groups(result: Result) -> Result:
     """The result with the values of each group, where there is more than one."""
-    if len(axes.groups) < 2:
+    names = axes_of(result).groups
+    if len(names) < 2:
         return result
-    groups = {name: dict(group_result(result, name).blocks) for name in axes.groups}
+    groups = {name: dict(group_result(result, name).blocks) for name in names}
     return replace(result, groups=groups)
 
 
@@ -98,7 +97,7 @@ def group_result(result: Result, name: str) -> Result:
             states.setdefault(block, {})[metric.name] = state_of(data)
     own = replace(axes, groups=(name,))
     layers = {block: _layers(data) for block, data in result.blocks.items()}
-    provenance = {**result.provenance, "group": name, "axes": _axes_dict(own)}
+    provenance = {**result.provenance, "group": name, "axes": own.to_dict()}
     provenance["metrics"] = [
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
@@ -151,14 +150,7 @@ def metrics_of(result: Result) -> tuple[Metric, ...]:
 
 def axes_of(result: Result) -> Axes:
     """The labels of a result's states."""
-    axes: Mapping[str, Any] = result.provenance["axes"]
-    return Axes(
-        tuple(axes["tags"]),
-        tuple(axes["relations"]),
-        tuple(axes["groups"]),
-        int(axes["parts_per_group"]),
-        tuple(axes.get("key_classes", ())),
-    )
+    return Axes.from_dict(result.provenance["axes"])
 
 
 def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
@@ -266,6 +258,7 @@ def _joint_axes(left: Axes, right: Axes) -> Axes:
 
 def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
     """A result's states on other labels; its documents numbered from `offset` on."""
+    by_name = {metric.name: metric for metric in metrics}
     own = axes_of(result)
     per = axes.parts_per_group
     groups = [axes.groups.index(name) for name in own.groups]
@@ -288,10 +281,8 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
             elif "part" in data:
                 data = data.assign(part=data["part"].copy(data=parts[data["part"].astype(int)]))
                 data["part"] = data["part"].astype(float)
-            if name == "exemplars":
-                numbers = data["document"]
-                data = data.assign(document=numbers.where(numbers < 0, numbers + offset))
-            states.setdefault(block, {})[name] = state_of(data)
+            state = by_name[name].renumbered(state_of(data), offset)
+            states.setdefault(block, {})[name] = state
     return states
 
 
@@ -312,20 +303,10 @@ def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, Any
         "counts": _added(*(about["counts"] for about in both)),
         "failed": [document for about in both for document in about["failed"]],
         "plan": " + ".join(about["plan"] for about in both),
-        "axes": _axes_dict(axes),
+        "axes": axes.to_dict(),
         "merged": [dict(left.provenance), dict(right.provenance)],
     }
 
 
 def _added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
     return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
-
-
-def _axes_dict(axes: Axes) -> dict[str, Any]:
-    return {
-        "tags": list(axes.tags),
-        "relations": list(axes.relations),
-        "groups": list(axes.groups),
-        "parts_per_group": axes.parts_per_group,
-        "key_classes": list(axes.key_classes),
-    }

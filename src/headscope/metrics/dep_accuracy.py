@@ -45,10 +45,6 @@ class _DepProbe(Metric):
         """Relations as in the data, and all words together."""
         return {"relation": (*axes.relations, ALL)}
 
-    def merge(self, left: State, right: State) -> State:
-        """Sums."""
-        return {name: left[name] + right[name] for name in left}
-
     def _cases(self, attention: Attention) -> DepCases:
         return dep_cases(attention, punctuation=self.punctuation, possessive=self.possessive)
 

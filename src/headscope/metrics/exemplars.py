@@ -33,6 +33,7 @@ class Exemplars(Metric):
     name: ClassVar[str] = "exemplars"
     paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.4, Tables 1-3"
     units: ClassVar[str] = "attention"
+    nothing = -1.0
 
     k: int = 10
 
@@ -86,6 +87,11 @@ class Exemplars(Metric):
             (both["key"], both["query"], both["document"], -both["weight"]), axis=-1
         )[..., : self.k]
         return {name: np.take_along_axis(both[name], order, axis=-1) for name in ARRAYS}
+
+    def renumbered(self, state: State, offset: int) -> State:
+        """Documents in another corpus, which has others before them."""
+        numbers = state["document"]
+        return {**state, "document": np.where(numbers < 0, numbers, numbers + offset)}
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """The weights, NaN where there are fewer documents than ranks."""

@@ -64,10 +64,7 @@ class Fold:
                 self._read(attention, (attention.block, layer), found)
             attention.derived.clear()
             if couples:
-                only_weights = replace(
-                    attention, queries=None, keys=None, values=None, outputs=None, scores=None
-                )
-                layers.setdefault(attention.block, []).append(only_weights)
+                layers.setdefault(attention.block, []).append(attention.without_vectors())
 
         yield read
         for block, attentions in layers.items():
@@ -198,8 +195,7 @@ def _stacked(metric: Metric, states: Sequence[State]) -> State:
         if "head" in dims and len({array.shape for array in arrays}) > 1:
             axis = dims.index("head")
             most = max(array.shape[axis] for array in arrays)
-            empty = -1.0 if metric.name == "exemplars" else 0.0
-            arrays = [_filled(array, axis, most, empty) for array in arrays]
+            arrays = [_filled(array, axis, most, metric.nothing) for array in arrays]
         stacked[name] = np.stack(arrays)
     return stacked
 

@@ -139,13 +139,7 @@ def _provenance(
         "model": {"name": str(trace.about.get("model", "?")), **trace.about},
         "corpus": {"name": "one trace", "documents": 1, "hash": _hash(trace)},
         "metrics": [metric_to_dict(metric) for metric in metrics],
-        "axes": {
-            "tags": list(axes.tags),
-            "relations": list(axes.relations),
-            "groups": list(axes.groups),
-            "parts_per_group": axes.parts_per_group,
-            "key_classes": list(axes.key_classes),
-        },
+        "axes": axes.to_dict(),
         "settings": {"tagset": tagset, "null_keys": null_keys},
         "versions": {"headscope": importlib.metadata.version("headscope")},
     }

@@ -13,19 +13,17 @@ from torch import Tensor
 from headscope.attention import Attention
 from headscope.attention import Block as BlockName
 from headscope.model.sites import Site, Wiring
-from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, attention_dataset
+from headscope.results.trace import (
+    DIMENSIONS,
+    STACK_OF_KEYS,
+    STACK_OF_QUERIES,
+    Block,
+    attention_dataset,
+)
 from headscope.text.tokens import Tokens
 
 __all__ = ["Collector", "hidden_states", "to_numpy"]
 
-DIMENSIONS = {
-    "attention": ("layer", "head", "query", "key"),
-    "scores": ("layer", "head", "query", "key"),
-    "queries": ("layer", "head", "query", "neuron"),
-    "keys": ("layer", "group", "key", "neuron"),
-    "values": ("layer", "group", "key", "value_neuron"),
-    "outputs": ("layer", "head", "query", "value_neuron"),
-}
 MASKED = -1e9
 """Below this a score is a mask: families add -1e30, the least float32, or -inf."""
 HIDDEN_STATES = {

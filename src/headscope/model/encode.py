@@ -18,7 +18,7 @@ from headscope.text.align import align_tokens
 from headscope.text.tokens import NO_WORD, Tokens
 from headscope.text.words import split_words
 
-__all__ = ["Encoded", "decoded_tokens", "encode"]
+__all__ = ["Encoded", "decoded_tokens", "encode", "joins_pairs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,6 +141,12 @@ def decoded_tokens(
     )
 
 
+def joins_pairs(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Does the tokenizer keep two texts apart by special tokens of its own?"""
+    added = tokenizer.num_special_tokens_to_add
+    return added(pair=True) > added(pair=False)
+
+
 def _pieces(shown: list[str], special: list[bool], spelling: Spelling) -> list[str]:
     """What each token adds to the text. Word pieces carry no spaces: a new one starts a word."""
     if spelling == "plain":
@@ -171,10 +177,7 @@ def _check_text(text: object, name: str) -> None:
 
 def _continued(tokenizer: PreTrainedTokenizerBase, pair: str) -> str:
     """Tokenizers without a separator only append: keep the two texts apart by a space."""
-    added = tokenizer.num_special_tokens_to_add
-    if added(pair=True) > added(pair=False) or pair[0].isspace():
-        return pair
-    return " " + pair
+    return pair if joins_pairs(tokenizer) or pair[0].isspace() else " " + pair
 
 
 def _tokenize(

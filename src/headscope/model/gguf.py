@@ -8,8 +8,6 @@ splits digits one by one.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
+from headscope.atomic import atomic_folder
 from headscope.errors import MissingExtra, ModelError
 
 __all__ = ["converted"]
@@ -55,17 +54,10 @@ def converted(source: Path, target: Path, say: Callable[[str], None]) -> Path:
         if _is_complete(target):
             return target
         say(f"Converting {source.name} into {target} (once, a few seconds) …")
-        _remove_leftovers(target)
-        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        try:
+        with atomic_folder(target) as work:
             _convert(source, work)
             sizes = {file.name: file.stat().st_size for file in sorted(work.iterdir())}
             (work / MANIFEST).write_text(json.dumps(sizes, indent=1))
-            if target.exists():
-                shutil.rmtree(target)
-            work.rename(target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
     return target
 
 
@@ -76,13 +68,6 @@ def _is_complete(folder: Path) -> bool:
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, AttributeError):
         return False
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Delete what a killed conversion left; we hold the lock, so nobody is using it."""
-    for leftover in target.parent.glob(f".{target.name}.*"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _convert(source: Path, folder: Path) -> None:

@@ -144,11 +144,9 @@ def backward(
 
     Returns the loss.
     """
-    device = model.module.device
-    inputs = {name: tensor.to(device) for name, tensor in question.inputs.items()}
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
     with torch.enable_grad(), _frozen(model.module), model.attached(tap):
-        loss = loss_of(model.module(**inputs), question)
+        loss = loss_of(model.module(**model.placed(question.inputs)), question)
         loss.backward()
     return loss.item()
 
@@ -170,19 +168,12 @@ def asked(
         layer first. The loss is the sum over documents of each one's mean, so a document's
         gradients do not depend on its batch.
     """
-    device = model.module.device
-    placed = {name: tensor.to(device) for name, tensor in inputs.items()}
     kept: dict[tuple[Block, int], Attention] = {}
     readers: list[Reader] = []
 
     def keep(attention: Attention) -> None:
         kept[attention.block, attention.layer] = replace(
-            attention,
-            weights=attention.weights.detach(),
-            queries=None,
-            keys=None,
-            values=None,
-            outputs=None,
+            attention.without_vectors(), weights=attention.weights.detach()
         )
 
     def hear(site: Site, gradient: Tensor) -> None:
@@ -192,7 +183,7 @@ def asked(
 
     tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
     with torch.enable_grad(), _frozen(model.module), model.attached(tap):
-        losses = losses_of(model.module(**placed).logits, labels)
+        losses = losses_of(model.module(**model.placed(inputs)).logits, labels)
 
         def run(reader: Reader) -> None:
             readers.append(reader)

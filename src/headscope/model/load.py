@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,9 @@ from headscope.model.model import Model
 from headscope.model.packaged import PACKAGED, PackagedModel, cache_folder, find_packaged
 from headscope.model.quiet import quiet
 
-__all__ = ["load"]
+__all__ = ["as_model", "load"]
 
+_LOG = logging.getLogger("headscope")
 HUB_TIMEOUT = 5.0
 """Seconds to wait for the model hub before saying that it cannot be reached."""
 
@@ -83,7 +84,7 @@ def load(
         location, name, origin = str(_model_folder(Path(source))), Path(source).name, "folder"
         options["local_files_only"] = True
     else:
-        location = name = _hub_id(source, revision)
+        location = name = _hub_id(source)
         origin = f"hub{f' at {revision}' if revision else ''}"
         options |= {"revision": revision} | _reach_hub(location, revision)
     with quiet():
@@ -103,6 +104,11 @@ def load(
         notes=notes + found,
         example=example,
     )
+
+
+def as_model(model: Model | str | Path | PreTrainedModel) -> Model:
+    """The model itself, or what `load` makes of it."""
+    return model if isinstance(model, Model) else load(model)
 
 
 def _live(
@@ -132,7 +138,7 @@ def _packaged_folder(packaged: PackagedModel) -> Path:
         return first.parent
     digest = packaged.files[first.name]
     target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest[:12]}"
-    return converted(first, target, say=lambda line: print(line, file=sys.stderr))
+    return converted(first, target, say=_LOG.warning)
 
 
 def _is_folder(source: str | Path) -> bool:
@@ -151,7 +157,7 @@ def _model_folder(folder: Path) -> Path:
     return folder
 
 
-def _hub_id(source: str | Path, revision: str | None) -> str:
+def _hub_id(source: str | Path) -> str:
     name = str(source)
     if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelNotFound(f"There is no folder {name!r}.")

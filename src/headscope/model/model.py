@@ -126,14 +126,15 @@ class Model:
         """One forward pass, its attention handed to `reader` layer by layer, without
         gradients; at most one layer's attention is held. Returns the model's output.
         """
-        placed = self._placed(inputs)
+        placed = self.placed(inputs)
         with (
             torch.inference_mode(),
             self.tapped(reader, scores=scores, returns_weights=False),
         ):
             return self.module(**placed, **options)
 
-    def _placed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def placed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs on the model's device."""
         device = self.module.device
         return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
 

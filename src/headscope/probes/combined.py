@@ -17,6 +17,7 @@ import torch
 import xarray as xr
 
 from headscope.errors import InputError, UnknownName
+from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.probes.control import kept_parameters, randomized
 from headscope.probes.evaluate import evaluate
@@ -80,10 +81,7 @@ def train_probe(
     options = Options() if epochs is None else replace(Options(), epochs=epochs)
     if options.epochs < 1:
         raise InputError(f"epochs={options.epochs}. Expected at least 1.")
-    if isinstance(model, str):
-        from headscope.model.load import load
-
-        model = load(model)
+    model = as_model(model)
     clock = _Clock()
     with clock.stage("read"):
         treebanks = {"train": read_treebank(train), "dev": read_treebank(dev)}

@@ -9,6 +9,7 @@ from typing import Any
 
 from headscope.errors import InputError
 from headscope.metrics.coreference import Candidates, CorefAccuracy, CorefBaseline
+from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.result import Result
 from headscope.run.analyze import Engine, analyze
@@ -70,10 +71,7 @@ def probe_coreference(
     Raises:
         InputError: no mention has an antecedent.
     """
-    if isinstance(model, str):
-        from headscope.model.load import load
-
-        model = load(model)
+    model = as_model(model)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus)
     limits = [limit for limit in (max_tokens, model.info.max_length) if limit is not None]
     cut = cut_documents(model, corpus, min(limits)) if limits else corpus

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 import xarray as xr
 
-from headscope.metrics.bootstrap import BOUNDS, interval
+from headscope.metrics.bootstrap import BOUNDS, draw_weights, interval
 from headscope.probes.decode import DECODINGS, decode
 from headscope.probes.scorers import AttentionScorer, ProbeBatch, Scorer
 from headscope.probes.train import Examples, make_batch, ordered_batches
@@ -25,8 +25,6 @@ def evaluate(
     examples: Examples,
     is_punctuation: Sequence[np.ndarray],
     groups: Sequence[str],
-    *,
-    advance: Callable[[int], None] = lambda sentences: None,
 ) -> xr.Dataset:
     """Scores every sentence once: attachment by both decodings, and reliance on heads.
 
@@ -35,7 +33,6 @@ def evaluate(
         examples: the sentences to score.
         is_punctuation: for each sentence `word`.
         groups: for each sentence, the text it is from; intervals draw texts.
-        advance: told how many sentences are done.
     """
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION)))
     baseline = np.zeros((len(examples), len(PUNCTUATION)))
@@ -57,7 +54,6 @@ def evaluate(
             baseline[number] = (masks & (right_branching(length) == target)).sum(1)
             for place, decoding in enumerate(DECODINGS):
                 right[number, place] = (masks & (decode(own, decoding) == target)).sum(1)
-        advance(len(numbers))
     found = attachment(right, baseline, counts, groups)
     return found if not spread.n else found.assign(spread.values())
 
@@ -84,8 +80,7 @@ def attachment(
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
     for total, array in zip(sums, (right, baseline, counts), strict=True):
         np.add.at(total, of_group, array)
-    generator = np.random.default_rng(0)
-    weights = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), N_DRAWS)
+    weights = draw_weights(np.ones(len(names), dtype=bool), N_DRAWS, seed=0)
     dims = ("decoding", "punctuation")
     with np.errstate(invalid="ignore"):
         n = counts.sum(0)
@@ -93,8 +88,6 @@ def attachment(
         uas, drawn = right.sum(0) / n, np.einsum("dg,gpm->dpm", weights, sums[0]) / drawn_n[:, None]
         low = baseline.sum(0) / n
         low_drawn = weights @ sums[1] / drawn_n
-    if len(names) < 2:
-        drawn, low_drawn = np.full_like(drawn, np.nan), np.full_like(low_drawn, np.nan)
     about = {"units": "1", "long_name": "share of words whose head was found"}
     return xr.Dataset(
         {

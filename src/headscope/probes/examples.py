@@ -9,18 +9,18 @@ from typing import Any, get_args
 
 import numpy as np
 
-from headscope.attention import Attention
+from headscope.attention import Attention, Block
 from headscope.batch import Batch
-from headscope.errors import InputError, UnknownName
-from headscope.metrics.base import Metric, batch_of
+from headscope.errors import UnknownName
+from headscope.metrics.base import batch_of
 from headscope.metrics.dep_accuracy import DIRECTIONS
 from headscope.metrics.dep_words import Possessive, dep_cases
 from headscope.metrics.word_attention import other_words, word_weights
+from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.probe_example import ProbeArc, ProbeExample
-from headscope.run.analyze import make_plan
 from headscope.run.encode import Encoder
-from headscope.run.plan import Settings, survey
+from headscope.run.plan import Settings, axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.read import read
 
@@ -39,7 +39,7 @@ def probe_examples(
     right: int = 3,
     wrong: int = 3,
     max_words: int = 16,
-    block: str | None = None,
+    block: Block | None = None,
 ) -> list[ProbeExample]:
     """The first sentences with a relation that a head finds everywhere, or misses somewhere.
 
@@ -58,28 +58,20 @@ def probe_examples(
 
     Returns:
         Those that are right, then those that are wrong, in order of the corpus. Give them to
-        `headscope.figures.probe_examples.example_figure`.
+        `headscope.example_figure`.
     """
     if direction not in DIRECTIONS:
         raise UnknownName.of("direction", direction, DIRECTIONS)
     if possessive not in get_args(Possessive):
         raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
-    if isinstance(model, str):
-        from headscope.model.load import load
-
-        model = load(model)
-    name = block or model.info.blocks[0]
-    if not 0 <= layer < model.info.n_layers or not 0 <= head < model.info.n_heads:
-        raise InputError(
-            f"There is no L{layer} H{head}: {model.name} has {model.info.n_layers} layers of "
-            f"{model.info.n_heads} heads."
-        )
+    model = as_model(model)
+    site = model.wiring.find(block, layer, head)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
-    found = survey(corpus, Settings())
+    settings = Settings()
+    found = survey(corpus, settings)
     if relation not in found.relations:
         raise UnknownName.of("relation", relation, found.relations)
-    metrics: list[str | Metric] = ["tokens_per_document"]
-    encoder = Encoder(model, make_plan(model, found, metrics, Settings()))
+    encoder = Encoder(model, axes_for(found, settings), settings)
     number_of = found.relations.index(relation)
     examples: dict[bool, list[ProbeExample]] = {True: [], False: []}
     for numbered in enumerate(corpus):
@@ -90,7 +82,7 @@ def probe_examples(
         made: list[ProbeExample] = []
 
         def look(attention: Attention, batch: Batch = batch, made: Any = made) -> None:
-            if (attention.block, attention.layer) == (name, layer):
+            if (attention.block, attention.layer) == (site.block, site.layer):
                 attention = replace(attention, batch=batch, derived={})
                 made.append(_example(attention, head, number_of, direction, possessive))
 

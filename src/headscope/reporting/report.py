@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headscope.atomic import atomic_path
 from headscope.errors import InputError
 from headscope.reporting.build import FORMAT, VERSION, build_report
-from headscope.results.files import atomic_path, open_file
+from headscope.results.files import open_file
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.views.page import make_page

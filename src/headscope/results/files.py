@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import h5py  # type: ignore[import-untyped, unused-ignore]
 
-from headscope.atomic import atomic_path
 from headscope.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.results.trace import Trace
 
-__all__ = ["RESULT", "atomic_path", "open_file"]
+__all__ = ["RESULT", "open_file"]
 
 RESULT = "result.nc"
 """What a run calls its result in its folder."""

@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Trace"]
 
+DIMENSIONS = {
+    "attention": ("layer", "head", "query", "key"),
+    "scores": ("layer", "head", "query", "key"),
+    "queries": ("layer", "head", "query", "neuron"),
+    "keys": ("layer", "group", "key", "neuron"),
+    "values": ("layer", "group", "key", "value_neuron"),
+    "outputs": ("layer", "head", "query", "value_neuron"),
+}
+"""The axes of a block's variables."""
 STACK_OF_QUERIES = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "decoder"}
 STACK_OF_KEYS = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "encoder"}
 
@@ -274,7 +283,7 @@ class Trace:
 def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -> xr.Dataset:
     """A block's dataset with attention alone (`layer head query key`)."""
     return xr.Dataset(
-        {"attention": (("layer", "head", "query", "key"), weights)},
+        {"attention": (DIMENSIONS["attention"], weights)},
         coords={"layer": np.asarray(layers), "head": np.arange(weights.shape[1])},
     )
 

@@ -58,7 +58,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
             is_causal,
         )
     order = json.loads(tree.attrs["blocks"])
-    about = json.loads(str(tree["about"].item()) if "about" in tree else tree.attrs["about"])
+    about = json.loads(tree.attrs["about"])
     return Trace({name: blocks[name] for name in order}, tokens, hidden, about)
 
 

@@ -6,13 +6,13 @@ of one text are no independent draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.metrics.bootstrap import draw_weights, interval
+from headscope.metrics.correlation import correlation
 
 __all__ = ["Paired", "agreement"]
 
@@ -74,21 +74,13 @@ def _numbers(paired: Paired, weights: np.ndarray) -> dict[str, np.ndarray]:
         "rise": rises,
         "removal_estimate": estimates,
         "importance": gradients,
-        "r": _correlation(foretold, rises),
-        "rho": _correlation(foretold, rises, stats.rankdata),
-        "r_importance": _correlation(steep, np.abs(rises)),
-        "rho_importance": _correlation(steep, np.abs(rises), stats.rankdata),
+        "r": correlation(foretold, rises, axis=1),
+        "rho": correlation(_ranks(foretold), _ranks(rises), axis=1),
+        "r_importance": correlation(steep, np.abs(rises), axis=1),
+        "rho_importance": correlation(_ranks(steep), _ranks(np.abs(rises)), axis=1),
         "error": error,
     }
 
 
-def _correlation(
-    left: np.ndarray, right: np.ndarray, ranked: Callable[..., np.ndarray] | None = None
-) -> np.ndarray:
-    """Pearson's r over the axis of heads (1); NaN where one side is the same for all."""
-    if ranked is not None:
-        left, right = ranked(left, axis=1), ranked(right, axis=1)
-    left, right = (side - side.mean(1, keepdims=True) for side in (left, right))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = (left * right).sum(1) / np.sqrt((left**2).sum(1) * (right**2).sum(1))
-    return np.asarray(np.where(np.isfinite(found), found, np.nan))
+def _ranks(values: np.ndarray) -> np.ndarray:
+    return np.asarray(stats.rankdata(values, axis=1))

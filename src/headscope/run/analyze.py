@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,14 +19,15 @@ from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, Unkno
 from headscope.metrics.assemble import States, assemble, label_states
 from headscope.metrics.base import Metric
 from headscope.metrics.combine import used_documents, with_groups
-from headscope.metrics.key_classes import class_names
 from headscope.metrics.labels import Tagset
 from headscope.metrics.registry import METRICS, find_metrics
+from headscope.model.load import as_model
 from headscope.model.model import Model
+from headscope.results.files import RESULT
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.result_file import load_result
 from headscope.run.checkpoint import Ledger, check_plan
-from headscope.run.encode import Encoder, special_names
+from headscope.run.encode import Encoder, key_classes_of
 from headscope.run.fingerprint import describe_model, versions
 from headscope.run.local import run_here, run_workers
 from headscope.run.plan import Plan, Settings, Shard, Survey, axes_for, survey
@@ -39,7 +40,6 @@ from headscope.text.read import read
 __all__ = ["Engine", "analyze"]
 
 Engine = Literal["local", "ray"]
-RESULT = "result.nc"
 
 
 def analyze(
@@ -94,7 +94,7 @@ def analyze(
         raise UnknownName.of("engine", engine, get_args(Engine))
     if not isinstance(workers, int) or workers < 1:
         raise InputError(f"workers should be a number from 1 on, not {workers!r}.")
-    model = _model(model)
+    model = as_model(model)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     settings = Settings(
         by=by,
@@ -131,7 +131,7 @@ def make_plan(
     settings: Settings,
 ) -> Plan:
     """The plan of a run."""
-    key_classes = class_names(special_names(model.need_tokenizer()))
+    key_classes = key_classes_of(model)
     chosen = find_metrics(metrics, found.available)
     _check_reads(model, chosen)
     return Plan(
@@ -145,7 +145,7 @@ def make_plan(
             "messages": list(found.messages),
         },
         chosen,
-        replace(axes_for(found, settings), key_classes=key_classes),
+        axes_for(found, settings, key_classes),
         settings,
     )
 
@@ -257,13 +257,13 @@ class _Job:
         }
         documents = self._exemplars(used_documents(blocks))
         result = Result(blocks, label_states(states, plan.metrics), provenance, documents)
-        return with_groups(result, plan.metrics, plan.axes, layers)
+        return with_groups(result)
 
     def _exemplars(self, numbers: list[int]) -> dict[int, MeasuredDocument]:
         """The exemplars' documents with their tokens: the corpus is read once more."""
         if not numbers:
             return {}
-        encoder = Encoder(self.model, self.plan)
+        encoder = Encoder.of(self.model, self.plan)
         wanted = set(numbers)
         found: dict[int, MeasuredDocument] = {}
         for number, document in enumerate(self.corpus.read(Report(self.corpus.on_error))):
@@ -273,14 +273,6 @@ class _Job:
             if len(found) == len(wanted):
                 break
         return found
-
-
-def _model(model: Model | str) -> Model:
-    if isinstance(model, Model):
-        return model
-    from headscope.model.load import load
-
-    return load(model)
 
 
 def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None:

@@ -22,6 +22,7 @@ from headscope.atomic import atomic_path
 from headscope.errors import InputError, OtherRun
 from headscope.metrics.assemble import States
 from headscope.metrics.fold import merge_states
+from headscope.results.files import RESULT
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
 
@@ -57,11 +58,6 @@ class Ledger:
     def is_complete(self) -> bool:
         """Is every shard folded in?"""
         return self._next == self._n_shards
-
-    @property
-    def report(self) -> ShardReport:
-        """What happened so far, to the shards folded in."""
-        return ShardReport() if self._total is None else self._total.report
 
     def total(self) -> Measured:
         """The sum of all shards."""
@@ -100,12 +96,6 @@ class Ledger:
             if int(path.stem) < self._next or not _is_readable(path):
                 path.unlink()
         self.fold()
-
-    def clear(self) -> None:
-        """Remove the shards' files: the result has everything."""
-        for path in self._folder.glob("*.npz"):
-            path.unlink()
-        self._folder.rmdir()
 
 
 def write_measured(path: Path, measured: Measured, **extra: Any) -> None:
@@ -175,7 +165,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             )
         return
     if not resume:
-        for path in [folder / "result.nc", *(folder / "shards").glob("*.npz")]:
+        for path in [folder / RESULT, *(folder / "shards").glob("*.npz")]:
             path.unlink(missing_ok=True)
     with atomic_path(file) as temporary:
         content = {"hash": plan.hash, "plan": ours}

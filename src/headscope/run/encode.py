@@ -11,16 +11,18 @@ import torch
 from torch import Tensor
 
 from headscope.batch import Axes, Batch
-from headscope.metrics.key_classes import class_members
+from headscope.metrics.base import Metric
+from headscope.metrics.key_classes import class_members, class_names
 from headscope.metrics.labels import Labeler, Tokenized
+from headscope.model.encode import joins_pairs
 from headscope.model.model import Model
 from headscope.model.readable import readable, spelling_of
 from headscope.model.tracing import decoder_start
-from headscope.run.plan import Numbered, Plan, document_key, group_of
+from headscope.run.plan import Numbered, Plan, Settings, document_key, group_of
 from headscope.text.document import Document
 from headscope.text.segment import SECOND
 
-__all__ = ["EncodedDocument", "Encoder", "joins_pairs", "special_names"]
+__all__ = ["EncodedDocument", "Encoder", "key_classes_of", "special_names"]
 
 INPUTS = ("input_ids", "token_type_ids")
 MOST_WEIGHTS = {"cpu": 1 << 20}
@@ -46,21 +48,30 @@ class EncodedDocument:
 
 
 class Encoder:
-    """Makes a plan's batches for one model."""
+    """Makes batches for one model.
 
-    def __init__(self, model: Model, plan: Plan) -> None:
+    Args:
+        model: the model.
+        axes: numbers the labels.
+        settings: how documents are cut, labeled and batched.
+        metrics: what batches are for: some need smaller ones.
+    """
+
+    def __init__(
+        self, model: Model, axes: Axes, settings: Settings, metrics: Sequence[Metric] = ()
+    ) -> None:
         self.model = model
-        self.plan = self._plan = plan
-        self._axes: Axes = plan.axes
-        self._classes = plan.axes.key_classes
+        self.settings = settings
+        self._axes = axes
+        self._classes = axes.key_classes
         self._tokenizer: Any = model.need_tokenizer()
-        self._labeler = Labeler(plan.axes, plan.settings.tagset)
+        self._labeler = Labeler(axes, settings.tagset)
         self._has_decoder = "decoder" in model.info.blocks
         self._start = decoder_start(model) if self._has_decoder else None
-        limits = [plan.settings.max_tokens, model.info.max_length]
+        limits = [settings.max_tokens, model.info.max_length]
         self._max_tokens = min(limit for limit in limits if limit is not None)
         self._n_heads = model.info.n_heads
-        couples = any(metric.scope == "layers" for metric in plan.metrics)
+        couples = any(metric.scope == "layers" for metric in metrics)
         # What compares layers keeps all of them for a batch: four layers' worth of memory.
         layers = max(1, model.info.n_layers // 4) if couples else 1
         most = MOST_WEIGHTS.get(model.module.device.type, MOST_WEIGHTS_ELSEWHERE)
@@ -70,6 +81,11 @@ class Encoder:
         self._spelling: Any = None
         self._shown: dict[int, str] = {}
         self._joins_pairs = joins_pairs(self._tokenizer)
+
+    @classmethod
+    def of(cls, model: Model, plan: Plan) -> Encoder:
+        """The encoder of a plan."""
+        return cls(model, plan.axes, plan.settings, plan.metrics)
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
         """Tokenize documents. Encoder-decoders read the document on both sides, as in
@@ -191,7 +207,7 @@ class Encoder:
         batch: list[EncodedDocument] = []
         for document in sorted(documents, key=lambda d: (-d.length, d.numbered[0])):
             n, length = len(batch) + 1, batch[0].length if batch else document.length
-            is_full = n * length > self._plan.settings.batch_tokens
+            is_full = n * length > self.settings.batch_tokens
             is_large = n * length**2 * self._n_heads > self._most_weights
             # Padding costs as much as text: a batch that fills a core takes no shorter ones.
             is_enough = (n - 1) * length > ENOUGH_TOKENS
@@ -221,7 +237,7 @@ class Encoder:
         keys, parts = [], []
         for document in plain:
             key, number = document_key(document)
-            group = self._axes.groups.index(group_of(document, self._plan.settings.by))
+            group = self._axes.groups.index(group_of(document, self.settings.by))
             per = self._axes.parts_per_group
             keys.append(key)
             parts.append(group * per + number % per)
@@ -232,7 +248,7 @@ class Encoder:
             numbers,
             np.array(keys),
             np.array(parts, dtype=np.int64),
-            self._plan.settings.null_keys,
+            self.settings.null_keys,
             documents=tuple(plain),
         )
 
@@ -244,10 +260,9 @@ class Encoder:
         }
 
 
-def joins_pairs(tokenizer: Any) -> bool:
-    """Does the tokenizer keep two texts apart by special tokens of its own?"""
-    added = tokenizer.num_special_tokens_to_add
-    return bool(added(pair=True) > added(pair=False))
+def key_classes_of(model: Model) -> tuple[str, ...]:
+    """The classes of keys that a model's tokens fall into."""
+    return class_names(special_names(model.need_tokenizer()))
 
 
 def special_names(tokenizer: Any) -> tuple[str, ...]:

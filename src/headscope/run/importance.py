@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.metrics.importance import Importance, Loss, RemovalEstimate
+from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.result import Result
 from headscope.run.analyze import Engine, analyze
@@ -59,10 +60,7 @@ def importance(
     Raises:
         MissingHead: the weights have no language-model head, so there is no loss.
     """
-    if isinstance(model, str):
-        from headscope.model.load import load
-
-        model = load(model)
+    model = as_model(model)
     model.need_head("Gradient importance")
     return analyze(
         model,

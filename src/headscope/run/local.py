@@ -114,7 +114,7 @@ class _Pool:
                 worker.task, worker.at = task, []
                 try:
                     worker.pipe.send(task)
-                except OSError:  # it died idle; its sentinel will tell
+                except OSError:  # it died idle; its pipe will tell
                     continue
         return any(worker.task is not None or not worker.is_ready for worker in self._workers)
 

@@ -115,20 +115,13 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         settings = {name: getattr(self.settings, name) for name in Settings.__slots__}
-        axes = {
-            "tags": list(self.axes.tags),
-            "relations": list(self.axes.relations),
-            "groups": list(self.axes.groups),
-            "parts_per_group": self.axes.parts_per_group,
-            "key_classes": list(self.axes.key_classes),
-        }
         metrics = [metric_to_dict(metric) for metric in self.metrics]
         return {
             "format": FORMAT,
             "model": self.model,
             "corpus": self.corpus,
             "metrics": metrics,
-            "axes": axes,
+            "axes": self.axes.to_dict(),
             "settings": settings,
         }
 
@@ -221,12 +214,12 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
     )
 
 
-def axes_for(found: Survey, settings: Settings) -> Axes:
+def axes_for(found: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
     """The labels of a run."""
     per_group = settings.parts
     if len(found.groups) > 1:
         per_group = max(16, settings.parts // len(found.groups))
-    return Axes(found.tags, found.relations, found.groups, per_group)
+    return Axes(found.tags, found.relations, found.groups, per_group, key_classes)
 
 
 def group_of(document: Document, by: str | None) -> str:

@@ -9,7 +9,7 @@ wholly, where it may not be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,20 +25,20 @@ from headscope.errors import InputError, UnknownName
 from headscope.metrics.bootstrap import BOUNDS
 from headscope.metrics.class_share import ClassShare
 from headscope.metrics.importance import Importance, RemovalEstimate
-from headscope.model.edit import Edit, Positions
 from headscope.model.gradients import asked, losses_of
+from headscope.model.load import as_model
 from headscope.model.model import Model
+from headscope.model.scale_keys import ScaleKeys
 from headscope.run.agreement import Paired, agreement
-from headscope.run.analyze import make_plan
-from headscope.run.encode import Encoder
+from headscope.run.encode import Encoder, key_classes_of
 from headscope.run.gradients import can_ask, question
-from headscope.run.plan import Settings, survey
+from headscope.run.plan import Settings, axes_for, survey
 from headscope.run.progress import Meter
 from headscope.run.replay import layer_modules, recorded, replayed
 from headscope.text.corpus import Corpus
 from headscope.text.read import read
 
-__all__ = ["ScaleKeys", "check_importance"]
+__all__ = ["check_importance"]
 
 LEVELS = (0.05, 0.5, 1.0)
 NAMES = {
@@ -53,37 +53,8 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScaleKeys(Edit):
-    """Scale a head's attention to some keys of each document.
-
-    Renormalized, the other keys of a row share what was taken away (or pay for what was
-    added) in proportion; a row that has no others stays as it is.
-    """
-
-    members: Tensor = field(repr=False)
-    """`document key`: 1 for the keys that are meant."""
-    factor: float = 0.0
-    renormalized: bool = False
-
-    def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
-        """The weights with those columns scaled."""
-        weights = weights.clone()
-        before = weights[:, self.head]
-        members = self.members.to(weights)[:, None, : weights.shape[-1]]
-        after = before * (1 - (1 - self.factor) * members)
-        if self.renormalized:
-            left = after.sum(-1, keepdim=True)
-            # A softmax leaves traces where there should be nothing: 1e-6 of a row is none.
-            is_some = left > 1e-6
-            grown = after * before.sum(-1, keepdim=True) / torch.where(is_some, left, 1.0)
-            after = torch.where(is_some, grown, before)
-        weights[:, self.head] = after
-        return weights
-
-
 def check_importance(
-    model: Model,
+    model: Model | str,
     corpus: Corpus | str | Path | Iterable[Any],
     *,
     classes: Sequence[str] | None = None,
@@ -107,7 +78,7 @@ def check_importance(
     documents, and a sample of heads.
 
     Args:
-        model: a language model.
+        model: a language model, or what `headscope.load` takes.
         corpus: documents; `corpus.draw(32)` of a large one.
         classes: of keys; by default the first token, special tokens and ". or ,".
         heads: pairs of layer and head; or how many to draw of each layer; all by default.
@@ -129,6 +100,7 @@ def check_importance(
         is right, 1 if 0 would do as well. All with `_interval`: the middle 95 % of a
         bootstrap over documents (whole ones, where they are pieces). And the `loss`.
     """
+    model = as_model(model)
     model.need_head("Gradient importance")
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     if not levels or not all(0 < level <= 1 for level in levels):
@@ -136,16 +108,15 @@ def check_importance(
     settings = Settings(
         max_tokens=min(max_tokens, model.info.max_length or max_tokens), batch_tokens=batch_tokens
     )
-    metrics = [Importance(seed=seed), RemovalEstimate(renormalized=renormalized)]
-    plan = make_plan(model, survey(corpus, settings), metrics, settings)
-    known = plan.axes.key_classes
+    known = key_classes_of(model)
+    axes = axes_for(survey(corpus, settings), settings, known)
     chosen = [n for n in known if n not in ("punctuation", "rest")] if classes is None else classes
     for name in chosen:
         if name not in known:
             raise UnknownName.of("class of keys", name, known)
     study = _Study(
         model,
-        Encoder(model, plan),
+        Encoder(model, axes, settings),
         tuple(chosen),
         tuple(known.index(name) for name in chosen),
         _wanted(model, heads, seed),
@@ -160,20 +131,17 @@ def _wanted(
     model: Model, heads: Sequence[tuple[int, int]] | int | None, seed: int
 ) -> tuple[tuple[int, int], ...]:
     """The heads to look at, layer by layer."""
-    sites = model.wiring.of_block(model.info.blocks[0])
     if heads is None or isinstance(heads, int):
         if heads is not None and heads < 1:
             raise InputError(f"heads={heads} of each layer; expected at least 1.")
         generator = np.random.default_rng(seed)
         return tuple(
             (site.layer, int(head))
-            for site in sites
+            for site in model.wiring.of_block(model.wiring.main_block())
             for head in sorted(generator.permutation(site.n_heads)[:heads])
         )
-    known = {(site.layer, head) for site in sites for head in range(site.n_heads)}
-    for at in heads:
-        if tuple(at) not in known:
-            raise InputError(f"There is no L{at[0]} H{at[1]} in {model.name}.")
+    for layer, head in heads:
+        model.wiring.find(None, layer, head)
     if not heads:
         raise InputError("heads=[] asks for no head. Leave it out for all of them.")
     return tuple(sorted({(int(layer), int(head)) for layer, head in heads}))
@@ -211,7 +179,8 @@ class _Study:
                     found.setdefault(name, []).append(array)
         finally:
             meter.close()
-        return self._dataset({name: np.concatenate(parts) for name, parts in found.items()})
+        arrays = {name: np.concatenate(parts) for name, parts in found.items()}
+        return self._dataset(corpus.name, arrays)
 
     def _gradients(
         self, posed: dict[str, Tensor], labels: Tensor, batch: Batch
@@ -270,7 +239,7 @@ class _Study:
             meter.advance(len(batch))
         return rises
 
-    def _dataset(self, found: dict[str, np.ndarray]) -> xr.Dataset:
+    def _dataset(self, corpus: str, found: dict[str, np.ndarray]) -> xr.Dataset:
         """The heads asked for, in their places among all."""
         by_head = ("at", "key_class", "level")
         over_heads = by_head[1:]
@@ -304,14 +273,14 @@ class _Study:
             },
             attrs={
                 "model": self.model.name,
-                "corpus": str(self.encoder.plan.corpus["name"]),
+                "corpus": corpus,
                 "documents": len(found["losses"]),
                 "texts": len(np.unique(found["sources"])),
                 "tokens": int(losses[1]),
                 "heads": len(self.heads),
                 "seed": self.seed,
                 "renormalized": int(self.renormalized),
-                "max_tokens": int(self.encoder.plan.settings.max_tokens or 0),
+                "max_tokens": self.encoder.settings.max_tokens,
             },
         )
         return data.set_index(at=["layer", "head"]).unstack("at").transpose("layer", "head", ...)
@@ -319,8 +288,7 @@ class _Study:
 
 def _losses(model: Model, inputs: dict[str, Tensor], labels: Tensor) -> np.ndarray:
     """`document`: mean loss of each one's predicted tokens."""
-    device = model.module.device
     with torch.inference_mode(), model.tapped(returns_weights=False):
-        outputs = model.module(**{name: tensor.to(device) for name, tensor in inputs.items()})
+        outputs = model.module(**model.placed(inputs))
         losses = losses_of(outputs.logits, labels).double().cpu().numpy()
     return np.asarray(losses[:, 0] / losses[:, 1])

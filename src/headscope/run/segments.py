@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headscope.model.encode import joins_pairs
+from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.run.encode import joins_pairs
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Span, Unit
 from headscope.text.lines import Report
@@ -57,7 +58,7 @@ class _Segments:
 
 
 def cut_segments(
-    model: Model, corpus: Corpus | str | Path | Iterable[Any], max_tokens: int = 128
+    model: Model | str, corpus: Corpus | str | Path | Iterable[Any], max_tokens: int = 128
 ) -> Corpus:
     """The corpus as segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
 
@@ -66,9 +67,10 @@ def cut_segments(
     the same text without anything between: at most `max_tokens` tokens either way.
 
     Args:
-        model: whose tokenizer counts.
+        model: whose tokenizer counts, or what `headscope.load` takes.
         corpus: whole documents (or paragraphs), or what `headscope.read` takes.
         max_tokens: of a segment, special tokens included.
     """
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus)
-    return Corpus(_Segments(corpus, model.need_tokenizer(), max_tokens), on_error=corpus.on_error)
+    tokenizer = as_model(model).need_tokenizer()
+    return Corpus(_Segments(corpus, tokenizer, max_tokens), on_error=corpus.on_error)

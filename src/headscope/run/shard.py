@@ -79,11 +79,11 @@ def measure_shard(
         alone: numbers of documents to run one at a time.
         excluded: numbers of documents not to run: they killed a worker.
     """
-    encoder = Encoder(model, plan)
+    encoder = Encoder.of(model, plan)
     report = ShardReport()
     fold = Fold(plan.metrics)
     encoded = []
-    for document in _encoded(encoder, shard, report):
+    for document in _encoded(encoder, plan, shard, report):
         if document.numbered[0] in excluded:
             _fail(report, document, "a worker died of it, alone, more than once")
         else:
@@ -95,7 +95,7 @@ def measure_shard(
             release_memory()
         announce([document.numbered[0] for document in batch])
         try:
-            _run(model, encoder, fold, batch, report)
+            _run(encoder, plan, fold, batch, report)
         except TapUnsupported:
             raise  # the model, not the documents
         except Exception as error:
@@ -104,7 +104,7 @@ def measure_shard(
                 continue
             for document in batch:
                 try:
-                    _run(model, encoder, fold, [document], report)
+                    _run(encoder, plan, fold, [document], report)
                 except Exception as own:
                     _fail(report, document, f"{type(own).__name__}: {own}")
     report.layers = fold.layers()
@@ -112,30 +112,32 @@ def measure_shard(
     return Measured(fold.states(), report)
 
 
-def _encoded(encoder: Encoder, shard: Shard, report: ShardReport) -> Iterator[EncodedDocument]:
+def _encoded(
+    encoder: Encoder, plan: Plan, shard: Shard, report: ShardReport
+) -> Iterator[EncodedDocument]:
     """The shard's documents tokenized; those without a token of their own fail."""
     for document in encoder.encode(shard.documents):
         if all(tokens.special.all() for tokens in document.stacks.values()):
             _fail(report, document, "it has no token of its own")
-        elif encoder.plan.reads_gradients and not can_ask(encoder.model, document):
+        elif plan.reads_gradients and not can_ask(encoder.model, document):
             _fail(report, document, "one token has no next token to predict")
         else:
             yield document
 
 
 def _run(
-    model: Model,
     encoder: Encoder,
+    plan: Plan,
     fold: Fold,
     documents: Sequence[EncodedDocument],
     report: ShardReport,
 ) -> None:
     inputs, batch = encoder.batch(documents)
-    if encoder.plan.reads_gradients:
-        measure_gradients(model, encoder.plan, inputs, batch, fold)
+    if plan.reads_gradients:
+        measure_gradients(encoder.model, plan, inputs, batch, fold)
     else:
         with fold.batch(batch) as read:
-            model.run(inputs, read)
+            encoder.model.run(inputs, read)
     report.documents += len(documents)
     report.tokens += sum(len(next(iter(d.stacks.values()))) for d in documents)
     report.truncated += sum(d.n_cut > 0 for d in documents)

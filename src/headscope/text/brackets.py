@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headscope.errors import InputError
 from headscope.text.mention import Mention
 
-__all__ = ["ENTITY_FIELDS", "Bracket", "Opened", "mentions_from_brackets"]
+__all__ = ["ENTITY_FIELDS", "BadBracket", "Bracket", "Opened", "mentions_from_brackets"]
 
 ENTITY_FIELDS = ("eid", "etype", "head", "other")
 """The fields of CorefUD's `Entity=` where the file does not declare its own."""
@@ -53,20 +52,16 @@ class Opened:
     done: tuple[tuple[int, int], ...] = ()
 
 
-class BracketError(InputError):
-    """A bracket that cannot be read; `line` says where it stands."""
+class BadBracket(NamedTuple):
+    """A bracket that cannot be read: why, and in which line."""
 
-    def __init__(self, message: str, line: int = 0) -> None:
-        super().__init__(message, line)
-        self.line = line
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+    reason: str
+    line: int
 
 
 def mentions_from_brackets(
     brackets: Iterable[Bracket], *, empty_nodes: Sequence[int] = (), is_whole: bool = True
-) -> tuple[list[Mention], list[BracketError]]:
+) -> tuple[list[Mention], list[BadBracket]]:
     """The mentions that the brackets of a document make, and what was wrong with others.
 
     Mentions may nest and cross; of two open mentions of one cluster the inner one is closed
@@ -80,7 +75,7 @@ def mentions_from_brackets(
             partner belongs to a mention that reaches beyond, which is left out quietly.
     """
     found: list[Mention] = []
-    errors: list[BracketError] = []
+    bad: list[BadBracket] = []
     opened: dict[tuple[str, str], list[Opened]] = {}
     waiting: dict[tuple[str, int], list[Opened]] = {}
 
@@ -105,7 +100,7 @@ def mentions_from_brackets(
                     before = [m for m in before if m.part == mention.part - 1]
                     if not before:
                         if is_whole:
-                            errors.append(_unpaired(bracket, piece.group(), "part before it"))
+                            bad.append(_unpaired(bracket, piece.group(), "part before it"))
                         mention.parts = 0
                     else:
                         waiting[(mention.cluster, mention.parts)].remove(before[-1])
@@ -123,10 +118,10 @@ def mentions_from_brackets(
                     if mention.parts:
                         close(mention, stop)
                 elif is_whole:
-                    errors.append(_unpaired(bracket, piece.group(), "opening bracket before it"))
+                    bad.append(_unpaired(bracket, piece.group(), "opening bracket before it"))
         if at != len(bracket.value):
-            errors.append(
-                BracketError(
+            bad.append(
+                BadBracket(
                     f"cannot read {bracket.value[at:]!r} in the brackets {bracket.value!r}; "
                     "expected '(id', '(id)' or 'id)'",
                     bracket.line,
@@ -135,12 +130,12 @@ def mentions_from_brackets(
     if is_whole:
         left = [m for stack in opened.values() for m in stack if m.parts]
         left += [m for stack in waiting.values() for m in stack]
-        errors += [
-            BracketError(f"the mention '({mention.cluster}' is never closed", mention.line)
+        bad += [
+            BadBracket(f"the mention '({mention.cluster}' is never closed", mention.line)
             for mention in sorted(left, key=lambda m: m.line)
         ]
     found.sort(key=lambda m: (m.start, -m.stop))
-    return found, errors
+    return found, bad
 
 
 def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
@@ -172,5 +167,5 @@ def _mention(opened: Opened, empty_nodes: Sequence[int]) -> Mention:
     return Mention(opened.cluster, opened.done, opened.kind, head)
 
 
-def _unpaired(bracket: Bracket, piece: str, what: str) -> BracketError:
-    return BracketError(f"{piece!r} in the brackets {bracket.value!r} has no {what}", bracket.line)
+def _unpaired(bracket: Bracket, piece: str, what: str) -> BadBracket:
+    return BadBracket(f"{piece!r} in the brackets {bracket.value!r} has no {what}", bracket.line)

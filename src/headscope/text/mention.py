@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headscope.errors import InputError
+from headscope.text.tree import NO_HEAD
 
 if TYPE_CHECKING:
     from headscope.text.document import Document
@@ -91,7 +92,7 @@ def mention_head(document: Document, mention: Mention) -> int:
         return mention.head
     words = mention.words()
     heads = document.heads
-    if heads is not None and any(heads[word] > -2 for word in words):
+    if heads is not None and any(heads[word] > NO_HEAD for word in words):
         inside = set(words)
         tops = [word for word in words if heads[word] not in inside]
         if len(tops) == 1:

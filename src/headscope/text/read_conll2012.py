@@ -15,6 +15,7 @@ from headscope.text.brackets import Bracket
 from headscope.text.lines import Lines, Report, broken
 from headscope.text.sentence import Sentence
 from headscope.text.surface import locate, spaced
+from headscope.text.tree import NO_HEAD
 
 __all__ = ["conll2012_sentences", "unescape"]
 
@@ -115,6 +116,6 @@ def _sentence(rows: list[tuple[int, str]], name: str) -> Sentence:
             sentence.brackets.append(Bracket(word, columns[-1], number, ("eid",)))
     empty = ["_"] * len(rows)
     sentence.upos = sentence.lemmas = sentence.features = sentence.relations = empty
-    sentence.heads = [-2] * len(rows)
+    sentence.heads = [NO_HEAD] * len(rows)
     sentence.text, sentence.spans = locate(spaced(sentence.words), None, name, rows[0][0])
     return sentence

@@ -16,6 +16,7 @@ from headscope.text.document import Document
 from headscope.text.lines import Lines, Report, broken
 from headscope.text.sentence import Sentence, assemble
 from headscope.text.surface import locate, spaced
+from headscope.text.tree import NO_HEAD
 
 __all__ = ["join_coreference", "ontogum_documents"]
 
@@ -48,7 +49,7 @@ def _as_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]
             empty = ["_"] * len(current.words)
             current.upos = current.xpos = current.lemmas = empty
             current.features = current.relations = empty
-            current.heads = [-2] * len(empty)
+            current.heads = [NO_HEAD] * len(empty)
             current.text, current.spans = locate(spaced(current.words), None, name, current.line)
             yield current
 

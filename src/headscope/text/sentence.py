@@ -149,7 +149,7 @@ def _join(
     )
     for problem in problems:
         report.leave_out(
-            "mentions", broken(name, problem.line, f"{problem} (document {batch_id!r})")
+            "mentions", broken(name, problem.line, f"{problem.reason} (document {batch_id!r})")
         )
     stops = [*paragraph_starts[1:], len(words)]
     try:

@@ -17,7 +17,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from headscope.results.files import atomic_path
+from headscope.atomic import atomic_path
 from headscope.results.trace import Trace
 from headscope.views.payload import Payload, make_payload
 

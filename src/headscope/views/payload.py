@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import HeadscopeWarning, InputError
-from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
+from headscope.results.trace import DIMENSIONS, STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
 from headscope.text.tokens import Tokens
 from headscope.views.codes import encode, scale
 from headscope.views.statistics import head_statistics
@@ -210,19 +210,10 @@ def _vectors_part(
         "outputs": None,
         "scores": None,
     }
-    for name, axes in _AXES.items():
+    for name in ("queries", "keys", "values", "outputs", "scores"):
         if name in data and not (name == "outputs" and _is_weighted_sum(data, groups)):
-            part[name] = buffers.add_numbers(data[name].transpose(*axes).values, 2)
+            part[name] = buffers.add_numbers(data[name].transpose(*DIMENSIONS[name]).values, 2)
     return part
-
-
-_AXES = {
-    "queries": ("layer", "head", "query", "neuron"),
-    "keys": ("layer", "group", "key", "neuron"),
-    "values": ("layer", "group", "key", "value_neuron"),
-    "outputs": ("layer", "head", "query", "value_neuron"),
-    "scores": ("layer", "head", "query", "key"),
-}
 
 
 def _is_weighted_sum(data: xr.Dataset, groups: np.ndarray) -> bool:

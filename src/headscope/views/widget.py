@@ -12,7 +12,7 @@ from uuid import uuid4
 import anywidget
 import traitlets
 
-from headscope.results.files import atomic_path
+from headscope.atomic import atomic_path
 from headscope.results.trace import Trace
 from headscope.views.exact import exact_row
 from headscope.views.page import make_page, static_file
