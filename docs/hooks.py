@@ -81,13 +81,13 @@ def command_line_help() -> str:
 
 
 def _help_of(words: tuple[str, ...]) -> str:
-    """`headscope … --help` without colors and boxes' trailing blanks, 88 columns wide."""
+    """`headscope … --help` without colors and boxes' trailing blanks, 84 columns wide."""
     import os
     import subprocess
     import sys
 
     code = "from headscope.app.cli import main; import sys; main(sys.argv[1:])"
-    settings = {"COLUMNS": "88", "TERMINAL_WIDTH": "88", "NO_COLOR": "1", "TERM": "dumb"}
+    settings = {"COLUMNS": "84", "TERMINAL_WIDTH": "84", "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(
         [sys.executable, "-c", code, *words, "--help"],
         capture_output=True,

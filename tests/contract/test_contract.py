@@ -12,6 +12,7 @@ import pytest
 from headscope.attention import Attention
 from headscope.metrics.base import Metric, State
 from headscope.metrics.fold import Fold
+from headscope.metrics.own import KNOWN
 from headscope.metrics.registry import METRICS, metric_from_dict, metric_to_dict
 from headscope.metrics.variability import Variability
 from tests.metrics.slow import Case
@@ -20,9 +21,9 @@ from tests.metrics.worlds import attentions, make_batch, make_cases
 HEADS = 3
 
 
-@pytest.fixture(params=sorted(METRICS))
+@pytest.fixture(params=sorted({**METRICS, **KNOWN}))
 def metric(request: pytest.FixtureRequest) -> Metric:
-    return METRICS[request.param]()
+    return {**METRICS, **KNOWN}[request.param]()
 
 
 @pytest.fixture(params=[True, False], ids=["causal", "encoder"])

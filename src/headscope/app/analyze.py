@@ -29,7 +29,13 @@ def analyze(
     out: options.Out,
     model: options.ModelName = "minilm",
     device: options.Device = None,
-    metrics: Annotated[str, typer.Option(help="'all', or names with commas between.")] = "all",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            help="'all' (but js, which costs as much as the model), or names with commas "
+            "between: all,js."
+        ),
+    ] = "all",
     unit: options.UnitName = "sentence",
     segments: options.Segments = False,
     max_tokens: Annotated[

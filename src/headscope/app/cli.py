@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 for an answer, 2 for bad input, 1 for a failure."""
     warnings.showwarning = _show_warning
     try:
-        app(arguments, standalone_mode=False)
+        app(arguments, prog_name="headscope", standalone_mode=False)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt) as stop:

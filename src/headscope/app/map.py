@@ -9,6 +9,7 @@ import typer
 
 from headscope.app import options
 from headscope.app.answer import Answer
+from headscope.app.runs import open_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from headscope.heads.map import HeadMap
     from headscope.results.result import Result
 
-__all__ = ["card", "map_heads", "open_results"]
+__all__ = ["card", "map_heads"]
 
 PROBED = ("accuracy", "coref_accuracy")
 MOST_LISTED = 6
@@ -24,7 +25,9 @@ MOST_LISTED = 6
 
 def map_heads(
     runs: options.Runs,
-    out: options.Out = Path("heads"),
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to write. [default: RUN/heads]")
+    ] = None,
     explorer: Annotated[
         str | None,
         typer.Option(help="An explorer page of the same model; heads then link into it."),
@@ -34,9 +37,8 @@ def map_heads(
 ) -> Answer:
     """Map all heads of a model: near where they attend alike, named and clustered.
 
-    One run needs js and the surface metrics (analyze --metrics
-    js,offset_share,class_share,row_entropy,uniform_entropy); runs of probes name heads, and
-    all runs add to what the page says of a head.
+    One run needs js and the surface metrics (analyze --metrics all,js); runs of probes name
+    heads, and all runs add to what the page says of a head.
     """
     import headscope as hs
     from headscope.errors import InputError
@@ -49,12 +51,14 @@ def map_heads(
         raise InputError(
             f"{len(of_pairs)} of these {len(results)} runs have js, the divergence of all pairs of "
             "heads; a map needs one that has. Measure it: headscope analyze CORPUS -o RUN "
-            "--metrics js,offset_share,class_share,row_entropy,uniform_entropy."
+            "--metrics all,js."
         )
     probes = [result for result in results if any(name in result for name in PROBED)]
     heads = hs.map_heads(of_pairs[0], probes=probes or None, seed=seed, starts=starts)
     cards = explain_heads(results, heads=heads)
     evidence = {(card.layer, card.head): str(card) for card in cards}
+    if out is None:
+        out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
     page = out / "map.html"
     save_map_page(heads, page, evidence, explorer=explorer)
     figures = _draw(results, heads, out)
@@ -99,25 +103,6 @@ def card(
         "exemplars": list(found.exemplars),
     }
     return Answer(data, str(found))
-
-
-def open_results(runs: list[Path]) -> list[Result]:
-    """The results of run folders and files, which must be of one model."""
-    import headscope as hs
-    from headscope.errors import InputError
-    from headscope.results.result import Result
-
-    results = []
-    for path in runs:
-        found = hs.open(path)
-        if not isinstance(found, Result):
-            what = "a trained probe" if hasattr(found, "uas") else "a trace of one input"
-            raise InputError(f"{str(path)!r} holds {what}; expected a run over a corpus.")
-        results.append(found)
-    models = sorted({result.model for result in results})
-    if len(models) > 1:
-        raise InputError(f"These runs are of different models: {', '.join(models)}.")
-    return results
 
 
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:

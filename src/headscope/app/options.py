@@ -29,7 +29,7 @@ CorpusName = Annotated[
 ]
 Runs = Annotated[
     list[Path],
-    typer.Argument(help="Run folders, or files of results.", show_default=False),
+    typer.Argument(help="Run folders, folders of such, or files of results.", show_default=False),
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", help="Where to write.")]
 ModelName = Annotated[str, typer.Option(help="Packaged model, folder or hub id.")]

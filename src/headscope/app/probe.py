@@ -10,7 +10,7 @@ import typer
 from headscope.app import options
 from headscope.app.analyze import n_workers, open_corpus
 from headscope.app.answer import Answer, settings
-from headscope.app.map import open_results
+from headscope.app.runs import open_results
 
 if TYPE_CHECKING:
     from headscope.model.model import Model

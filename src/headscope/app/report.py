@@ -9,6 +9,7 @@ import typer
 
 from headscope.app import options
 from headscope.app.answer import Answer
+from headscope.app.runs import find_runs
 
 __all__ = ["report"]
 
@@ -35,6 +36,6 @@ def report(
         if not (model and sign and path):
             raise InputError(f"--page is {given!r}, expected MODEL=PATH, as in minilm=minilm.html.")
         pages[model] = path
-    written = hs.report(runs, out, title=title, pages=pages)
+    written = hs.report(find_runs(runs), out, title=title, pages=pages)
     size = written.stat().st_size
     return Answer({"report": str(written), "bytes": size}, str(written))

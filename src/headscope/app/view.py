@@ -14,7 +14,10 @@ __all__ = ["view"]
 
 
 def view(
-    text: Annotated[str, typer.Argument(help="The text to look at.")],
+    text: Annotated[
+        str | None, typer.Argument(help="The text to look at.", show_default=False)
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="A file with the text, instead.")] = None,
     pair: Annotated[str | None, typer.Option(help="A second text, for sentence pairs.")] = None,
     target: Annotated[
         str | None, typer.Option(help="What the decoder reads, in encoder-decoders.")
@@ -31,8 +34,25 @@ def view(
     from headscope.model.load import load
     from headscope.views.page import save_page
 
+    text = _text(text, file)
     trace = load(model, device=device).trace(
         text, pair, target=target, generate=generate, vectors=neurons
     )
     save_page(trace, out, neurons=neurons)
     return Answer({"page": str(out), "tokens": len(trace.tokens)}, str(out))
+
+
+def _text(text: str | None, file: Path | None) -> str:
+    """The text given, or that of a file."""
+    from headscope.errors import InputError
+
+    if (text is None) == (file is None):
+        raise InputError('Give a text (headscope view "The cat sat.") or --file NAME, one of both.')
+    if file is None:
+        if text and len(text) < 200 and Path(text).is_file():
+            raise InputError(f"{text!r} is a file, and view takes the text itself: --file {text}.")
+        return str(text)
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{str(file)!r} cannot be read as text: {error}") from error

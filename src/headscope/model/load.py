@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -189,8 +190,10 @@ def _reach_hub(name: str, revision: str | None) -> dict[str, bool]:
     except Exception as error:  # no network: the hub client raises its HTTP library's errors
         if isinstance(cached, str):
             return {"local_files_only": True}
+        nearest = difflib.get_close_matches(name, PACKAGED, n=1)
+        guess = f"Did you mean {nearest[0]!r}? " if nearest else ""
         raise ModelNotFound(
-            f"{name!r} is not a folder or a packaged model ({', '.join(PACKAGED)}), and the "
+            f"{guess}{name!r} is not a folder or a packaged model ({', '.join(PACKAGED)}), and the "
             f"model hub cannot be reached ({error}). Connect to a network; or download the "
             f"model elsewhere (`hf download {name}`) and pass its folder; or use a packaged "
             "model."

@@ -34,6 +34,8 @@ Rule = Callable[[Subject, int], Sentence | None]
 LEVEL = 0.05
 EXACT = 8
 """Layers up to which the p of a trend is counted over all orders."""
+FEW = 20
+"""Documents below which a bootstrap over them says little."""
 NAMED = 3
 """Heads that a sentence names at most."""
 
@@ -86,10 +88,13 @@ def _opening(subject: Subject, number: int) -> Sentence | None:
         return None
     kind = "causal" if subject.is_causal else "bidirectional"
     tokens = f", {int(counts['tokens']):,} tokens" if "tokens" in counts else ""
+    few = int(documents) < FEW
     return [
         f"{subject.title} ({len(subject.layers)} layers of {count_of(subject.n_heads, 'head')}, "
         f"{kind}) read {count_of(int(documents), 'document')}{tokens} of "
         f"{subject.results[0].corpus_name}."
+        + " With so few documents intervals are too narrow to rely on."
+        * few
     ]
 
 

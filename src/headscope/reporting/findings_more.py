@@ -60,7 +60,9 @@ def relations(subject: Subject, number: int) -> Sentence | None:
         f"most of all for {best.label}, where ",
         head(number, best.layer, best.head),
         f" ({label_of('direction', best.direction)}) is right in "
-        f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}, "
+        f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')} "
+        f"({with_interval(Measured(best.honest), 'accuracy')} where heads are chosen on one half "
+        "of the documents and scored on the other), "
         f"against {with_interval(Measured(best.baselines['offset']), 'accuracy')}",
         figure("relations"),
         ".",

@@ -46,7 +46,7 @@ def open_file(path: str | os.PathLike[str]) -> Trace | Result | Probe:
                 "Run the same analysis again to go on with it."
             )
     if not file.is_file():
-        raise InputError(f"There is no file {str(file)!r}.")
+        raise InputError(f"There is no file or run folder {str(file)!r}.")
     try:
         # h5py alone: h5netcdf complains again when what it could not open is collected.
         with h5py.File(file, "r") as root:

@@ -29,6 +29,8 @@ from headscope.run.shard import Measured, ShardReport
 __all__ = ["Ledger", "check_plan", "dump_measured", "read_measured", "write_measured"]
 
 FOLD_EVERY = 16
+MOST_SHOWN = 4
+"""Differences of two plans that a message names."""
 
 
 class Ledger:
@@ -158,7 +160,11 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
                 f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
             ) from error
         if theirs != json.loads(json.dumps(ours)):
-            shown = "; ".join(_differences(theirs, json.loads(json.dumps(ours))))
+            found = _differences(theirs, json.loads(json.dumps(ours)))
+            first = [text for text in found if text.startswith(("model name", "corpus name"))]
+            found = first or found  # another model or corpus differs in much else
+            more = f"; and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+            shown = "; ".join(found[:MOST_SHOWN]) + more
             raise OtherRun(
                 f"{folder} holds another run: {shown}. Choose another folder, or pass "
                 "resume=False (--no-resume) to replace it."

@@ -240,6 +240,7 @@ def _files(path: Path) -> tuple[Path, ...]:
         return files
     if not is_file:
         raise InputError(
-            f"No file or folder {str(path)[:200]!r}. To read a text itself, pass a list: [text]."
+            f"No file or folder {str(path)[:200]!r}. A text itself is read from a file, or in "
+            "Python from a list: [text]."
         )
     return (path,)
