@@ -26,6 +26,8 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
   Object.assign(host.style, { display: "block", height: `${model.get("height")}px` });
   el.append(host);
   const { ask, stop } = asker(model);
+  let explorer: Explorer | null = null;
+  const follow = () => explorer?.follow(model.get("selection") as string);
   try {
     const header = checkHeader(JSON.parse(model.get("header") as string));
     const packed = (model.get("buffers") as DataView<ArrayBuffer>[]).map(
@@ -37,14 +39,16 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
       model.save_changes();
     };
     const fragment = (model.get("selection") as string) || header.selection;
-    const explorer = new Explorer(host, traces, { fragment, changed, ask, around: el });
+    explorer = new Explorer(host, traces, { fragment, changed, ask, around: el });
     hideStill(model);
-    model.on("change:selection", () => explorer.follow(model.get("selection") as string));
+    model.on("change:selection", follow);
   } catch (error) {
     showProblem(host, error);
   }
   return () => {
     stop();
+    model.off("change:selection", follow);
+    explorer?.dispose();
     removeEventListener("keydown", guard, true);
   };
 }

@@ -52,6 +52,7 @@ export class Explorer {
   private readonly parts: { render(): void }[];
   private readonly help = new Help();
   private readonly search: Search;
+  private readonly gone = new AbortController();
 
   constructor(
     host: HTMLElement,
@@ -87,6 +88,12 @@ export class Explorer {
     this.attach(host);
     store.onSelection((now, before) => this.update(now, before));
     this.render();
+  }
+
+  /** Let go of the page around: nothing of this explorer is heard of or kept any more. */
+  dispose(): void {
+    this.gone.abort();
+    this.root.remove();
   }
 
   /** Handle a key that reached the page around. */
@@ -136,11 +143,15 @@ export class Explorer {
     shadow.adoptedStyleSheets = [sheetOfStyles];
     shadow.replaceChildren(this.root);
     this.root.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.render()).observe(this.root);
+    const { signal } = this.gone;
+    const size = new ResizeObserver(() => this.render());
+    size.observe(this.root);
+    signal.addEventListener("abort", () => size.disconnect());
     const dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
-    dark?.addEventListener("change", () => this.render());
+    dark?.addEventListener("change", () => this.render(), { signal });
     if (this.options.around) {
       const watch = new MutationObserver(() => this.render());
+      signal.addEventListener("abort", () => watch.disconnect());
       const filter = [
         "class",
         "style",
