@@ -1,7 +1,7 @@
 // The notebook widget (anywidget): data from the kernel's model, exact rows on request.
 
 import { asker, type Model } from "../data/kernel.ts";
-import { checkHeader } from "../data/payload.ts";
+import { parseHeader } from "../data/payload.ts";
 import { openTraces } from "../data/trace.ts";
 import { make } from "../view/element.ts";
 import { Explorer } from "../view/explorer.ts";
@@ -29,7 +29,7 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
   let explorer: Explorer | null = null;
   const follow = () => explorer?.follow(model.get("selection") as string);
   try {
-    const header = checkHeader(JSON.parse(model.get("header") as string));
+    const header = parseHeader(model.get("header") as string);
     const packed = (model.get("buffers") as DataView<ArrayBuffer>[]).map(
       (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength),
     );

@@ -29,7 +29,6 @@ export interface TextMark {
   readonly anchor: "start" | "middle" | "end";
   readonly fill: string;
   readonly bold?: boolean;
-  readonly mono?: boolean;
   /** Degrees about (x, y). */
   readonly turn?: number;
 }

@@ -1,12 +1,10 @@
 // Scenes on a canvas.
 
 import type { ImageMark, Scene, TextMark } from "../layout/scene.ts";
+import { SANS } from "./theme.ts";
 
-export const SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif';
-export const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
-
-export function fontOf(mark: Pick<TextMark, "size" | "bold" | "mono">): string {
-  return `${mark.bold ? "600 " : ""}${mark.size}px ${mark.mono ? MONO : SANS}`;
+function fontOf(mark: Pick<TextMark, "size" | "bold">): string {
+  return `${mark.bold ? "600 " : ""}${mark.size}px ${SANS}`;
 }
 
 let ruler: CanvasRenderingContext2D | null = null;

@@ -6,6 +6,7 @@ import {
   color,
   type Drawing,
   fitted,
+  heading,
   round,
   type Scope,
   Spots,
@@ -76,11 +77,7 @@ export class Lines implements Drawing {
   }
 
   private title(subject: number, x: number, y: number): SVGTextElement {
-    return text(x, y, this.scope.report.subjects[subject].title, {
-      fill: "var(--ink)",
-      "font-weight": 600,
-      "font-size": 12,
-    });
+    return heading(x, y, this.scope.report.subjects[subject].title);
   }
 
   private legend(width: number): { group: SVGGElement; height: number } | null {

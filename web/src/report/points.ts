@@ -7,6 +7,7 @@ import {
   color,
   type Drawing,
   flow,
+  heading,
   type Scope,
   Spots,
   shade,
@@ -50,10 +51,7 @@ export class Points implements Drawing {
       const top = 46;
       const px = (value: number) => LEFT + (value / domain[0]) * inner;
       const py = (value: number) => top + height - (value / domain[1]) * height;
-      group.append(
-        text(LEFT, 12, subject.title, { fill: "var(--ink)", "font-weight": 600, "font-size": 12 }),
-        text(LEFT, 28, panel.note),
-      );
+      group.append(heading(LEFT, 12, subject.title), text(LEFT, 28, panel.note));
       for (const tick of ticks(0, domain[1], 5)) {
         group.append(
           svg("line", {
@@ -207,10 +205,7 @@ export class HeadMap implements Drawing {
       const place = flowed.places[i];
       const subject = this.scope.report.subjects[panel.subject];
       const group = svg("g", { transform: `translate(${place.x} ${start + place.y})` });
-      group.append(
-        text(0, 12, subject.title, { fill: "var(--ink)", "font-weight": 600, "font-size": 12 }),
-        text(0, 28, panel.note),
-      );
+      group.append(heading(0, 12, subject.title), text(0, 28, panel.note));
       const [x0, x1] = [Math.min(...panel.x), Math.max(...panel.x)];
       const [y0, y1] = [Math.min(...panel.y), Math.max(...panel.y)];
       const scale = Math.min((size - 24) / (x1 - x0 || 1), (height - 24) / (y1 - y0 || 1));

@@ -1,15 +1,10 @@
 // The help sheet: keys and what the picture means.
 
-import { make } from "./element.ts";
+import { make, quiet } from "./element.ts";
 import { KEYS } from "./keyboard.ts";
 
 export class Help {
-  private readonly close = make("button", {
-    class: "quiet",
-    text: "Close",
-    attributes: { type: "button" },
-    on: { click: () => this.hide() },
-  });
+  private readonly close = quiet("Close", "Close (Escape)", () => this.hide());
   readonly element = make(
     "div",
     {

@@ -2,7 +2,7 @@
 
 import type { Selection } from "../state/selection.ts";
 import { blockOf } from "../state/selection.ts";
-import { make, segments } from "./element.ts";
+import { make, quiet, segments } from "./element.ts";
 import type { Scope } from "./scope.ts";
 
 export interface ToolbarActions {
@@ -45,16 +45,8 @@ export class Toolbar {
       ],
       (compare) => store.update({ compare: compare as Selection["compare"] }),
     );
-    const button = (text: string, title: string, click: () => void) =>
-      make("button", {
-        class: "quiet",
-        text,
-        title,
-        attributes: { type: "button" },
-        on: { click },
-      });
-    this.theme = button("Auto", "Light, dark, or as the page around it (T)", actions.cycleTheme);
-    const help = button("?", "Keyboard and help (?)", actions.help);
+    this.theme = quiet("Auto", "Light, dark, or as the page around it (T)", actions.cycleTheme);
+    const help = quiet("?", "Keyboard and help (?)", actions.help);
     help.setAttribute("aria-label", "? Keyboard and help");
     const title = make("span", { class: "title", text: traces[0].model, title: traces[0].title });
     this.element = make(
@@ -68,8 +60,8 @@ export class Toolbar {
       make("span", { class: "spring" }),
       search,
       this.theme,
-      button("SVG", "Save the current view as SVG", () => actions.exportAs("svg")),
-      button("PNG", "Save the current view as PNG", () => actions.exportAs("png")),
+      quiet("SVG", "Save the current view as SVG", () => actions.exportAs("svg")),
+      quiet("PNG", "Save the current view as PNG", () => actions.exportAs("png")),
       help,
     );
   }
