@@ -98,6 +98,43 @@ def test_tokens_by_keyboard(open_page: Any, trace: Any) -> None:
     assert opened.fragment["queries"] == "2"
 
 
+def focus_of(opened: Any) -> str:
+    inside = "document.querySelector('#headscope').shadowRoot.activeElement"
+    return str(opened.page.evaluate(f"{inside}?.ariaLabel ?? {inside}?.textContent ?? ''"))
+
+
+def test_matrix_by_keyboard(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="view=head&form=matrix&layer=1")
+    opened.page.get_by_role("button", name="Matrix").focus()
+    opened.page.keyboard.press("Tab")
+    assert "Attention matrix" in focus_of(opened)
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
+        opened.page.keyboard.press(key)
+    assert f"{trace.tokens[1]} → {trace.tokens[1]}" in opened.tooltip
+    assert f"{trace.tokens[1]} → {trace.tokens[1]}" in opened.status
+    assert shows(opened.tooltip, trace.attention.values[1, 0, 1, 1])
+    assert opened.fragment["layer"] == "1"
+    opened.page.keyboard.press("Enter")
+    assert opened.fragment["queries"] == "1"
+    opened.page.keyboard.press("Escape")
+    assert "queries" not in opened.fragment
+    assert opened.page.locator(".tooltip").is_hidden()
+
+
+def test_neurons_by_keyboard(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="queries=7&layer=1")
+    opened.page.locator(".neuron-body .scroller").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"):
+        opened.page.keyboard.press(key)
+    assert f"{trace.tokens[7]} → {trace.tokens[2]} " in opened.page.locator(".equation").inner_text()
+    opened.page.keyboard.press("Enter")
+    assert opened.fragment == {"queries": "7", "layer": "1", "keys": "2"}
+    opened.page.keyboard.press("Escape")
+    assert opened.fragment == {"layer": "1"}
+    opened.page.keyboard.press("ArrowDown")  # the pane is closed: the arrows are the explorer's
+    assert opened.fragment == {"layer": "2"}
+
+
 def test_search_finds_and_pins(open_page: Any, trace: Any) -> None:
     opened = open_page(trace)
     opened.page.keyboard.press("/")
@@ -257,6 +294,22 @@ def test_traces_of_different_length_have_no_difference(open_page: Any, make_trac
     assert opened.page.locator(".panel").count() == 2
 
 
+def test_a_difference_is_explained_where_there_is_one(open_page: Any) -> None:
+    def made(texts: list[str], special: list[bool]) -> Trace:
+        n = len(texts)
+        tokens = Tokens.of(texts, special=special)
+        data = attention_dataset(np.full((1, 2, n, n), 1 / n, dtype=np.float32), [0])
+        return Trace({"self": Block("self", data, tokens, tokens, is_causal=False)}, {"self": tokens})
+
+    first = made(["[CLS]", "a", "b"], [True, False, False])
+    opened = open_page(first, made(["a", "b"], [False, False]))
+    button = opened.page.get_by_role("button", name="Difference")
+    assert "differ in their number" in button.get_attribute("title")
+    opened.page.keyboard.press("s")
+    assert button.is_enabled()
+    assert button.get_attribute("title") == "The second minus the first"
+
+
 def test_encoder_decoder(open_page: Any) -> None:
     rng = np.random.default_rng(0)
     encoder, decoder = Tokens.of(["a", "b", "c", "d"]), Tokens.of(["x", "y", "z"])
@@ -286,11 +339,29 @@ def test_generated_tokens_are_marked(open_page: Any, make_trace: Any) -> None:
 
 
 def test_help(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace)
+    opened = open_page(trace, fragment="queries=3")
+    dialog = opened.page.get_by_role("dialog")
     opened.page.keyboard.press("?")
-    assert opened.page.get_by_role("dialog").is_visible()
+    assert dialog.is_visible()
     opened.page.keyboard.press("Escape")
-    assert not opened.page.get_by_role("dialog").is_visible()
+    assert not dialog.is_visible()
+    assert opened.fragment == {"queries": "3"}
+
+
+def test_help_keeps_the_focus_and_gives_it_back(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace)
+    button = opened.page.get_by_role("button", name="? Keyboard and help")
+    button.focus()
+    opened.page.keyboard.press("Enter")
+    dialog = opened.page.get_by_role("dialog")
+    assert dialog.evaluate("(element) => element.matches(':modal')")
+    for key in ("Tab", "Tab", "ArrowDown"):
+        opened.page.keyboard.press(key)
+        assert focus_of(opened) in ("Close", "")
+    assert opened.fragment == {}
+    dialog.get_by_role("button", name="Close").click()
+    assert not dialog.is_visible()
+    assert focus_of(opened) == "? Keyboard and help"
 
 
 def test_narrow_pages_stack(open_page: Any, trace: Any) -> None:

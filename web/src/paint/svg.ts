@@ -1,6 +1,6 @@
 // Scenes as SVG text, for export. Needs no DOM: pictures become links through `href`.
 
-import type { ImageMark, Mark, Scene } from "../layout/scene.ts";
+import { type ImageMark, type Mark, outerFrame, type Scene } from "../layout/scene.ts";
 import { SANS } from "./theme.ts";
 
 export function svgOf(scene: Scene, href: (mark: ImageMark) => string): string {
@@ -27,6 +27,13 @@ function markSvg(mark: Mark, href: (mark: ImageMark) => string): string {
         `<rect x="${round(mark.x)}" y="${round(mark.y)}" width="${round(mark.width)}" ` +
         `height="${round(mark.height)}" fill="${mark.fill}"/>`
       );
+    case "frame": {
+      const { x, y, width, height } = outerFrame(mark);
+      return (
+        `<rect x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" ` +
+        `fill="none" stroke="${mark.color}" stroke-width="${mark.thickness}"/>`
+      );
+    }
     case "text": {
       const bold = mark.bold ? ' font-weight="600"' : "";
       const turn = mark.turn

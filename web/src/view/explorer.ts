@@ -52,6 +52,7 @@ export class Explorer {
   private readonly parts: { render(): void }[];
   private readonly help = new Help();
   private readonly search: Search;
+  private readonly shadow: ShadowRoot;
   private readonly gone = new AbortController();
 
   constructor(
@@ -85,7 +86,8 @@ export class Explorer {
       this.help.element,
       tooltip.element,
     );
-    this.attach(host);
+    this.shadow = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+    this.attach();
     store.onSelection((now, before) => this.update(now, before));
     this.render();
   }
@@ -128,20 +130,18 @@ export class Explorer {
 
   private readonly actions = {
     search: () => this.search.open(),
-    help: () => (this.help.element.hidden ? this.help.show() : void this.help.hide()),
-    closeHelp: () => this.help.hide(),
+    help: () => this.help.show(),
     selectAll: () => this.head.selectAll(),
     cycleTheme: () =>
       this.scope.store.update({ theme: after(THEMES, this.scope.store.selection.theme) }),
     exportAs: (format: "svg" | "png") => void this.save(format),
   };
 
-  private attach(host: HTMLElement): void {
-    const shadow = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+  private attach(): void {
     const sheetOfStyles = new CSSStyleSheet();
     sheetOfStyles.replaceSync(styles);
-    shadow.adoptedStyleSheets = [sheetOfStyles];
-    shadow.replaceChildren(this.root);
+    this.shadow.adoptedStyleSheets = [sheetOfStyles];
+    this.shadow.replaceChildren(this.root);
     this.root.addEventListener("keydown", (event) => this.key(event));
     const { signal } = this.gone;
     const size = new ResizeObserver(() => this.render());
@@ -200,8 +200,12 @@ export class Explorer {
     this.panes.style.gridTemplateColumns = panes.columns;
     this.panes.style.gridTemplateRows = panes.rows;
     this.panes.style.gridTemplateAreas = panes.areas;
+    const active = this.shadow.activeElement;
     for (const name of ["model", "head", "neurons"] as const) {
-      this[name].element.hidden = !panes[name];
+      const { element } = this[name];
+      // Keys go on working where the pane that had them closes.
+      if (!panes[name] && active && element.contains(active)) this.root.focus();
+      element.hidden = !panes[name];
     }
     for (const name of ["model", "head", "neurons"] as const) {
       if (panes[name]) this[name].render();

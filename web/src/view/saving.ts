@@ -1,6 +1,6 @@
 // The current view as a file: scenes beside one another, as SVG or PNG.
 
-import type { ImageMark, Mark, Scene } from "../layout/scene.ts";
+import { type ImageMark, type Mark, moved, type Scene } from "../layout/scene.ts";
 import { canvasOf } from "../paint/canvas.ts";
 import { svgOf } from "../paint/svg.ts";
 import { make } from "./element.ts";
@@ -25,13 +25,6 @@ export function sheet(scenes: readonly Scene[], title: string, ink: string): Sce
     background: scenes[0].background,
     marks,
   };
-}
-
-function moved(mark: Mark, x: number, y: number): Mark {
-  if (mark.kind === "line") {
-    return { ...mark, x1: mark.x1 + x, x2: mark.x2 + x, y1: mark.y1 + y, y2: mark.y2 + y };
-  }
-  return { ...mark, x: mark.x + x, y: mark.y + y };
 }
 
 export function svgFile(scene: Scene): Blob {

@@ -41,7 +41,7 @@ export class Toolbar {
         { value: "both", label: "Both", title: "Both traces side by side" },
         { value: "first", label: "First", title: traces[0].title },
         { value: "second", label: "Second", title: traces[1]?.title ?? "" },
-        { value: "difference", label: "Difference", title: "The second minus the first" },
+        { value: "difference", label: "Difference" },
       ],
       (compare) => store.update({ compare: compare as Selection["compare"] }),
     );
@@ -73,7 +73,9 @@ export class Toolbar {
     this.compare.set(selection.compare);
     const difference = this.compare.element.lastElementChild as HTMLButtonElement;
     difference.disabled = !this.scope.comparable;
-    if (difference.disabled) difference.title = "The two traces differ in their number of tokens";
+    difference.title = difference.disabled
+      ? "The two traces differ in their number of tokens, layers or heads"
+      : "The second minus the first";
     this.theme.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[selection.theme];
     this.theme.setAttribute("aria-label", `Theme: ${selection.theme}`);
     const tokens = block.queryTokens.texts.length;
