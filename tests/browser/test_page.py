@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+import xml.etree.ElementTree as ET
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 
 from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.tokens import Tokens
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def shows(text: str, number: float) -> bool:
@@ -274,6 +278,43 @@ def test_export(open_page: Any, trace: Any, view: str, form: str) -> None:
         assert text.startswith("<svg")
         if view != "model":
             assert ">brown</text>" in text
+
+
+def test_export_of_all_views_has_them_one_below_another(
+    open_page: Any, trace: Any, make_trace: Any
+) -> None:
+    def exported(opened: Any) -> ET.Element:
+        with opened.page.expect_download() as waiting:
+            opened.page.get_by_role("button", name="SVG").click()
+        return ET.fromstring(waiting.value.path().read_text("utf-8"))
+
+    def heights(root: ET.Element, *titles: str) -> list[float]:
+        places = {element.text: float(element.get("y", "")) for element in root.iter(f"{SVG}text")}
+        return [places[title] for title in titles]
+
+    opened = open_page(trace, fragment="layer=1&heads=2&queries=3&color=entropy")
+    root = exported(opened)
+    titles = ("synthetic · L1 H2", "Model view: all heads", "Head view: L1 H2")
+    found = heights(root, *titles, "Neuron view: L1 H2", "state after L1")
+    assert found == sorted(found)
+    assert found[-1] < float(root.get("height", ""))
+    assert len(root.findall(f"{SVG}image")) == 16 + 1 + 6 + 2  # heads, scale, neurons, states
+    opened.page.keyboard.press("Escape")
+    texts = [element.text or "" for element in exported(opened).iter(f"{SVG}text")]
+    assert "Head view: L1 H2" in texts
+    assert not any(text.startswith("Neuron view") for text in texts)
+    opened = open_page(trace, make_trace(seed=1), titles=["before", "after"])
+    root = exported(opened)
+    assert heights(root, "before") == heights(root, "after")
+
+
+def test_export_of_all_views_as_a_picture(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="queries=3")
+    with opened.page.expect_download() as waiting:
+        opened.page.get_by_role("button", name="PNG").click()
+    width, height = struct.unpack(">II", waiting.value.path().read_bytes()[16:24])
+    assert width == 2 * 1440
+    assert height > 2 * 700
 
 
 def test_compare_two_traces(open_page: Any, make_trace: Any) -> None:

@@ -80,3 +80,8 @@ export interface Scene {
   readonly background: string;
   readonly marks: readonly Mark[];
 }
+
+/** Where a view has nothing to draw. */
+export function emptyScene(background: string): Scene {
+  return { width: 200, height: 40, background, marks: [] };
+}

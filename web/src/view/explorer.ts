@@ -222,19 +222,15 @@ export class Explorer {
   private async save(format: "svg" | "png"): Promise<void> {
     const { selection } = this.scope.store;
     const { model } = this.scope.traces[0];
-    const shown =
-      selection.view === "model"
-        ? [this.model.scene()]
-        : selection.view === "neurons"
-          ? [this.neurons.scene()]
-          : this.head.scenes();
     const heads = selection.heads.map((head) => `H${head}`).join(" ");
     const place = selection.view === "model" ? "all heads" : `L${selection.layer} ${heads}`;
-    const scene = sheet(
-      shown,
-      [model, place].filter(Boolean).join(" · "),
-      this.scope.theme.tone.ink,
-    );
+    const views = [this.model, this.head, this.neurons].filter(({ element }) => !element.hidden);
+    const sections = views.map((view) => ({
+      title: views.length > 1 ? view.title : "",
+      scenes: view.scenes(),
+    }));
+    const title = [model, place].filter(Boolean).join(" · ");
+    const scene = sheet(title, sections, this.scope.theme);
     const file = format === "svg" ? svgFile(scene) : await pngFile(scene);
     download(file, `headscope-${place.toLowerCase().replaceAll(" ", "-")}.${format}`);
   }

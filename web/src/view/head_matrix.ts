@@ -11,7 +11,7 @@ import {
   matrixLabels,
   matrixLayout,
 } from "../layout/matrix.ts";
-import type { ImageMark, Mark, Scene } from "../layout/scene.ts";
+import { emptyScene, type ImageMark, type Mark, type Scene } from "../layout/scene.ts";
 import { paint, prepare, widestEms } from "../paint/canvas.ts";
 import { cssOf } from "../paint/color.ts";
 import { make } from "./element.ts";
@@ -101,12 +101,13 @@ export class HeadMatrix {
   }
 
   scene(): Scene {
-    const layout = this.layout!;
+    const { layout, heat } = this;
+    if (!layout || !heat) return emptyScene(this.scope.theme.tone.panel);
     return {
       width: layout.width,
       height: layout.height,
       background: this.scope.theme.tone.panel,
-      marks: [this.heat!, ...this.labels, ...this.frames()],
+      marks: [heat, ...this.labels, ...this.frames()],
     };
   }
 

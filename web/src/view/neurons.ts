@@ -15,15 +15,16 @@ import {
   STRIP_HEIGHT,
   STRIP_Y,
 } from "../layout/neurons.ts";
-import { type Mark, moved, type Scene } from "../layout/scene.ts";
+import { emptyScene, type Mark, moved } from "../layout/scene.ts";
 import { paint, prepare, widestEms } from "../paint/canvas.ts";
 import { blockOf, type Selection } from "../state/selection.ts";
 import { make, segments, select } from "./element.ts";
+import type { Captioned } from "./saving.ts";
 import type { Scope } from "./scope.ts";
-import { StateStrips } from "./states.ts";
+import { HEIGHT as STATES_HEIGHT, StateStrips } from "./states.ts";
 
 export class NeuronView {
-  private readonly title = make("strong");
+  private readonly place = make("strong");
   private query = select("Query", [], () => {});
   private readonly order;
   private readonly low = make("span");
@@ -119,7 +120,7 @@ export class NeuronView {
     this.legend.hidden = this.neurons === null;
     this.empty.hidden = this.neurons !== null;
     this.offer(block);
-    this.title.textContent = `L${selection.layer} H${head}`;
+    this.place.textContent = `L${selection.layer} H${head}`;
     this.query.set(String(query));
     this.order.set(selection.order);
     if (!this.neurons) {
@@ -130,19 +131,33 @@ export class NeuronView {
     this.lay(block);
   }
 
-  scene(): Scene {
-    if (!this.neurons || !this.layout) {
-      const { tone } = this.scope.theme;
-      return { width: 200, height: 40, background: tone.panel, marks: [] };
-    }
-    const { top } = this.layout;
-    const rows = this.marks.map((mark) => moved(mark, 0, top));
-    return {
-      width: this.layout.width,
-      height: top + this.layout.height,
-      background: this.scope.theme.tone.panel,
-      marks: [...rows, ...this.header],
+  /** What stands above it in a file with other views. */
+  get title(): string {
+    return `Neuron view: ${this.place.textContent}`;
+  }
+
+  scenes(): Captioned[] {
+    const { tone } = this.scope.theme;
+    if (!this.neurons || !this.layout) return [{ scene: emptyScene(tone.panel), caption: "" }];
+    const { top, rowHeight, width } = this.layout;
+    const pinned = this.scope.store.selection.keys.map((key): Mark => {
+      const y = top + key * rowHeight;
+      return { kind: "rect", x: 0, y, width, height: rowHeight, fill: tone.raised };
+    });
+    const below = top + this.layout.height;
+    const strips = this.states.marks.map((mark) => moved(mark, 0, below));
+    const scene = {
+      width,
+      height: below + (strips.length ? STATES_HEIGHT : 0),
+      background: tone.panel,
+      marks: [
+        ...pinned,
+        ...this.marks.map((mark) => moved(mark, 0, top)),
+        ...this.header,
+        ...strips,
+      ],
     };
+    return [{ scene, caption: this.sum.textContent ?? "" }];
   }
 
   private offer(block: Block): void {
@@ -156,7 +171,7 @@ export class NeuronView {
     this.query = select("Query", choices, (query) =>
       this.scope.store.update({ queries: [Number(query)] }),
     );
-    this.chooser.replaceChildren(this.title, this.query.element, this.order.element);
+    this.chooser.replaceChildren(this.place, this.query.element, this.order.element);
   }
 
   private lay(block: Block): void {
