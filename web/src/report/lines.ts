@@ -12,6 +12,7 @@ import {
   Spots,
   svg,
   text,
+  textWidth,
 } from "./draw.ts";
 import { axisNumber, everyNth, shown, ticks, withInterval } from "./number.ts";
 
@@ -88,7 +89,7 @@ export class Lines implements Drawing {
     const group = svg("g");
     let [x, y] = [0, 10];
     names.forEach((name, i) => {
-      const size = name.length * 6.4 + 34;
+      const size = textWidth(name, 11) + 40;
       if (x + size > width) [x, y] = [0, y + 18];
       group.append(
         svg("line", {
@@ -168,7 +169,7 @@ export class Lines implements Drawing {
           x2: LEFT + inner,
           y1: at,
           y2: at,
-          stroke: "var(--negative)",
+          stroke: "var(--ink)",
           "stroke-width": 1.5,
           "stroke-dasharray": "5 3",
         }),

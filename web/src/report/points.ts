@@ -3,6 +3,7 @@
 import { segments } from "../view/element.ts";
 import type { MapFigure, PointsFigure } from "./data.ts";
 import {
+  COLORS,
   canvas,
   color,
   type Drawing,
@@ -177,8 +178,13 @@ export class HeadMap implements Drawing {
     const size = (width - (across - 1) * 20) / across;
     const height = Math.min(size * 0.78, 460);
     const behaviors = this.behaviors();
-    const tone = (name: string) =>
-      name === "other" ? "var(--strong)" : color(behaviors.indexOf(name));
+    // More behaviors than colors: the rarer ones are rings.
+    const look = (name: string): Record<string, string | number> => {
+      const at = behaviors.indexOf(name);
+      if (name === "other") return { class: "dot", fill: "var(--strong)" };
+      if (at < COLORS) return { class: "dot", fill: color(at) };
+      return { class: "ring", fill: "var(--paper)", stroke: color(at), "stroke-width": 2 };
+    };
     const legend = svg("g");
     let [x, y] = [0, 10];
     if (this.by === "behavior") {
@@ -186,7 +192,7 @@ export class HeadMap implements Drawing {
         const room = textWidth(name, 11) + 30;
         if (x + room > width) [x, y] = [0, y + 18];
         legend.append(
-          svg("circle", { cx: x + 5, cy: y - 4, r: 4.5, fill: tone(name) }),
+          svg("circle", { cx: x + 5, cy: y - 4, r: 4.5, ...look(name) }),
           text(x + 14, y, name, { fill: "var(--ink)" }),
         );
         x += room;
@@ -212,9 +218,11 @@ export class HeadMap implements Drawing {
       panel.layer.forEach((layer, k) => {
         const cx = size / 2 + (panel.x[k] - (x0 + x1) / 2) * scale;
         const cy = 36 + height / 2 - (panel.y[k] - (y0 + y1) / 2) * scale;
-        const fill =
-          this.by === "behavior" ? tone(panel.behavior[k]) : layerShade(layer, subject.layers);
-        const dot = svg("circle", { cx, cy, r: 5, class: "dot", fill });
+        const style =
+          this.by === "behavior"
+            ? look(panel.behavior[k])
+            : { class: "dot", fill: layerShade(layer, subject.layers) };
+        const dot = svg("circle", { cx, cy, r: 5, ...style });
         const head = panel.head[k];
         const rows = [
           { label: "behavior", value: panel.behavior[k] },
