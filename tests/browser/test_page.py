@@ -58,6 +58,21 @@ def test_click_pins_and_several_pins_are_summed(open_page: Any, trace: Any) -> N
     assert "queries" not in opened.fragment
 
 
+def test_a_pinned_token_stays_in_sight(open_page: Any, make_trace: Any) -> None:
+    opened = open_page(make_trace(60), fragment="view=all")
+
+    def is_seen() -> bool:
+        token = opened.token("query", 50).bounding_box()
+        pane = opened.page.locator(".panel .scroller").bounding_box()
+        return bool(pane["y"] <= token["y"] <= pane["y"] + pane["height"] - token["height"])
+
+    opened.token("query", 50).click()  # the neuron pane takes room from the head pane
+    assert opened.page.locator(".pane.neurons").is_visible()
+    assert is_seen()
+    opened = open_page(make_trace(60), fragment="queries=50")
+    assert is_seen()
+
+
 def test_a_link_reopens_where_it_was(open_page: Any, trace: Any) -> None:
     opened = open_page(
         trace, fragment="view=head&layer=2&heads=1,3&queries=4&pair=ab&threshold=0.1&top=3"
@@ -130,7 +145,8 @@ def test_neurons_by_keyboard(open_page: Any, trace: Any) -> None:
     opened.page.locator(".neuron-body .scroller").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"):
         opened.page.keyboard.press(key)
-    assert f"{trace.tokens[7]} → {trace.tokens[2]} " in opened.page.locator(".equation").inner_text()
+    equation = opened.page.locator(".equation").inner_text()
+    assert f"{trace.tokens[7]} → {trace.tokens[2]} " in equation
     opened.page.keyboard.press("Enter")
     assert opened.fragment == {"queries": "7", "layer": "1", "keys": "2"}
     opened.page.keyboard.press("Escape")
@@ -340,7 +356,8 @@ def test_a_difference_is_explained_where_there_is_one(open_page: Any) -> None:
         n = len(texts)
         tokens = Tokens.of(texts, special=special)
         data = attention_dataset(np.full((1, 2, n, n), 1 / n, dtype=np.float32), [0])
-        return Trace({"self": Block("self", data, tokens, tokens, is_causal=False)}, {"self": tokens})
+        block = Block("self", data, tokens, tokens, is_causal=False)
+        return Trace({"self": block}, {"self": tokens})
 
     first = made(["[CLS]", "a", "b"], [True, False, False])
     opened = open_page(first, made(["a", "b"], [False, False]))

@@ -1,5 +1,6 @@
 // The explorer: three views of one selection, inside one shadow root.
 
+import { rowOf } from "../data/axis.ts";
 import { type AskRow, ExactRows } from "../data/exact.ts";
 import type { Trace } from "../data/trace.ts";
 import { panesOf } from "../layout/panes.ts";
@@ -90,6 +91,7 @@ export class Explorer {
     this.attach();
     store.onSelection((now, before) => this.update(now, before));
     this.render();
+    this.revealPinned();
   }
 
   /** Let go of the page around: nothing of this explorer is heard of or kept any more. */
@@ -177,7 +179,17 @@ export class Explorer {
       for (const part of this.parts) part.render();
     } else {
       this.render();
+      if (opensDrawer) this.revealPinned();
     }
+  }
+
+  /** Bring the pinned query into sight, where the pane is too low for all tokens. */
+  private revealPinned(): void {
+    const { selection } = this.scope.store;
+    const query = selection.queries.at(-1);
+    if (query === undefined || this.head.element.hidden) return;
+    const row = rowOf(this.scope.lens(this.scope.leading).rows, query);
+    if (row >= 0) this.head.reveal(row);
   }
 
   private render(): void {

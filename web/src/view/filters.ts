@@ -52,7 +52,7 @@ export class Filters {
       change({ threshold: Number(this.threshold.value) }),
     );
     this.top = select(
-      "Strongest",
+      "Keys per query",
       [0, 1, 2, 3, 5, 10].map((n) => ({ value: String(n), label: n === 0 ? "all" : String(n) })),
       (top) => change({ top: Number(top) }),
     );
@@ -88,8 +88,8 @@ export class Filters {
       this.pair.element,
       make(
         "label",
-        { class: "field" },
-        make("span", { text: "From" }),
+        { class: "field", title: "Weights below it are not drawn ([ ])" },
+        make("span", { text: "Threshold" }),
         this.threshold,
         this.thresholdValue,
       ),

@@ -200,15 +200,17 @@ export class ModelView {
     const half = overview.size / 2;
     const layers: Mark[] = [];
     const columns: Mark[] = [];
-    const text = (x: number, y: number, label: string, bold: boolean, anchor: "middle" | "end"): Mark => ({
-      kind: "text", x, y, text: label, size: 10, anchor, bold, fill: bold ? tone.ink : tone.soft,
+    const text = (x: number, y: number, label: string, bold: boolean, anchor: "middle" | "end", size = 10): Mark => ({
+      kind: "text", x, y, text: label, size, anchor, bold, fill: bold ? tone.ink : tone.soft,
     }); // biome-ignore format: one text on one line
     if (overview.caption > 0) {
       const compact = overview.size < 44;
       for (const { x, y, layer, head } of overview.thumbs) {
-        const label = compact ? `${layer}.${head}` : `L${layer} H${head}`;
+        const label = compact ? `L${layer}H${head}` : `L${layer} H${head}`;
         const isChosen = layer === chosen && heads.includes(head);
-        layers.push(text(x + half, y + overview.size + 10, label, isChosen, "middle"));
+        layers.push(
+          text(x + half, y + overview.size + 10, label, isChosen, "middle", compact ? 9 : 10),
+        );
       }
       return { layers, heads: columns };
     }

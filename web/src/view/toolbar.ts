@@ -59,10 +59,14 @@ export class Toolbar {
       traces.length > 1 ? this.compare.element : null,
       make("span", { class: "spring" }),
       search,
-      this.theme,
-      quiet("SVG", "Save the current view as SVG", () => actions.exportAs("svg")),
-      quiet("PNG", "Save the current view as PNG", () => actions.exportAs("png")),
-      help,
+      make(
+        "div",
+        { class: "buttons" },
+        this.theme,
+        quiet("SVG", "Save what is shown as SVG", () => actions.exportAs("svg")),
+        quiet("PNG", "Save what is shown as PNG", () => actions.exportAs("png")),
+        help,
+      ),
     );
   }
 
