@@ -116,6 +116,15 @@ def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         context.close()
 
 
+def collect_garbage(page: Any) -> None:
+    """Free what nothing in the page holds any more; a `WeakRef` to it is then empty."""
+    page.wait_for_timeout(50)
+    session = page.context.new_cdp_session(page)
+    for _ in range(2):
+        session.send("HeapProfiler.collectGarbage")
+    session.detach()
+
+
 WORDS = [
     "the",
     "quick",

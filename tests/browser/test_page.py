@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+import xml.etree.ElementTree as ET
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 
 from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.tokens import Tokens
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def shows(text: str, number: float) -> bool:
@@ -54,6 +58,21 @@ def test_click_pins_and_several_pins_are_summed(open_page: Any, trace: Any) -> N
     assert "queries" not in opened.fragment
 
 
+def test_a_pinned_token_stays_in_sight(open_page: Any, make_trace: Any) -> None:
+    opened = open_page(make_trace(60), fragment="view=all")
+
+    def is_seen() -> bool:
+        token = opened.token("query", 50).bounding_box()
+        pane = opened.page.locator(".panel .scroller").bounding_box()
+        return bool(pane["y"] <= token["y"] <= pane["y"] + pane["height"] - token["height"])
+
+    opened.token("query", 50).click()  # the neuron pane takes room from the head pane
+    assert opened.page.locator(".pane.neurons").is_visible()
+    assert is_seen()
+    opened = open_page(make_trace(60), fragment="queries=50")
+    assert is_seen()
+
+
 def test_a_link_reopens_where_it_was(open_page: Any, trace: Any) -> None:
     opened = open_page(
         trace, fragment="view=head&layer=2&heads=1,3&queries=4&pair=ab&threshold=0.1&top=3"
@@ -96,6 +115,44 @@ def test_tokens_by_keyboard(open_page: Any, trace: Any) -> None:
     assert "brown" in opened.status
     opened.page.keyboard.press("Enter")
     assert opened.fragment["queries"] == "2"
+
+
+def focus_of(opened: Any) -> str:
+    inside = "document.querySelector('#headscope').shadowRoot.activeElement"
+    return str(opened.page.evaluate(f"{inside}?.ariaLabel ?? {inside}?.textContent ?? ''"))
+
+
+def test_matrix_by_keyboard(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="view=head&form=matrix&layer=1")
+    opened.page.get_by_role("button", name="Matrix").focus()
+    opened.page.keyboard.press("Tab")
+    assert "Attention matrix" in focus_of(opened)
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
+        opened.page.keyboard.press(key)
+    assert f"{trace.tokens[1]} → {trace.tokens[1]}" in opened.tooltip
+    assert f"{trace.tokens[1]} → {trace.tokens[1]}" in opened.status
+    assert shows(opened.tooltip, trace.attention.values[1, 0, 1, 1])
+    assert opened.fragment["layer"] == "1"
+    opened.page.keyboard.press("Enter")
+    assert opened.fragment["queries"] == "1"
+    opened.page.keyboard.press("Escape")
+    assert "queries" not in opened.fragment
+    assert opened.page.locator(".tooltip").is_hidden()
+
+
+def test_neurons_by_keyboard(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="queries=7&layer=1")
+    opened.page.locator(".neuron-body .scroller").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"):
+        opened.page.keyboard.press(key)
+    equation = opened.page.locator(".equation").inner_text()
+    assert f"{trace.tokens[7]} → {trace.tokens[2]} " in equation
+    opened.page.keyboard.press("Enter")
+    assert opened.fragment == {"queries": "7", "layer": "1", "keys": "2"}
+    opened.page.keyboard.press("Escape")
+    assert opened.fragment == {"layer": "1"}
+    opened.page.keyboard.press("ArrowDown")  # the pane is closed: the arrows are the explorer's
+    assert opened.fragment == {"layer": "2"}
 
 
 def test_search_finds_and_pins(open_page: Any, trace: Any) -> None:
@@ -239,6 +296,43 @@ def test_export(open_page: Any, trace: Any, view: str, form: str) -> None:
             assert ">brown</text>" in text
 
 
+def test_export_of_all_views_has_them_one_below_another(
+    open_page: Any, trace: Any, make_trace: Any
+) -> None:
+    def exported(opened: Any) -> ET.Element:
+        with opened.page.expect_download() as waiting:
+            opened.page.get_by_role("button", name="SVG").click()
+        return ET.fromstring(waiting.value.path().read_text("utf-8"))
+
+    def heights(root: ET.Element, *titles: str) -> list[float]:
+        places = {element.text: float(element.get("y", "")) for element in root.iter(f"{SVG}text")}
+        return [places[title] for title in titles]
+
+    opened = open_page(trace, fragment="layer=1&heads=2&queries=3&color=entropy")
+    root = exported(opened)
+    titles = ("synthetic · L1 H2", "Model view: all heads", "Head view: L1 H2")
+    found = heights(root, *titles, "Neuron view: L1 H2", "state after L1")
+    assert found == sorted(found)
+    assert found[-1] < float(root.get("height", ""))
+    assert len(root.findall(f"{SVG}image")) == 16 + 1 + 6 + 2  # heads, scale, neurons, states
+    opened.page.keyboard.press("Escape")
+    texts = [element.text or "" for element in exported(opened).iter(f"{SVG}text")]
+    assert "Head view: L1 H2" in texts
+    assert not any(text.startswith("Neuron view") for text in texts)
+    opened = open_page(trace, make_trace(seed=1), titles=["before", "after"])
+    root = exported(opened)
+    assert heights(root, "before") == heights(root, "after")
+
+
+def test_export_of_all_views_as_a_picture(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="queries=3")
+    with opened.page.expect_download() as waiting:
+        opened.page.get_by_role("button", name="PNG").click()
+    width, height = struct.unpack(">II", waiting.value.path().read_bytes()[16:24])
+    assert width == 2 * 1440
+    assert height > 2 * 700
+
+
 def test_compare_two_traces(open_page: Any, make_trace: Any) -> None:
     first, second = make_trace(seed=1), make_trace(seed=2)
     opened = open_page(first, second, titles=["before", "after"])
@@ -255,6 +349,23 @@ def test_traces_of_different_length_have_no_difference(open_page: Any, make_trac
     opened = open_page(make_trace(10), make_trace(12))
     assert opened.page.get_by_role("button", name="Difference").is_disabled()
     assert opened.page.locator(".panel").count() == 2
+
+
+def test_a_difference_is_explained_where_there_is_one(open_page: Any) -> None:
+    def made(texts: list[str], special: list[bool]) -> Trace:
+        n = len(texts)
+        tokens = Tokens.of(texts, special=special)
+        data = attention_dataset(np.full((1, 2, n, n), 1 / n, dtype=np.float32), [0])
+        block = Block("self", data, tokens, tokens, is_causal=False)
+        return Trace({"self": block}, {"self": tokens})
+
+    first = made(["[CLS]", "a", "b"], [True, False, False])
+    opened = open_page(first, made(["a", "b"], [False, False]))
+    button = opened.page.get_by_role("button", name="Difference")
+    assert "differ in their number" in button.get_attribute("title")
+    opened.page.keyboard.press("s")
+    assert button.is_enabled()
+    assert button.get_attribute("title") == "The second minus the first"
 
 
 def test_encoder_decoder(open_page: Any) -> None:
@@ -286,11 +397,29 @@ def test_generated_tokens_are_marked(open_page: Any, make_trace: Any) -> None:
 
 
 def test_help(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace)
+    opened = open_page(trace, fragment="queries=3")
+    dialog = opened.page.get_by_role("dialog")
     opened.page.keyboard.press("?")
-    assert opened.page.get_by_role("dialog").is_visible()
+    assert dialog.is_visible()
     opened.page.keyboard.press("Escape")
-    assert not opened.page.get_by_role("dialog").is_visible()
+    assert not dialog.is_visible()
+    assert opened.fragment == {"queries": "3"}
+
+
+def test_help_keeps_the_focus_and_gives_it_back(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace)
+    button = opened.page.get_by_role("button", name="? Keyboard and help")
+    button.focus()
+    opened.page.keyboard.press("Enter")
+    dialog = opened.page.get_by_role("dialog")
+    assert dialog.evaluate("(element) => element.matches(':modal')")
+    for key in ("Tab", "Tab", "ArrowDown"):
+        opened.page.keyboard.press(key)
+        assert focus_of(opened) in ("Close", "")
+    assert opened.fragment == {}
+    dialog.get_by_role("button", name="Close").click()
+    assert not dialog.is_visible()
+    assert focus_of(opened) == "? Keyboard and help"
 
 
 def test_narrow_pages_stack(open_page: Any, trace: Any) -> None:

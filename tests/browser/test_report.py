@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import gzip
 import io
+import json
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -115,6 +119,23 @@ def test_click_opens_the_card(opened: Opened) -> None:
     opened.page.keyboard.press("Escape")
     assert card.is_hidden()
     assert opened.fragment == {}
+
+
+def test_a_neighbor_without_a_distance(
+    open_page: Callable[..., Opened], file: Path, tmp_path: Path
+) -> None:
+    def without(found: re.Match[str]) -> str:
+        report = json.loads(gzip.decompress(base64.b64decode(found[2])))
+        for card in report["cards"][0]:
+            card["nearest"] = [[0, 1, None]]
+        packed = base64.b64encode(gzip.compress(json.dumps(report).encode())).decode()
+        return f"{found[1]}{packed}{found[3]}"
+
+    text = re.sub(r"(data-buffer=\"0\">)(.*?)(</script>)", without, file.read_text("utf-8"))
+    changed = tmp_path / "changed.html"
+    changed.write_text(text, "utf-8")
+    opened = open_page(file=changed, fragment="card=0.1.0")
+    assert "L0\u00a0H1 –" in opened.page.locator("aside.card").inner_text()
 
 
 def test_the_head_of_the_card_stays_marked(opened: Opened) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from headscope.app.server import Desk, make_server
 from headscope.model.model import Model
+from tests.browser.conftest import collect_garbage
 
 
 @pytest.fixture
@@ -37,6 +38,18 @@ def test_a_text_is_typed_and_shown(app: Any) -> None:
     app.get_by_label("Second text").fill("the cat")
     app.get_by_role("button", name="Show").click()
     app.locator(".facts", has_text="11 tokens").wait_for(state="attached")
+
+
+def test_a_new_text_frees_the_old_one(app: Any) -> None:
+    app.evaluate(
+        "window.old = new WeakRef("
+        "document.querySelector('.stage > div').shadowRoot.querySelector('.explorer'))"
+    )
+    app.get_by_label("Text", exact=True).fill("the dog")
+    app.get_by_role("button", name="Show").click()
+    app.locator(".facts", has_text="4 tokens").wait_for(state="attached")
+    collect_garbage(app)
+    assert app.evaluate("old.deref() === undefined")
 
 
 def test_selected_heads_are_switched_off(app: Any) -> None:

@@ -1,6 +1,6 @@
 // Exact rows of attention: recomputed from queries and keys, or asked of the kernel.
 
-import type { Block } from "./trace.ts";
+import type { Block, Vectors } from "./trace.ts";
 
 /** Asks whoever holds the trace for one row; null where nobody does. */
 export type AskRow = (row: RowId) => Promise<Float32Array | null>;
@@ -42,6 +42,15 @@ export class ExactRows {
   }
 }
 
+/** The vectors of a block and where in them a layer is; null where the payload has none of it. */
+export function vectorsOf(
+  { vectors }: Block,
+  layer: number,
+): { vectors: Vectors; index: number } | null {
+  const index = vectors?.layers.indexOf(layer) ?? -1;
+  return vectors && index >= 0 ? { vectors, index } : null;
+}
+
 /** Scores of one query against every key: `scale · q·k`, or as recorded; NaN where masked. */
 export function scoresOf(
   block: Block,
@@ -49,9 +58,9 @@ export function scoresOf(
   head: number,
   query: number,
 ): Float32Array | null {
-  const vectors = block.vectors;
-  const index = vectors?.layers.indexOf(layer) ?? -1;
-  if (!vectors || index < 0) return null;
+  const found = vectorsOf(block, layer);
+  if (!found) return null;
+  const { vectors, index } = found;
   if (vectors.scores) return vectors.scores.vector(index, head, query);
   const dots = dotsOf(block, layer, head, query)!;
   const scale = vectors.scales[index];
@@ -68,9 +77,9 @@ export function dotsOf(
   head: number,
   query: number,
 ): Float32Array | null {
-  const vectors = block.vectors;
-  const index = vectors?.layers.indexOf(layer) ?? -1;
-  if (!vectors || index < 0) return null;
+  const found = vectorsOf(block, layer);
+  if (!found) return null;
+  const { vectors, index } = found;
   const q = vectors.queries.vector(index, head, query);
   const group = vectors.groups[head];
   return Float32Array.from({ length: block.keyTokens.texts.length }, (_, key) => {

@@ -1,6 +1,6 @@
 // How one query of one head finds its keys: the vectors, their products, and what they add up to.
 
-import { dotsOf, recomputedRow, scoresOf } from "./exact.ts";
+import { dotsOf, recomputedRow, scoresOf, vectorsOf } from "./exact.ts";
 import type { Block } from "./trace.ts";
 
 export interface Neurons {
@@ -35,9 +35,9 @@ export function neuronsOf(
   head: number,
   query: number,
 ): Neurons | null {
-  const { vectors } = block;
-  const index = vectors?.layers.indexOf(layer) ?? -1;
-  if (!vectors || index < 0) return null;
+  const found = vectorsOf(block, layer);
+  if (!found) return null;
+  const { vectors, index } = found;
   const group = vectors.groups[head];
   const n = block.keyTokens.texts.length;
   const q = vectors.queries.vector(index, head, query);

@@ -71,13 +71,15 @@ export class PayloadError extends Error {}
 
 /** The header in `text`, or an error that says what is wrong with it. */
 export function parseHeader(text: string): Header {
-  let value: unknown;
+  return checkHeader(parseJson(text));
+}
+
+export function parseJson(text: string): unknown {
   try {
-    value = JSON.parse(text);
+    return JSON.parse(text);
   } catch {
-    throw new PayloadError("The data of this page is cut off or damaged (its header is not JSON).");
+    throw new PayloadError("The data of this page is cut off or damaged (it is not JSON).");
   }
-  return checkHeader(value);
 }
 
 /** `value` as a header, after a look at every field that the views rely on. */
@@ -112,10 +114,11 @@ function checkBlock(block: BlockPart, trace: TracePart): void {
   need(trace.stacks[block.keys]?.tokens.length === keys, `${where}: keys and tokens differ`);
 }
 
-function need(condition: boolean, problem: string): void {
+/** Refuse the payload, with the reason, unless `condition` holds. */
+export function need(condition: boolean, problem: string): void {
   if (!condition) throw new PayloadError(`The data of this page cannot be read: ${problem}.`);
 }
 
-function isObject(value: unknown): value is object {
+export function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }

@@ -31,6 +31,7 @@ function start(host: HTMLElement, { models, text }: Start): void {
     try {
       const { header, traces, ask } = await askTrace(wish);
       const view = make("div");
+      explorer?.dispose();
       stage.replaceChildren(view);
       const fragment = location.hash.length > 1 ? location.hash.slice(1) : header.selection;
       const changed = (now: string) => {
@@ -42,7 +43,11 @@ function start(host: HTMLElement, { models, text }: Start): void {
       form.say("");
     } catch (error) {
       if (error instanceof Refusal) form.say(error.message, "problem");
-      else showProblem(stage, error);
+      else {
+        explorer?.dispose();
+        explorer = null;
+        showProblem(stage, error);
+      }
     }
     paint();
     document.documentElement.dataset.ready = "true";

@@ -1,7 +1,7 @@
 // The notebook widget (anywidget): data from the kernel's model, exact rows on request.
 
 import { asker, type Model } from "../data/kernel.ts";
-import { checkHeader } from "../data/payload.ts";
+import { parseHeader } from "../data/payload.ts";
 import { openTraces } from "../data/trace.ts";
 import { make } from "../view/element.ts";
 import { Explorer } from "../view/explorer.ts";
@@ -26,8 +26,10 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
   Object.assign(host.style, { display: "block", height: `${model.get("height")}px` });
   el.append(host);
   const { ask, stop } = asker(model);
+  let explorer: Explorer | null = null;
+  const follow = () => explorer?.follow(model.get("selection") as string);
   try {
-    const header = checkHeader(JSON.parse(model.get("header") as string));
+    const header = parseHeader(model.get("header") as string);
     const packed = (model.get("buffers") as DataView<ArrayBuffer>[]).map(
       (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength),
     );
@@ -37,14 +39,16 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
       model.save_changes();
     };
     const fragment = (model.get("selection") as string) || header.selection;
-    const explorer = new Explorer(host, traces, { fragment, changed, ask, around: el });
+    explorer = new Explorer(host, traces, { fragment, changed, ask, around: el });
     hideStill(model);
-    model.on("change:selection", () => explorer.follow(model.get("selection") as string));
+    model.on("change:selection", follow);
   } catch (error) {
     showProblem(host, error);
   }
   return () => {
     stop();
+    model.off("change:selection", follow);
+    explorer?.dispose();
     removeEventListener("keydown", guard, true);
   };
 }

@@ -138,20 +138,28 @@ export function cellMarks(
 export function labelMarks(
   rows: readonly Entry[],
   keys: readonly Entry[],
+  focus: Focus,
   columns: Columns,
   theme: Theme,
 ): TextMark[] {
-  const label = (entry: Entry, index: number, x: number, anchor: "start" | "end"): TextMark => ({
+  const label = (
+    entry: Entry,
+    index: number,
+    x: number,
+    anchor: "start" | "end",
+    focused: ReadonlySet<number> | null,
+  ): TextMark => ({
     kind: "text",
     x,
     y: rowY(columns, index) + columns.fontSize * 0.35,
     text: printed(entry.label),
     size: columns.fontSize,
     anchor,
+    bold: focused?.has(index) ?? false,
     fill: entry.special ? theme.tone.soft : entry.generated ? theme.tone.accent : theme.tone.ink,
   });
   return [
-    ...rows.map((entry, i) => label(entry, i, columns.labels.left, "end")),
-    ...keys.map((entry, i) => label(entry, i, columns.labels.right, "start")),
+    ...rows.map((entry, i) => label(entry, i, columns.labels.left, "end", focus.rows)),
+    ...keys.map((entry, i) => label(entry, i, columns.labels.right, "start", focus.columns)),
   ];
 }

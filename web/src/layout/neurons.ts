@@ -185,7 +185,7 @@ export function rowMarks(
   entries.forEach((entry, row) => {
     const y = row * rowHeight + rowHeight / 2 + 4;
     const isMasked = Number.isNaN(neurons.scores[row]);
-    const fill = isMasked ? tone.strong : entry.special ? tone.soft : tone.ink;
+    const fill = isMasked || entry.special ? tone.soft : tone.ink;
     const text = (x: number, label: string, anchor: "start" | "end", size = 12) =>
       marks.push({ kind: "text", x, y, text: label, size, anchor, fill });
     text(PAD + layout.label, shorten(printed(entry.label), 18), "end");

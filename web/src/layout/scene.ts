@@ -20,6 +20,17 @@ export interface RectMark {
   readonly fill: string;
 }
 
+/** The outline of a rectangle, drawn around it. */
+export interface FrameMark {
+  readonly kind: "frame";
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+  readonly color: string;
+  readonly thickness: number;
+}
+
 export interface TextMark {
   readonly kind: "text";
   readonly x: number;
@@ -29,7 +40,6 @@ export interface TextMark {
   readonly anchor: "start" | "middle" | "end";
   readonly fill: string;
   readonly bold?: boolean;
-  readonly mono?: boolean;
   /** Degrees about (x, y). */
   readonly turn?: number;
 }
@@ -48,11 +58,30 @@ export interface ImageMark {
   readonly smooth?: boolean;
 }
 
-export type Mark = LineMark | RectMark | TextMark | ImageMark;
+export type Mark = LineMark | RectMark | FrameMark | TextMark | ImageMark;
+
+/** Where the middle of a frame's line runs. */
+export function outerFrame({ x, y, width, height, thickness }: FrameMark) {
+  const half = thickness / 2;
+  return { x: x - half, y: y - half, width: width + thickness, height: height + thickness };
+}
+
+/** A mark somewhere else. */
+export function moved(mark: Mark, x: number, y: number): Mark {
+  if (mark.kind === "line") {
+    return { ...mark, x1: mark.x1 + x, x2: mark.x2 + x, y1: mark.y1 + y, y2: mark.y2 + y };
+  }
+  return { ...mark, x: mark.x + x, y: mark.y + y };
+}
 
 export interface Scene {
   readonly width: number;
   readonly height: number;
   readonly background: string;
   readonly marks: readonly Mark[];
+}
+
+/** Where a view has nothing to draw. */
+export function emptyScene(background: string): Scene {
+  return { width: 200, height: 40, background, marks: [] };
 }

@@ -1,12 +1,10 @@
 // Scenes on a canvas.
 
-import type { ImageMark, Scene, TextMark } from "../layout/scene.ts";
+import { type ImageMark, outerFrame, type Scene, type TextMark } from "../layout/scene.ts";
+import { SANS } from "./theme.ts";
 
-export const SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif';
-export const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
-
-export function fontOf(mark: Pick<TextMark, "size" | "bold" | "mono">): string {
-  return `${mark.bold ? "600 " : ""}${mark.size}px ${mark.mono ? MONO : SANS}`;
+function fontOf(mark: Pick<TextMark, "size" | "bold">): string {
+  return `${mark.bold ? "600 " : ""}${mark.size}px ${SANS}`;
 }
 
 let ruler: CanvasRenderingContext2D | null = null;
@@ -70,6 +68,14 @@ export function paint(
         context.fillStyle = mark.fill;
         context.fillRect(mark.x, mark.y, mark.width, mark.height);
         break;
+      case "frame": {
+        if (mark.y + mark.height < band.top || mark.y > band.bottom) break;
+        const { x, y, width, height } = outerFrame(mark);
+        context.strokeStyle = mark.color;
+        context.lineWidth = mark.thickness;
+        context.strokeRect(x, y, width, height);
+        break;
+      }
       case "text":
         if (!mark.turn && (mark.y + mark.size < band.top || mark.y - mark.size > band.bottom))
           break;

@@ -1,7 +1,7 @@
 // Scenes as SVG text, for export. Needs no DOM: pictures become links through `href`.
 
-import type { ImageMark, Mark, Scene } from "../layout/scene.ts";
-import { MONO, SANS } from "./canvas.ts";
+import { type ImageMark, type Mark, outerFrame, type Scene } from "../layout/scene.ts";
+import { SANS } from "./theme.ts";
 
 export function svgOf(scene: Scene, href: (mark: ImageMark) => string): string {
   const size = `width="${round(scene.width)}" height="${round(scene.height)}"`;
@@ -27,15 +27,21 @@ function markSvg(mark: Mark, href: (mark: ImageMark) => string): string {
         `<rect x="${round(mark.x)}" y="${round(mark.y)}" width="${round(mark.width)}" ` +
         `height="${round(mark.height)}" fill="${mark.fill}"/>`
       );
+    case "frame": {
+      const { x, y, width, height } = outerFrame(mark);
+      return (
+        `<rect x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" ` +
+        `fill="none" stroke="${mark.color}" stroke-width="${mark.thickness}"/>`
+      );
+    }
     case "text": {
-      const font = mark.mono ? ` font-family="${escapeXml(MONO)}"` : "";
       const bold = mark.bold ? ' font-weight="600"' : "";
       const turn = mark.turn
         ? ` transform="rotate(${mark.turn} ${round(mark.x)} ${round(mark.y)})"`
         : "";
       return (
         `<text x="${round(mark.x)}" y="${round(mark.y)}" font-size="${mark.size}" ` +
-        `text-anchor="${mark.anchor}" fill="${mark.fill}" xml:space="preserve"${font}${bold}${turn}>` +
+        `text-anchor="${mark.anchor}" fill="${mark.fill}" xml:space="preserve"${bold}${turn}>` +
         `${escapeXml(mark.text)}</text>`
       );
     }

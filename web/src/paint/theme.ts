@@ -1,6 +1,6 @@
 // Light and dark: every color of the explorer, for the style sheet and the canvases alike.
 
-import { cssOf, headColors, type Rgb, ramp, rgbOfHex } from "./color.ts";
+import { headColors, type Rgb, ramp, rgbOfHex } from "./color.ts";
 
 export type Scheme = "light" | "dark";
 
@@ -77,16 +77,14 @@ export function themeOf(scheme: Scheme): Theme {
   };
 }
 
-/** Hand the theme's tones to the style sheet. */
+/** The one font stack: style sheets read it as `--sans`. */
+export const SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif';
+
+/** Hand the theme's tones, and the font, to the style sheet. */
 export function applyTheme(element: HTMLElement, theme: Theme): void {
   for (const [name, value] of Object.entries(theme.tone)) {
     element.style.setProperty(`--${name}`, value);
   }
+  element.style.setProperty("--sans", SANS);
   element.style.setProperty("color-scheme", theme.scheme);
-}
-
-/** Color of a signed value, from -1 (orange) over nothing to 1 (blue). */
-export function signedCss(theme: Theme, share: number): string {
-  const rgb = share >= 0 ? theme.rgb.positive : theme.rgb.negative;
-  return cssOf(rgb, Math.min(1, Math.abs(share)) ** 0.8);
 }

@@ -1,6 +1,6 @@
 // The card of one head, in a panel at the side: all evidence, neighbors, exemplars.
 
-import { make } from "../view/element.ts";
+import { make, quiet } from "../view/element.ts";
 import { arcOf } from "./arcs.ts";
 import type { Card, HeadId } from "./data.ts";
 import { canvas, type Scope } from "./draw.ts";
@@ -65,12 +65,7 @@ export class CardPanel {
 
   private content(card: Card, subject: number): (Node | string)[] {
     const { title, page } = this.scope.report.subjects[subject];
-    const close = make("button", {
-      class: "quiet",
-      text: "Close",
-      attributes: { type: "button" },
-      on: { click: () => this.close() },
-    });
+    const close = quiet("Close", "Close (Escape)", () => this.close());
     const parts: (Node | string)[] = [
       make("header", {}, make("h2", { text: `L${card.layer} H${card.head}` }), close),
       make("p", { class: "soft", text: title }),
@@ -94,9 +89,10 @@ export class CardPanel {
       parts.push(make("h3", { text: topic }), make("table", {}, make("tbody", {}, ...lines)));
     }
     if (card.nearest.length) {
-      const items = card.nearest.map(([layer, head, apart]) =>
-        make("li", {}, headLink([subject, layer, head], this.scope), ` ${apart.toFixed(3)} nats`),
-      );
+      const items = card.nearest.map(([layer, head, apart]) => {
+        const distance = apart === null ? "–" : `${apart.toFixed(3)} nats`;
+        return make("li", {}, headLink([subject, layer, head], this.scope), ` ${distance}`);
+      });
       parts.push(make("h3", { text: "Heads that attend most alike" }), make("ul", {}, ...items));
     }
     if (card.exemplars.length) {

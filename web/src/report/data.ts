@@ -1,6 +1,6 @@
 // The report as Python writes it (src/headscope/reporting), and its check on arrival.
 
-import { PayloadError } from "../data/payload.ts";
+import { isObject, need, parseJson } from "../data/payload.ts";
 
 export const FORMAT = "headscope-report";
 export const VERSION = 1;
@@ -32,7 +32,7 @@ export interface Card {
   readonly head: number;
   readonly summary: string;
   readonly evidence: [topic: string, rows: [what: string, value: string, rank: string][]][];
-  readonly nearest: [layer: number, head: number, divergence: number][];
+  readonly nearest: [layer: number, head: number, divergence: Maybe][];
   readonly exemplars: Arc[];
 }
 
@@ -211,18 +211,9 @@ export interface Report {
 
 /** The report in `text`, or an error that says what is wrong with it. */
 export function parseReport(text: string): Report {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new PayloadError("The data of this page is cut off or damaged (it is not JSON).");
-  }
+  const value = parseJson(text);
   const report = value as Report;
-  const need = (condition: boolean, problem: string) => {
-    if (!condition) throw new PayloadError(`The data of this page cannot be read: ${problem}.`);
-  };
-  need(typeof value === "object" && value !== null, "it is not a report");
-  need(report.format === FORMAT, "it is not a report");
+  need(isObject(value) && report.format === FORMAT, "it is not a report");
   need(report.version === VERSION, `its version is ${report.version}, expected ${VERSION}`);
   for (const name of ["subjects", "findings", "sections", "cards", "documents"] as const) {
     need(Array.isArray(report[name]), `it has no ${name}`);

@@ -109,7 +109,7 @@ export class Dots implements Drawing {
                 x2: px(base),
                 y1: y - 4,
                 y2: y + 4,
-                stroke: "var(--negative)",
+                stroke: "var(--ink)",
                 "stroke-width": 1.75,
               }),
             );

@@ -1,6 +1,6 @@
 // SVG elements, and the spots in them that can be pointed at, focused and chosen.
 
-import { SANS } from "../paint/canvas.ts";
+import { SANS } from "../paint/theme.ts";
 import type { Tooltip, TooltipRow } from "../view/tooltip.ts";
 import type { HeadId, Report } from "./data.ts";
 
@@ -59,6 +59,11 @@ export function text(
   attributes: Attributes = {},
 ): SVGTextElement {
   return svg("text", { x, y, fill: "var(--soft)", ...attributes }, content);
+}
+
+/** The name of what stands below it. */
+export function heading(x: number, y: number, content: string, size = 12): SVGTextElement {
+  return text(x, y, content, { fill: "var(--ink)", "font-weight": 600, "font-size": size });
 }
 
 const ruler = { context: null as CanvasRenderingContext2D | null };

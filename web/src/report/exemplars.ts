@@ -3,7 +3,7 @@
 import { make } from "../view/element.ts";
 import { arcOf } from "./arcs.ts";
 import type { ExemplarsFigure } from "./data.ts";
-import { canvas, type Drawing, type Scope, Spots, svg, text, textWidth } from "./draw.ts";
+import { canvas, type Drawing, heading, type Scope, Spots, svg, text, textWidth } from "./draw.ts";
 
 export class Exemplars implements Drawing {
   constructor(
@@ -21,8 +21,7 @@ export class Exemplars implements Drawing {
         const content = svg("g");
         let y = 0;
         if (k === 0) {
-          const bold = { fill: "var(--ink)", "font-weight": 600, "font-size": 13 };
-          content.append(text(0, 13, report.subjects[panel.subject].title, bold));
+          content.append(heading(0, 13, report.subjects[panel.subject].title, 13));
           y = 26;
         }
         const name = `L${layer} H${head}`;

@@ -1,6 +1,6 @@
 // What stands around a figure: number, title, controls, caption, equation, paper, downloads.
 
-import { make } from "../view/element.ts";
+import { make, quiet } from "../view/element.ts";
 import type { Figure } from "./data.ts";
 import { Dots } from "./dots.ts";
 import type { Drawing, Scope } from "./draw.ts";
@@ -28,15 +28,6 @@ export class Frame {
   ) {
     this.drawing = this.make();
     const isTable = figure.kind === "table";
-    const button = (label: string, title: string, click: () => void) =>
-      make("button", {
-        class: "quiet",
-        text: label,
-        title,
-        attributes: { type: "button" },
-        on: { click },
-      });
-    const name = `${figure.id}`;
     const caption = make(
       "figcaption",
       {},
@@ -55,11 +46,11 @@ export class Frame {
         { class: "downloads" },
         isTable
           ? null
-          : button("SVG", "Save this figure as SVG", () =>
-              saveText(this.svg(), `${name}.svg`, "image/svg+xml"),
+          : quiet("SVG", "Save this figure as SVG", () =>
+              saveText(this.svg(), `${figure.id}.svg`, "image/svg+xml"),
             ),
-        button("CSV", "Save the data of this figure as CSV", () =>
-          saveText(csvText(this.drawing.csv()), `${name}.csv`, "text/csv"),
+        quiet("CSV", "Save the data of this figure as CSV", () =>
+          saveText(csvText(this.drawing.csv()), `${figure.id}.csv`, "text/csv"),
         ),
       ),
     );

@@ -2,7 +2,17 @@
 
 import { make } from "../view/element.ts";
 import type { HeadsFigure, HeadValues, Variable } from "./data.ts";
-import { canvas, type Drawing, flow, type Scope, Spots, shade, svg, text } from "./draw.ts";
+import {
+  canvas,
+  type Drawing,
+  flow,
+  heading,
+  type Scope,
+  Spots,
+  shade,
+  svg,
+  text,
+} from "./draw.ts";
 import { axisNumber, everyNth, withInterval } from "./number.ts";
 
 const LEFT = 26;
@@ -76,13 +86,7 @@ export class Heads implements Drawing {
     present.forEach(({ values, subject }, i) => {
       const { x, y } = flowed.places[i];
       const group = svg("g", { transform: `translate(${x} ${y})` });
-      group.append(
-        text(LEFT, 12, subjects[subject].title, {
-          fill: "var(--ink)",
-          "font-weight": 600,
-          "font-size": 12,
-        }),
-      );
+      group.append(heading(LEFT, 12, subjects[subject].title));
       this.cells(group, values, subject, sizes[i], scale, spots, i);
       root.append(group);
     });

@@ -6,11 +6,13 @@ import {
   color,
   type Drawing,
   fitted,
+  heading,
   round,
   type Scope,
   Spots,
   svg,
   text,
+  textWidth,
 } from "./draw.ts";
 import { axisNumber, everyNth, shown, ticks, withInterval } from "./number.ts";
 
@@ -76,11 +78,7 @@ export class Lines implements Drawing {
   }
 
   private title(subject: number, x: number, y: number): SVGTextElement {
-    return text(x, y, this.scope.report.subjects[subject].title, {
-      fill: "var(--ink)",
-      "font-weight": 600,
-      "font-size": 12,
-    });
+    return heading(x, y, this.scope.report.subjects[subject].title);
   }
 
   private legend(width: number): { group: SVGGElement; height: number } | null {
@@ -91,7 +89,7 @@ export class Lines implements Drawing {
     const group = svg("g");
     let [x, y] = [0, 10];
     names.forEach((name, i) => {
-      const size = name.length * 6.4 + 34;
+      const size = textWidth(name, 11) + 40;
       if (x + size > width) [x, y] = [0, y + 18];
       group.append(
         svg("line", {
@@ -171,7 +169,7 @@ export class Lines implements Drawing {
           x2: LEFT + inner,
           y1: at,
           y2: at,
-          stroke: "var(--negative)",
+          stroke: "var(--ink)",
           "stroke-width": 1.5,
           "stroke-dasharray": "5 3",
         }),

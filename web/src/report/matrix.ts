@@ -5,6 +5,7 @@ import {
   canvas,
   type Drawing,
   fitted,
+  heading,
   type Scope,
   Spots,
   shade,
@@ -41,8 +42,8 @@ export class Matrix implements Drawing {
       const cell = Math.min(isRow ? together : (width - left) / panel.x.length, 26);
       const group = svg("g", { transform: `translate(${x} ${y})` });
       const room = Math.max(cell * panel.x.length + (isRow ? gap - 6 : 0), 60);
-      const title = fitted(subjects[panel.subject].title, 12.6, isRow ? room : width - left);
-      group.append(text(0, 12, title, { fill: "var(--ink)", "font-weight": 600, "font-size": 12 }));
+      const name = fitted(subjects[panel.subject].title, 12.6, isRow ? room : width - left);
+      group.append(heading(0, 12, name));
       const step = everyNth(panel.x.length, (panel.x.length * cell) / 18);
       panel.x.forEach((layer, column) => {
         if (column % step) return;

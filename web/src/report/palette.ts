@@ -1,7 +1,7 @@
 // The colors of drawings as CSS variables, so that light, dark and print need no redrawing.
 
 import { cssOf } from "../paint/color.ts";
-import type { Theme } from "../paint/theme.ts";
+import { SANS, type Theme } from "../paint/theme.ts";
 import { COLORS, SHADES } from "./draw.ts";
 
 /** Okabe and Ito's palette (2008), which color-blind readers tell apart, toned for each scheme. */
@@ -56,5 +56,6 @@ export function variablesOf(theme: Theme): Map<string, string> {
 
 export function applyColors(element: HTMLElement, theme: Theme): void {
   for (const [name, value] of variablesOf(theme)) element.style.setProperty(name, value);
+  element.style.setProperty("--sans", SANS);
   element.style.setProperty("color-scheme", theme.scheme);
 }

@@ -3,10 +3,12 @@
 import { segments } from "../view/element.ts";
 import type { MapFigure, PointsFigure } from "./data.ts";
 import {
+  COLORS,
   canvas,
   color,
   type Drawing,
   flow,
+  heading,
   type Scope,
   Spots,
   shade,
@@ -50,10 +52,7 @@ export class Points implements Drawing {
       const top = 46;
       const px = (value: number) => LEFT + (value / domain[0]) * inner;
       const py = (value: number) => top + height - (value / domain[1]) * height;
-      group.append(
-        text(LEFT, 12, subject.title, { fill: "var(--ink)", "font-weight": 600, "font-size": 12 }),
-        text(LEFT, 28, panel.note),
-      );
+      group.append(heading(LEFT, 12, subject.title), text(LEFT, 28, panel.note));
       for (const tick of ticks(0, domain[1], 5)) {
         group.append(
           svg("line", {
@@ -179,8 +178,13 @@ export class HeadMap implements Drawing {
     const size = (width - (across - 1) * 20) / across;
     const height = Math.min(size * 0.78, 460);
     const behaviors = this.behaviors();
-    const tone = (name: string) =>
-      name === "other" ? "var(--strong)" : color(behaviors.indexOf(name));
+    // More behaviors than colors: the rarer ones are rings.
+    const look = (name: string): Record<string, string | number> => {
+      const at = behaviors.indexOf(name);
+      if (name === "other") return { class: "dot", fill: "var(--strong)" };
+      if (at < COLORS) return { class: "dot", fill: color(at) };
+      return { class: "ring", fill: "var(--paper)", stroke: color(at), "stroke-width": 2 };
+    };
     const legend = svg("g");
     let [x, y] = [0, 10];
     if (this.by === "behavior") {
@@ -188,7 +192,7 @@ export class HeadMap implements Drawing {
         const room = textWidth(name, 11) + 30;
         if (x + room > width) [x, y] = [0, y + 18];
         legend.append(
-          svg("circle", { cx: x + 5, cy: y - 4, r: 4.5, fill: tone(name) }),
+          svg("circle", { cx: x + 5, cy: y - 4, r: 4.5, ...look(name) }),
           text(x + 14, y, name, { fill: "var(--ink)" }),
         );
         x += room;
@@ -207,19 +211,18 @@ export class HeadMap implements Drawing {
       const place = flowed.places[i];
       const subject = this.scope.report.subjects[panel.subject];
       const group = svg("g", { transform: `translate(${place.x} ${start + place.y})` });
-      group.append(
-        text(0, 12, subject.title, { fill: "var(--ink)", "font-weight": 600, "font-size": 12 }),
-        text(0, 28, panel.note),
-      );
+      group.append(heading(0, 12, subject.title), text(0, 28, panel.note));
       const [x0, x1] = [Math.min(...panel.x), Math.max(...panel.x)];
       const [y0, y1] = [Math.min(...panel.y), Math.max(...panel.y)];
       const scale = Math.min((size - 24) / (x1 - x0 || 1), (height - 24) / (y1 - y0 || 1));
       panel.layer.forEach((layer, k) => {
         const cx = size / 2 + (panel.x[k] - (x0 + x1) / 2) * scale;
         const cy = 36 + height / 2 - (panel.y[k] - (y0 + y1) / 2) * scale;
-        const fill =
-          this.by === "behavior" ? tone(panel.behavior[k]) : layerShade(layer, subject.layers);
-        const dot = svg("circle", { cx, cy, r: 5, class: "dot", fill });
+        const style =
+          this.by === "behavior"
+            ? look(panel.behavior[k])
+            : { class: "dot", fill: layerShade(layer, subject.layers) };
+        const dot = svg("circle", { cx, cy, r: 5, ...style });
         const head = panel.head[k];
         const rows = [
           { label: "behavior", value: panel.behavior[k] },

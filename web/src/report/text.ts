@@ -38,9 +38,10 @@ export function sentence(
   });
 }
 
-/** Text with its intervals, `[42.2–44.0]`, set back. */
+/** Text with its intervals, `[42.2–44.0]`, set back; `r = 0.82` stays on one line. */
 function intervals(text: string): (Node | string)[] {
   return text
+    .replace(/ ([=<]) /g, "\u00a0$1\u00a0")
     .split(/(\[[−\d][^\]]*\])/)
     .map((piece, i) => (i % 2 ? make("span", { class: "interval", text: piece }) : piece));
 }

@@ -76,6 +76,11 @@ export function layerIndex(block: Block, selection: Selection): number {
   return Math.max(0, block.layers.indexOf(selection.layer));
 }
 
+/** The heads that a layer has. */
+export function headsOf(block: Block, index: number): number[] {
+  return Array.from({ length: block.heads }, (_, head) => head).filter((h) => block.has(index, h));
+}
+
 /** The selection with everything that these traces do not have put right. */
 export function fitSelection(selection: Selection, traces: readonly Trace[]): Selection {
   const block = blockOf(traces[0], selection);
@@ -90,16 +95,11 @@ export function fitSelection(selection: Selection, traces: readonly Trace[]): Se
     ...selection,
     block: block.name,
     layer,
-    heads: heads.length > 0 ? heads : [firstHead(block, index)],
+    heads: heads.length > 0 ? heads : [headsOf(block, index)[0] ?? 0],
     queries: selection.queries.filter((q) => q >= 0 && q < nQueries),
     keys: selection.keys.filter((k) => k >= 0 && k < nKeys),
     pair: hasPair ? selection.pair : "all",
     sort: known(selection.sort),
     color: known(selection.color),
   };
-}
-
-function firstHead(block: Block, index: number): number {
-  for (let head = 0; head < block.heads; head++) if (block.has(index, head)) return head;
-  return 0;
 }

@@ -1,8 +1,9 @@
 // The layer chooser and one chip per head: click toggles, double click isolates.
 
+import type { Block } from "../data/trace.ts";
 import { cssOf } from "../paint/color.ts";
-import { blockOf, layerIndex } from "../state/selection.ts";
-import { make } from "./element.ts";
+import { blockOf, headsOf, layerIndex } from "../state/selection.ts";
+import { make, quiet } from "./element.ts";
 import type { Scope } from "./scope.ts";
 
 export class HeadChips {
@@ -14,13 +15,7 @@ export class HeadChips {
     class: "chips",
     attributes: { role: "group", "aria-label": "Heads: click toggles, double click isolates" },
   });
-  private readonly all = make("button", {
-    class: "quiet",
-    text: "All",
-    title: "All heads of the layer (A)",
-    attributes: { type: "button" },
-    on: { click: () => this.selectAll() },
-  });
+  private readonly all = quiet("All", "All heads of the layer (A)", () => this.selectAll());
   readonly element = make(
     "div",
     { class: "chooser" },
@@ -39,7 +34,7 @@ export class HeadChips {
     const key = `${block.name}/${index}/${this.scope.theme.scheme}/${this.scope.leading}`;
     if (key !== this.built) {
       this.built = key;
-      this.build(block.layers, block.heads, (head) => block.has(index, head));
+      this.build(block, index);
     }
     this.layer.value = String(selection.layer);
     for (const chip of this.chips.children) {
@@ -47,60 +42,52 @@ export class HeadChips {
       chip.setAttribute("aria-pressed", String(selection.heads.includes(head)));
     }
     this.all.hidden = block.heads < 2;
-    const count = Array.from({ length: block.heads }, (_, h) => h).filter((h) =>
-      block.has(index, h),
-    );
-    this.all.textContent = selection.heads.length === count.length ? "One" : "All";
+    const { length: count } = headsOf(block, index);
+    this.all.textContent = selection.heads.length === count ? "One" : "All";
   }
 
   selectAll(): void {
     const { store } = this.scope;
     const block = blockOf(this.scope.traces[this.scope.leading], store.selection);
     const index = layerIndex(block, store.selection);
-    const heads = Array.from({ length: block.heads }, (_, h) => h).filter((h) =>
-      block.has(index, h),
-    );
+    const heads = headsOf(block, index);
     const isAll = store.selection.heads.length === heads.length;
     store.update({ heads: isAll ? [store.selection.heads[0]] : heads });
   }
 
-  private build(layers: readonly number[], heads: number, has: (head: number) => boolean): void {
+  private build(block: Block, index: number): void {
     this.layer.replaceChildren(
-      ...layers.map((layer) =>
+      ...block.layers.map((layer) =>
         make("option", { text: String(layer), attributes: { value: String(layer) } }),
       ),
     );
-    const colors = this.scope.theme.heads(heads);
-    const chips: HTMLElement[] = [];
-    for (let head = 0; head < heads; head++) {
-      if (!has(head)) continue;
+    const colors = this.scope.theme.heads(block.heads);
+    const chips = headsOf(block, index).map((head) => {
       const swatch = make("i");
       swatch.style.background = cssOf(colors[head]);
       swatch.style.borderColor = cssOf(colors[head]);
-      chips.push(
-        make(
-          "button",
-          {
-            class: "chip",
-            title: `Head ${head}: click toggles, double click isolates`,
-            attributes: {
-              type: "button",
-              "data-head": String(head),
-              "aria-pressed": "false",
-              "aria-label": `Head ${head}`,
-            },
-            on: {
-              click: () => this.toggle(head),
-              dblclick: () => this.scope.store.update({ heads: [head] }),
-            },
+      return make(
+        "button",
+        {
+          class: "chip",
+          title: `Head ${head}: click toggles, double click isolates`,
+          attributes: {
+            type: "button",
+            "data-head": String(head),
+            "aria-pressed": "false",
+            "aria-label": `Head ${head}`,
           },
-          swatch,
-          make("span", { text: String(head) }),
-        ),
+          on: {
+            click: () => this.toggle(head),
+            dblclick: () => this.scope.store.update({ heads: [head] }),
+          },
+        },
+        swatch,
+        make("span", { text: String(head) }),
       );
-    }
+    });
     this.chips.replaceChildren(...chips);
-    this.chips.classList.toggle("many", heads > 16);
+    this.chips.classList.toggle("many", block.heads > 16);
   }
 
   private toggle(head: number): void {

@@ -29,6 +29,12 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** A button that stays in the background. */
+export function quiet(text: string, title: string, click: () => void): HTMLButtonElement {
+  const attributes = { type: "button" };
+  return make("button", { class: "quiet", text, title, attributes, on: { click } });
+}
+
 export interface Choice {
   readonly value: string;
   readonly label: string;

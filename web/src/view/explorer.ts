@@ -1,5 +1,6 @@
 // The explorer: three views of one selection, inside one shadow root.
 
+import { rowOf } from "../data/axis.ts";
 import { type AskRow, ExactRows } from "../data/exact.ts";
 import type { Trace } from "../data/trace.ts";
 import { panesOf } from "../layout/panes.ts";
@@ -52,6 +53,8 @@ export class Explorer {
   private readonly parts: { render(): void }[];
   private readonly help = new Help();
   private readonly search: Search;
+  private readonly shadow: ShadowRoot;
+  private readonly gone = new AbortController();
 
   constructor(
     host: HTMLElement,
@@ -84,9 +87,17 @@ export class Explorer {
       this.help.element,
       tooltip.element,
     );
-    this.attach(host);
+    this.shadow = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+    this.attach();
     store.onSelection((now, before) => this.update(now, before));
     this.render();
+    this.revealPinned();
+  }
+
+  /** Let go of the page around: nothing of this explorer is heard of or kept any more. */
+  dispose(): void {
+    this.gone.abort();
+    this.root.remove();
   }
 
   /** Handle a key that reached the page around. */
@@ -121,26 +132,28 @@ export class Explorer {
 
   private readonly actions = {
     search: () => this.search.open(),
-    help: () => (this.help.element.hidden ? this.help.show() : void this.help.hide()),
-    closeHelp: () => this.help.hide(),
+    help: () => this.help.show(),
     selectAll: () => this.head.selectAll(),
     cycleTheme: () =>
       this.scope.store.update({ theme: after(THEMES, this.scope.store.selection.theme) }),
     exportAs: (format: "svg" | "png") => void this.save(format),
   };
 
-  private attach(host: HTMLElement): void {
-    const shadow = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+  private attach(): void {
     const sheetOfStyles = new CSSStyleSheet();
     sheetOfStyles.replaceSync(styles);
-    shadow.adoptedStyleSheets = [sheetOfStyles];
-    shadow.replaceChildren(this.root);
+    this.shadow.adoptedStyleSheets = [sheetOfStyles];
+    this.shadow.replaceChildren(this.root);
     this.root.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.render()).observe(this.root);
+    const { signal } = this.gone;
+    const size = new ResizeObserver(() => this.render());
+    size.observe(this.root);
+    signal.addEventListener("abort", () => size.disconnect());
     const dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
-    dark?.addEventListener("change", () => this.render());
+    dark?.addEventListener("change", () => this.render(), { signal });
     if (this.options.around) {
       const watch = new MutationObserver(() => this.render());
+      signal.addEventListener("abort", () => watch.disconnect());
       const filter = [
         "class",
         "style",
@@ -166,7 +179,17 @@ export class Explorer {
       for (const part of this.parts) part.render();
     } else {
       this.render();
+      if (opensDrawer) this.revealPinned();
     }
+  }
+
+  /** Bring the pinned query into sight, where the pane is too low for all tokens. */
+  private revealPinned(): void {
+    const { selection } = this.scope.store;
+    const query = selection.queries.at(-1);
+    if (query === undefined || this.head.element.hidden) return;
+    const row = rowOf(this.scope.lens(this.scope.leading).rows, query);
+    if (row >= 0) this.head.reveal(row);
   }
 
   private render(): void {
@@ -189,8 +212,12 @@ export class Explorer {
     this.panes.style.gridTemplateColumns = panes.columns;
     this.panes.style.gridTemplateRows = panes.rows;
     this.panes.style.gridTemplateAreas = panes.areas;
+    const active = this.shadow.activeElement;
     for (const name of ["model", "head", "neurons"] as const) {
-      this[name].element.hidden = !panes[name];
+      const { element } = this[name];
+      // Keys go on working where the pane that had them closes.
+      if (!panes[name] && active && element.contains(active)) this.root.focus();
+      element.hidden = !panes[name];
     }
     for (const name of ["model", "head", "neurons"] as const) {
       if (panes[name]) this[name].render();
@@ -207,19 +234,15 @@ export class Explorer {
   private async save(format: "svg" | "png"): Promise<void> {
     const { selection } = this.scope.store;
     const { model } = this.scope.traces[0];
-    const shown =
-      selection.view === "model"
-        ? [this.model.scene()]
-        : selection.view === "neurons"
-          ? [this.neurons.scene()]
-          : this.head.scenes();
     const heads = selection.heads.map((head) => `H${head}`).join(" ");
     const place = selection.view === "model" ? "all heads" : `L${selection.layer} ${heads}`;
-    const scene = sheet(
-      shown,
-      [model, place].filter(Boolean).join(" · "),
-      this.scope.theme.tone.ink,
-    );
+    const views = [this.model, this.head, this.neurons].filter(({ element }) => !element.hidden);
+    const sections = views.map((view) => ({
+      title: views.length > 1 ? view.title : "",
+      scenes: view.scenes(),
+    }));
+    const title = [model, place].filter(Boolean).join(" · ");
+    const scene = sheet(title, sections, this.scope.theme);
     const file = format === "svg" ? svgFile(scene) : await pngFile(scene);
     download(file, `headscope-${place.toLowerCase().replaceAll(" ", "-")}.${format}`);
   }

@@ -1,7 +1,7 @@
 // The filter bar: which attention, in which units, how much of it, and what is combined.
 
 import { blockOf, type Selection } from "../state/selection.ts";
-import { make, segments, select } from "./element.ts";
+import { make, quiet, segments, select } from "./element.ts";
 import type { Scope } from "./scope.ts";
 
 const PAIR_LABELS = { all: "All", aa: "A→A", ab: "A→B", ba: "B→A", bb: "B→B" };
@@ -52,7 +52,7 @@ export class Filters {
       change({ threshold: Number(this.threshold.value) }),
     );
     this.top = select(
-      "Strongest",
+      "Keys per query",
       [0, 1, 2, 3, 5, 10].map((n) => ({ value: String(n), label: n === 0 ? "all" : String(n) })),
       (top) => change({ top: Number(top) }),
     );
@@ -78,13 +78,7 @@ export class Filters {
       this.specials,
       make("span", { text: "Special tokens" }),
     );
-    this.clear = make("button", {
-      class: "quiet",
-      text: "Reset",
-      title: "Clear pins and filters (Escape, twice)",
-      attributes: { type: "button" },
-      on: { click: () => change(CLEARED) },
-    });
+    this.clear = quiet("Reset", "Clear pins and filters (Escape, twice)", () => change(CLEARED));
     this.element = make(
       "div",
       { class: "filters", attributes: { role: "toolbar", "aria-label": "Filters" } },
@@ -94,8 +88,8 @@ export class Filters {
       this.pair.element,
       make(
         "label",
-        { class: "field" },
-        make("span", { text: "From" }),
+        { class: "field", title: "Weights below it are not drawn ([ ])" },
+        make("span", { text: "Threshold" }),
         this.threshold,
         this.thresholdValue,
       ),

@@ -1,7 +1,7 @@
 // The line above the explorer in the web app: which model reads what.
 
 import type { Wish } from "../data/server.ts";
-import { make, select } from "./element.ts";
+import { make, quiet, select } from "./element.ts";
 import controls from "./style/controls.css";
 import form from "./style/form.css";
 import frame from "./style/frame.css";
@@ -42,11 +42,11 @@ export class Form {
     text: "Show",
     attributes: { type: "submit" },
   });
-  private readonly without = make("button", {
-    class: "quiet",
-    attributes: { type: "button" },
-    on: { click: () => this.submit(this.chosen().heads) },
-  });
+  private readonly without = quiet(
+    "Switch off heads",
+    "Show the model beside itself without the selected heads",
+    () => this.submit(this.chosen().heads),
+  );
   private readonly note = make("output", { class: "note", attributes: { role: "status" } });
 
   constructor(
@@ -113,7 +113,6 @@ export class Form {
     const { heads, label } = this.chosen();
     this.without.disabled = heads.length === 0;
     this.without.textContent = label ? `Switch off ${label}` : "Switch off heads";
-    this.without.title = "Show the model beside itself without the selected heads";
   }
 
   private fit(): void {

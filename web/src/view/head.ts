@@ -1,12 +1,12 @@
 // The head pane: layer, heads and form on top; one panel, or two traces side by side, below.
 
-import type { Scene } from "../layout/scene.ts";
 import { layerIndex, type Selection } from "../state/selection.ts";
 import { HeadChips } from "./chips.ts";
 import { make, segments } from "./element.ts";
 import { HeadLines } from "./head_lines.ts";
 import { HeadMatrix } from "./head_matrix.ts";
 import { Panel } from "./panel.ts";
+import type { Captioned } from "./saving.ts";
 import type { Scope } from "./scope.ts";
 
 interface Shown {
@@ -67,8 +67,19 @@ export class HeadView {
     for (const { view } of this.shown) view.renderFocus();
   }
 
-  scenes(): Scene[] {
-    return this.shown.map(({ view }) => view.scene());
+  /** What stands above it in a file with other views. */
+  get title(): string {
+    const { layer, heads, combine } = this.scope.store.selection;
+    if (combine !== "each") return "Head view";
+    return `Head view: L${layer} ${heads.map((head) => `H${head}`).join(" ")}`;
+  }
+
+  scenes(): Captioned[] {
+    const hasTitles = this.scope.traces.length > 1;
+    return this.shown.map(({ panel, view, caption }) => ({
+      scene: view.scene(),
+      caption: [hasTitles ? panel.title : "", caption.textContent].filter(Boolean).join("  ·  "),
+    }));
   }
 
   selectAll(): void {

@@ -91,7 +91,7 @@ export class HeadLines {
         ...(["key", "query"] as const).flatMap((side) =>
           cellMarks(series, focus, side, columns, this.scope.theme, this.panel.precision),
         ),
-        ...labelMarks(queries, keys, columns, this.scope.theme),
+        ...labelMarks(queries, keys, focus, columns, this.scope.theme),
       ],
     };
   }

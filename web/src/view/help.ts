@@ -1,20 +1,16 @@
 // The help sheet: keys and what the picture means.
 
-import { make } from "./element.ts";
+import { make, quiet } from "./element.ts";
 import { KEYS } from "./keyboard.ts";
 
 export class Help {
-  private readonly close = make("button", {
-    class: "quiet",
-    text: "Close",
-    attributes: { type: "button" },
-    on: { click: () => this.hide() },
-  });
+  private readonly close = quiet("Close", "Close (Escape)", () => this.element.close());
   readonly element = make(
-    "div",
+    "dialog",
     {
       class: "help",
-      attributes: { role: "dialog", "aria-label": "Keyboard and help", "aria-modal": "true" },
+      attributes: { "aria-label": "Keyboard and help", closedby: "any" },
+      on: { keydown: (event) => this.key(event as KeyboardEvent) },
     },
     make("h2", { text: "Keyboard" }),
     make(
@@ -36,19 +32,16 @@ export class Help {
     this.close,
   );
 
-  constructor() {
-    this.element.hidden = true;
-  }
-
   show(): void {
-    this.element.hidden = false;
+    this.element.showModal();
     this.close.focus();
   }
 
-  /** Whether there was something to hide. */
-  hide(): boolean {
-    const wasOpen = !this.element.hidden;
-    this.element.hidden = true;
-    return wasOpen;
+  /** Keys stay in the sheet: what lies under it does not move. */
+  private key(event: KeyboardEvent): void {
+    event.stopPropagation();
+    if (event.key !== "Escape" && event.key !== "?") return;
+    event.preventDefault();
+    this.element.close();
   }
 }

@@ -15,7 +15,7 @@ export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
   ["[ ]", "lower, raise the threshold"],
   ["N", "order neurons by number or contribution"],
   ["/", "find a token"],
-  ["Tab", "into the token columns: ↑ ↓ move, Enter pins"],
+  ["Tab", "into tokens, matrix and neurons: arrows move, Enter pins"],
   ["Escape", "unpin; again: clear the filters"],
   ["T", "light, dark, auto"],
 ];
@@ -23,7 +23,6 @@ export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
 export interface KeyActions {
   search(): void;
   help(): void;
-  closeHelp(): boolean;
   selectAll(): void;
 }
 
@@ -38,7 +37,7 @@ export function handleKey(event: KeyboardEvent, scope: Scope, actions: KeyAction
     ArrowRight: () => stepHead(scope, 1, event.shiftKey),
     ArrowUp: () => stepLayer(scope, -1),
     ArrowDown: () => stepLayer(scope, 1),
-    Escape: () => actions.closeHelp() || clearStep(scope),
+    Escape: () => clearStep(scope),
     Enter: () => selection.view === "model" && store.update({ view: "head" }),
     "/": actions.search,
     "?": actions.help,

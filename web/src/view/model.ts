@@ -3,12 +3,13 @@
 import { formatNumber, STATISTICS } from "../data/number.ts";
 import { type Overview, overviewOf, type Thumb, thumbAt } from "../layout/overview.ts";
 import { pictures } from "../layout/picture.ts";
-import type { ImageMark, Mark, Scene } from "../layout/scene.ts";
+import { emptyScene, type ImageMark, type Mark } from "../layout/scene.ts";
 import { LINES_LIMIT } from "../layout/thumbnail.ts";
 import { paint, prepare } from "../paint/canvas.ts";
 import { cssOf } from "../paint/color.ts";
 import { make, select } from "./element.ts";
 import { Legend } from "./legend.ts";
+import type { Captioned } from "./saving.ts";
 import type { Scope } from "./scope.ts";
 
 export class ModelView {
@@ -133,16 +134,47 @@ export class ModelView {
     this.reveal();
   }
 
-  scene(): Scene {
-    const overview = this.overview!;
-    const { tone } = this.scope.theme;
+  readonly title = "Model view: all heads";
+
+  scenes(): Captioned[] {
+    const { overview } = this;
+    const { theme, store } = this.scope;
+    const background = theme.tone.panel;
+    if (!overview) return [{ scene: emptyScene(background), caption: "" }];
     const labels = this.labels();
-    return {
+    const scale = this.legend.marks(theme, 14, overview.height + 4);
+    const scene = {
       width: overview.width,
-      height: overview.height,
-      background: tone.panel,
-      marks: [...this.images, ...labels.layers, ...labels.heads],
+      height: overview.height + (scale.length ? 24 : 0),
+      background,
+      marks: [
+        ...this.images,
+        ...this.frames(theme.tone.line),
+        ...labels.layers,
+        ...labels.heads,
+        ...this.chosenFrames(),
+        ...scale,
+      ],
     };
+    const { sort } = store.selection;
+    const sorted = sort ? `sorted by ${STATISTICS[sort]?.label ?? sort}` : "";
+    return [{ scene, caption: [this.caption.textContent, sorted].filter(Boolean).join("  ·  ") }];
+  }
+
+  /** An outline for every thumbnail. */
+  private frames(color: string): Mark[] {
+    const { thumbs, size } = this.overview!;
+    return thumbs.map(({ x, y }) => frame(x, y, size, color, 1));
+  }
+
+  /** Outlines of the chosen heads, in their colors. */
+  private chosenFrames(): Mark[] {
+    const { thumbs, size } = this.overview!;
+    const { layer, heads } = this.scope.store.selection;
+    const colors = this.scope.theme.heads(this.scope.lens(this.scope.leading).block.heads);
+    return thumbs
+      .filter((thumb) => thumb.layer === layer && heads.includes(thumb.head))
+      .map(({ x, y, head }) => frame(x, y, size, cssOf(colors[head]), 2));
   }
 
   private offer(names: string[]): void {
@@ -168,15 +200,17 @@ export class ModelView {
     const half = overview.size / 2;
     const layers: Mark[] = [];
     const columns: Mark[] = [];
-    const text = (x: number, y: number, label: string, bold: boolean, anchor: "middle" | "end"): Mark => ({
-      kind: "text", x, y, text: label, size: 10, anchor, bold, fill: bold ? tone.ink : tone.soft,
+    const text = (x: number, y: number, label: string, bold: boolean, anchor: "middle" | "end", size = 10): Mark => ({
+      kind: "text", x, y, text: label, size, anchor, bold, fill: bold ? tone.ink : tone.soft,
     }); // biome-ignore format: one text on one line
     if (overview.caption > 0) {
       const compact = overview.size < 44;
       for (const { x, y, layer, head } of overview.thumbs) {
-        const label = compact ? `${layer}.${head}` : `L${layer} H${head}`;
+        const label = compact ? `L${layer}H${head}` : `L${layer} H${head}`;
         const isChosen = layer === chosen && heads.includes(head);
-        layers.push(text(x + half, y + overview.size + 10, label, isChosen, "middle"));
+        layers.push(
+          text(x + half, y + overview.size + 10, label, isChosen, "middle", compact ? 9 : 10),
+        );
       }
       return { layers, heads: columns };
     }
@@ -200,13 +234,7 @@ export class ModelView {
     const context = prepare(this.canvas, width, height);
     context.translate(-scrollLeft, -scrollTop);
     const band = { top: scrollTop, bottom: scrollTop + height };
-    paint(context, { marks: this.images }, band);
-    context.strokeStyle = this.scope.theme.tone.line;
-    context.lineWidth = 1;
-    for (const { x, y } of this.overview.thumbs) {
-      if (y + this.overview.size < band.top || y > band.bottom) continue;
-      context.strokeRect(x - 0.5, y - 0.5, this.overview.size + 1, this.overview.size + 1);
-    }
+    paint(context, { marks: [...this.images, ...this.frames(this.scope.theme.tone.line)] }, band);
     this.drawOverlay();
   }
 
@@ -214,22 +242,17 @@ export class ModelView {
     const overview = this.overview;
     if (!overview) return;
     const { scrollTop, scrollLeft, clientWidth: width, clientHeight: height } = this.scroller;
-    const { selection, hover } = this.scope.store;
+    const { hover } = this.scope.store;
     const { theme } = this.scope;
     const context = prepare(this.overlay, width, height);
     context.translate(-scrollLeft, -scrollTop);
     const band = { top: scrollTop, bottom: scrollTop + height };
     const labels = this.labels(scrollTop);
     paint(context, { marks: labels.layers }, band);
-    const colors = theme.heads(this.scope.lens(this.scope.leading).block.heads);
-    for (const { x, y, layer, head } of overview.thumbs) {
-      const isChosen = layer === selection.layer && selection.heads.includes(head);
-      const isHovered = hover.head?.layer === layer && hover.head.head === head;
-      if (!isChosen && !isHovered) continue;
-      context.lineWidth = isChosen ? 2 : 1;
-      context.strokeStyle = isChosen ? cssOf(colors[head]) : theme.tone.ink;
-      context.strokeRect(x - 1, y - 1, overview.size + 2, overview.size + 2);
-    }
+    const hovered = overview.thumbs
+      .filter(({ layer, head }) => hover.head?.layer === layer && hover.head.head === head)
+      .map(({ x, y }) => frame(x, y, overview.size, theme.tone.ink, 1));
+    paint(context, { marks: [...hovered, ...this.chosenFrames()] }, band);
     if (scrollTop > 0) {
       context.fillStyle = theme.tone.panel;
       context.fillRect(scrollLeft, scrollTop, width, overview.top - 2);
@@ -288,6 +311,10 @@ export class ModelView {
       ...(view === "model" ? { view: "head" } : {}),
     });
   }
+}
+
+function frame(x: number, y: number, size: number, color: string, thickness: number): Mark {
+  return { kind: "frame", x, y, width: size, height: size, color, thickness };
 }
 
 function range(table: readonly (readonly (number | null)[])[]): [number, number] {

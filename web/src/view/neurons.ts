@@ -15,15 +15,16 @@ import {
   STRIP_HEIGHT,
   STRIP_Y,
 } from "../layout/neurons.ts";
-import type { Mark, Scene } from "../layout/scene.ts";
+import { emptyScene, type Mark, moved } from "../layout/scene.ts";
 import { paint, prepare, widestEms } from "../paint/canvas.ts";
 import { blockOf, type Selection } from "../state/selection.ts";
 import { make, segments, select } from "./element.ts";
+import type { Captioned } from "./saving.ts";
 import type { Scope } from "./scope.ts";
-import { StateStrips } from "./states.ts";
+import { HEIGHT as STATES_HEIGHT, StateStrips } from "./states.ts";
 
 export class NeuronView {
-  private readonly title = make("strong");
+  private readonly place = make("strong");
   private query = select("Query", [], () => {});
   private readonly order;
   private readonly low = make("span");
@@ -45,12 +46,23 @@ export class NeuronView {
     "div",
     {
       class: "scroller",
-      attributes: { tabindex: "0", role: "group", "aria-label": "Neurons of each key" },
+      attributes: {
+        tabindex: "0",
+        role: "group",
+        "aria-label": "Neurons of each key: up and down move, Enter pins the key",
+      },
+      on: {
+        keydown: (event) => this.key(event as KeyboardEvent),
+        blur: () => this.leave(),
+      },
     },
     this.stage,
   );
   private readonly states: StateStrips;
-  private readonly sum = make("p", { class: "caption equation" });
+  private readonly sum = make("p", {
+    class: "caption equation",
+    attributes: { "aria-live": "polite" },
+  });
   private readonly empty = make("div", { class: "empty" });
   private readonly body = make("div", { class: "neuron-body" });
   readonly element: HTMLElement;
@@ -61,6 +73,8 @@ export class NeuronView {
   private header: Mark[] = [];
   private built = "";
   private hovered: number | null = null;
+  /** Whether the arrow keys, not the pointer, are at the hovered row. */
+  private isKeyed = false;
 
   constructor(private readonly scope: Scope) {
     const { store } = scope;
@@ -90,13 +104,9 @@ export class NeuronView {
     this.stage.addEventListener("pointermove", (event) => this.point(event, this.stage, 0));
     this.fixed.addEventListener("pointermove", (event) => this.point(event, this.fixed, -1));
     for (const part of [this.stage, this.fixed]) {
-      part.addEventListener("pointerleave", () => {
-        this.hovered = null;
-        scope.tooltip.hide();
-        this.explainSum();
-      });
+      part.addEventListener("pointerleave", () => this.leave());
     }
-    this.stage.addEventListener("click", (event) => this.pin(event));
+    this.stage.addEventListener("click", (event) => this.pin(this.row(event)));
   }
 
   render(): void {
@@ -110,33 +120,44 @@ export class NeuronView {
     this.legend.hidden = this.neurons === null;
     this.empty.hidden = this.neurons !== null;
     this.offer(block);
-    this.title.textContent = `L${selection.layer} H${head}`;
+    this.place.textContent = `L${selection.layer} H${head}`;
     this.query.set(String(query));
     this.order.set(selection.order);
     if (!this.neurons) {
       this.explainEmpty(block);
       return;
     }
+    if (this.hovered !== null && this.hovered >= this.neurons.keys.length) this.hovered = null;
     this.lay(block);
   }
 
-  scene(): Scene {
-    if (!this.neurons || !this.layout) {
-      const { tone } = this.scope.theme;
-      return { width: 200, height: 40, background: tone.panel, marks: [] };
-    }
-    const { top } = this.layout;
-    const rows = this.marks.map((mark) =>
-      mark.kind === "line"
-        ? { ...mark, y1: mark.y1 + top, y2: mark.y2 + top }
-        : { ...mark, y: mark.y + top },
-    );
-    return {
-      width: this.layout.width,
-      height: top + this.layout.height,
-      background: this.scope.theme.tone.panel,
-      marks: [...rows, ...this.header],
+  /** What stands above it in a file with other views. */
+  get title(): string {
+    return `Neuron view: ${this.place.textContent}`;
+  }
+
+  scenes(): Captioned[] {
+    const { tone } = this.scope.theme;
+    if (!this.neurons || !this.layout) return [{ scene: emptyScene(tone.panel), caption: "" }];
+    const { top, rowHeight, width } = this.layout;
+    const pinned = this.scope.store.selection.keys.map((key): Mark => {
+      const y = top + key * rowHeight;
+      return { kind: "rect", x: 0, y, width, height: rowHeight, fill: tone.raised };
+    });
+    const below = top + this.layout.height;
+    const strips = this.states.marks.map((mark) => moved(mark, 0, below));
+    const scene = {
+      width,
+      height: below + (strips.length ? STATES_HEIGHT : 0),
+      background: tone.panel,
+      marks: [
+        ...pinned,
+        ...this.marks.map((mark) => moved(mark, 0, top)),
+        ...this.header,
+        ...strips,
+      ],
     };
+    return [{ scene, caption: this.sum.textContent ?? "" }];
   }
 
   private offer(block: Block): void {
@@ -150,7 +171,7 @@ export class NeuronView {
     this.query = select("Query", choices, (query) =>
       this.scope.store.update({ queries: [Number(query)] }),
     );
-    this.chooser.replaceChildren(this.title, this.query.element, this.order.element);
+    this.chooser.replaceChildren(this.place, this.query.element, this.order.element);
   }
 
   private lay(block: Block): void {
@@ -201,6 +222,10 @@ export class NeuronView {
       if (row !== null) context.fillRect(0, row * rowHeight, width, rowHeight);
     }
     paint(context, { marks: this.marks }, { top: scrollTop, bottom: scrollTop + height });
+    if (this.hovered === null || !this.isKeyed) return;
+    context.strokeStyle = this.scope.theme.tone.accent;
+    context.lineWidth = 2;
+    context.strokeRect(3, this.hovered * rowHeight + 1, width - 6, rowHeight - 2);
   }
 
   private explainSum(): void {
@@ -239,12 +264,7 @@ export class NeuronView {
     const row = fixedRow < 0 ? -1 : Math.floor(y / layout.rowHeight);
     const isRow = row >= 0 && row < neurons.keys.length;
     const isStrip = fixedRow < 0 && y >= STRIP_Y && y < STRIP_Y + STRIP_HEIGHT;
-    const before = this.hovered;
-    this.hovered = isRow ? row : null;
-    if (before !== this.hovered) {
-      this.draw();
-      this.explainSum();
-    }
+    this.look(isRow ? row : null, false);
     const column = this.column(x);
     const rows = column && (isRow || isStrip) ? this.numbers(column, x, isRow ? row : null) : null;
     if (!rows) {
@@ -280,11 +300,58 @@ export class NeuronView {
     return { heading: `neuron ${i}`, list };
   }
 
-  private pin(event: MouseEvent): void {
-    if (!this.layout || !this.neurons) return;
+  /** Look at a key's row, or at none. */
+  private look(row: number | null, isKeyed: boolean): void {
+    if (row === this.hovered && isKeyed === this.isKeyed) return;
+    this.hovered = row;
+    this.isKeyed = isKeyed;
+    this.draw();
+    this.explainSum();
+  }
+
+  private leave(): void {
+    this.scope.tooltip.hide();
+    this.look(null, false);
+  }
+
+  private row(event: MouseEvent): number | null {
+    if (!this.layout || !this.neurons) return null;
     const y = event.clientY - this.stage.getBoundingClientRect().top;
     const row = Math.floor(y / this.layout.rowHeight);
-    if (row < 0 || row >= this.neurons.keys.length) return;
+    return row >= 0 && row < this.neurons.keys.length ? row : null;
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (!this.neurons || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") this.leave(); // and the explorer unpins
+    const last = this.neurons.keys.length - 1;
+    const at = this.hovered ?? -1;
+    const moves: Record<string, number> = {
+      ArrowDown: Math.min(at + 1, last),
+      ArrowUp: Math.max(at - 1, 0),
+      Home: 0,
+      End: last,
+    };
+    if (event.key in moves) this.walk(moves[event.key]);
+    else if (event.key === "Enter" || event.key === " ") this.pin(this.hovered);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private walk(row: number): void {
+    const { rowHeight } = this.layout!;
+    const { scrollTop, clientHeight } = this.scroller;
+    const y = row * rowHeight;
+    if (y < scrollTop) this.scroller.scrollTop = y;
+    if (y + rowHeight > scrollTop + clientHeight)
+      this.scroller.scrollTop = y + rowHeight - clientHeight;
+    this.scope.tooltip.hide();
+    this.look(row, true);
+  }
+
+  private pin(row: number | null): void {
+    if (row === null) return;
     const { keys } = this.scope.store.selection;
     this.scope.store.update({
       keys: keys.includes(row) ? keys.filter((key) => key !== row) : [row],

@@ -1,6 +1,7 @@
 // A message in place of a blank page.
 
 import { PayloadError } from "../data/payload.ts";
+import { SANS } from "../paint/theme.ts";
 import { make } from "./element.ts";
 
 export function showProblem(host: HTMLElement, error: unknown, what = "trace"): void {
@@ -17,7 +18,7 @@ export function showProblem(host: HTMLElement, error: unknown, what = "trace"): 
     make("p", { text: advice }),
   );
   Object.assign(box.style, {
-    font: "15px/1.5 system-ui, sans-serif",
+    font: `15px/1.5 ${SANS}`,
     maxWidth: "36rem",
     margin: "3rem auto",
     padding: "0 1.5rem",

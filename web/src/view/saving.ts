@@ -1,37 +1,67 @@
-// The current view as a file: scenes beside one another, as SVG or PNG.
+// What is on the screen as a file: scenes beside and below one another, as SVG or PNG.
 
-import type { ImageMark, Mark, Scene } from "../layout/scene.ts";
-import { canvasOf } from "../paint/canvas.ts";
+import { type ImageMark, type Mark, moved, type Scene, type TextMark } from "../layout/scene.ts";
+import { canvasOf, widestEms } from "../paint/canvas.ts";
 import { svgOf } from "../paint/svg.ts";
+import type { Theme } from "../paint/theme.ts";
 import { make } from "./element.ts";
 
 const GAP = 24;
+const PAD = 14;
 const SHARPNESS = 2;
+/** Pixels along one side of a picture that every browser can make. */
+const LONGEST = 16_000;
 
-/** Scenes side by side under a title. */
-export function sheet(scenes: readonly Scene[], title: string, ink: string): Scene {
-  const top = 34;
-  const marks: Mark[] = [
-    { kind: "text", x: 14, y: 21, text: title, size: 13, anchor: "start", fill: ink, bold: true },
-  ];
-  let x = 0;
-  for (const scene of scenes) {
-    marks.push(...scene.marks.map((mark) => moved(mark, x, top)));
-    x += scene.width + GAP;
-  }
-  return {
-    width: Math.max(x - GAP, 200),
-    height: top + Math.max(...scenes.map((scene) => scene.height)),
-    background: scenes[0].background,
-    marks,
-  };
+/** A scene with what its caption says. */
+export interface Captioned {
+  readonly scene: Scene;
+  readonly caption: string;
 }
 
-function moved(mark: Mark, x: number, y: number): Mark {
-  if (mark.kind === "line") {
-    return { ...mark, x1: mark.x1 + x, x2: mark.x2 + x, y1: mark.y1 + y, y2: mark.y2 + y };
+/** Scenes that stand side by side under a title of their own; an empty title takes no room. */
+export interface Section {
+  readonly title: string;
+  readonly scenes: readonly Captioned[];
+}
+
+/** Sections one below another, under one title. */
+export function sheet(title: string, sections: readonly Section[], theme: Theme): Scene {
+  const marks: Mark[] = [];
+  let [right, y] = [200, 0];
+  const write = (x: number, text: string, style: Pick<TextMark, "size" | "fill" | "bold">) => {
+    marks.push({
+      kind: "text",
+      x: x + PAD,
+      y: y + style.size + 8,
+      text,
+      anchor: "start",
+      ...style,
+    });
+    right = Math.max(
+      right,
+      x + PAD + widestEms([text]) * style.size * (style.bold ? 1.1 : 1) + PAD,
+    );
+  };
+  write(0, title, { size: 13, fill: theme.tone.ink, bold: true });
+  y += 34;
+  for (const section of sections) {
+    if (section.title) {
+      write(0, section.title, { size: 12, fill: theme.tone.ink, bold: true });
+      y += 26;
+    }
+    let x = 0;
+    const hasCaptions = section.scenes.some(({ caption }) => caption);
+    for (const { scene, caption } of section.scenes) {
+      if (caption) write(x, caption, { size: 11, fill: theme.tone.soft });
+      const top = y + (hasCaptions ? 24 : 0);
+      for (const mark of scene.marks) marks.push(moved(mark, x, top));
+      right = Math.max(right, x + scene.width);
+      x += scene.width + GAP;
+    }
+    const tallest = Math.max(0, ...section.scenes.map(({ scene }) => scene.height));
+    y += (hasCaptions ? 24 : 0) + tallest + (section === sections.at(-1) ? 0 : GAP);
   }
-  return { ...mark, x: mark.x + x, y: mark.y + y };
+  return { width: Math.ceil(right), height: Math.ceil(y), background: theme.tone.panel, marks };
 }
 
 export function svgFile(scene: Scene): Blob {
@@ -45,8 +75,9 @@ export async function pngFile(scene: Scene): Promise<Blob> {
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await image.decode();
   const canvas = make("canvas");
-  canvas.width = scene.width * SHARPNESS;
-  canvas.height = scene.height * SHARPNESS;
+  const sharpness = Math.min(SHARPNESS, LONGEST / Math.max(scene.width, scene.height));
+  canvas.width = Math.round(scene.width * sharpness);
+  canvas.height = Math.round(scene.height * sharpness);
   canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((resolve, reject) => {
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no PNG"))), "image/png");

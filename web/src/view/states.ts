@@ -9,12 +9,14 @@ import { make } from "./element.ts";
 import type { Scope } from "./scope.ts";
 
 const LABEL = 150;
-const HEIGHT = 38;
+export const HEIGHT = 38;
 
 export class StateStrips {
   private readonly canvas = make("canvas", { attributes: { role: "img" } });
   readonly element = make("div", { class: "states" }, this.canvas);
   private states: Neurons["states"] = null;
+  /** The strips as marks, from the top of the element; none where there are no states. */
+  marks: Mark[] = [];
 
   constructor(private readonly scope: Scope) {
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
@@ -23,12 +25,13 @@ export class StateStrips {
 
   render(neurons: Neurons, layer: number, token: string): void {
     this.states = neurons.states;
+    this.marks = [];
     this.element.hidden = this.states === null;
     if (!this.states) return;
     const { theme } = this.scope;
     const width = this.element.clientWidth;
     const limit = saturation(this.states);
-    const marks: Mark[] = [];
+    const { marks } = this;
     this.states.forEach((state, i) => {
       const order = Array.from(state.keys());
       const y = 4 + i * 16;

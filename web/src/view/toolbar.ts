@@ -2,7 +2,7 @@
 
 import type { Selection } from "../state/selection.ts";
 import { blockOf } from "../state/selection.ts";
-import { make, segments } from "./element.ts";
+import { make, quiet, segments } from "./element.ts";
 import type { Scope } from "./scope.ts";
 
 export interface ToolbarActions {
@@ -41,20 +41,12 @@ export class Toolbar {
         { value: "both", label: "Both", title: "Both traces side by side" },
         { value: "first", label: "First", title: traces[0].title },
         { value: "second", label: "Second", title: traces[1]?.title ?? "" },
-        { value: "difference", label: "Difference", title: "The second minus the first" },
+        { value: "difference", label: "Difference" },
       ],
       (compare) => store.update({ compare: compare as Selection["compare"] }),
     );
-    const button = (text: string, title: string, click: () => void) =>
-      make("button", {
-        class: "quiet",
-        text,
-        title,
-        attributes: { type: "button" },
-        on: { click },
-      });
-    this.theme = button("Auto", "Light, dark, or as the page around it (T)", actions.cycleTheme);
-    const help = button("?", "Keyboard and help (?)", actions.help);
+    this.theme = quiet("Auto", "Light, dark, or as the page around it (T)", actions.cycleTheme);
+    const help = quiet("?", "Keyboard and help (?)", actions.help);
     help.setAttribute("aria-label", "? Keyboard and help");
     const title = make("span", { class: "title", text: traces[0].model, title: traces[0].title });
     this.element = make(
@@ -67,10 +59,14 @@ export class Toolbar {
       traces.length > 1 ? this.compare.element : null,
       make("span", { class: "spring" }),
       search,
-      this.theme,
-      button("SVG", "Save the current view as SVG", () => actions.exportAs("svg")),
-      button("PNG", "Save the current view as PNG", () => actions.exportAs("png")),
-      help,
+      make(
+        "div",
+        { class: "buttons" },
+        this.theme,
+        quiet("SVG", "Save what is shown as SVG", () => actions.exportAs("svg")),
+        quiet("PNG", "Save what is shown as PNG", () => actions.exportAs("png")),
+        help,
+      ),
     );
   }
 
@@ -81,7 +77,9 @@ export class Toolbar {
     this.compare.set(selection.compare);
     const difference = this.compare.element.lastElementChild as HTMLButtonElement;
     difference.disabled = !this.scope.comparable;
-    if (difference.disabled) difference.title = "The two traces differ in their number of tokens";
+    difference.title = difference.disabled
+      ? "The two traces differ in their number of tokens, layers or heads"
+      : "The second minus the first";
     this.theme.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[selection.theme];
     this.theme.setAttribute("aria-label", `Theme: ${selection.theme}`);
     const tokens = block.queryTokens.texts.length;
