@@ -154,6 +154,43 @@ def test_view_writes_a_page(
     assert not (tmp_path / "none.html").exists()
 
 
+def test_view_takes_a_file_by_its_option(
+    minilm: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, page = tmp_path / "cat.txt", tmp_path / "page.html"
+    file.write_text("The cat sat.\n", encoding="utf-8")
+    assert run("view", str(file), "-o", str(page)) == 2
+    assert "--file" in capsys.readouterr().err
+    assert not page.exists()
+    assert run("view", "--file", str(file), "-o", str(page), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == 6
+    assert run("view", "The cat.", "--file", str(file), "-o", str(page)) == 2
+    assert run("view", "--file", str(tmp_path / "none.txt"), "-o", str(page)) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_folders_of_runs_are_looked_into(tmp_path: Path) -> None:
+    from headscope.app.runs import find_runs
+
+    for name in ("b/one", "a", "c/two/three"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "result.nc").touch()
+    assert find_runs([tmp_path]) == [tmp_path / "a", tmp_path / "b" / "one"]
+    assert find_runs([tmp_path / "a"]) == [tmp_path / "a"]
+    assert find_runs([tmp_path / "none"]) == [tmp_path / "none"]
+
+
+def test_segments_are_cut_from_whole_documents(
+    minilm: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["analyze", "demo", "-o", str(tmp_path), "--sample", "1", "--segments"]
+    arguments += ["--max-tokens", "48", "--workers", "1", "--metrics", "distance", "--no-figures"]
+    assert run(*arguments, "--quiet", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["documents"] > 1
+    assert 24 < answer["tokens"] / answer["documents"] <= 48
+
+
 def test_analyze_measures_the_demo_corpus(
     minilm: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

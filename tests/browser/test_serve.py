@@ -62,6 +62,9 @@ def test_selected_heads_are_switched_off(app: Any) -> None:
     assert "without L1 H2" in str(
         app.get_by_role("button", name="Second", exact=True).get_attribute("title")
     )
+    app.get_by_role("button", name="All heads on").click()
+    app.get_by_role("button", name="Difference").wait_for(state="detached")
+    assert not app.get_by_role("button", name="All heads on").is_visible()
 
 
 def test_a_refusal_is_read_on_the_page(app: Any) -> None:

@@ -47,6 +47,9 @@ export class Form {
     "Show the model beside itself without the selected heads",
     () => this.submit(this.chosen().heads),
   );
+  private readonly back = quiet("All heads on", "Show the model alone again, with all heads", () =>
+    this.submit([]),
+  );
   private readonly note = make("output", { class: "note", attributes: { role: "status" } });
 
   constructor(
@@ -80,7 +83,9 @@ export class Form {
       this.generateField,
       this.show,
       this.without,
+      this.back,
     );
+    this.back.hidden = true;
     this.root.append(line, this.note);
     const sheet = new CSSStyleSheet();
     sheet.replaceSync([frame, controls, form].join("\n"));
@@ -124,6 +129,7 @@ export class Form {
 
   private submit(ablate: Wish["ablate"]): void {
     if (this.show.disabled) return;
+    this.back.hidden = ablate.length === 0;
     this.send({
       model: this.model,
       text: this.text.input.value,
