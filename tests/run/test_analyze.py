@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import xarray as xr
 import headscope as hs
 from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, UnknownName
 from headscope.metrics.combine import compare, group_result, merge
+from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
 from headscope.metrics.measure import measure
 from headscope.metrics.variability import Variability
 from headscope.run import checkpoint
@@ -261,6 +263,37 @@ def test_text_without_annotations(tiny_bert: Model) -> None:
     assert result.n_documents == 3  # sentences
     with pytest.raises(InputError, match="pos_to needs tags"):
         analyze(tiny_bert, ["the cat"], metrics=["pos_to"])
+
+
+def test_trees_without_labels(tiny_bert: Model) -> None:
+    """What needs heads alone is the same with and without relations."""
+    documents = make_documents(20)
+    bare = [replace(document, relations=None) for document in documents]
+    wanted = ["all", "dep_accuracy", "dep_offset"]
+    labeled, result = (analyze(tiny_bert, read(some), wanted) for some in (documents, bare))
+    assert "dep_type_to" in result.provenance["not_measured"]
+    for name in ("dep_alignment", "dep_baseline", "dep_by_distance", "dep_span"):
+        np.testing.assert_array_equal(result[name], labeled[name])
+    assert list(result["relation"].values) == ["all"]
+    for name in ("accuracy", "baseline", "cases"):
+        np.testing.assert_array_equal(result[name], labeled[name].sel(relation=["all"]))
+    assert [row.label for row in hs.probe_table(result).rows] == ["all"]
+    for metric in ("dep_type_to", DepAccuracy(punctuation=False), DepOffset(possessive=True)):
+        with pytest.raises(InputError, match="needs relations, which no document has"):
+            analyze(tiny_bert, read(bare), [metric])
+    trace = tiny_bert.trace(bare[0].text)
+    one = measure(trace, ["dep_alignment"], document=bare[0])
+    assert_close(one, measure(trace, ["dep_alignment"], document=documents[0]), 0)
+
+
+def test_documents_without_labels_are_left_out_of_relations(tiny_bert: Model) -> None:
+    documents = make_documents(12)
+    mixed = [replace(d, relations=None) if n % 2 else d for n, d in enumerate(documents)]
+    result = analyze(tiny_bert, read(mixed), ["dep_type_to", "dep_alignment"])
+    labeled = analyze(tiny_bert, read(documents[::2]), "dep_type_to")
+    np.testing.assert_allclose(result["dep_type_to"], labeled["dep_type_to"], rtol=1e-12)
+    whole = analyze(tiny_bert, read(documents), "dep_alignment")
+    np.testing.assert_array_equal(result["dep_alignment"], whole["dep_alignment"])
 
 
 def test_bad_arguments(tiny_bert: Model, tmp_path: Path) -> None:
