@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from headscope.arguments import expect
 from headscope.attention import Attention
 from headscope.attention import Block as BlockName
 from headscope.batch import Axes, Batch, NullKeys, Sequences
@@ -48,6 +49,7 @@ def measure(
         tagset: universal tags or the language's own.
         null_keys: which keys are null attention.
     """
+    expect("trace", trace, Trace, "a trace of model.trace or Trace.from_arrays")
     axes = replace(_axes(document, tagset), key_classes=_key_classes(trace))
     has = {
         "tags": bool(axes.tags),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headscope.arguments import whole_number
 from headscope.errors import InputError
 from headscope.metrics.coreference import Candidates, CorefAccuracy, CorefBaseline
 from headscope.model.model import Model
@@ -70,6 +71,8 @@ def probe_coreference(
     Raises:
         InputError: no mention has an antecedent.
     """
+    if max_tokens is not None:
+        whole_number("max_tokens", max_tokens)
     if isinstance(model, str):
         from headscope.model.load import load
 

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch
+from headscope.errors import InputError
 from headscope.metrics.key_classes import class_members
 from headscope.metrics.labels import Labeler, Tokenized
 from headscope.model.model import Model
@@ -20,7 +22,7 @@ from headscope.run.plan import Numbered, Plan, document_key, group_of
 from headscope.text.document import Document
 from headscope.text.segment import SECOND
 
-__all__ = ["EncodedDocument", "Encoder", "joins_pairs", "special_names"]
+__all__ = ["EncodedDocument", "Encoder", "joins_pairs", "special_names", "token_limit"]
 
 INPUTS = ("input_ids", "token_type_ids")
 MOST_WEIGHTS = {"cpu": 1 << 20}
@@ -242,6 +244,23 @@ class Encoder:
         return {
             stack: tuple(self._readable(document.inputs[names[stack]])) for stack in document.stacks
         }
+
+
+def token_limit(model: Model, max_tokens: int) -> int:
+    """How many tokens of a document are read: so many, or what the model takes.
+
+    Raises:
+        InputError: not one token of a text would fit beside the special ones.
+    """
+    asked = whole_number("max_tokens", max_tokens)
+    limit = min(asked, model.info.max_length or asked)
+    special = int(model.need_tokenizer().num_special_tokens_to_add(pair=False))
+    if limit <= special:
+        raise InputError(
+            f"max_tokens={limit} leaves no room for text beside the {special} special tokens of "
+            f"{model.name}. Give at least {special + 1}."
+        )
+    return limit
 
 
 def joins_pairs(tokenizer: Any) -> bool:

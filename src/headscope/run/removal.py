@@ -30,7 +30,7 @@ from headscope.model.gradients import asked, losses_of
 from headscope.model.model import Model
 from headscope.run.agreement import Paired, agreement
 from headscope.run.analyze import make_plan
-from headscope.run.encode import Encoder
+from headscope.run.encode import Encoder, token_limit
 from headscope.run.gradients import can_ask, question
 from headscope.run.plan import Settings, survey
 from headscope.run.progress import Meter
@@ -133,9 +133,7 @@ def check_importance(
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r} should be shares above 0 and at most 1.")
-    settings = Settings(
-        max_tokens=min(max_tokens, model.info.max_length or max_tokens), batch_tokens=batch_tokens
-    )
+    settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
     metrics = [Importance(seed=seed), RemovalEstimate(renormalized=renormalized)]
     plan = make_plan(model, survey(corpus, settings), metrics, settings)
     known = plan.axes.key_classes

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headscope.arguments import whole_number
 from headscope.model.model import Model
 from headscope.run.encode import joins_pairs
 from headscope.text.corpus import Corpus
@@ -70,5 +71,6 @@ def cut_segments(
         corpus: whole documents (or paragraphs), or what `headscope.read` takes.
         max_tokens: of a segment, special tokens included.
     """
+    whole_number("max_tokens", max_tokens)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus)
     return Corpus(_Segments(corpus, model.need_tokenizer(), max_tokens), on_error=corpus.on_error)

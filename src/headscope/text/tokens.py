@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Any
 
 from headscope.errors import InputError
 
@@ -147,7 +148,7 @@ def _check_strings(tokens: Sequence[str]) -> int:
     return len(found)
 
 
-def _check_words(words: Sequence[int]) -> None:
+def _check_words(words: Sequence[Any]) -> None:
     for token, word in enumerate(words):
         if not isinstance(word, Integral) or word < NO_WORD:
             raise InputError(
