@@ -12,7 +12,13 @@ import pytest
 import xarray as xr
 
 import headscope as hs
-from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, UnknownName
+from headscope.errors import (
+    FileFormatError,
+    HeadscopeError,
+    HeadscopeWarning,
+    InputError,
+    UnknownName,
+)
 from headscope.metrics.combine import compare, group_result, merge
 from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
 from headscope.metrics.measure import measure
@@ -180,6 +186,63 @@ def test_a_damaged_shard_is_run_again(
     assert len(files) == 3
     files[1].write_bytes(files[1].read_bytes()[:500])
     assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path), whole)
+
+
+def stop_after(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C after so many shards."""
+    from headscope.run import local
+
+    original, calls = local.measure_shard, []
+
+    def stopping(*args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) > n:
+            raise KeyboardInterrupt
+        return original(*args, **options)
+
+    monkeypatch.setattr(local, "measure_shard", stopping)
+
+
+def test_a_damaged_sum_is_measured_again(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_shards(monkeypatch)
+    corpus = make_corpus(30)
+    whole = analyze(tiny_bert, corpus)
+    for number, damage in enumerate((lambda b: b[:1000], lambda b: b[:600] + b"x" + b[601:])):
+        out = tmp_path / str(number)
+        with monkeypatch.context() as stopped:
+            stop_after(4, stopped)
+            with pytest.raises(KeyboardInterrupt, match="4 of 6 shards done. Run the same again"):
+                analyze(tiny_bert, corpus, out=out)
+        prefix = out / "shards" / "prefix.npz"
+        prefix.write_bytes(damage(prefix.read_bytes()))
+        with pytest.warns(HeadscopeWarning, match=r"prefix.npz is damaged: .* measured again"):
+            again = analyze(tiny_bert, corpus, out=out)
+        assert_same_bits(again, whole)
+
+
+def test_stopped_without_a_folder_nothing_is_kept(
+    tiny_bert: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_shards(monkeypatch)
+    stop_after(2, monkeypatch)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        analyze(tiny_bert, make_corpus(30))
+    assert str(caught.value) == (
+        "Stopped with 2 of 6 shards done. Nothing is kept without a folder: pass out=…."
+    )
+
+
+def test_a_damaged_result_says_what_to_do(tiny_bert: Model, tmp_path: Path) -> None:
+    corpus = make_corpus(5)
+    whole = analyze(tiny_bert, corpus, out=tmp_path)
+    file = tmp_path / "result.nc"
+    for content in (b"xx", file.read_bytes()[:3000]):
+        file.write_bytes(content)
+        with pytest.raises(FileFormatError, match=r"result.nc' .* Pass resume=False \(--no-res"):
+            analyze(tiny_bert, corpus, out=tmp_path)
+    assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path, resume=False), whole)
 
 
 def test_refuses_another_run(tiny_bert: Model, tiny_llama: Model, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headscope.results.files import RESULT
 from headscope.run import checkpoint
-from headscope.run.analyze import RESULT, analyze
+from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
 from tests.run.test_analyze import small_shards
