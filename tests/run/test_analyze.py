@@ -213,7 +213,7 @@ def test_a_damaged_sum_is_measured_again(
         out = tmp_path / str(number)
         with monkeypatch.context() as stopped:
             stop_after(4, stopped)
-            with pytest.raises(KeyboardInterrupt, match="4 of 6 shards done. Run the same again"):
+            with pytest.raises(KeyboardInterrupt, match=r"4 of 6 shards done\. Run the same again"):
                 analyze(tiny_bert, corpus, out=out)
         prefix = out / "shards" / "prefix.npz"
         prefix.write_bytes(damage(prefix.read_bytes()))
