@@ -31,8 +31,9 @@ RUN = sorted(
 QUICK = ("README.md", "index.md", "quickstart.md", "metric.md")
 """Pages that run in a few seconds; the others are left to CI."""
 BLOCK = re.compile(r"^(<!-- needs: [a-z ]+ -->\n)?```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-INDENTED = re.compile(r"^    (headscope .*)$", re.MULTILINE)
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^ *(?:\$ )?(headscope [^|>\n]*)", re.MULTILINE)
+INDENTED = re.compile(r"^ {4}.*$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -68,10 +69,25 @@ def test_all_python_is_python(page: Path) -> None:
 
 
 def commands(page: Path) -> list[str]:
-    text = page.read_text(encoding="utf-8")
-    lines = [line for block in SHELL.findall(text) for line in block.splitlines()]
-    lines += INDENTED.findall(text)
-    return [line for line in lines if line.startswith("headscope ")]
+    """Commands in fences, whatever their language, and in indented blocks."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = [block for language, block in FENCE.findall(text) if language != "python"]
+    blocks += INDENTED.findall(FENCE.sub("", text))
+    return [line for block in blocks for line in COMMAND.findall(block)]
+
+
+def test_commands_are_found_in_every_kind_of_block(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    kinds = ["sh", "console", "bash", ""]
+    fences = [f"```{kind}\nheadscope models {n}\n```" for n, kind in enumerate(kinds)]
+    others = [
+        "    headscope models 4",
+        "1. A list:\n\n    ```sh\n    $ headscope models \\\n      5\n    ```",
+        "```python\nheadscope = 6\n```",
+        "headscope unites papers.",
+    ]
+    page.write_text("\n\n".join([*fences, *others]), encoding="utf-8")
+    assert sorted(shlex.split(line)[2] for line in commands(page)) == list("012345")
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=name_of)

@@ -77,7 +77,7 @@ class Sequences:
     is_tagged: np.ndarray
     """`document`: has it tags at all? Those without are left out of metrics of tags."""
     is_parsed: np.ndarray
-    """`document`: has it heads and relations at all?"""
+    """`document`: has it heads at all?"""
     ids: np.ndarray | None = None
     """Numbers that are equal where tokens are; None where they are not known."""
     classes: np.ndarray | None = None

@@ -53,8 +53,12 @@ def test_a_model_is_described(minilm: Model, capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         (["models", "./nowhere"], "There is no folder './nowhere'"),
-        (["models", "--nonsense"], "No such option"),
-        (["nonsense"], "No such command"),
+        (["models", "--nonsense"], "No such option: --nonsense (see headscope models --help)"),
+        (["nonsense"], "No such command 'nonsense'. (see headscope --help)"),
+        (["analyze"], "Missing argument 'corpus'. (see headscope analyze --help)"),
+        (["probe", "bias", "a"], "(see headscope probe bias --help)"),
+        (["card", "run", "--layer", "x", "--head", "1"], "Invalid value for '--layer'"),
+        (["report", "run", "-o"], "Option '-o' requires an argument. (see headscope --help)"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(
@@ -62,8 +66,9 @@ def test_mistakes_are_one_line_and_exit_code_2(
 ) -> None:
     assert run(*arguments) == 2
     captured = capsys.readouterr()
-    assert message in captured.err
-    assert "Traceback" not in captured.err
+    (line,) = captured.err.splitlines()
+    assert line.startswith("headscope: ")
+    assert message in line
     assert captured.out == ""
 
 
@@ -82,6 +87,15 @@ def test_quiet_holds_for_what_loading_says(
     assert caplog.messages == ["Converting …"]
     assert run("models", "smollm2", "--quiet") == 2
     assert caplog.messages == ["Converting …"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["probe"]])
+def test_without_a_verb_there_is_the_help(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) in (0, 2)
+    captured = capsys.readouterr()
+    assert "Usage: headscope" in captured.out + captured.err
 
 
 def test_debug_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

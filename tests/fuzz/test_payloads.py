@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from headscope.errors import HeadscopeError
-from headscope.results.trace import Trace
+from headscope.results.trace import Block, Trace, attention_dataset
+from headscope.text.tokens import Tokens
 from headscope.views.codes import decode
 from headscope.views.page import make_page, save_page
 from headscope.views.payload import make_payload
@@ -40,7 +41,11 @@ def traces(draw: st.DrawFn, elements: st.SearchStrategy[float]) -> Trace:
     tokens = draw(st.lists(texts(12), min_size=n, max_size=n))
     special = draw(st.lists(st.booleans(), min_size=n, max_size=n))
     name = draw(texts(12))
-    return Trace.from_arrays(attention, tokens, special=special, name=name)
+    stack = Tokens.of(tokens, special=special)
+    data = attention_dataset(attention, range(shape[0]))
+    # Not by way of Trace.from_arrays, which takes only what a softmax gives.
+    block = Block("self", data, stack, stack, is_causal=False)
+    return Trace({"self": block}, {"self": stack}, {}, {"model": name})
 
 
 @fuzz(200)

@@ -241,7 +241,7 @@ def test_merged_results_are_those_of_one_run(tiny_bert: Model) -> None:
 
 
 def test_bad_input_is_refused(tiny_bert: Model, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="min_cases should be a number from 1 on, not 0"):
+    with pytest.raises(InputError, match="min_cases should be a whole number from 1 on, not 0"):
         hs.probe_dependencies(tiny_bert, hs.read(PARSED), 0)
     with pytest.raises(InputError, match="needs heads, which no document has"):
         hs.probe_dependencies(tiny_bert, hs.read(["the cat sat"]))

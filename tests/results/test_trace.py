@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import headscope as hs
 from headscope.atomic import atomic_path
-from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.errors import FileFormatError, HeadscopeWarning, InputError, UnknownName
 from headscope.model.model import Model
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
@@ -74,13 +75,17 @@ def test_by_word_of_a_model(tiny_bert: Model, tiny_t5: Model) -> None:
         list,
         lambda a: tuple(torch.tensor(layer)[None] for layer in a),
         lambda a: torch.tensor(a, requires_grad=True),
+        lambda a: torch.tensor(a).bfloat16(),
+        lambda a: [layer.half() for layer in torch.tensor(a)],
         lambda a: a.tolist(),
         xr.DataArray,
     ],
-    ids=["array", "list", "transformers", "torch", "nested lists", "xarray"],
+    ids=["array", "list", "transformers", "torch", "bfloat16", "half", "nested lists", "xarray"],
 )
 def test_from_arrays_takes_any_container(form: object) -> None:
-    weights = np.random.default_rng(0).dirichlet(np.ones(3), (2, 4, 3)).astype(np.float32)
+    # In quarters, which bfloat16 holds exactly.
+    rows = np.array([[0.25, 0.75, 0], [0.5, 0.25, 0.25], [0, 0, 1]], dtype=np.float32)
+    weights = np.stack([np.roll(rows, n, axis=1) for n in range(8)]).reshape(2, 4, 3, 3)
     trace = Trace.from_arrays(form(weights), ["a", "b", "c"])  # type: ignore[operator]
     np.testing.assert_allclose(trace.attention.values, weights, rtol=1e-6)
     assert trace.attention.dims == ("layer", "head", "query", "key")
@@ -103,6 +108,7 @@ BAD = [
     ([], "the sequence of layers is empty"),
     (np.ones((0, 1, 3, 3)), "is empty: (0, 1, 3, 3)"),
     (np.array([[["a"]]]), "should be numbers"),
+    (HALF[None, None] - 1, "weights down to -1; expected 0 to 1, after the softmax"),
 ]
 
 
@@ -111,6 +117,28 @@ def test_wrong_shapes_name_the_axes(attention: object, message: str) -> None:
     with pytest.raises(InputError) as caught:
         Trace.from_arrays(attention, ["a", "b", "c"])
     assert message in str(caught.value)
+
+
+def test_rows_of_more_than_one_are_told() -> None:
+    with pytest.warns(HeadscopeWarning, match=r"rows that sum to 2; expected 1, after the soft"):
+        Trace.from_arrays(2 * HALF[None, None], list("abc"))
+    long = torch.rand(1, 1, 400, 400).softmax(-1)
+    for rounded in (long.half(), long.bfloat16()):
+        Trace.from_arrays(rounded, ["a"] * 400)
+
+
+@pytest.mark.parametrize("tokens", [[1, 2, 3], ["a", "b", None], None, 3])
+def test_tokens_are_strings(tokens: Any) -> None:
+    with pytest.raises(InputError, match="expected a list of strings"):
+        Trace.from_arrays(HALF[None, None], tokens)
+
+
+@pytest.mark.parametrize("words", [[0, 5, -7], [0, 1.5, 2], ["a", "b", "c"]])
+def test_words_are_numbers(words: Any) -> None:
+    with pytest.raises(InputError, match="expected a number from 0 on, or -1 for no word"):
+        Trace.from_arrays(HALF[None, None], list("abc"), words=words)
+    skipped = Trace.from_arrays(HALF[None, None], list("abc"), words=[0, 5, -1]).by_word()
+    assert skipped.tokens == ("a", "b", "c")
 
 
 def test_fields_must_agree() -> None:

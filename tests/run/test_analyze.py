@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,15 @@ import pytest
 import xarray as xr
 
 import headscope as hs
-from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, UnknownName
+from headscope.errors import (
+    FileFormatError,
+    HeadscopeError,
+    HeadscopeWarning,
+    InputError,
+    UnknownName,
+)
 from headscope.metrics.combine import compare, group_result, merge
+from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
 from headscope.metrics.measure import measure
 from headscope.metrics.variability import Variability
 from headscope.run import checkpoint
@@ -180,6 +188,63 @@ def test_a_damaged_shard_is_run_again(
     assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path), whole)
 
 
+def stop_after(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C after so many shards."""
+    from headscope.run import local
+
+    original, calls = local.measure_shard, []
+
+    def stopping(*args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) > n:
+            raise KeyboardInterrupt
+        return original(*args, **options)
+
+    monkeypatch.setattr(local, "measure_shard", stopping)
+
+
+def test_a_damaged_sum_is_measured_again(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_shards(monkeypatch)
+    corpus = make_corpus(30)
+    whole = analyze(tiny_bert, corpus)
+    for number, damage in enumerate((lambda b: b[:1000], lambda b: b[:600] + b"x" + b[601:])):
+        out = tmp_path / str(number)
+        with monkeypatch.context() as stopped:
+            stop_after(4, stopped)
+            with pytest.raises(KeyboardInterrupt, match=r"4 of 6 shards done\. Run the same again"):
+                analyze(tiny_bert, corpus, out=out)
+        prefix = out / "shards" / "prefix.npz"
+        prefix.write_bytes(damage(prefix.read_bytes()))
+        with pytest.warns(HeadscopeWarning, match=r"prefix.npz is damaged: .* measured again"):
+            again = analyze(tiny_bert, corpus, out=out)
+        assert_same_bits(again, whole)
+
+
+def test_stopped_without_a_folder_nothing_is_kept(
+    tiny_bert: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_shards(monkeypatch)
+    stop_after(2, monkeypatch)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        analyze(tiny_bert, make_corpus(30))
+    assert str(caught.value) == (
+        "Stopped with 2 of 6 shards done. Nothing is kept without a folder: pass out=…."
+    )
+
+
+def test_a_damaged_result_says_what_to_do(tiny_bert: Model, tmp_path: Path) -> None:
+    corpus = make_corpus(5)
+    whole = analyze(tiny_bert, corpus, out=tmp_path)
+    file = tmp_path / "result.nc"
+    for content in (b"xx", file.read_bytes()[:3000]):
+        file.write_bytes(content)
+        with pytest.raises(FileFormatError, match=r"result.nc' .* Pass resume=False \(--no-res"):
+            analyze(tiny_bert, corpus, out=tmp_path)
+    assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path, resume=False), whole)
+
+
 def test_refuses_another_run(tiny_bert: Model, tiny_llama: Model, tmp_path: Path) -> None:
     corpus = make_corpus(10)
     analyze(tiny_bert, corpus, out=tmp_path, max_tokens=32)
@@ -261,6 +326,37 @@ def test_text_without_annotations(tiny_bert: Model) -> None:
     assert result.n_documents == 3  # sentences
     with pytest.raises(InputError, match="pos_to needs tags"):
         analyze(tiny_bert, ["the cat"], metrics=["pos_to"])
+
+
+def test_trees_without_labels(tiny_bert: Model) -> None:
+    """What needs heads alone is the same with and without relations."""
+    documents = make_documents(20)
+    bare = [replace(document, relations=None) for document in documents]
+    wanted = ["all", "dep_accuracy", "dep_offset"]
+    labeled, result = (analyze(tiny_bert, read(some), wanted) for some in (documents, bare))
+    assert "dep_type_to" in result.provenance["not_measured"]
+    for name in ("dep_alignment", "dep_baseline", "dep_by_distance", "dep_span"):
+        np.testing.assert_array_equal(result[name], labeled[name])
+    assert list(result["relation"].values) == ["all"]
+    for name in ("accuracy", "baseline", "cases"):
+        np.testing.assert_array_equal(result[name], labeled[name].sel(relation=["all"]))
+    assert [row.label for row in hs.probe_table(result).rows] == ["all"]
+    for metric in ("dep_type_to", DepAccuracy(punctuation=False), DepOffset(possessive=True)):
+        with pytest.raises(InputError, match="needs relations, which no document has"):
+            analyze(tiny_bert, read(bare), [metric])
+    trace = tiny_bert.trace(bare[0].text)
+    one = measure(trace, ["dep_alignment"], document=bare[0])
+    assert_close(one, measure(trace, ["dep_alignment"], document=documents[0]), 0)
+
+
+def test_documents_without_labels_are_left_out_of_relations(tiny_bert: Model) -> None:
+    documents = make_documents(12)
+    mixed = [replace(d, relations=None) if n % 2 else d for n, d in enumerate(documents)]
+    result = analyze(tiny_bert, read(mixed), ["dep_type_to", "dep_alignment"])
+    labeled = analyze(tiny_bert, read(documents[::2]), "dep_type_to")
+    np.testing.assert_allclose(result["dep_type_to"], labeled["dep_type_to"], rtol=1e-12)
+    whole = analyze(tiny_bert, read(documents), "dep_alignment")
+    np.testing.assert_array_equal(result["dep_alignment"], whole["dep_alignment"])
 
 
 def test_bad_arguments(tiny_bert: Model, tmp_path: Path) -> None:

@@ -338,6 +338,21 @@ def test_hostile_bytes_are_read_or_refused(
             pass
 
 
+def test_comments_of_their_own_belong_to_the_next_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(
+        f"# newdoc id = one\n# meta::genre = news\n\n# sent_id = lost\n\n{GOOD}\n"
+        f"# newdoc id = none\n# meta::genre = poem\n# meta::year = 1900\n\n"
+        f"# newdoc id = two\n# meta::genre = blog\n\n# newpar\n\n{GOOD}\n{GOOD}\n",
+        encoding="utf-8",
+    )
+    documents = list(read(path))
+    assert [(d.id, dict(d.meta), len(d.sentences)) for d in documents] == [
+        ("one", {"genre": "news"}, 1),
+        ("two", {"genre": "blog"}, 2),
+    ]
+
+
 def test_zero_pronouns_are_no_words(tmp_path: Path) -> None:
     """As in CorefUD's Spanish: the dropped subject is an empty node with a mention."""
     path = tmp_path / "es.conllu"

@@ -61,7 +61,8 @@ def test_outputs_that_are_weighted_values_are_not_sent() -> None:
 
 
 def test_scores_are_not_attention() -> None:
-    trace = Trace.from_arrays(np.full((1, 1, 2, 2), 3.0), ["a", "b"])
+    with pytest.warns(HeadscopeWarning, match="rows that sum to 6"):
+        trace = Trace.from_arrays(np.full((1, 1, 2, 2), 3.0), ["a", "b"])
     with pytest.raises(InputError, match="runs from 0 to 3; weights after the softmax lie between"):
         make_payload([trace])
 

@@ -1,7 +1,8 @@
 """The command line: thin verbs over the library.
 
 Answers go to stdout; progress, warnings and errors to stderr. A user's mistake is one
-line and exit code 2; `--debug` shows the traceback. Nothing heavy is imported before a
+line, which names the help where it is about options, and exit code 2; `--debug` shows the
+traceback. Nothing heavy is imported before a
 verb needs it.
 """
 
@@ -99,9 +100,9 @@ def main(arguments: list[str] | None = None) -> None:
         typer.echo(f"headscope: {error}", err=True)
         sys.exit(2 if error.filename is not None else 1)
     except Exception as error:
-        # click's own complaints about options and arguments know how to show themselves
-        if hasattr(error, "show") and hasattr(error, "exit_code"):
-            error.show()
+        # click's own complaints about options and arguments
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            _complain(error)
             sys.exit(error.exit_code)
         if settings.debug:
             raise
@@ -111,6 +112,17 @@ def main(arguments: list[str] | None = None) -> None:
             err=True,
         )
         sys.exit(1)
+
+
+def _complain(error: Any) -> None:
+    """One line; all of the help where nothing was asked for."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    context = getattr(error, "ctx", None)
+    verb = "headscope" if context is None else context.command_path
+    message = " ".join(error.format_message().split())
+    typer.echo(f"headscope: {message} (see {verb} --help)", err=True)
 
 
 def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -22,6 +22,12 @@ from headscope.results.result import Result
 
 __all__ = ["ProbeRow", "ProbeTable", "honest_scores", "probe_table"]
 
+BASELINES = (
+    ("accuracy", "baseline", "dep_offset"),
+    ("coref_accuracy", "coref_baseline", "coref_baseline"),
+)
+"""What is compared with what, and the metric that measures it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
@@ -128,6 +134,12 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
     """
     name = block or next(iter(result.blocks))
     data = result.block(name)
+    for variable, baseline, metric in BASELINES:
+        if variable in data and baseline not in data:
+            raise InputError(
+                f"This result has no baseline beside {variable}: measure {metric} with it, as "
+                "headscope.probe_dependencies and headscope.probe_coreference do."
+            )
     if "accuracy" in data:
         rows = _dependencies(data, result.states[name]["dep_accuracy"])
         visible = data["cases_visible"].sel(relation="all")

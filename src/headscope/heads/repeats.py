@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import InputError
 from headscope.metrics.assemble import assemble
@@ -47,6 +48,8 @@ def detect_heads(
     """
     if "decoder" in model.info.blocks:
         raise InputError("Repeated sequences are measured in models with one stack of layers.")
+    for name, value in (("sequences", sequences), ("length", length)):
+        whole_number(name, value)
     ids, special = _draw(model, sequences, length, seed)
     if model.info.max_length is not None and ids.shape[1] > model.info.max_length:
         raise InputError(

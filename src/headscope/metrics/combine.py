@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headscope.arguments import expect
 from headscope.batch import Axes
 from headscope.errors import InputError
 from headscope.metrics.assemble import (
@@ -34,6 +35,7 @@ def merge(left: Result, right: Result) -> Result:
     Raises:
         InputError: they are of different models, metrics or settings, or of the same corpus.
     """
+    _check_results(left, right)
     _check_mergeable(left, right)
     metrics = metrics_of(left)
     axes = _joint_axes(axes_of(left), axes_of(right))
@@ -118,6 +120,7 @@ def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
     draw of documents would show again. Both sides are drawn independently. Variability is
     left out where the sides kept different numbers of documents: fewer make it smaller.
     """
+    _check_results(left, right)
     found: dict[str, xr.DataArray] = {}
     sides = [_side(result, seed, n_draws) for seed, result in enumerate((left, right))]
     (ours, our_draws), (theirs, their_draws) = sides
@@ -137,6 +140,11 @@ def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
     if not found:
         raise InputError("The two results have no variable in common.")
     return xr.Dataset(found, attrs={"left": _title(left), "right": _title(right)})
+
+
+def _check_results(*results: object) -> None:
+    for side, result in zip(("left", "right"), results, strict=True):
+        expect(side, result, Result, "a result of headscope.analyze or headscope.open")
 
 
 def _layers(data: xr.Dataset) -> list[int]:

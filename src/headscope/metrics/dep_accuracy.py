@@ -40,6 +40,9 @@ class _DepProbe(Metric):
     def __post_init__(self) -> None:
         if self.possessive not in get_args(Possessive):
             raise UnknownName.of("possessive", self.possessive, map(str, get_args(Possessive)))
+        if not self.punctuation or self.possessive not in ("auto", False):
+            # Which words these are, only relations tell.
+            object.__setattr__(self, "needs", frozenset(("heads", "relations")))
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
         """Relations as in the data, and all words together."""

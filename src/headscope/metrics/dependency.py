@@ -51,11 +51,11 @@ class DepAlignment(RatioMetric):
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention between related tokens; all of it."""
-        is_parsed = has_labels(attention, "relations")
+        is_parsed = has_labels(attention, "heads")
         aligned = pair_sums(attention)[..., 1:] * is_parsed[..., None]
         total = total_mass(attention) * is_parsed
         either = aligned.sum(-1, keepdim=True)
-        return torch.cat((aligned, either), dim=-1), total, query_counts(attention, "relations")
+        return torch.cat((aligned, either), dim=-1), total, query_counts(attention, "heads")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class DepTypeTo(RatioMetric):
     name: ClassVar[str] = "dep_type_to"
     paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.3.2, Figure 9"
     units: ClassVar[str] = "share of attention"
-    needs = frozenset(("heads",))
+    needs = frozenset(("heads", "relations"))
     dims = ("relation",)
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from headscope.arguments import expect
 from headscope.attention import Attention
 from headscope.attention import Block as BlockName
 from headscope.batch import Axes, Batch, NullKeys, Sequences
@@ -49,12 +50,15 @@ def measure(
         tagset: universal tags or the language's own.
         null_keys: which keys are null attention.
     """
+    expect("trace", trace, Trace, "a trace of model.trace or Trace.from_arrays")
     check_rules(tagset, null_keys)
     axes = replace(_axes(document, tagset), key_classes=_key_classes(trace))
-    available = frozenset(
-        name for name, labels in (("tags", axes.tags), ("heads", axes.relations)) if labels
-    )
-    chosen = find_metrics(metrics, available)
+    has = {
+        "tags": bool(axes.tags),
+        "heads": document is not None and document.heads is not None,
+        "relations": bool(axes.relations),
+    }
+    chosen = find_metrics(metrics, frozenset(name for name, is_there in has.items() if is_there))
     labeler = Labeler(axes, tagset)
     stacks = {
         stack: _sequences(tokens, document, labeler, axes, trace.text is tokens)
@@ -92,6 +96,7 @@ def _axes(document: Document | None, tagset: Tagset) -> Axes:
         return Axes(parts_per_group=1)
     tags = set(tags_of(document, tagset) or ()) - {NO_TAG}
     relations = set(document.relations or ()) if document.heads is not None else set()
+    relations -= {NO_TAG}
     return Axes(tuple(sorted(tags)), tuple(sorted(relations)), parts_per_group=1)
 
 

@@ -98,7 +98,7 @@ def total_mass(attention: Attention) -> Tensor:
 
 def query_counts(attention: Attention, labels: str | None = None, side: str = "query") -> Tensor:
     """`document head`: how many queries count, float64; with `labels` (`tags`,
-    `relations`) only those of documents that have any on that side.
+    `heads`, `relations`) only those of documents that have any on that side.
     """
 
     def make() -> Tensor:
@@ -110,11 +110,15 @@ def query_counts(attention: Attention, labels: str | None = None, side: str = "q
 
 
 def has_labels(attention: Attention, labels: str, side: str = "query") -> Tensor:
-    """`document 1`: 1 where a document has tags (`tags`) or a tree (`relations`), float64."""
+    """`document 1`, float64: 1 where a document has tags (`tags`), a tree (`heads`), a tree
+    with labels (`relations`).
+    """
 
     def make() -> Tensor:
         found = _sequences(attention, side)
         has = found.is_tagged if labels == "tags" else found.is_parsed
+        if labels == "relations":
+            has = has & (found.relations >= 0).any(1)
         return torch.from_numpy(has).double()[:, None].to(attention.weights.device)
 
     return _once(attention, ("has labels", side, labels), make)

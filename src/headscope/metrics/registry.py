@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headscope.arguments import expect
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.base import Metric
 from headscope.metrics.bias import Bias
@@ -91,10 +92,11 @@ def find_metrics(
     Args:
         wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
             always comes along: it counts the documents.
-        available: the annotations there are (`tags`, `heads`). "all" leaves out metrics
-            that need others; asking for one by name is an error. It also leaves out what
-            costs more than a pass (`is_default`).
+        available: the annotations there are (`tags`, `heads`, `relations`). "all" leaves out
+            metrics that need others; asking for one by name is an error. It also leaves out
+            what costs more than a pass (`is_default`).
     """
+    expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
     given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
     chosen: dict[str, Metric] = {TokensPerDocument.name: TokensPerDocument()}
     for item in given:
@@ -106,7 +108,7 @@ def find_metrics(
             register_metric(type(item))
             options_of(item)
             metric = item
-        elif item in METRICS or item in KNOWN:
+        elif isinstance(item, str) and (item in METRICS or item in KNOWN):
             metric = (METRICS.get(item) or KNOWN[item])()
         else:
             raise UnknownName.of("metric", item, ["all", *METRICS, *KNOWN])

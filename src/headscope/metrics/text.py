@@ -167,7 +167,7 @@ class _Pairs:
 def _pairs_of(attention: Attention) -> _Pairs:
     def make() -> _Pairs:
         region = region_of(attention)
-        is_parsed = has_labels(attention, "relations")[:, 0]
+        is_parsed = has_labels(attention, "heads")[:, 0]
         pairs = region.pairs().double() * is_parsed[:, None, None]
         query_parent, key_parent = relations_of_pairs(attention)
         related = pairs * (query_parent + key_parent)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.arguments import whole_number
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.metrics.base import SELF_BLOCKS, Metric, State, batch_of
@@ -45,6 +46,10 @@ class Variability(Metric):
 
     first: int = 10
     budget: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("first", "budget"):
+            whole_number(name, getattr(self, name))
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Documents; weights also have heads and pairs of positions."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from headscope.arguments import whole_number
 from headscope.errors import InputError, UnknownName
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -78,9 +79,9 @@ def train_probe(
     """
     if kind not in KINDS:
         raise UnknownName.of("kind of probe", kind, KINDS)
-    options = Options() if epochs is None else replace(Options(), epochs=epochs)
-    if options.epochs < 1:
-        raise InputError(f"epochs={options.epochs}. Expected at least 1.")
+    options = Options()
+    if epochs is not None:
+        options = replace(options, epochs=whole_number("epochs", epochs))
     model = as_model(model)
     clock = _Clock()
     with clock.stage("read"):

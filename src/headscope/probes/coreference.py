@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headscope.arguments import whole_number
 from headscope.errors import InputError
 from headscope.metrics.coreference import Candidates, CorefAccuracy, CorefBaseline
 from headscope.model.load import as_model
@@ -71,6 +72,8 @@ def probe_coreference(
     Raises:
         InputError: no mention has an antecedent.
     """
+    if max_tokens is not None:
+        whole_number("max_tokens", max_tokens)
     model = as_model(model)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus)
     limits = [limit for limit in (max_tokens, model.info.max_length) if limit is not None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headscope.errors import InputError
+from headscope.arguments import whole_number
 from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
 from headscope.metrics.dep_words import Possessive
 from headscope.model.model import Model
@@ -76,8 +76,7 @@ def probe_dependencies(
     Raises:
         InputError: no document is parsed, or `min_cases` is below 1.
     """
-    if not isinstance(min_cases, int) or min_cases < 1:
-        raise InputError(f"min_cases should be a number from 1 on, not {min_cases!r}.")
+    min_cases = whole_number("min_cases", min_cases)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     if fold_subtypes:
         corpus = Corpus(_Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)

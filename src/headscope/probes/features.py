@@ -22,7 +22,7 @@ from headscope.batch import Axes, Sequences
 from headscope.errors import InputError
 from headscope.metrics.word_attention import word_members, word_weights
 from headscope.model.model import Model
-from headscope.run.encode import EncodedDocument, Encoder
+from headscope.run.encode import EncodedDocument, Encoder, token_limit
 from headscope.run.plan import Numbered, Settings
 from headscope.text.align import align_array
 from headscope.text.document import Document
@@ -56,7 +56,7 @@ class AttentionReader:
         sites = model.wiring.of_block(self.block)
         self.heads = [(site.layer, head) for site in sites for head in range(site.n_heads)]
         """Layer and head of each of the probe's inputs."""
-        limit = min(max_tokens, model.info.max_length or max_tokens)
+        limit = token_limit(model, max_tokens)
         self.settings = Settings(max_tokens=limit, batch_tokens=batch_tokens)
         self._encoder = Encoder(model, Axes(), self.settings)
         self._start = {site.layer: self.heads.index((site.layer, 0)) for site in sites}

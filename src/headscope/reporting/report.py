@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headscope.arguments import expect
 from headscope.atomic import atomic_path
 from headscope.errors import InputError
 from headscope.reporting.build import FORMAT, VERSION, build_report
@@ -56,6 +57,8 @@ def report(
     Raises:
         InputError: there is no result, or something else was given.
     """
+    known = Result | str | os.PathLike | Iterable
+    expect("results", results, known, "results, or files or folders of them")
     given = [results] if isinstance(results, Result | str | os.PathLike) else list(results)
     content = build_report([_opened(item) for item in given], title=title, pages=pages)
     header = {"format": FORMAT, "version": VERSION, "title": content["title"]}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import h5py  # type: ignore[import-untyped, unused-ignore]
 
+from headscope.arguments import expect
 from headscope.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def open_file(path: str | os.PathLike[str]) -> Trace | Result | Probe:
         InputError: there is no such file.
         FileFormatError: it is not a file of ours, or it is damaged.
     """
+    expect("path", path, str | os.PathLike, "the name of a file or folder")
     file = Path(path)
     if file.is_dir():
         file = file / RESULT

@@ -163,7 +163,15 @@ class Result:
             n: how many.
             labels: of its other axes: `result.top("pos_to", tag="NOUN")`.
         """
-        values = self[name].sel(labels)
+        values = self[name]
+        axes = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
+        for axis, label in labels.items():
+            if axis not in axes:
+                raise UnknownName.of(f"axis of {name}", axis, axes)
+            known = values[axis].values.tolist()
+            if label not in known:
+                raise UnknownName.of(axis, label, map(str, known))
+        values = values.sel(labels)
         if set(values.dims) != {"layer", "head"}:
             others = [dim for dim in values.dims if dim not in ("layer", "head")]
             raise InputError(f"{name} also has axes {others}: name a label of each.")

@@ -8,6 +8,7 @@ stack has one block (`self`), an encoder-decoder has three (`encoder`, `decoder`
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from headscope.errors import InputError, UnknownName
+from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ DIMENSIONS = {
 """The axes of a block's variables."""
 STACK_OF_QUERIES = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "decoder"}
 STACK_OF_KEYS = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "encoder"}
+
+MOST_OF_A_ROW = 1.01
+"""Half precision rounds a row's sum by less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +251,9 @@ class Trace:
             words: number of each token's word, -1 for none; each token its own by default.
             is_causal: found from the zeros above the diagonal where not given.
             name: what to call it in views and reports.
+
+        Raises:
+            InputError: shapes that disagree, or weights below 0: scores before the softmax.
         """
         weights = stacked_attention(attention)
         if not isinstance(tokens, Tokens):
@@ -257,6 +264,7 @@ class Trace:
                 f"Attention is {n_queries} queries × {n_keys} keys, but there are "
                 f"{len(tokens)} tokens. All three must agree."
             )
+        _check_rows(weights)
         if is_causal is None:
             is_causal = n_keys > 1 and not np.triu(np.nan_to_num(weights), 1).any()
         data = attention_dataset(weights, np.arange(len(weights)))
@@ -313,10 +321,30 @@ def stacked_attention(attention: Any) -> np.ndarray:
 def _numpy(array: Any) -> np.ndarray:
     for name in ("detach", "cpu"):  # a torch tensor, without importing torch
         array = getattr(array, name, lambda array=array: array)()
+    if "bfloat16" in str(getattr(array, "dtype", "")):  # which NumPy does not know
+        array = array.float() if hasattr(array, "float") else array.astype("float32")
     weights = np.asarray(array)
     if not np.issubdtype(weights.dtype, np.number) or np.iscomplexobj(weights):
         raise InputError(f"Attention should be numbers, not {weights.dtype}.")
     return weights if weights.dtype == np.float64 else weights.astype(np.float32)
+
+
+def _check_rows(weights: np.ndarray) -> None:
+    """Are these weights after the softmax? Missing ones (NaN) may be."""
+    lowest = np.nanmin(weights, initial=0)
+    if lowest < 0:
+        raise InputError(
+            f"Attention has weights down to {lowest:.4g}; expected 0 to 1, after the softmax. "
+            "Take the softmax over the keys first."
+        )
+    highest = np.nansum(weights, axis=-1, dtype=np.float64).max()
+    if highest > MOST_OF_A_ROW:
+        warnings.warn(
+            f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
+            "are taken as they are.",
+            HeadscopeWarning,
+            stacklevel=3,
+        )
 
 
 def _squeezed(layer: np.ndarray, index: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import warnings
@@ -10,12 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import filelock
 
+from headscope.arguments import expect, whole_number
 from headscope.batch import NullKeys
-from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, UnknownName
+from headscope.errors import (
+    FileFormatError,
+    HeadscopeError,
+    HeadscopeWarning,
+    InputError,
+    UnknownName,
+)
 from headscope.metrics.assemble import States, assemble, label_states
 from headscope.metrics.base import Metric
 from headscope.metrics.combine import used_documents, with_groups
@@ -23,11 +31,10 @@ from headscope.metrics.labels import Tagset
 from headscope.metrics.registry import METRICS, find_metrics
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.results.files import RESULT
+from headscope.results.files import RESULT, open_file
 from headscope.results.result import MeasuredDocument, Result
-from headscope.results.result_file import load_result
 from headscope.run.checkpoint import Ledger, check_plan
-from headscope.run.encode import Encoder, key_classes_of
+from headscope.run.encode import Encoder, key_classes_of, token_limit
 from headscope.run.fingerprint import describe_model, versions
 from headscope.run.local import run_here, run_workers
 from headscope.run.plan import Plan, Settings, Shard, Survey, axes_for, survey
@@ -88,25 +95,26 @@ def analyze(
 
     Raises:
         InputError: an unknown metric, an empty corpus, a folder with another run.
+        FileFormatError: `out` holds a result that is damaged.
         KeyboardInterrupt: stopped; says how to resume.
     """
     if engine not in get_args(Engine):
         raise UnknownName.of("engine", engine, get_args(Engine))
-    if not isinstance(workers, int) or workers < 1:
-        raise InputError(f"workers should be a number from 1 on, not {workers!r}.")
+    workers = whole_number("workers", workers)
+    expect("out", out, str | os.PathLike | None, "the name of a folder, or None")
     model = as_model(model)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     settings = Settings(
         by=by,
         tagset=tagset,
         null_keys=null_keys,
-        max_tokens=min(max_tokens, model.info.max_length or max_tokens),
+        max_tokens=token_limit(model, max_tokens),
         batch_tokens=batch_tokens,
         threads=threads,
     )
     found = survey(corpus, settings)
     plan = make_plan(model, found, metrics, settings)
-    job = _Job(model, corpus, found, plan, engine, workers, address, progress)
+    job = _Job(model, corpus, found, plan, engine, workers, address, progress, out is not None)
     if out is None:
         with _temporary() as folder:
             return job.run(folder)
@@ -117,7 +125,7 @@ def analyze(
     with _locked(folder):
         check_plan(folder, plan, resume=resume)
         if (folder / RESULT).is_file():
-            return load_result(folder / RESULT)
+            return _finished(folder / RESULT)
         result = job.run(folder)
         result.save(folder / RESULT)
         shutil.rmtree(folder / "shards")
@@ -177,6 +185,8 @@ class _Job:
     workers: int
     address: str | None
     progress: bool | None
+    is_kept: bool
+    """Do the shards outlive the call?"""
 
     def run(self, folder: Path) -> Result:
         """Measure all shards that are not done, and make the result."""
@@ -193,13 +203,16 @@ class _Job:
         except KeyboardInterrupt:
             ledger.fold(flush=True)
             raise KeyboardInterrupt(
-                f"Stopped with {len(ledger.done)} of {len(sizes)} shards done. Run the same "
-                f"again to go on (out={str(folder)!r})."
+                f"Stopped with {len(ledger.done)} of {len(sizes)} shards done. "
+                + self._advice(f"Run the same again to go on (out={str(folder)!r}).")
             ) from None
         except OSError as error:
             raise HeadscopeError(
-                f"A checkpoint could not be written to {folder}: {error}. The shards written "
-                "so far are complete: make room and run the same again to go on."
+                f"A checkpoint could not be written to {folder}: {error}. "
+                + self._advice(
+                    "The shards written so far are complete: make room and run the same again "
+                    "to go on."
+                )
             ) from error
         finally:
             meter.close()
@@ -209,6 +222,9 @@ class _Job:
                 "same again."
             )
         return self._result(ledger.total())
+
+    def _advice(self, how_to_go_on: str) -> str:
+        return how_to_go_on if self.is_kept else "Nothing is kept without a folder: pass out=…."
 
     def _measure(
         self, shards: Callable[[], Iterator[Shard]], ledger: Ledger, meter: Meter, n_left: int
@@ -273,6 +289,18 @@ class _Job:
             if len(found) == len(wanted):
                 break
         return found
+
+
+def _finished(file: Path) -> Result:
+    """The result of a run that is complete."""
+    try:
+        found = open_file(file)
+    except FileFormatError as error:
+        raise FileFormatError(
+            f"{error} Pass resume=False (--no-resume) to measure everything again."
+        ) from error
+    expect(str(file), found, Result, "the result of a run")
+    return cast("Result", found)
 
 
 def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None:

@@ -12,6 +12,7 @@ bits do not depend on it. Plain arrays and JSON: nothing is unpickled.
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from headscope.atomic import atomic_path
-from headscope.errors import InputError, OtherRun
+from headscope.errors import HeadscopeWarning, InputError, OtherRun
 from headscope.metrics.assemble import States
 from headscope.metrics.fold import merge_states
 from headscope.results.files import RESULT
@@ -90,6 +91,13 @@ class Ledger:
         for leftover in self._folder.glob(".*.part"):
             leftover.unlink(missing_ok=True)
         prefix = self._folder / "prefix.npz"
+        if prefix.is_file() and not _is_readable(prefix):
+            prefix.unlink()
+            warnings.warn(
+                f"{prefix} is damaged: the shards whose sum it held are measured again.",
+                HeadscopeWarning,
+                stacklevel=5,
+            )
         if prefix.is_file():
             through = _meta(prefix)["through"]
             self._total = read_measured(prefix)
@@ -139,7 +147,7 @@ def _is_readable(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as file:
             return file.testzip() is None
-    except (OSError, zipfile.BadZipFile):
+    except Exception:  # zipfile raises many kinds for a damaged file
         return False
 
 

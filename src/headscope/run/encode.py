@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch
+from headscope.errors import InputError
 from headscope.metrics.base import Metric
 from headscope.metrics.key_classes import class_members, class_names
 from headscope.metrics.labels import Labeler, Tokenized
@@ -22,7 +24,7 @@ from headscope.run.plan import Numbered, Plan, Settings, document_key, group_of
 from headscope.text.document import Document
 from headscope.text.segment import SECOND
 
-__all__ = ["EncodedDocument", "Encoder", "key_classes_of", "special_names"]
+__all__ = ["EncodedDocument", "Encoder", "key_classes_of", "special_names", "token_limit"]
 
 INPUTS = ("input_ids", "token_type_ids")
 MOST_WEIGHTS = {"cpu": 1 << 20}
@@ -263,6 +265,23 @@ class Encoder:
 def key_classes_of(model: Model) -> tuple[str, ...]:
     """The classes of keys that a model's tokens fall into."""
     return class_names(special_names(model.need_tokenizer()))
+
+
+def token_limit(model: Model, max_tokens: int) -> int:
+    """How many tokens of a document are read: so many, or what the model takes.
+
+    Raises:
+        InputError: not one token of a text would fit beside the special ones.
+    """
+    asked = whole_number("max_tokens", max_tokens)
+    limit = min(asked, model.info.max_length or asked)
+    special = int(model.need_tokenizer().num_special_tokens_to_add(pair=False))
+    if limit <= special:
+        raise InputError(
+            f"max_tokens={limit} leaves no room for text beside the {special} special tokens of "
+            f"{model.name}. Give at least {special + 1}."
+        )
+    return limit
 
 
 def special_names(tokenizer: Any) -> tuple[str, ...]:

@@ -80,6 +80,7 @@ class Survey:
     documents: int
     hash: str
     tags: tuple[str, ...]
+    has_heads: bool
     relations: tuple[str, ...]
     groups: tuple[str, ...]
     lengths: array[int] = field(repr=False)
@@ -90,7 +91,11 @@ class Survey:
     @property
     def available(self) -> frozenset[str]:
         """Which annotations there are."""
-        has = {"tags": bool(self.tags), "heads": bool(self.relations)}
+        has = {
+            "tags": bool(self.tags),
+            "heads": self.has_heads,
+            "relations": bool(self.relations),
+        }
         return frozenset(name for name, is_there in has.items() if is_there)
 
 
@@ -183,6 +188,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
     report = Report(corpus.on_error)
     content = hashlib.sha256()
     tags: set[str] = set()
+    has_heads = False
     relations: set[str] = set()
     groups: set[str] = set()
     lengths = array("L")
@@ -190,6 +196,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
         content.update(document.digest().encode())
         tags.update(tags_of(document, settings.tagset) or ())
         if document.heads is not None:
+            has_heads = True
             relations.update(document.relations or ())
         groups.add(group_of(document, settings.by))
         lengths.append(len(document.text))
@@ -206,6 +213,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
         documents=len(lengths),
         hash=content.hexdigest(),
         tags=tuple(sorted(tags - {NO_TAG})),
+        has_heads=has_heads,
         relations=tuple(sorted(relations - {NO_TAG})),
         groups=tuple(sorted(groups)),
         lengths=lengths,

@@ -30,7 +30,7 @@ from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.scale_keys import ScaleKeys
 from headscope.run.agreement import Paired, agreement
-from headscope.run.encode import Encoder, key_classes_of
+from headscope.run.encode import Encoder, key_classes_of, token_limit
 from headscope.run.gradients import can_ask, question
 from headscope.run.plan import Settings, axes_for, survey
 from headscope.run.progress import Meter
@@ -105,9 +105,7 @@ def check_importance(
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r} should be shares above 0 and at most 1.")
-    settings = Settings(
-        max_tokens=min(max_tokens, model.info.max_length or max_tokens), batch_tokens=batch_tokens
-    )
+    settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
     known = key_classes_of(model)
     axes = axes_for(survey(corpus, settings), settings, known)
     chosen = [n for n in known if n not in ("punctuation", "rest")] if classes is None else classes

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headscope.arguments import whole_number
 from headscope.model.encode import joins_pairs
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -71,6 +72,7 @@ def cut_segments(
         corpus: whole documents (or paragraphs), or what `headscope.read` takes.
         max_tokens: of a segment, special tokens included.
     """
+    whole_number("max_tokens", max_tokens)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus)
     tokenizer = as_model(model).need_tokenizer()
     return Corpus(_Segments(corpus, tokenizer, max_tokens), on_error=corpus.on_error)

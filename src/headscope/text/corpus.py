@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol, get_args
 
+from headscope.arguments import whole_number
 from headscope.atomic import atomic_path
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.text.document import Document, Unit
@@ -81,8 +82,8 @@ class Corpus:
     def __post_init__(self) -> None:
         if self.unit not in get_args(Unit):
             raise UnknownName.of("unit", self.unit, get_args(Unit))
-        if self.sample is not None and self.sample < 1:
-            raise InputError(f"sample={self.sample}. Expected at least 1, or None for all.")
+        if self.sample is not None:
+            whole_number("sample", self.sample)
         Report(self.on_error)
 
     @property

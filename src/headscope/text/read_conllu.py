@@ -41,21 +41,23 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
         nonlocal problem, fields
         comments = [text for _, text in pending if text.startswith("#")]
         rows = [(number, text) for number, text in pending if not text.startswith("#")]
+        opening = [comment for comment in comments if _opens(comment)]
+        if any(map(_opens_document, carried)) and any(map(_opens_document, opening)):
+            carried.clear()  # of a document without a sentence
         try:
             if problem is not None:
                 raise problem
             fields = _entity_fields(comments, fields, name, pending)
-            if not rows:
-                return None
-            return _sentence(rows, carried + comments, fields, name)
+            if rows:
+                return _sentence(rows, carried + comments, fields, name)
         except FileFormatError as error:
             report.leave_out("sentences", error)
-            # What it opened is opened by the next sentence that can be read.
-            carried.extend(c for c in comments if _opens(c))
-            return None
         finally:
             problem = None
             pending.clear()
+        # What it opened is opened by the next sentence that can be read.
+        carried.extend(opening)
+        return None
 
     for number, text in lines:
         if isinstance(text, FileFormatError):
@@ -75,6 +77,10 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
 
 def _opens(comment: str) -> bool:
     return comment[1:].lstrip().startswith(("newdoc", "newpar", "meta::"))
+
+
+def _opens_document(comment: str) -> bool:
+    return comment[1:].lstrip().startswith("newdoc")
 
 
 def _entity_fields(

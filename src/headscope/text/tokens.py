@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
 
 from headscope.errors import InputError
 
@@ -47,6 +49,7 @@ class Tokens:
         wrong = {name: length for name, length in lengths.items() if length != n}
         if wrong:
             raise InputError(f"{n} tokens, but {wrong}: every field needs one entry per token.")
+        _check_words(self.words)
         highest = max(self.words, default=NO_WORD)
         if highest >= len(self.word_texts):
             raise InputError(f"A token belongs to word {highest} of {len(self.word_texts)}.")
@@ -66,7 +69,7 @@ class Tokens:
         word_texts: Sequence[str] | None = None,
     ) -> Tokens:
         """Tokens from bare strings, each its own word unless `words` says otherwise."""
-        n = len(tokens)
+        n = _check_strings(tokens)
         special = tuple(map(bool, special)) if special is not None else (False,) * n
         if words is None:
             kept = [i for i in range(n) if i < len(special) and not special[i]]
@@ -74,6 +77,7 @@ class Tokens:
             words = [number.get(i, NO_WORD) for i in range(n)]
             word_texts = [tokens[i].strip() for i in kept]
         elif word_texts is None:
+            _check_words(words)
             word_texts = [
                 "".join(t for t, w in zip(tokens, words, strict=False) if w == word).strip()
                 for word in range(max(words, default=NO_WORD) + 1)
@@ -131,3 +135,23 @@ class Tokens:
             if word != NO_WORD:
                 where[word] = groups[-1]
         return groups
+
+
+def _check_strings(tokens: Sequence[str]) -> int:
+    """How many tokens there are, all of them strings."""
+    found = list(tokens) if isinstance(tokens, Iterable) else [tokens]
+    for number, token in enumerate(found):
+        if not isinstance(token, str):
+            raise InputError(
+                f"Token {number} is {token!r}: expected a list of strings, one for each position."
+            )
+    return len(found)
+
+
+def _check_words(words: Sequence[Any]) -> None:
+    for token, word in enumerate(words):
+        if not isinstance(word, Integral) or word < NO_WORD:
+            raise InputError(
+                f"Token {token} belongs to word {word!r}: expected a number from 0 on, or "
+                f"{NO_WORD} for no word."
+            )
