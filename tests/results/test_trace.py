@@ -108,6 +108,7 @@ BAD = [
     ([], "the sequence of layers is empty"),
     (np.ones((0, 1, 3, 3)), "is empty: (0, 1, 3, 3)"),
     (np.array([[["a"]]]), "should be numbers"),
+    ([[[[1.0], [0.5, 0.5]]]], "should be one array of numbers"),
     (HALF[None, None] - 1, "weights down to -1; expected 0 to 1, after the softmax"),
 ]
 

@@ -323,7 +323,10 @@ def _numpy(array: Any) -> np.ndarray:
         array = getattr(array, name, lambda array=array: array)()
     if "bfloat16" in str(getattr(array, "dtype", "")):  # which NumPy does not know
         array = array.float() if hasattr(array, "float") else array.astype("float32")
-    weights = np.asarray(array)
+    try:
+        weights = np.asarray(array)
+    except ValueError as error:  # rows of different length
+        raise InputError(f"Attention should be one array of numbers: {error}") from error
     if not np.issubdtype(weights.dtype, np.number) or np.iscomplexobj(weights):
         raise InputError(f"Attention should be numbers, not {weights.dtype}.")
     return weights if weights.dtype == np.float64 else weights.astype(np.float32)
