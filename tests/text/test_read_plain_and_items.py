@@ -93,7 +93,7 @@ def test_folders_and_paths(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"empty has no files ending in \.conllu"):
         read(tmp_path / "empty")
     with pytest.raises(
-        InputError, match=r"No file or folder 'Hello world.'. To read a text itself"
+        InputError, match=r"No file or folder 'Hello world.'. A text itself is read"
     ):
         read("Hello world.")
 
@@ -109,7 +109,7 @@ def test_unknown_options_name_the_known(tmp_path: Path) -> None:
     for options in ({"unit": "line"}, {"format": "conll"}, {"layout": "x"}, {"on_error": "x"}):
         with pytest.raises(UnknownName, match="Known: "):
             read(path, **options)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="sample=0"):
+    with pytest.raises(InputError, match="sample should be a whole number from 1 on, not 0"):
         read(path, sample=0)
     with pytest.raises(InputError, match="joins a file onto a file"):
         read(["x"], coreference=path)
