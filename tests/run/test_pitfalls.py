@@ -108,6 +108,11 @@ def test_metrics_that_label_an_axis_differently_are_compared(tiny_bert: Model) -
     assert (np.isnan(low) | (low <= high)).all()
 
 
+def test_coreference_needs_mentions(tiny_bert: Model) -> None:
+    with pytest.raises(InputError, match=r"coref_accuracy needs mentions.*\(CoNLL-U\)\.$"):
+        analyze(tiny_bert, read(make_documents(4)), ["coref_accuracy"])
+
+
 def test_no_document_is_merged_twice(tiny_bert: Model) -> None:
     a, b = (analyze(tiny_bert, read(make_documents(9, first=n)), ["distance"]) for n in (0, 20))
     both = merge(a, b)

@@ -53,7 +53,7 @@ class Metric(ABC):
     scope: ClassVar[Scope] = "layer"
     blocks: ClassVar[frozenset[Block]] = ALL_BLOCKS
     """The attention it makes sense for."""
-    needs: ClassVar[frozenset[Literal["tags", "heads", "relations"]]] = frozenset()
+    needs: ClassVar[frozenset[Literal["tags", "heads", "relations", "mentions"]]] = frozenset()
     """Annotations without which there is nothing to measure."""
     reads: ClassVar[Literal["attention", "gradients"]] = "attention"
     """What the run must hand over: a forward pass, or a backward pass too."""

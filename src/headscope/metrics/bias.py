@@ -52,6 +52,7 @@ class Bias(Metric):
     paper: ClassVar[str] = "Clark et al. 2019, section 4.3; Vig 2019, section 2.1"
     units: ClassVar[str] = "share"
     counts = "pronouns"
+    needs = frozenset(("mentions",))
     blocks = SELF_BLOCKS
     is_default = False
 

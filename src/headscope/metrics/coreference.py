@@ -53,6 +53,7 @@ class CorefAccuracy(RatioMetric):
     paper: ClassVar[str] = "Clark et al. 2019, section 4.3, Table 2"
     units: ClassVar[str] = "share of mentions"
     counts = "mentions"
+    needs = frozenset(("mentions",))
     blocks = SELF_BLOCKS
     is_default = False
     sums_over_heads = False
@@ -126,6 +127,7 @@ class CorefBaseline(RatioMetric):
     paper: ClassVar[str] = "Clark et al. 2019, section 4.3, Table 2"
     units: ClassVar[str] = "share of mentions"
     counts = "mentions"
+    needs = frozenset(("mentions",))
     scope = "tokens"
     blocks = SELF_BLOCKS
     is_default = False

@@ -57,6 +57,7 @@ def measure(
         "tags": bool(axes.tags),
         "heads": document is not None and document.heads is not None,
         "relations": bool(axes.relations),
+        "mentions": document is not None and bool(document.mentions),
     }
     chosen = find_metrics(metrics, frozenset(name for name, is_there in has.items() if is_there))
     labeler = Labeler(axes, tagset)

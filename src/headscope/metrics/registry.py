@@ -92,9 +92,9 @@ def find_metrics(
     Args:
         wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
             always comes along: it counts the documents.
-        available: the annotations there are (`tags`, `heads`, `relations`). "all" leaves out
-            metrics that need others; asking for one by name is an error. It also leaves out
-            what costs more than a pass (`is_default`).
+        available: the annotations there are (`tags`, `heads`, `relations`, `mentions`).
+            "all" leaves out metrics that need others; asking for one by name is an error. It
+            also leaves out what costs more than a pass (`is_default`).
     """
     expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
     given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
@@ -114,10 +114,10 @@ def find_metrics(
             raise UnknownName.of("metric", item, ["all", *METRICS, *KNOWN])
         if not metric.needs <= available:
             missing = " and ".join(sorted(metric.needs - available))
+            add = ', or add annotations first: headscope.annotate(corpus, "en_core_web_sm")'
             raise InputError(
                 f"{metric.name} needs {missing}, which no document has. Read annotated text "
-                "(CoNLL-U), or add annotations first: headscope.annotate(corpus, "
-                '"en_core_web_sm").'
+                f"(CoNLL-U){'' if 'mentions' in missing else add}."
             )
         chosen[metric.name] = metric
     if len(chosen) == 1 and not given:

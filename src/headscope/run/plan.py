@@ -81,6 +81,7 @@ class Survey:
     hash: str
     tags: tuple[str, ...]
     has_heads: bool
+    has_mentions: bool
     relations: tuple[str, ...]
     groups: tuple[str, ...]
     lengths: array[int] = field(repr=False)
@@ -95,6 +96,7 @@ class Survey:
             "tags": bool(self.tags),
             "heads": self.has_heads,
             "relations": bool(self.relations),
+            "mentions": self.has_mentions,
         }
         return frozenset(name for name, is_there in has.items() if is_there)
 
@@ -188,7 +190,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
     report = Report(corpus.on_error)
     content = hashlib.sha256()
     tags: set[str] = set()
-    has_heads = False
+    has_heads = has_mentions = False
     relations: set[str] = set()
     groups: set[str] = set()
     lengths = array("L")
@@ -198,6 +200,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
         if document.heads is not None:
             has_heads = True
             relations.update(document.relations or ())
+        has_mentions = has_mentions or bool(document.mentions)
         groups.add(group_of(document, settings.by))
         lengths.append(len(document.text))
     if not lengths:
@@ -214,6 +217,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
         hash=content.hexdigest(),
         tags=tuple(sorted(tags - {NO_TAG})),
         has_heads=has_heads,
+        has_mentions=has_mentions,
         relations=tuple(sorted(relations - {NO_TAG})),
         groups=tuple(sorted(groups)),
         lengths=lengths,
