@@ -15,10 +15,10 @@ import pytest
 from headscope.errors import InputError
 from headscope.figures.clark_importance import clark_figure_3, removal_figure
 from headscope.figures.clark_map import clark_figure_6, cluster_figure
-from headscope.figures.clark_map_page import map_page, save_map_page
 from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clark_figure_4
 from headscope.heads.map import map_heads
 from headscope.metrics.measure import measure
+from headscope.reporting.map_page import map_page, save_map_page
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
@@ -117,7 +117,7 @@ def test_the_page_is_offline_and_inert(encoder: Result, tmp_path: Path) -> None:
     data = json.loads(content[1])
     assert nasty in data["heads"][0]["text"]
     assert len(data["heads"]) == page.count("<circle") == heads.data.sizes["at"]
-    script = re.search(r"<script>(.*?)</script>", page, re.S)[1]
+    script = re.search(r"<script type="module">(.*?)</script>", page, re.S)[1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page
     save_map_page(heads, tmp_path / "map.html")

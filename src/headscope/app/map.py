@@ -42,8 +42,8 @@ def map_heads(
     """
     import headscope as hs
     from headscope.errors import InputError
-    from headscope.figures.clark_map_page import save_map_page
     from headscope.heads.explain import explain_heads
+    from headscope.reporting.map_page import save_map_page
 
     results = open_results(runs)
     of_pairs = [result for result in results if "js" in result]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from headscope.arguments import expect
-from headscope.atomic import atomic_path
 from headscope.errors import InputError
 from headscope.reporting.build import FORMAT, VERSION, build_report
 from headscope.results.files import open_file
 from headscope.results.result import Result
 from headscope.results.trace import Trace
+from headscope.views.html import write_page
 from headscope.views.page import make_page
 from headscope.views.payload import Payload
 
@@ -71,8 +71,7 @@ def report(
         waiting=WAITING,
         title=content["title"],
     )
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+    write_page(path, page)
     return Path(path)
 
 

@@ -8,8 +8,6 @@ nothing else to run or load.
 from __future__ import annotations
 
 import base64
-import hashlib
-import html
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -17,8 +15,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from headscope.atomic import atomic_path
 from headscope.results.trace import Trace
+from headscope.views.html import data_script, html_page, write_page
 from headscope.views.payload import Payload, make_payload
 
 __all__ = ["make_app", "make_page", "save_page", "static_file"]
@@ -67,8 +65,8 @@ def make_page(
         f"{base64.b64encode(buffer).decode('ascii')}</script>"
         for index, buffer in enumerate(payload.buffers)
     )
-    data = f'<script type="application/json" id="headscope-header">{_inert(header)}</script>\n'
-    return _document(script, style, title, data + buffers, waiting=waiting)
+    data = f"{data_script('headscope-header', header)}\n{buffers}"
+    return html_page(title, style, _stage(waiting), static_file(script), data)
 
 
 def make_app(start: Mapping[str, Any]) -> str:
@@ -77,44 +75,13 @@ def make_app(start: Mapping[str, Any]) -> str:
     Args:
         start: `models` and `text`, as the front end's `entry/app.ts` wants them.
     """
-    told = json.dumps(start, ensure_ascii=False)
-    data = f'<script type="application/json" id="headscope-start">{_inert(told)}</script>'
-    return _document("app.js", APP_STYLE, "headscope", data, connect="'self'")
+    data = data_script("headscope-start", json.dumps(start, ensure_ascii=False))
+    stage, script = _stage(WAITING), static_file("app.js")
+    return html_page("headscope", APP_STYLE, stage, script, data, connect="'self'")
 
 
-def _document(
-    script_name: str, style: str, title: str, data: str, connect: str = "", waiting: str = WAITING
-) -> str:
-    script = static_file(script_name)
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(style)}'",
-            "img-src data: blob:",
-            *([f"connect-src {connect}"] if connect else []),
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="headscope">
-<title>{html.escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{style}</style>
-</head>
-<body>
-<main id="headscope"><p>{waiting}</p></main>
-<script type="module">{script}</script>
-{data}
-</body>
-</html>
-"""
+def _stage(waiting: str) -> str:
+    return f'<main id="headscope"><p>{waiting}</p></main>'
 
 
 def save_page(
@@ -137,15 +104,4 @@ def save_page(
     listed = [traces] if isinstance(traces, Trace) else list(traces)
     payload = make_payload(listed, neurons=neurons, titles=titles, selection=selection)
     page = make_page(payload, title=f"headscope: {payload.header['traces'][0]['title']}")
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-def _inert(text: str) -> str:
-    """JSON that cannot end its script element or start a comment in it."""
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    write_page(path, page)

@@ -12,9 +12,9 @@ from uuid import uuid4
 import anywidget
 import traitlets
 
-from headscope.atomic import atomic_path
 from headscope.results.trace import Trace
 from headscope.views.exact import exact_row
+from headscope.views.html import write_page
 from headscope.views.page import make_page, static_file
 from headscope.views.payload import Payload
 from headscope.views.picture import picture_of
@@ -53,8 +53,7 @@ class Explorer(anywidget.AnyWidget):
         """Write the explorer as one HTML file that opens here, without a network."""
         header = {**self._payload.header, "selection": self.selection}
         page = make_page(Payload(header, self._payload.buffers), title=self._title)
-        with atomic_path(path) as temporary:
-            temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+        write_page(path, page)
 
     @property
     def _title(self) -> str:

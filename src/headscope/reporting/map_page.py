@@ -6,16 +6,14 @@ drawn before the script runs; without it the map is a picture with titles.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headscope.atomic import atomic_path
 from headscope.figures.clark_map import behavior_colors, layer_colors
+from headscope.views.html import data_script, html_page, write_page
 
 if TYPE_CHECKING:
     from headscope.heads.map import HeadMap
@@ -127,24 +125,8 @@ def map_page(
         )
     content = json.dumps({"heads": entries, "explorer": explorer}, ensure_ascii=False)
     link = '<p><a id="open" hidden>Open in the explorer</a></p>' if explorer else ""
-    policy = (
-        f"default-src 'none'; script-src '{_hash(SCRIPT)}'; style-src '{_hash(STYLE)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
     shown = html.escape(heads.title)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="headscope">
-<title>Heads of {shown}</title>
-<link rel="icon" href="data:,">
-<style>{STYLE}</style>
-</head>
-<body>
-<h1>Heads of {shown}</h1>
+    body = f"""<h1>Heads of {shown}</h1>
 <p>Near where they attend alike (Jensen-Shannon divergence; stress {heads.stress:.2f}).
 Hover or tab to a head.</p>
 <p><button data-by="behavior" aria-pressed="true">By behavior</button>
@@ -154,12 +136,9 @@ Hover or tab to a head.</p>
 <main>
 <svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="Map of heads">{"".join(dots)}</svg>
 <aside><h1 id="head">No head chosen</h1>{link}<pre id="evidence"></pre></aside>
-</main>
-<script type="application/json" id="data">{_inert(content)}</script>
-<script>{SCRIPT}</script>
-</body>
-</html>
-"""
+</main>"""
+    told = data_script("data", content)
+    return html_page(f"Heads of {heads.title}", STYLE, body, SCRIPT, told)
 
 
 def save_map_page(
@@ -170,9 +149,7 @@ def save_map_page(
     explorer: str | None = None,
 ) -> None:
     """Write `map_page` to a file."""
-    page = map_page(heads, evidence, explorer=explorer)
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8", newline="\n")
+    write_page(path, map_page(heads, evidence, explorer=explorer))
 
 
 def _places(heads: HeadMap) -> list[tuple[float, float]]:
@@ -194,13 +171,3 @@ def _legend(by: str, colors: Mapping[str, str], *, hidden: bool) -> str:
         for name, color in colors.items()
     )
     return f'<ul data-by="{by}"{" hidden" if hidden else ""}>{items}</ul>'
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-def _inert(text: str) -> str:
-    """JSON that cannot end its script element."""
-    return text.replace("<", "\\u003c")
