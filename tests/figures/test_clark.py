@@ -117,7 +117,7 @@ def test_the_page_is_offline_and_inert(encoder: Result, tmp_path: Path) -> None:
     data = json.loads(content[1])
     assert nasty in data["heads"][0]["text"]
     assert len(data["heads"]) == page.count("<circle") == heads.data.sizes["at"]
-    script = re.search(r"<script type="module">(.*?)</script>", page, re.S)[1]
+    script = re.search(r'<script type="module">(.*?)</script>', page, re.S)[1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page
     save_map_page(heads, tmp_path / "map.html")
