@@ -23,11 +23,12 @@ from benchmarks.rows import FILE, Row, read_rows
 PARTS = {
     "extraction": ["-m", "benchmarks.tap"],
     "extraction, peers": ["-m", "benchmarks.tap.peers"],
-    "corpus": ["-m", "benchmarks.corpus"],
-    "corpus, memory": ["-m", "benchmarks.corpus", "--part", "memory"],
-    "corpus, workers": ["-m", "benchmarks.corpus", "--part", "workers"],
+    "corpus": ["-m", "benchmarks.corpus", "--sentences", "200", "--rounds", "4"],
+    # More sentences than batches need to have had every shape once.
+    "corpus, memory": ["-m", "benchmarks.corpus", "--part", "memory", "--sentences", "1100"],
+    "corpus, workers": ["-m", "benchmarks.corpus", "--part", "workers", "--sentences", "1800"],
     "heads": ["-m", "benchmarks.heads"],
-    "probes": ["-m", "benchmarks.probes"],
+    "probes": ["-m", "benchmarks.probes", "--sentences", "200", "--rounds", "4"],
     "views": ["-m", "benchmarks.views"],
 }
 VERSIONS = ("headscope", "torch", "transformers", "numpy", "numba", "scikit-learn")

@@ -81,11 +81,11 @@ def _old_way(model: Model, encoder: Encoder, encoded: Any, batches: Any, plan: A
     for inputs, batch in batches:
         with fold.batch(batch) as read_layer:
             model.run(inputs, read_layer)
-    right = fold.states()["self"]["dep_accuracy"]["right"].sum(1)  # layer head direction relation
+    right = fold.states()["self"]["dep_accuracy"]["right"].sum(1)  # layer relation head direction
     theirs = np.zeros_like(right)
     for (layer, head, direction), counts in counted[0].items():
         for relation, count in counts.items():
-            theirs[layer, head, int(direction == "head"), relation] += count
+            theirs[layer, relation, head, int(direction == "head")] += count
     apart = np.abs(right - theirs).sum() / right.sum()
     print(f"  counts differ from the way of 2019 in {apart:.4%} of the right predictions")
     return seconds
