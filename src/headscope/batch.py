@@ -112,6 +112,8 @@ class Batch:
     documents: tuple[Document, ...] = ()
     """The documents themselves, for what is not in `stacks` (mentions); empty where the
     attention came without any."""
+    is_cut: np.ndarray | None = None
+    """`document`: was its end left out, to fit the model? None where none was."""
     derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""
 

@@ -63,8 +63,8 @@ def dep_cases(attention: Attention, *, punctuation: bool, possessive: Possessive
     """The words of a batch that count.
 
     All words of parsed documents that have a token, the root among them; not those whose
-    head is unknown because the tree was cut or stands beyond the last word the model reads,
-    nor punctuation where that is left out.
+    head is unknown because the tree was cut, or was left out with the end of a document that
+    is longer than the model reads, nor punctuation where that is left out.
     """
     batch = batch_of(attention)
     key = ("dep_cases", attention.block, punctuation, possessive)
@@ -82,9 +82,10 @@ def _make(
     words = found.words[documents, tokens]
     heads[documents, words] = found.heads[documents, tokens]
     relations[documents, words] = found.relations[documents, tokens]
-    last = has.shape[1] - 1 - has[:, ::-1].argmax(axis=1)
-    is_cut = heads > last[:, None]
-    counted = has & found.is_parsed[:, None] & (heads >= ROOT) & ~is_cut
+    counted = has & found.is_parsed[:, None] & (heads >= ROOT)
+    if batch.is_cut is not None:
+        last = has.shape[1] - 1 - has[:, ::-1].argmax(axis=1)
+        counted &= ~(batch.is_cut[:, None] & (heads > last[:, None]))
     names = batch.axes.relations
     if not punctuation and PUNCTUATION in names:
         counted &= relations != names.index(PUNCTUATION)

@@ -244,6 +244,7 @@ class Encoder:
             keys.append(key)
             parts.append(group * per + number % per)
         numbers = np.array([d.numbered[0] for d in documents], dtype=np.float64)
+        is_cut = np.array([d.n_cut > 0 for d in documents])
         return inputs, Batch(
             self._axes,
             stacks,
@@ -252,6 +253,7 @@ class Encoder:
             np.array(parts, dtype=np.int64),
             self.settings.null_keys,
             documents=tuple(plain),
+            is_cut=is_cut if is_cut.any() else None,
         )
 
     def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:
