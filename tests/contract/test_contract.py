@@ -206,3 +206,14 @@ def test_cross_layer_attention_is_not_kept(cases: list[Case]) -> None:
             read(layer)
     assert all(not layer.derived for layer in layers)
     assert not batch.derived
+
+
+def test_a_metric_of_all_layers_is_by_default_the_sum_of_them() -> None:
+    from headscope.metrics.distance import Distance
+
+    cases = make_cases(7, 3, is_causal=False, heads=HEADS)
+    batch = make_batch(cases)
+    layers = attentions(cases, batch)
+    metric = Distance()
+    expected = metric.merge(metric.measure(layers[0]), metric.measure(layers[1]))
+    assert_same(metric.measure_layers(layers), expected, bits=True)

@@ -85,8 +85,10 @@ class Metric(ABC):
         """The state of one layer of one batch. Pure: its input is left as it was."""
 
     def measure_layers(self, attentions: Sequence[Attention]) -> State:
-        """The state of all layers of one batch, for metrics of scope `layers`."""
-        raise NotImplementedError(f"{type(self).__name__} measures layer by layer.")
+        """The state of all layers of one batch, for metrics of scope `layers`; by default
+        that of each layer, merged.
+        """
+        return self.merge_all([self.measure(attention) for attention in attentions])
 
     def merge(self, left: State, right: State) -> State:
         """Both states as one: their sum. Others too have to be associative and commutative

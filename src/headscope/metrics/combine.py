@@ -139,7 +139,7 @@ def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
             found.update(_difference(f"{name}_mean", difference, means))
     if not found:
         raise InputError("The two results have no variable in common.")
-    return xr.Dataset(found, attrs={"left": _title(left), "right": _title(right)})
+    return xr.Dataset(found, attrs={"left": left.title, "right": right.title})
 
 
 def _check_results(*results: object) -> None:
@@ -219,12 +219,6 @@ def _difference(name: str, value: xr.DataArray, drawn: xr.DataArray) -> dict[str
         ("bound", *value.dims),
     )
     return {name: value, f"{name}_interval": bounds}
-
-
-def _title(result: Result) -> str:
-    group = result.provenance.get("group")
-    corpus = result.provenance["corpus"]["name"]
-    return f"{result.model} on {corpus}" + (f", {group}" if group else "")
 
 
 def _check_mergeable(left: Result, right: Result) -> None:
