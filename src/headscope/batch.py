@@ -114,6 +114,9 @@ class Batch:
     attention came without any."""
     is_cut: np.ndarray | None = None
     """`document`: was its end left out, to fit the model? None where none was."""
+    is_compiled: bool = False
+    """May metrics use compiled loops (`headscope.metrics.compiled`)? A run decides it once:
+    the last bits differ."""
     derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""
 

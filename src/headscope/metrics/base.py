@@ -14,14 +14,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
 from headscope.attention import Attention, Block
 from headscope.batch import Axes, Batch
-from headscope.metrics.sums import Sums, side_by_side
+from headscope.metrics.sums import Sums, row_shape, side_by_side
+
+if TYPE_CHECKING:
+    from headscope.metrics.digest import Digest
 
 __all__ = ["Metric", "RatioMetric", "Scope", "State", "batch_of"]
 
@@ -55,6 +58,9 @@ class Metric(ABC):
     """The attention it makes sense for."""
     needs: ClassVar[frozenset[Literal["tags", "heads", "relations", "mentions"]]] = frozenset()
     """Annotations without which there is nothing to measure."""
+    adds_in_place: ClassVar[bool] = False
+    """Does a run keep one state of sums and `add` to it, rather than merge those of batches?
+    Only with `digests`."""
     reads: ClassVar[Literal["attention", "gradients"]] = "attention"
     """What the run must hand over: a forward pass, or a backward pass too."""
     is_default: ClassVar[bool] = True
@@ -71,6 +77,14 @@ class Metric(ABC):
     def averaged(self) -> str:
         """How documents are put together."""
         return "ratio of sums over the corpus"
+
+    def digests(self) -> tuple[Digest, ...]:
+        """All that a metric of scope `layer` reads of the weights, where that is little.
+
+        Then it gets the layers of a batch at once, their heads side by side as if of one
+        layer. Empty: it reads what it likes, layer by layer.
+        """
+        return ()
 
     @abstractmethod
     def state_dims(self, array: str) -> tuple[str, ...]:
@@ -107,6 +121,13 @@ class Metric(ABC):
         for name in left:
             left[name] += right[name]
         return left
+
+    def add(self, state: State, attention: Attention) -> None:
+        """What `measure` gives added to a state of sums, in place. Where a batch adds little
+        to a large state (`adds_in_place`), it should touch no more than that.
+        """
+        for name, array in self.measure(attention).items():
+            state[name] += array
 
     def renumbered(self, state: State, offset: int) -> State:
         """The state with its documents, if it names any, numbered from `offset` on."""
@@ -178,8 +199,8 @@ class RatioMetric(Metric):
         """Sums of `rows` by part."""
         batch = batch_of(attention)
         rows = self.rows(attention)
-        sums = Sums(batch.axes.n_parts, rows)
-        sums.add(side_by_side(rows), batch)
+        sums = Sums(batch.axes.n_parts, [row_shape(array) for array in rows])
+        sums.add(side_by_side(rows)[:, 0], batch)
         return dict(zip(RATIO_ARRAYS, sums.arrays(), strict=True))
 
     @property

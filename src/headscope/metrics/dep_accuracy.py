@@ -13,8 +13,9 @@ from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.errors import UnknownName
 from headscope.metrics.base import SELF_BLOCKS, Metric, State, batch_of
-from headscope.metrics.dep_words import ALL, DepCases, Possessive, count_cases, dep_cases
-from headscope.metrics.word_attention import other_words
+from headscope.metrics.dep_words import ALL, DepCases, Possessive, add_cases, dep_cases
+from headscope.metrics.digest import Digest
+from headscope.metrics.word_attention import best_words
 
 __all__ = ["DIRECTIONS", "OFFSETS", "DepAccuracy", "DepOffset"]
 
@@ -56,15 +57,12 @@ class _DepProbe(Metric):
         batch, cases = batch_of(attention), self._cases(attention)
 
         def make() -> State:
-            visible = cases.visible(is_causal=attention.is_causal)
-            rows = np.concatenate((np.ones_like(visible[:1]), visible)).T
-            counts = count_cases(cases, torch.from_numpy(rows), batch)
-            return {
-                "cases": counts[:, :-1, 0],
-                "cases_all": counts[:, -1, 0],
-                "visible": counts[:, :-1, 1:].transpose(0, 2, 1).copy(),
-                "visible_all": counts[:, -1, 1:],
-            }
+            state = self._none(batch.axes)
+            add_cases(state["cases"], state["cases_all"], cases, torch.ones(len(cases.head)))
+            visible = torch.from_numpy(cases.visible(is_causal=attention.is_causal).T)
+            by_relation = np.zeros(state["visible"].swapaxes(1, 2).shape)
+            add_cases(by_relation, state["visible_all"], cases, visible)
+            return {**state, "visible": by_relation.swapaxes(1, 2).copy()}
 
         key = ("dep counts", attention.block, self.punctuation, self.possessive)
         return batch.once(key, make)
@@ -110,6 +108,7 @@ class DepAccuracy(_DepProbe):
     """
 
     name: ClassVar[str] = "dep_accuracy"
+    adds_in_place = True
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Parts first."""
@@ -130,30 +129,30 @@ class DepAccuracy(_DepProbe):
             **self._none(axes),
         }
 
+    def digests(self) -> tuple[Digest, ...]:
+        """The words most attended to."""
+        return (best_words,)
+
     def measure(self, attention: Attention) -> State:
         """Right predictions of each head, by part, direction and relation."""
-        batch, cases = batch_of(attention), self._cases(attention)
-        weights = other_words(attention)
-        device = weights.device
+        state = self.zero(
+            attention.n_heads, batch_of(attention).axes, is_causal=attention.is_causal
+        )
+        self.add(state, attention)
+        return state
 
-        def make() -> tuple[torch.Tensor, ...]:
-            found = cases.document, cases.query, cases.head
-            return tuple(torch.from_numpy(array).to(device) for array in found)
-
-        key = ("dep indices", attention.block, self.punctuation, self.possessive, device)
-        document, query, head = batch.once(key, make)
-        right = []
-        for axis in (-1, -2):
-            highest, best = (x[document, :, query] for x in weights.max(axis))
-            right.append((best == head[:, None]) & (highest > 0))
-        sums = count_cases(cases, torch.stack(right, dim=-1), batch)
+    def add(self, state: State, attention: Attention) -> None:
+        """Count the right predictions of a batch too."""
+        cases, best = self._cases(attention), best_words(attention)
+        document, query, head = map(torch.from_numpy, (cases.document, cases.query, cases.head))
+        found = torch.stack([words.cpu()[document, :, query] for words in best], dim=-1)
+        head = head[:, None, None]
+        right = (found == head) & (head >= 0)  # the root has no head to find
+        add_cases(state["right"], state["right_all"], cases, right)
         counted = self._counted(attention)
-        return {
-            "right": sums[:, :-1],
-            "right_all": sums[:, -1],
-            "count": np.repeat(counted["cases_all"][:, None], attention.n_heads, axis=1),
-            **counted,
-        }
+        for name, array in counted.items():
+            state[name] += array
+        state["count"] += counted["cases_all"][:, None]
 
     def variables(self) -> tuple[str, ...]:
         """Over all words, and over those whose target is visible."""
@@ -224,16 +223,14 @@ class DepOffset(_DepProbe):
 
     def measure(self, attention: Attention) -> State:
         """Right predictions of each offset, by part and relation."""
-        batch, cases = batch_of(attention), self._cases(attention)
+        cases = self._cases(attention)
+        state = self.zero(0, batch_of(attention).axes, is_causal=attention.is_causal)
         guesses = cases.query[:, None] + np.array(OFFSETS)
         rows = (guesses == cases.head[:, None]) & cases.has_target[:, None]
-        sums = count_cases(cases, torch.from_numpy(rows), batch)
+        by_relation = np.zeros(state["right"].swapaxes(1, 2).shape)
+        add_cases(by_relation, state["right_all"], cases, torch.from_numpy(rows))
         counted = {name: array.copy() for name, array in self._counted(attention).items()}
-        return {
-            "right": sums[:, :-1].transpose(0, 2, 1).copy(),
-            "right_all": sums[:, -1],
-            **counted,
-        }
+        return {**state, **counted, "right": by_relation.swapaxes(1, 2).copy()}
 
     def variables(self) -> tuple[str, ...]:
         """The baseline, its offset, and how many words there are."""

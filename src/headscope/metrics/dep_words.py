@@ -19,7 +19,7 @@ from headscope.metrics.base import batch_of
 from headscope.metrics.word_attention import has_tokens
 from headscope.text.tree import ROOT
 
-__all__ = ["ALL", "PARTICLES", "PUNCTUATION", "DepCases", "Possessive", "count_cases", "dep_cases"]
+__all__ = ["ALL", "PARTICLES", "PUNCTUATION", "DepCases", "Possessive", "add_cases", "dep_cases"]
 
 ALL = "all"
 PUNCTUATION = "punct"
@@ -117,12 +117,12 @@ def _particles(batch: Batch, has: np.ndarray) -> np.ndarray:
     return after
 
 
-def count_cases(cases: DepCases, rows: Tensor, batch: Batch) -> np.ndarray:
-    """`part relation …`: sums of the cases' rows (`case …`); the last relation is "all"."""
-    n_parts, n_relations = batch.axes.n_parts, len(batch.axes.relations)
-    bins = torch.from_numpy(cases.part * (n_relations + 1) + cases.relation)
-    sums = torch.zeros((n_parts * (n_relations + 1), *rows.shape[1:]), dtype=torch.float64)
-    sums.index_add_(0, bins, rows.double().cpu())
-    by_relation = np.asarray(sums.numpy()).reshape(n_parts, n_relations + 1, *rows.shape[1:])
-    by_relation[:, -1] = by_relation.sum(1)
-    return by_relation
+def add_cases(by_relation: np.ndarray, of_all: np.ndarray, cases: DepCases, rows: Tensor) -> None:
+    """Add the rows (`case …`) of the cases to `part relation …` and `part …`, in place."""
+    rows = rows.double()
+    torch.from_numpy(of_all).index_add_(0, torch.from_numpy(cases.part), rows)
+    n_relations = by_relation.shape[1]
+    has = cases.relation < n_relations
+    bins = torch.from_numpy((cases.part * n_relations + cases.relation)[has])
+    flat = torch.from_numpy(by_relation).view(-1, *by_relation.shape[2:])
+    flat.index_add_(0, bins, rows if has.all() else rows[torch.from_numpy(has)])

@@ -12,14 +12,9 @@ from torch import Tensor
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.metrics.base import SELF_BLOCKS, RatioMetric
-from headscope.metrics.region import (
-    column_mass,
-    has_labels,
-    one_hot,
-    pair_sums,
-    query_counts,
-    total_mass,
-)
+from headscope.metrics.digest import Digest
+from headscope.metrics.region import has_labels, one_hot, query_counts
+from headscope.metrics.region_sums import column_mass, masses, pair_sums, total_mass
 
 __all__ = ["PARENTS", "DepAlignment", "DepTypeTo"]
 
@@ -49,10 +44,14 @@ class DepAlignment(RatioMetric):
         """Who is the parent."""
         return {"parent": PARENTS}
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows, and of forms over pairs."""
+        return (masses, pair_sums)
+
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention between related tokens; all of it."""
         is_parsed = has_labels(attention, "heads")
-        aligned = pair_sums(attention)[..., 1:] * is_parsed[..., None]
+        aligned = pair_sums(attention)[0][..., 1:] * is_parsed[..., None]
         total = total_mass(attention) * is_parsed
         either = aligned.sum(-1, keepdim=True)
         return torch.cat((aligned, either), dim=-1), total, query_counts(attention, "heads")
@@ -73,6 +72,10 @@ class DepTypeTo(RatioMetric):
     units: ClassVar[str] = "share of attention"
     needs = frozenset(("heads", "relations"))
     dims = ("relation",)
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of columns."""
+        return (masses,)
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention received by the tokens of each relation; all of it."""

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import SELF_BLOCKS, RatioMetric
-from headscope.metrics.region import pair_sums, query_counts, total_mass
+from headscope.metrics.digest import Digest
+from headscope.metrics.region import query_counts
+from headscope.metrics.region_sums import masses, pair_sums, total_mass
 
 __all__ = ["Distance"]
 
@@ -29,6 +31,10 @@ class Distance(RatioMetric):
     units: ClassVar[str] = "tokens"
     blocks = SELF_BLOCKS
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows, and of forms over pairs."""
+        return (masses, pair_sums)
+
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention times distance; attention."""
-        return pair_sums(attention)[..., 0], total_mass(attention), query_counts(attention)
+        return pair_sums(attention)[0][..., 0], total_mass(attention), query_counts(attention)

@@ -5,19 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import RatioMetric
-from headscope.metrics.region import (
-    buffer,
-    null_mass,
-    region_of,
-    region_weights,
-    row_mass,
-    row_sums,
-)
+from headscope.metrics.digest import Digest
+from headscope.metrics.region import region_of
+from headscope.metrics.region_sums import log_sums, masses, null_mass, row_mass
 
 __all__ = ["Entropy"]
 
@@ -40,13 +34,14 @@ class Entropy(RatioMetric):
 
     most_null: float = 0.9
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows, and of a ln a."""
+        return (masses, log_sums)
+
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Entropies of the rows that count; how many; the same."""
         mass, null = row_mass(attention), null_mass(attention)
-        weights = region_weights(attention)
-        logs = buffer(attention, "logs")
-        torch.clamp_min(weights, torch.finfo(weights.dtype).tiny, out=logs)
-        products = row_sums(logs.log_().mul_(weights))
+        (products,) = log_sums(attention)
         is_query = region_of(attention).queries[:, None, :] > 0
         is_kept = is_query & (mass > 0) & (null <= self.most_null * (null + mass))
         safe = mass.masked_fill(~is_kept, 1.0)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.metrics.base import Metric, State, batch_of
-from headscope.metrics.region import region_weights
+from headscope.metrics.digest import Digest
+from headscope.metrics.region_sums import peaks
 
 __all__ = ["Exemplars"]
 
@@ -25,7 +25,7 @@ class Exemplars(Metric):
 
     Per head the `k` documents with the highest a[i,j] of the region (null attention left
     out), with the query i and key j. One arc per document. Of equal weights the document
-    that comes first in the corpus wins, and in it the first key, then the first query.
+    that comes first in the corpus wins, and in it the first query, then the first key.
 
     Vig & Belinkov 2019, section 5.4, Tables 1 to 3.
     """
@@ -36,6 +36,10 @@ class Exemplars(Metric):
     nothing = -1.0
 
     k: int = 10
+
+    def digests(self) -> tuple[Digest, ...]:
+        """The highest weight of each document."""
+        return (peaks,)
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Heads and ranks."""
@@ -63,17 +67,13 @@ class Exemplars(Metric):
     def measure(self, attention: Attention) -> State:
         """The highest of this batch."""
         batch = batch_of(attention)
-        region = region_weights(attention)
-        weights, keys = (x.cpu().numpy() for x in region.amax(-2).max(-1))
+        weights, queries, keys = (found.cpu().numpy() for found in peaks(attention))
         k = min(self.k, len(batch))
         # In the order of the corpus, so that a stable sort lets the first of equals win.
         first = batch.once("by number", lambda: np.argsort(batch.numbers, kind="stable"))
         ranked = first[np.argsort(-weights[first], axis=0, kind="stable")[:k]].T
         heads = np.arange(attention.n_heads)[:, None]
-        weight, key = weights[ranked, heads], keys[ranked, heads]
-        # Few documents enter: the query is looked for in their columns alone.
-        columns = region.transpose(2, 3)[tuple(map(torch.from_numpy, (ranked, heads, key)))]
-        query = columns.argmax(-1).cpu().numpy()
+        weight, query, key = (found[ranked, heads] for found in (weights, queries, keys))
         state = self.zero(attention.n_heads, batch.axes, is_causal=attention.is_causal)
         is_there = weight > 0
         for name, found in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):

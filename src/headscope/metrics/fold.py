@@ -2,8 +2,9 @@
 
 Keeps one state per metric and layer. A batch counts only when all of it went through:
 what a failed forward pass left behind is forgotten. Metrics that are sums of rows are
-added up together, layer by layer; the states of others wait and are merged several at a
-time.
+added up together, layer by layer; others add to their state themselves, or their states
+wait and are merged several at a time. Metrics that are made of digests get all layers of a
+batch at once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import cast
+from math import prod
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -22,25 +24,45 @@ from headscope.batch import Batch
 from headscope.errors import ModelError
 from headscope.metrics.assemble import States
 from headscope.metrics.base import RATIO_ARRAYS, Metric, RatioMetric, State
-from headscope.metrics.sums import Sums, side_by_side
+from headscope.metrics.digest import Digest, Small, join_layers, read_digests
+from headscope.metrics.sums import Sums, row_shape, side_by_side
 
 __all__ = ["Fold", "merge_states"]
 
 ONCE = -1
 """The layer of a state that belongs to none."""
-MOST_WAITING = 8
+MOST_WAITING = 16
 
-_Place = tuple[str, int]
-"""Block and layer."""
+_Reads = Literal["tokens", "layer", "digests", "layers"]
+"""What a metric gets: see `Scope`; `digests` are those of scope `layer` made of them."""
+
+
+class _Place(NamedTuple):
+    """Where a state belongs."""
+
+    block: str
+    layer: int
+    reads: _Reads
+
+
+@dataclass(eq=False)
+class _Rows:
+    """Rows of all metrics that are sums, of one layer."""
+
+    shapes: list[tuple[int, ...]]
+    """Of each array, without `document`."""
+    table: Tensor
+    """All of them side by side: `document number`."""
 
 
 @dataclass(eq=False)
 class _Found:
     """What one batch came to."""
 
-    rows: dict[_Place, tuple[list[Tensor], Tensor]] = field(default_factory=dict)
-    """Rows of all metrics that are sums: as they were given, and side by side."""
+    rows: dict[_Place, _Rows] = field(default_factory=dict)
     states: dict[tuple[_Place, str], State] = field(default_factory=dict)
+    to_add: list[tuple[Metric, Attention, tuple[int, ...]]] = field(default_factory=list)
+    """Metrics that add to their states themselves, what they read, and of which layers."""
 
 
 class Fold:
@@ -48,67 +70,100 @@ class Fold:
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
+        self._chosen: dict[tuple[str, _Reads], list[Metric]] = {}
         self._sums: dict[_Place, Sums] = {}
         self._waiting: dict[tuple[_Place, str], list[State]] = {}
+        self._added: dict[tuple[str, tuple[int, ...], str], State] = {}
+        """By block, layers and metric: the heads of these layers side by side."""
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[Reader]:
         """A reader for one forward pass over these documents."""
         found = _Found()
-        layers: dict[str, list[Attention]] = {}
-        couples = any(metric.scope == "layers" for metric in self._metrics.values())
+        blocks: dict[str, _Block] = {}
 
         def read(attention: Attention) -> None:
             attention = replace(attention, batch=batch, weights=_full(attention.weights))
-            for layer in (attention.layer, ONCE):
-                self._read(attention, (attention.block, layer), found)
+            if attention.block not in blocks:
+                blocks[attention.block] = _Block(self._digests(attention.block))
+                self._read(attention, [ONCE], "tokens", found)
+            self._read(attention, [attention.layer], "layer", found)
+            block = blocks[attention.block]
+            if block.digests:
+                block.take_digests(attention)
             attention.derived.clear()
-            if couples:
-                layers.setdefault(attention.block, []).append(attention.without_vectors())
+            if self._of(attention.block, "layers"):
+                block.layers.append(attention.without_vectors())
 
         yield read
-        for block, attentions in layers.items():
-            for metric in self._metrics.values():
-                if metric.scope == "layers" and block in metric.blocks:
-                    found.states[(block, ONCE), metric.name] = metric.measure_layers(attentions)
+        for name, block in blocks.items():
+            for attention, layers in block.joined():
+                self._read(attention, layers, "digests", found)
+            for metric in self._of(name, "layers"):
+                place = _Place(name, ONCE, "layers")
+                found.states[place, metric.name] = metric.measure_layers(block.layers)
         self._check_finite(found)
         self._add(found, batch)
         batch.derived.clear()
 
-    def _read(self, attention: Attention, place: _Place, found: _Found) -> None:
-        """Measure what belongs to a layer, or (once a batch) to the text alone."""
-        if place in found.rows:
-            return
+    def _read(
+        self, attention: Attention, layers: Sequence[int], reads: _Reads, found: _Found
+    ) -> None:
+        """Measure what belongs to one layer, to several at once, or to the text alone."""
         rows: list[Tensor] = []
-        for metric in self._of(place):
-            if metric.is_sum:
+        places = [_Place(attention.block, layer, reads) for layer in layers]
+        for metric in self._of(attention.block, reads):
+            if metric.adds_in_place and reads == "digests":
+                found.to_add.append((metric, attention, tuple(layers)))
+            elif metric.is_sum:
                 rows.extend(cast("RatioMetric", metric).rows(attention))
-            elif (place, metric.name) not in found.states:
-                found.states[place, metric.name] = metric.measure(attention)
+            else:
+                states = _split(metric, metric.measure(attention), len(layers))
+                for place, state in zip(places, states, strict=True):
+                    found.states[place, metric.name] = state
         if rows:
-            found.rows[place] = rows, side_by_side(rows)
+            tables = side_by_side(rows, len(layers))
+            shapes = [row_shape(array, len(layers)) for array in rows]
+            for place, table in zip(places, tables.unbind(1), strict=True):
+                found.rows[place] = _Rows(shapes, table)
 
-    def _of(self, place: _Place) -> list[Metric]:
+    def _of(self, block: str, reads: _Reads) -> list[Metric]:
         """The metrics measured there."""
-        block, layer = place
-        scope = "tokens" if layer == ONCE else "layer"
-        return [m for m in self._metrics.values() if m.scope == scope and block in m.blocks]
+        if (block, reads) not in self._chosen:
+            self._chosen[block, reads] = [
+                metric
+                for metric in self._metrics.values()
+                if block in metric.blocks and _reads(metric) == reads
+            ]
+        return self._chosen[block, reads]
+
+    def _digests(self, block: str) -> tuple[Digest, ...]:
+        """Those that its metrics are made of, each once."""
+        metrics = self._of(block, "digests")
+        return tuple(dict.fromkeys(d for metric in metrics for d in metric.digests()))
 
     def _add(self, found: _Found, batch: Batch) -> None:
-        for place, (arrays, rows) in found.rows.items():
+        for place, rows in found.rows.items():
             if place not in self._sums:
-                self._sums[place] = Sums(batch.axes.n_parts, arrays)
-            self._sums[place].add(rows, batch)
+                self._sums[place] = Sums(batch.axes.n_parts, rows.shapes)
+            self._sums[place].add(rows.table, batch)
         for key, state in found.states.items():
             waiting = self._waiting.setdefault(key, [])
             waiting.append(state)
             if len(waiting) >= MOST_WAITING:
                 waiting[:] = [self._metrics[key[1]].merge_all(waiting)]
+        for metric, attention, layers in found.to_add:
+            where = attention.block, layers, metric.name
+            if where not in self._added:
+                self._added[where] = metric.zero(
+                    attention.n_heads, batch.axes, is_causal=attention.is_causal
+                )
+            metric.add(self._added[where], attention)
 
     def layers(self) -> dict[str, list[int]]:
         """The layers of each block that were seen."""
         blocks: dict[str, set[int]] = {}
-        for block, layer in [*self._sums, *(place for place, _ in self._waiting)]:
+        for block, layer in self._places():
             blocks.setdefault(block, set())
             if layer != ONCE:
                 blocks[block].add(layer)
@@ -116,10 +171,25 @@ class Fold:
 
     def states(self) -> States:
         """The states by block and metric, those of all layers stacked."""
+        found: dict[tuple[str, int], dict[str, State]] = {}
+        for place, sums in self._sums.items():
+            at = found.setdefault((place.block, place.layer), {})
+            for (name, array), values in zip(self._arrays(place), sums.arrays(), strict=True):
+                at.setdefault(name, {})[array] = values
+        for (place, name), waiting in self._waiting.items():
+            at = found.setdefault((place.block, place.layer), {})
+            at[name] = self._metrics[name].merge_all(waiting)
+        for (block, layers, name), state in self._added.items():
+            parts = _split(self._metrics[name], state, len(layers))
+            for layer, part in zip(layers, parts, strict=True):
+                found.setdefault((block, layer), {})[name] = part
+        return self._stacked(found)
+
+    def _stacked(self, found: dict[tuple[str, int], dict[str, State]]) -> States:
         states: States = {}
         for block, layers in self.layers().items():
-            once = self._at((block, ONCE))
-            by_layer = [self._at((block, layer)) for layer in layers]
+            once = found.get((block, ONCE), {})
+            by_layer = [found[block, layer] for layer in layers]
             for name, metric in self._metrics.items():
                 if name in once:
                     states.setdefault(block, {})[name] = once[name]
@@ -128,32 +198,71 @@ class Fold:
                     states.setdefault(block, {})[name] = _stacked(metric, of_layers)
         return states
 
-    def _at(self, place: _Place) -> dict[str, State]:
-        """The states of one layer, by metric."""
-        states = {}
-        if place in self._sums:
-            arrays = iter(self._sums[place].arrays())
-            for metric in self._of(place):
-                if metric.is_sum:
-                    states[metric.name] = {name: next(arrays) for name in RATIO_ARRAYS}
-        for (where, name), waiting in self._waiting.items():
-            if where == place:
-                states[name] = self._metrics[name].merge_all(waiting)
-        return states
+    def _places(self) -> Iterator[tuple[str, int]]:
+        """Blocks and layers of which there are states."""
+        for place in (*self._sums, *(place for place, _ in self._waiting)):
+            yield place.block, place.layer
+        for block, layers, _ in self._added:
+            yield from ((block, layer) for layer in layers)
+
+    def _arrays(self, place: _Place) -> list[tuple[str, str]]:
+        """Metric and name of the arrays whose rows lie side by side."""
+        metrics = [metric.name for metric in self._of(place.block, place.reads) if metric.is_sum]
+        return [(metric, array) for metric in metrics for array in RATIO_ARRAYS]
 
     def _check_finite(self, found: _Found) -> None:
-        for (block, layer), (arrays, rows) in found.rows.items():
-            if not rows.sum().isfinite():  # one pass: NaN and infinity stay what they are
-                names = [
-                    (m.name, a) for m in self._of((block, layer)) if m.is_sum for a in RATIO_ARRAYS
-                ]
-                for (metric, name), array in zip(names, arrays, strict=True):
-                    if not torch.isfinite(array).all():
-                        raise _not_a_number(metric, name, block, layer)
-        for ((block, layer), metric), state in found.states.items():
+        for place, rows in found.rows.items():
+            if rows.table.sum().isfinite():  # one pass: NaN and infinity stay what they are
+                continue
+            arrays = rows.table.split([prod(shape) for shape in rows.shapes], dim=1)
+            for (metric, name), array in zip(self._arrays(place), arrays, strict=True):
+                if not array.isfinite().all():
+                    raise _not_a_number(metric, name, place)
+        for (place, metric), state in found.states.items():
             for name, values in state.items():
                 if np.isnan(values).any():
-                    raise _not_a_number(metric, name, block, layer)
+                    raise _not_a_number(metric, name, place)
+
+
+class _Block:
+    """What is kept of the layers of a block until its batch is through."""
+
+    def __init__(self, digests: tuple[Digest, ...]) -> None:
+        self.digests = digests
+        self.layers: list[Attention] = []
+        """Of those who compare layers: whole."""
+        self._taken: dict[torch.Size, list[tuple[Attention, dict[Digest, Small]]]] = {}
+        """By shape: some models have layers with fewer heads."""
+
+    def take_digests(self, attention: Attention) -> None:
+        """Those of one layer."""
+        digests = read_digests(attention, self.digests)
+        nothing = attention.weights.new_empty(0)
+        bare = replace(attention.without_vectors(), weights=nothing, gradients=None, derived={})
+        self._taken.setdefault(attention.weights.shape, []).append((bare, digests))
+
+    def joined(self) -> Iterator[tuple[Attention, list[int]]]:
+        """The digests of all layers of a shape, and the numbers of these layers."""
+        for shape, taken in self._taken.items():
+            yield join_layers(shape, taken), [attention.layer for attention, _ in taken]
+
+
+def _reads(metric: Metric) -> _Reads:
+    return "digests" if metric.scope == "layer" and metric.digests() else metric.scope
+
+
+def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
+    """The state of joined layers, as one of each."""
+    if n_layers == 1:
+        return [state]
+    states: list[State] = [{} for _ in range(n_layers)]
+    for name, array in state.items():
+        dims = metric.state_dims(name)
+        is_by_head = "head" in dims
+        parts = np.split(array, n_layers, dims.index("head")) if is_by_head else [array] * n_layers
+        for own, part in zip(states, parts, strict=True):
+            own[name] = part
+    return states
 
 
 def _full(weights: Tensor) -> Tensor:
@@ -206,8 +315,9 @@ def _filled(array: np.ndarray, axis: int, size: int, value: float) -> np.ndarray
     return np.pad(array, padding, constant_values=value)
 
 
-def _not_a_number(metric: str, array: str, block: str, layer: int) -> ModelError:
-    where = f"layer {layer} of {block} attention" if layer != ONCE else "the text"
+def _not_a_number(metric: str, array: str, place: _Place) -> ModelError:
+    is_of_layer = place.layer != ONCE
+    where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
     return ModelError(
         f"The model gives attention that is not a number: {array} of {metric} is NaN in {where}. "
         "Check the model on this input, or its precision."

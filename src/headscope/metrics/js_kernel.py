@@ -27,7 +27,7 @@ def compiled() -> Callable[..., np.ndarray] | None:
     numba takes a second.
     """
     try:
-        from headscope.metrics.js_compiled import js_sums_compiled
+        from headscope.metrics.compiled import js_sums_compiled
     except ImportError:
         return None
     return js_sums_compiled

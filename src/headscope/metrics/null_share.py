@@ -9,7 +9,9 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import RatioMetric
-from headscope.metrics.region import null_mass, query_counts, total_mass
+from headscope.metrics.digest import Digest
+from headscope.metrics.region import query_counts
+from headscope.metrics.region_sums import masses, null_mass, total_mass
 
 __all__ = ["NullShare"]
 
@@ -29,6 +31,10 @@ class NullShare(RatioMetric):
     name: ClassVar[str] = "null_share"
     paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.2.3, Figure 5"
     units: ClassVar[str] = "share of attention"
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows."""
+        return (masses,)
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Null attention; all attention."""

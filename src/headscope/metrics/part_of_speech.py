@@ -9,14 +9,9 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import RatioMetric
-from headscope.metrics.region import (
-    column_mass,
-    has_labels,
-    one_hot,
-    query_counts,
-    row_mass,
-    total_mass,
-)
+from headscope.metrics.digest import Digest
+from headscope.metrics.region import has_labels, one_hot, query_counts
+from headscope.metrics.region_sums import column_mass, masses, row_mass, total_mass
 
 __all__ = ["PosFrom", "PosTo"]
 
@@ -37,6 +32,10 @@ class PosTo(RatioMetric):
     units: ClassVar[str] = "share of attention"
     needs = frozenset(("tags",))
     dims = ("tag",)
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows and columns."""
+        return (masses,)
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention received by the tokens of each tag; all of it."""
@@ -60,6 +59,10 @@ class PosFrom(RatioMetric):
     units: ClassVar[str] = "share of attention"
     needs = frozenset(("tags",))
     dims = ("tag",)
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows and columns."""
+        return (masses,)
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention paid by the tokens of each tag; all of it."""

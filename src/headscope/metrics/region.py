@@ -1,8 +1,8 @@
-"""Which attention counts, and the sums over it that several metrics share.
+"""Which attention counts, and what is known of the tokens there.
 
 Vig & Belinkov leave null attention out: the first token in causal attention, special
 tokens elsewhere. Sums run over query tokens that are not special, and keys that are not
-null. Each form below reads a layer's weights once and is kept for the metrics that follow.
+null. All of this is the same for all layers of a block and is made once per batch.
 """
 
 from __future__ import annotations
@@ -21,20 +21,13 @@ from headscope.metrics.base import batch_of
 
 __all__ = [
     "Region",
-    "buffer",
-    "column_mass",
     "distances",
     "has_labels",
-    "null_mass",
+    "of_batch",
     "one_hot",
-    "pair_sums",
     "query_counts",
     "region_of",
-    "region_weights",
     "relations_of_pairs",
-    "row_mass",
-    "row_sums",
-    "total_mass",
 ]
 
 T = TypeVar("T")
@@ -48,20 +41,14 @@ class Region:
     """`document query`: tokens that are not special."""
     keys: Tensor
     """`document key`: tokens that are not null."""
-    null: Tensor
-    """`document key`: tokens that are."""
-    is_causal: bool
-
-    def pairs(self) -> Tensor:
-        """`document query key`: pairs that count."""
-        pairs = self.queries[:, :, None] * self.keys[:, None, :]
-        return pairs.tril() if self.is_causal else pairs
+    pairs: Tensor
+    """`document query key`: pairs that count."""
 
 
 def region_of(attention: Attention) -> Region:
     """The region of an attention; the same for all layers of a block."""
     batch = batch_of(attention)
-    return _once(attention, "region", lambda: _region(attention, batch))
+    return of_batch(attention, "region", lambda: _region(attention, batch))
 
 
 def _region(attention: Attention, batch: Batch) -> Region:
@@ -78,22 +65,9 @@ def _region(attention: Attention, batch: Batch) -> Region:
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(attention.weights)
 
-    return Region(
-        tensor(queries.mask & ~queries.special),
-        tensor(keys.mask & ~null),
-        tensor(null),
-        attention.is_causal,
-    )
-
-
-def row_mass(attention: Attention) -> Tensor:
-    """`document head query`: attention of each query to keys that count, float64."""
-    return attention.once("row_mass", lambda: row_sums(region_weights(attention)))
-
-
-def total_mass(attention: Attention) -> Tensor:
-    """`document head`: all attention that counts, float64."""
-    return attention.once("total_mass", lambda: row_mass(attention).sum(-1))
+    asking, asked = tensor(queries.mask & ~queries.special), tensor(keys.mask & ~null)
+    pairs = asking[:, :, None] * asked[:, None, :]
+    return Region(asking, asked, pairs.tril() if attention.is_causal else pairs)
 
 
 def query_counts(attention: Attention, labels: str | None = None, side: str = "query") -> Tensor:
@@ -106,7 +80,7 @@ def query_counts(attention: Attention, labels: str | None = None, side: str = "q
         counts = queries.expand(-1, attention.n_heads)
         return counts if labels is None else counts * has_labels(attention, labels, side)
 
-    return _once(attention, ("query counts", attention.n_heads, labels, side), make)
+    return of_batch(attention, ("query counts", attention.n_heads, labels, side), make)
 
 
 def has_labels(attention: Attention, labels: str, side: str = "query") -> Tensor:
@@ -121,76 +95,13 @@ def has_labels(attention: Attention, labels: str, side: str = "query") -> Tensor
             has = has & (found.relations >= 0).any(1)
         return torch.from_numpy(has).double()[:, None].to(attention.weights.device)
 
-    return _once(attention, ("has labels", side, labels), make)
+    return of_batch(attention, ("has labels", side, labels), make)
 
 
 def _sequences(attention: Attention, side: str) -> Sequences:
     batch = batch_of(attention)
     of_side = batch.query_sequences if side == "query" else batch.key_sequences
     return of_side(attention.block)
-
-
-def null_mass(attention: Attention) -> Tensor:
-    """`document head query`: attention of each query to null keys, float64: the rest."""
-
-    def make() -> Tensor:
-        queries = region_of(attention).queries[:, None, :]
-        rest = row_sums(attention.weights) * queries - row_mass(attention)
-        return rest.clamp_min_(0.0)
-
-    return attention.once("null_mass", make)
-
-
-def row_sums(weights: Tensor) -> Tensor:
-    """`document head query`: one product, which is faster than a sum over short rows."""
-    n_keys = weights.shape[-1]
-    ones = weights.new_ones(n_keys)
-    return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
-
-
-def column_mass(attention: Attention) -> Tensor:
-    """`document head key`: attention each key receives from queries that count, float64."""
-    return attention.once("column_mass", lambda: region_weights(attention).sum(-2).double())
-
-
-def region_weights(attention: Attention) -> Tensor:
-    """`document head query key`: the weights of the region, 0 outside.
-
-    In memory that the next layer uses again: not to be kept beyond this one.
-    """
-
-    def make() -> Tensor:
-        pairs = _once(attention, "pairs", lambda: region_of(attention).pairs()[:, None])
-        return torch.mul(attention.weights, pairs, out=buffer(attention, "region_weights"))
-
-    return attention.once("region_weights", make)
-
-
-def buffer(attention: Attention, name: str) -> Tensor:
-    """Memory in the shape of the weights, the same for all layers of a batch: fresh pages
-    cost more than the arithmetic.
-    """
-    weights = attention.weights
-    key = ("buffer", name, weights.shape[1])
-    return _once(attention, key, lambda: torch.empty_like(weights, requires_grad=False))
-
-
-def pair_sums(attention: Attention) -> Tensor:
-    """`document head 3`, float64: attention times distance, attention where the query is
-    the parent, and where the key is; one product with the flattened weights.
-    """
-
-    def forms() -> Tensor:
-        pairs = region_of(attention).pairs()
-        query_parent, key_parent = relations_of_pairs(attention)
-        both = (distances(attention).expand_as(pairs), query_parent, key_parent)
-        return torch.stack([form * pairs for form in both], dim=1).flatten(2)
-
-    def make() -> Tensor:
-        flat = attention.weights.flatten(2).transpose(1, 2)
-        return torch.bmm(_once(attention, "forms", forms), flat).transpose(1, 2).double()
-
-    return attention.once("pair_sums", make)
 
 
 def distances(attention: Attention) -> Tensor:
@@ -201,7 +112,7 @@ def distances(attention: Attention) -> Tensor:
         queries, keys = torch.arange(n_queries)[:, None], torch.arange(n_keys)[None, :]
         return (queries - keys).abs().to(attention.weights)
 
-    return _once(attention, "distances", make)
+    return of_batch(attention, "distances", make)
 
 
 def relations_of_pairs(attention: Attention) -> tuple[Tensor, Tensor]:
@@ -219,7 +130,7 @@ def relations_of_pairs(attention: Attention) -> tuple[Tensor, Tensor]:
             key_parent.to(attention.weights),
         )
 
-    return _once(attention, "relations_of_pairs", make)
+    return of_batch(attention, "relations_of_pairs", make)
 
 
 def one_hot(attention: Attention, side: str, labels: str) -> Tensor:
@@ -233,11 +144,11 @@ def one_hot(attention: Attention, side: str, labels: str) -> Tensor:
         hot = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
         return hot.to(attention.weights.device)
 
-    return _once(attention, ("one_hot", side, labels), make)
+    return of_batch(attention, ("one_hot", side, labels), make)
 
 
-def _once(attention: Attention, name: object, make: Callable[[], T]) -> T:
-    """Once for all layers of a block: the batch keeps it."""
+def of_batch(attention: Attention, name: object, make: Callable[[], T]) -> T:
+    """What `make` returns, once for all layers of a block: the batch keeps it."""
     weights = attention.weights
     key = (name, attention.block, weights.dtype, weights.device, tuple(weights.shape[2:]))
     return batch_of(attention).once(key, make)

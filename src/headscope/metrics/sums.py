@@ -15,29 +15,37 @@ from torch import Tensor
 
 from headscope.batch import Batch
 
-__all__ = ["Sums", "side_by_side"]
+__all__ = ["Sums", "row_shape", "side_by_side"]
 
 
-def side_by_side(arrays: Sequence[Tensor]) -> Tensor:
-    """`document number`: arrays of one row per document as one table, float64 on the CPU."""
-    return torch.cat([array.flatten(1).double() for array in columns(arrays)], dim=1).cpu()
+def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
+    """`document layer number`: arrays of one row per document as one table, float64 on the
+    CPU.
+
+    Args:
+        arrays: `document …`; of several layers, `document head …` with the heads of all.
+        n_layers: how many.
+    """
+    rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
+    return torch.cat(rows, dim=2).cpu()
 
 
-def columns(arrays: Sequence[Tensor]) -> list[Tensor]:
-    """The arrays with at least one axis besides `document`."""
-    return [array if array.ndim > 1 else array[:, None] for array in arrays]
+def row_shape(array: Tensor, n_layers: int = 1) -> tuple[int, ...]:
+    """The shape of one document's row of one layer."""
+    shape = tuple(array.shape[1:])
+    return shape if n_layers == 1 else (shape[0] // n_layers, *shape[1:])
 
 
 class Sums:
-    """Running sums of such tables by the part each document was dealt into."""
+    """Running sums of such rows, of one layer, by the part each document was dealt into."""
 
-    def __init__(self, n_parts: int, arrays: Sequence[Tensor]) -> None:
-        self._shapes = [tuple(array.shape[1:]) for array in arrays]
+    def __init__(self, n_parts: int, shapes: Sequence[tuple[int, ...]]) -> None:
+        self._shapes = list(shapes)
         width = sum(prod(shape) for shape in self._shapes)
         self._table = torch.zeros((n_parts, width), dtype=torch.float64)
 
     def add(self, rows: Tensor, batch: Batch) -> None:
-        """Count one table too."""
+        """Count these rows too, `document number`."""
         parts = batch.once("parts", lambda: torch.from_numpy(batch.parts.astype(np.int64)))
         self._table.index_add_(0, parts, rows)
 

@@ -168,7 +168,7 @@ def _pairs_of(attention: Attention) -> _Pairs:
     def make() -> _Pairs:
         region = region_of(attention)
         is_parsed = has_labels(attention, "heads")[:, 0]
-        pairs = region.pairs().double() * is_parsed[:, None, None]
+        pairs = region.pairs.double() * is_parsed[:, None, None]
         query_parent, key_parent = relations_of_pairs(attention)
         related = pairs * (query_parent + key_parent)
         queries = region.queries.double().sum(-1) * is_parsed

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.metrics.base import SELF_BLOCKS, Metric, State, batch_of
-from headscope.metrics.region import region_weights
+from headscope.metrics.digest import Digest
+from headscope.metrics.region_sums import first_tokens, squares
 
 __all__ = ["Variability"]
 
@@ -51,6 +51,10 @@ class Variability(Metric):
         for name in ("first", "budget"):
             whole_number(name, getattr(self, name))
 
+    def digests(self) -> tuple[Digest, ...]:
+        """The squares of the first tokens."""
+        return (squares(self.first),)
+
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Documents; weights also have heads and pairs of positions."""
         return ("sampled", "head", "pair") if array == "values" else ("sampled",)
@@ -76,13 +80,11 @@ class Variability(Metric):
         """
         batch = batch_of(attention)
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
-        positions, sizes = self._positions(attention)
-        square = self._square(region_weights(attention), positions)
-        values = square.flatten(2)
+        _, sizes = first_tokens(attention, self.first)
+        values = squares(self.first)(attention)[0].flatten(2)
         if attention.is_causal:
             queries, keys = self._pairs(is_causal=True)
             values = values[:, :, torch.from_numpy(queries * self.first + keys)]
-        values = values * self._is_there(attention, sizes)
         if values.dtype != torch.float64:
             values = values.float()
         return {
@@ -183,42 +185,3 @@ class Variability(Metric):
         square = np.ones((self.first, self.first), dtype=bool)
         queries, keys = np.nonzero(np.tril(square) if is_causal else square)
         return queries, keys
-
-    def _is_there(self, attention: Attention, sizes: np.ndarray) -> Tensor:
-        """`document 1 pair`: 1 where the document has both positions."""
-
-        def make() -> Tensor:
-            farther = np.maximum(*self._pairs(attention.is_causal))
-            is_there = torch.from_numpy(farther[None, :] < sizes[:, None])
-            return is_there[:, None, :].to(attention.weights)
-
-        key = ("first pairs", attention.block, self.first, attention.is_causal)
-        return batch_of(attention).once(key, make)
-
-    def _positions(self, attention: Attention) -> tuple[np.ndarray, np.ndarray]:
-        """Where the first tokens of each document stand, and how many there are of them."""
-        batch = batch_of(attention)
-
-        def make() -> tuple[np.ndarray, np.ndarray]:
-            found = batch.query_sequences(attention.block)
-            counts = found.mask & ~found.special
-            order = np.argsort(~counts, axis=1, kind="stable")[:, : self.first]
-            positions = np.pad(order, ((0, 0), (0, self.first - order.shape[1])))
-            return positions, np.minimum(counts.sum(1), self.first)
-
-        return batch.once(("first tokens", attention.block, self.first), make)
-
-    def _square(self, weights: Tensor, positions: np.ndarray) -> Tensor:
-        """`document head first first`: weights among these positions."""
-        start = int(positions[0, 0])
-        stop = start + self.first
-        sizes = np.arange(start, min(stop, weights.shape[2]))
-        # Nearly always the first tokens are the same positions in all documents: a slice.
-        if (positions[:, : len(sizes)] == sizes).all():
-            short = stop - min(stop, weights.shape[2])
-            square = weights[:, :, start:stop, start:stop]
-            return torch.nn.functional.pad(square, (0, short, 0, short)) if short else square
-        at = torch.from_numpy(positions)
-        documents = torch.arange(len(at))[:, None, None]
-        picked = weights.transpose(1, 3)[documents, at[:, None, :], at[:, :, None]]
-        return picked.permute(0, 3, 1, 2)

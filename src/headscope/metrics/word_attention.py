@@ -12,9 +12,21 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.batch import Sequences
+from headscope.errors import ModelError
 from headscope.metrics.base import batch_of
+from headscope.metrics.digest import Digest, Small
+from headscope.metrics.kernels import can_compile
 
-__all__ = ["has_tokens", "other_words", "word_members", "word_rows", "word_weights"]
+__all__ = [
+    "best_words",
+    "has_tokens",
+    "other_words",
+    "word_members",
+    "word_rows",
+    "word_weights",
+]
+
+NO_WORD, NOT_A_NUMBER = -1, -2
 
 
 def word_weights(attention: Attention) -> Tensor:
@@ -96,3 +108,47 @@ def _word_weights(attention: Attention) -> Tensor:
 
 def _n_words(found: Sequences) -> int:
     return max(1, int(found.words.max(initial=-1)) + 1)
+
+
+@Digest
+def best_words(attention: Attention) -> Small:
+    """`document head word`, twice: the other word that each word attends to most, and the
+    one that attends to it most. Of equals the first; -1 where none has any attention.
+
+    Raises:
+        ModelError: attention is not a number.
+    """
+    if can_compile(attention):
+        from headscope.metrics import compiled
+
+        weights = attention.weights.contiguous().numpy()
+        to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(attention)))
+    else:
+        to, from_ = (_best(other_words(attention), axis) for axis in (-1, -2))
+    if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
+        raise ModelError(
+            f"The model gives attention that is not a number in layer {attention.layer} of "
+            f"{attention.block} attention. Check the model on this input, or its precision."
+        )
+    return to, from_
+
+
+def _best(weights: Tensor, axis: int) -> Tensor:
+    highest, at = weights.max(axis)
+    at = at.masked_fill(highest <= 0, NO_WORD)
+    return at.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
+
+
+def _word_tokens(attention: Attention) -> tuple[np.ndarray, np.ndarray]:
+    """`document token`: tokens sorted by word; `document word+1`: where each word begins."""
+    batch = batch_of(attention)
+    found = batch.query_sequences(attention.block)
+
+    def make() -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(found.words, axis=1, kind="stable")
+        words = np.take_along_axis(found.words, order, axis=1)
+        numbers = np.arange(_n_words(found) + 1)
+        starts = (words[:, None, :] < numbers[:, None]).sum(-1)
+        return order.astype(np.int32), starts.astype(np.int32)
+
+    return batch.once(("word tokens", attention.block), make)

@@ -27,6 +27,7 @@ from headscope.errors import (
 from headscope.metrics.assemble import States, assemble, label_states
 from headscope.metrics.base import Metric
 from headscope.metrics.combine import used_documents, with_groups
+from headscope.metrics.kernels import has_numba
 from headscope.metrics.labels import Tagset
 from headscope.metrics.registry import METRICS, find_metrics
 from headscope.model.load import as_model
@@ -47,6 +48,8 @@ from headscope.text.read import read
 __all__ = ["Engine", "analyze"]
 
 Engine = Literal["local", "ray"]
+COMPILED_FROM = 50_000
+"""Characters of a corpus from which on compiled loops make up for the time to load them."""
 
 
 def analyze(
@@ -155,6 +158,7 @@ def make_plan(
         chosen,
         axes_for(found, settings, key_classes),
         settings,
+        is_compiled=sum(found.lengths) >= COMPILED_FROM and has_numba(),
     )
 
 

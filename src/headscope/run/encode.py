@@ -60,10 +60,17 @@ class Encoder:
     """
 
     def __init__(
-        self, model: Model, axes: Axes, settings: Settings, metrics: Sequence[Metric] = ()
+        self,
+        model: Model,
+        axes: Axes,
+        settings: Settings,
+        metrics: Sequence[Metric] = (),
+        *,
+        is_compiled: bool = False,
     ) -> None:
         self.model = model
         self.settings = settings
+        self._is_compiled = is_compiled
         self._axes = axes
         self._classes = axes.key_classes
         self._tokenizer: Any = model.need_tokenizer()
@@ -87,7 +94,7 @@ class Encoder:
     @classmethod
     def of(cls, model: Model, plan: Plan) -> Encoder:
         """The encoder of a plan."""
-        return cls(model, plan.axes, plan.settings, plan.metrics)
+        return cls(model, plan.axes, plan.settings, plan.metrics, is_compiled=plan.is_compiled)
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
         """Tokenize documents. Encoder-decoders read the document on both sides, as in
@@ -254,6 +261,7 @@ class Encoder:
             self.settings.null_keys,
             documents=tuple(plain),
             is_cut=is_cut if is_cut.any() else None,
+            is_compiled=self._is_compiled,
         )
 
     def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:

@@ -27,7 +27,7 @@ from headscope.text.lines import Report
 __all__ = ["Numbered", "Plan", "Settings", "Shard", "Survey", "document_key", "survey"]
 
 NO_GROUP = "(none)"
-FORMAT = 2
+FORMAT = 3
 """Of states and checkpoints; another number refuses to resume."""
 
 Numbered = tuple[int, Document]
@@ -118,6 +118,8 @@ class Plan:
     metrics: tuple[Metric, ...]
     axes: Axes
     settings: Settings
+    is_compiled: bool = False
+    """Are there compiled loops? They pay in long runs only, and differ in the last bits."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -130,6 +132,7 @@ class Plan:
             "metrics": metrics,
             "axes": self.axes.to_dict(),
             "settings": settings,
+            "compiled": self.is_compiled,
         }
 
     @property
