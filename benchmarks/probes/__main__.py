@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.corpus.__main__ import MODELS, as_long, cpu, load_corpus
+from benchmarks.corpus.__main__ import MODELS, ROUNDS, as_long, cpu, load_corpus
 from benchmarks.probes.baseline import run_2019
 from benchmarks.rows import record
 from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
@@ -106,7 +106,8 @@ def main() -> None:
         f"{'':18}{'bare':>9}{'tap':>9}{'probe':>9}{'2019':>9}{'probe/bare':>12}{'2019/probe':>12}"
     )
     for name in options.model or MODELS:
-        found = compare_ways(MODELS[name](), options.sentences, options.rounds, not options.no_2019)
+        rounds = options.rounds * ROUNDS.get(name, 1)
+        found = compare_ways(MODELS[name](), options.sentences, rounds, not options.no_2019)
         found.setdefault("2019", float("nan"))
         shown = "".join(f"{found[way]:9.2f}" for way in ("bare", "tap", "probe", "2019"))
         ratios = found["probe"] / found["bare"], found["2019"] / found["probe"]

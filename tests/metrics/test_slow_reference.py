@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,13 @@ from tests.metrics.slow import Case, slow_metrics
 from tests.metrics.worlds import attentions, make_batch, make_cases
 
 
-def measured(cases: list[Case], batches: int = 3) -> xr.Dataset:
+def measured(cases: list[Case], batches: int = 3, *, is_compiled: bool = False) -> xr.Dataset:
     metrics = [make() for make in METRICS.values()]
     fold = Fold(metrics)
     per = math.ceil(len(cases) / batches)
     for start in range(0, len(cases), per):
         some = cases[start : start + per]
-        batch = make_batch(some, first_number=start)
+        batch = replace(make_batch(some, first_number=start), is_compiled=is_compiled)
         with fold.batch(batch) as read:
             for attention in attentions(some, batch):
                 read(attention)

@@ -33,7 +33,7 @@ C0, C1, C2, C3, C4, C5, C6 = (
 ONE = np.float32(1)
 # A float32 is sign, exponent (8 bits, 127 more than it is) and mantissa (23 bits).
 BITS_OF_ONE = np.int32(127 << 23)
-NAN_BITS = np.int32((255 << 23) + 1)
+NAN_BITS = np.int32((255 << 23) + (1 << 22))
 EXPONENT, MANTISSA = np.int32(-1 << 23), np.int32((1 << 23) - 1)
 LOG_2 = np.float32(math.log(2) / (1 << 23))
 """Of an exponent that is still in its place."""
@@ -152,6 +152,8 @@ def _region(
                 for k in range(seen):
                     here[k] = weights[document, head, query, k]
                 n = _whole(seen)
+                for k in range(seen, n):
+                    here[k] = zero
                 total, mass = zero, zero
                 for k in range(n):
                     a = here[k]

@@ -75,7 +75,7 @@ class Exemplars(Metric):
         heads = np.arange(attention.n_heads)[:, None]
         weight, query, key = (found[ranked, heads] for found in (weights, queries, keys))
         state = self.zero(attention.n_heads, batch.axes, is_causal=attention.is_causal)
-        is_there = weight > 0
+        is_there = ~(weight <= 0)  # what is not a number shall be seen
         for name, found in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):
             np.copyto(state[name][:, :k], found, where=is_there)
         return state

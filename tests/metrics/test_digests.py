@@ -1,0 +1,219 @@
+"""Digests: the same numbers layer by layer or all at once, compiled or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import headscope as hs
+from headscope.attention import Attention
+from headscope.batch import Axes, Batch, Sequences
+from headscope.errors import MissingExtra, ModelError, OtherRun
+from headscope.metrics import kernels
+from headscope.metrics.base import Metric, RatioMetric, State
+from headscope.metrics.dep_accuracy import DepAccuracy
+from headscope.metrics.digest import Digest, read_digests
+from headscope.metrics.exemplars import Exemplars
+from headscope.metrics.fold import Fold
+from headscope.metrics.region import region_of
+from headscope.metrics.region_sums import log_sums, masses, peaks, squares
+from headscope.metrics.registry import METRICS
+from headscope.metrics.word_attention import best_words
+from headscope.model.model import Model
+from headscope.run import analyze as analyze_module
+from tests.metrics.slow import slow_metrics
+from tests.metrics.test_slow_reference import compare, measured
+from tests.metrics.worlds import attentions, make_batch, make_cases
+from tests.run.corpora import make_corpus
+
+needs_numba = pytest.mark.skipif(not kernels.has_numba(), reason="numba is not installed")
+OF_DIGESTS = sorted(name for name, metric in METRICS.items() if metric().digests())
+
+
+@dataclass
+class Drawn:
+    """Two documents under random attention, the second one padded."""
+
+    attention: Attention
+
+    def compiled(self) -> Attention:
+        batch = self.attention.batch
+        assert batch is not None
+        return replace(
+            self.attention, batch=replace(batch, is_compiled=True, derived={}), derived={}
+        )
+
+
+def draw(n: int, *, is_causal: bool, heads: int = 3, seed: int = 0) -> Drawn:
+    generator = np.random.default_rng(seed)
+    lengths = (n, max(1, n - 3))
+    scores = generator.normal(0, 3, (2, heads, n, n)).astype(np.float32)
+    if is_causal:
+        scores[:, :, ~np.tril(np.ones((n, n), dtype=bool))] = -np.inf
+    mask = np.arange(n) < np.array(lengths)[:, None]
+    scores[~np.broadcast_to(mask[:, None, None], scores.shape)] = -np.inf
+    weights = torch.softmax(torch.from_numpy(scores), -1)
+    words = np.where(mask, np.sort(generator.integers(0, n, (2, n)), axis=1), -1)
+    words[generator.random((2, n)) < 0.1] = -1
+    special = np.zeros((2, n), dtype=bool)
+    special[:, 0] = not is_causal
+    plain = Sequences.plain(mask, special & mask)
+    batch = Batch(
+        Axes(parts_per_group=2),
+        {"self": replace(plain, words=words)},
+        np.arange(2.0),
+        np.array([0.25, 0.75]),
+        np.arange(2),
+    )
+    return Drawn(Attention(weights, "self", 0, is_causal, batch=batch))
+
+
+@needs_numba
+@pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "encoder"])
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 63, 64, 130])
+def test_compiled_loops_give_what_torch_gives(n: int, is_causal: bool) -> None:
+    drawn = draw(n, is_causal=is_causal)
+    wanted = [masses, log_sums, peaks, best_words]
+    plain = read_digests(drawn.attention, wanted)
+    found = read_digests(drawn.compiled(), wanted)
+    queries = region_of(drawn.attention).queries[:, None]  # other rows are not looked at
+    for ours, theirs, counts in zip(
+        (*found[masses], *found[log_sums]),
+        (*plain[masses], *plain[log_sums]),
+        (queries, queries, torch.ones(()), queries),
+        strict=True,
+    ):
+        assert ours.dtype == torch.float64
+        torch.testing.assert_close(ours * counts, theirs * counts, rtol=2e-6, atol=2e-6)
+    for digest in (peaks, best_words):
+        for ours, theirs in zip(found[digest], plain[digest], strict=True):
+            assert torch.equal(ours, theirs.to(ours.dtype)), digest
+
+
+@needs_numba
+@pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "encoder"])
+def test_compiled_metrics_equal_the_slow_reference(is_causal: bool) -> None:
+    cases = make_cases(0, 25, is_causal=is_causal, dtype=np.float32)
+    wide = [replace(case, attention=case.attention.astype(np.float64)) for case in cases]
+    compare(measured(cases, is_compiled=True), slow_metrics(wide), 1e-5)
+
+
+@pytest.mark.parametrize("name", OF_DIGESTS)
+@pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "encoder"])
+def test_all_layers_at_once_are_each_layer_by_itself(name: str, is_causal: bool) -> None:
+    cases = make_cases(3, 9, is_causal=is_causal, heads=3)
+    batch = make_batch(cases)
+    layers = attentions(cases, batch)
+    metric = METRICS[name]()
+    fold = Fold([metric])
+    with fold.batch(batch) as read:
+        for layer in layers:
+            read(layer)
+    together = fold.states()["self"][name]
+    batch.derived.clear()
+    for number, layer in enumerate(layers):
+        alone: State = metric.measure(layer)
+        for array, values in alone.items():
+            np.testing.assert_allclose(together[array][number], values, rtol=1e-12, atol=1e-13)
+
+
+def test_layers_may_differ_in_heads() -> None:
+    cases = make_cases(5, 4, is_causal=False, heads=3)
+    batch = make_batch(cases)
+    wide, narrow = attentions(cases, batch)
+    narrow = replace(narrow, weights=narrow.weights[:, :2])
+    fold = Fold([METRICS["distance"](), Exemplars()])
+    with fold.batch(batch) as read:
+        read(wide)
+        read(narrow)
+    states = fold.states()["self"]
+    assert states["distance"]["numerator"].shape[2] == 3
+    assert (states["distance"]["numerator"][1, :, 2] == 0).all()
+    assert (states["distance"]["numerator"][1, :, :2].sum(0) > 0).all()
+    assert (states["exemplars"]["weight"][1, 2] == -1).all()
+
+
+@dataclass(frozen=True)
+class _Peeks(RatioMetric):
+    """Says it is made of digests, and reads the weights."""
+
+    name: ClassVar[str] = "peeks"
+    paper: ClassVar[str] = ""
+    units: ClassVar[str] = ""
+
+    def digests(self) -> tuple[Digest, ...]:
+        return (masses,)
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        found = attention.weights.sum((-2, -1)).double()
+        return found, torch.ones_like(found), torch.ones_like(found)
+
+
+def test_a_metric_of_digests_finds_no_weights() -> None:
+    cases = make_cases(5, 4, is_causal=False)
+    batch = make_batch(cases)
+    layer = attentions(cases, batch)[0]
+    fold = Fold([_Peeks()])
+    with pytest.raises(ModelError, match="numerator of peeks is NaN"), fold.batch(batch) as read:
+        read(layer)
+
+
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=needs_numba)])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("make", [DepAccuracy, Exemplars, METRICS["entropy"]])
+def test_what_is_not_a_number_is_not_counted(
+    make: Callable[[], Metric], sign: int, is_compiled: bool
+) -> None:
+    drawn = draw(12, is_causal=False)
+    attention = drawn.compiled() if is_compiled else drawn.attention
+    broken = attention.weights.clone()
+    broken[1, 2] = sign * torch.nan
+    metric = make()
+    fold = Fold([metric])
+    assert attention.batch is not None
+    with fold.batch(attention.batch) as read:
+        read(attention)
+    before = fold.states()["self"][metric.name]
+    with pytest.raises(ModelError, match="not a number"), fold.batch(attention.batch) as read:
+        read(replace(attention, weights=broken))
+    after = fold.states()["self"][metric.name]
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_short_documents_have_squares_too() -> None:
+    drawn = draw(4, is_causal=True)
+    (found,) = squares(10)(drawn.attention)
+    assert found.shape == (2, 3, 10, 10)
+    weights = drawn.attention.weights
+    torch.testing.assert_close(found[0, :, :4, 1:4], weights[0, :, :, 1:4])  # the first is null
+    assert float(found[:, :, 4:].abs().sum() + found[:, :, :, 0].abs().sum()) == 0
+
+
+@needs_numba
+def test_long_runs_are_compiled_and_differ_in_their_last_bits_alone(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = make_corpus(40)
+    plain = hs.analyze(tiny_bert, corpus, progress=False)
+    monkeypatch.setattr(analyze_module, "COMPILED_FROM", 1)
+    found = hs.analyze(tiny_bert, corpus, progress=False, out=tmp_path / "run")
+    data, other = found.dataset, plain.dataset
+    for name in ("null_share", "pos_to", "dep_alignment", "distance", "entropy", "variability"):
+        np.testing.assert_allclose(data[name], other[name], rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(data["entropy"], other["entropy"])
+    monkeypatch.undo()
+    with pytest.raises(OtherRun, match="compiled"):
+        hs.analyze(tiny_bert, corpus, progress=False, out=tmp_path / "run")
+
+
+def test_a_run_planned_with_numba_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    with pytest.raises(MissingExtra, match=r"headscope\[heads\]"):
+        masses(draw(5, is_causal=False).compiled())
