@@ -10,6 +10,7 @@ Weights are not negative, so they compare as their bits do, which is a faster ma
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -97,6 +98,15 @@ def best_words(
     return to, from_
 
 
+def _kept(function: Callable[..., None]) -> Callable[..., None]:
+    """Compiled, and kept on disk for the next process where there is a place to write to."""
+    options = {"fastmath": ANY_ORDER, "nogil": True}
+    try:
+        return numba.njit(**options, cache=True)(function)  # type: ignore[no-any-return]
+    except RuntimeError:
+        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+
+
 @numba.njit(fastmath=ANY_ORDER, inline="always")
 def _product(s: Any) -> Any:
     """S ln s; 0 at 0."""
@@ -119,7 +129,7 @@ def _whole(n: int) -> int:
     return (n + 15) // 16 * 16
 
 
-@numba.njit(fastmath=ANY_ORDER, nogil=True, cache=True)
+@_kept
 def _region(
     weights: Any,
     queries: Any,
@@ -186,7 +196,7 @@ def _region(
             peak[document, head] = np.int32(highest).view(np.float32)
 
 
-@numba.njit(fastmath=ANY_ORDER, nogil=True, cache=True)
+@_kept
 def _words(weights: Any, tokens: Any, starts: Any, to: Any, from_: Any) -> None:
     n_documents, n_heads, _, n_tokens = weights.shape
     n_words = starts.shape[1] - 1
@@ -244,7 +254,7 @@ def _words(weights: Any, tokens: Any, starts: Any, to: Any, from_: Any) -> None:
                 to[document, head] = from_[document, head] = NOT_A_NUMBER
 
 
-@numba.njit(fastmath=ANY_ORDER, nogil=True, cache=True)
+@_kept
 def _js(rows: Any, is_causal: bool, sums: Any) -> None:
     """Four heads at a time against one: the processor works on them side by side."""
     n_heads, n_queries, n_keys = rows.shape
