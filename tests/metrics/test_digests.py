@@ -22,8 +22,15 @@ from headscope.metrics.dep_accuracy import DepAccuracy
 from headscope.metrics.digest import Digest, read_digests
 from headscope.metrics.exemplars import Exemplars
 from headscope.metrics.fold import Fold
-from headscope.metrics.region import region_of
-from headscope.metrics.region_sums import log_sums, masses, peaks, squares
+from headscope.metrics.region import everything, region_of
+from headscope.metrics.region_sums import (
+    log_sums,
+    masses,
+    peaks,
+    squares,
+    whole_log_sums,
+    whole_masses,
+)
 from headscope.metrics.registry import METRICS
 from headscope.metrics.word_attention import best_words
 from headscope.model.model import Model
@@ -80,18 +87,22 @@ def draw(n: int, *, is_causal: bool, heads: int = 3, seed: int = 0) -> Drawn:
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 63, 64, 130])
 def test_compiled_loops_give_what_torch_gives(n: int, is_causal: bool) -> None:
     drawn = draw(n, is_causal=is_causal)
-    wanted = [masses, log_sums, peaks, best_words]
+    wanted = [masses, log_sums, whole_masses, whole_log_sums, peaks, best_words]
     plain = read_digests(drawn.attention, wanted)
     found = read_digests(drawn.compiled(), wanted)
-    queries = region_of(drawn.attention).queries[:, None]  # other rows are not looked at
-    for ours, theirs, counts in zip(
-        (*found[masses], *found[log_sums]),
-        (*plain[masses], *plain[log_sums]),
-        (queries, queries, torch.ones(()), queries),
-        strict=True,
+    for of_rows, of_logs, region in (
+        (masses, log_sums, region_of(drawn.attention)),
+        (whole_masses, whole_log_sums, everything(drawn.attention)),
     ):
-        assert ours.dtype == torch.float64
-        torch.testing.assert_close(ours * counts, theirs * counts, rtol=2e-6, atol=2e-6)
+        queries = region.queries[:, None]  # other rows are not looked at
+        for ours, theirs, counts in zip(
+            (*found[of_rows], *found[of_logs]),
+            (*plain[of_rows], *plain[of_logs]),
+            (queries, queries, torch.ones(()), queries),
+            strict=True,
+        ):
+            assert ours.dtype == torch.float64
+            torch.testing.assert_close(ours * counts, theirs * counts, rtol=2e-6, atol=2e-6)
     for digest in (peaks, best_words):
         for ours, theirs in zip(found[digest], plain[digest], strict=True):
             assert torch.equal(ours, theirs.to(ours.dtype)), digest

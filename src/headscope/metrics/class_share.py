@@ -13,6 +13,9 @@ from torch import Tensor
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.metrics.base import batch_of
+from headscope.metrics.digest import Digest, Small
+from headscope.metrics.region import of_batch
+from headscope.metrics.region_sums import whole_masses
 from headscope.metrics.surface import SurfaceMetric, is_query, query_masses
 
 __all__ = ["ClassShare", "SepFromOther", "SepFromSep"]
@@ -41,7 +44,7 @@ class ClassShare(SurfaceMetric):
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention to each class; all attention; queries."""
         classes = key_classes(attention)
-        columns = _columns(attention)
+        columns = whole_masses(attention)[2]
         count = is_query(attention).double().sum(-1, keepdim=True).expand(-1, attention.n_heads)
         known = torch.ones(())
         if classes is None:
@@ -68,9 +71,13 @@ class SepFromSep(SurfaceMetric):
     units: ClassVar[str] = "share of attention"
     counts = "separators"
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Attention to separators."""
+        return (whole_masses, to_separators)
+
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention between separators; all of theirs; how many."""
-        return _to_separators(attention, from_separators=True)
+        return _from(attention, from_separators=True)
 
 
 @dataclass(frozen=True)
@@ -86,9 +93,13 @@ class SepFromOther(SurfaceMetric):
     paper: ClassVar[str] = "Clark et al. 2019, section 3.2, Figure 2"
     units: ClassVar[str] = "share of attention"
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Attention to separators."""
+        return (whole_masses, to_separators)
+
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention of the others to separators; all of theirs; how many."""
-        return _to_separators(attention, from_separators=False)
+        return _from(attention, from_separators=False)
 
 
 def key_classes(attention: Attention) -> Tensor | None:
@@ -103,33 +114,33 @@ def key_classes(attention: Attention) -> Tensor | None:
     return batch.once(key, lambda: torch.from_numpy(members).double().to(device))
 
 
-def _columns(attention: Attention) -> Tensor:
-    """`document head key`: attention each key receives from all tokens, float64."""
-    queries = is_query(attention)
-    return attention.once(
-        "all_columns",
-        lambda: (queries[:, None, None, :] @ attention.weights).squeeze(2).double(),
-    )
+@Digest
+def to_separators(attention: Attention) -> Small:
+    """`document head query`, float64: attention of each query to separators."""
+    keys = separators(attention, "key").to(attention.weights)
+    return ((attention.weights @ keys[:, None, :, None]).squeeze(-1).double(),)
 
 
-def _to_separators(attention: Attention, *, from_separators: bool) -> tuple[Tensor, Tensor, Tensor]:
-    batch = batch_of(attention)
-    sides = []
-    for found in (batch.query_sequences(attention.block), batch.key_sequences(attention.block)):
-        separators = found.special & found.mask
-        separators[np.arange(len(separators)), found.mask.argmax(axis=1)] = False
-        sides.append((separators, found.mask))
-    (query_seps, query_mask), (key_seps, _) = sides
-    has = key_seps.any(axis=1, keepdims=True)
-    chosen = (query_seps if from_separators else query_mask & ~query_seps) & has
-    device = attention.weights.device
-    queries = torch.from_numpy(chosen).double().to(device)
-    keys = torch.from_numpy(key_seps).to(attention.weights)
+def separators(attention: Attention, side: str) -> Tensor:
+    """`document token`: is it a separator, on the side of queries or of keys?"""
 
-    def to_separators() -> Tensor:
-        return (attention.weights @ keys[:, None, :, None]).squeeze(-1).double()
+    def make() -> Tensor:
+        batch = batch_of(attention)
+        of_side = batch.query_sequences if side == "query" else batch.key_sequences
+        found = of_side(attention.block)
+        is_separator = found.special & found.mask
+        is_separator[np.arange(len(is_separator)), found.mask.argmax(axis=1)] = False
+        return torch.from_numpy(is_separator).to(attention.weights.device)
 
-    to = attention.once("to_separators", to_separators)
+    return of_batch(attention, ("separators", side), make)
+
+
+def _from(attention: Attention, *, from_separators: bool) -> tuple[Tensor, Tensor, Tensor]:
+    asking = separators(attention, "query")
+    if not from_separators:
+        asking = (is_query(attention) > 0) & ~asking
+    has = separators(attention, "key").any(1, keepdim=True)
+    queries = (asking & has).double()
     count = queries.sum(-1, keepdim=True).expand(-1, attention.n_heads)
-    numerator = (to * queries[:, None, :]).sum(-1)
+    numerator = (to_separators(attention)[0] * queries[:, None, :]).sum(-1)
     return numerator, (query_masses(attention) * queries[:, None, :]).sum(-1), count

@@ -100,11 +100,10 @@ def best_words(
 
 def _kept(function: Callable[..., None]) -> Callable[..., None]:
     """Compiled, and kept on disk for the next process where there is a place to write to."""
-    options = {"fastmath": ANY_ORDER, "nogil": True}
     try:
-        return numba.njit(**options, cache=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(fastmath=ANY_ORDER, nogil=True, cache=True)(function)
     except RuntimeError:
-        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+        return numba.njit(fastmath=ANY_ORDER, nogil=True)(function)
 
 
 @numba.njit(fastmath=ANY_ORDER, inline="always")

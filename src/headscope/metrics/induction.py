@@ -16,6 +16,8 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import SELF_BLOCKS, RatioMetric, batch_of
+from headscope.metrics.digest import Digest, Small
+from headscope.metrics.region_sums import whole_masses
 from headscope.metrics.surface import query_masses
 
 __all__ = ["DuplicateToken", "Induction"]
@@ -38,6 +40,10 @@ class DuplicateToken(RatioMetric):
     counts = "repeated tokens"
     blocks = SELF_BLOCKS
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows, and over repeated tokens."""
+        return (whole_masses, repeat_sums)
+
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention to earlier occurrences; all attention of repeated tokens; how many."""
         return _sums(attention, shift=0)
@@ -59,21 +65,28 @@ class Induction(RatioMetric):
     counts = "repeated tokens"
     blocks = SELF_BLOCKS
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows, and over repeated tokens."""
+        return (whole_masses, repeat_sums)
+
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention to what came after; all attention of repeated tokens; how many."""
         return _sums(attention, shift=1)
 
 
+@Digest
+def repeat_sums(attention: Attention) -> Small:
+    """`document head 2`, float64: attention to earlier occurrences, and to what followed
+    them; one product for both.
+    """
+    return (torch.bmm(attention.weights.flatten(2), _forms(attention)[0]).double(),)
+
+
 def _sums(attention: Attention, shift: int) -> tuple[Tensor, Tensor, Tensor]:
-    forms, has = _forms(attention)
-    # One product for both metrics: it reads all weights.
-    sums = attention.once(
-        "repeat sums", lambda: torch.bmm(attention.weights.flatten(2), forms).double()
-    )
-    chosen = has[..., shift]
+    chosen = _forms(attention)[1][..., shift]
     masses = (query_masses(attention) * chosen[:, None, :]).sum(-1)
     count = chosen.sum(-1, keepdim=True).expand(-1, attention.n_heads)
-    return sums[..., shift], masses, count
+    return repeat_sums(attention)[0][..., shift], masses, count
 
 
 def _forms(attention: Attention) -> tuple[Tensor, Tensor]:

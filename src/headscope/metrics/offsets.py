@@ -12,6 +12,9 @@ from torch import Tensor
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.metrics.base import SELF_BLOCKS
+from headscope.metrics.digest import Digest, Small
+from headscope.metrics.region import of_batch
+from headscope.metrics.region_sums import whole_masses
 from headscope.metrics.surface import SurfaceMetric, is_query, query_masses
 
 __all__ = ["OFFSETS", "OffsetShare"]
@@ -43,19 +46,37 @@ class OffsetShare(SurfaceMetric):
         """Offsets."""
         return {"offset": OFFSETS}
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows and of diagonals."""
+        return (whole_masses, diagonal_sums)
+
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention at each offset; attention of queries that have a token there; queries."""
-        mask = is_query(attention)
         masses = query_masses(attention)
-        at, of = [], []
+        of = [(masses[..., here] * both).sum(-1) for here, both in _pairs(attention)]
+        count = is_query(attention).double().sum(-1, keepdim=True).expand(-1, attention.n_heads)
+        return diagonal_sums(attention)[0], torch.stack(of, -1), count
+
+
+@Digest
+def diagonal_sums(attention: Attention) -> Small:
+    """`document head offset`, float64: attention to the tokens at each offset."""
+    diagonals = [attention.weights.diagonal(offset, dim1=2, dim2=3) for offset in OFFSETS]
+    pairs = zip(diagonals, _pairs(attention), strict=True)
+    return (torch.stack([(d.double() * both).sum(-1) for d, (_, both) in pairs], -1),)
+
+
+def _pairs(attention: Attention) -> list[tuple[slice, Tensor]]:
+    """For each offset the queries that may have a token there; `document 1 query`: do they?"""
+
+    def make() -> list[tuple[slice, Tensor]]:
+        mask = is_query(attention)
+        n = mask.shape[1]
+        found = []
         for offset in OFFSETS:
-            here, there = (mask[:, : mask.shape[1] - offset], mask[:, offset:])
-            if offset < 0:
-                here, there = mask[:, -offset:], mask[:, :offset]
-            both = here * there
-            diagonal = attention.weights.diagonal(offset, dim1=2, dim2=3)
-            rows = masses[..., -offset:] if offset < 0 else masses[..., : both.shape[1]]
-            at.append((diagonal.double() * both[:, None]).sum(-1))
-            of.append((rows * both[:, None]).sum(-1))
-        count = mask.double().sum(-1, keepdim=True).expand(-1, attention.n_heads)
-        return torch.stack(at, -1), torch.stack(of, -1), count
+            here = slice(max(0, -offset), n - max(0, offset))
+            there = slice(max(0, offset), n - max(0, -offset))
+            found.append((here, (mask[:, here] * mask[:, there])[:, None]))
+        return found
+
+    return of_batch(attention, "offset pairs", make)

@@ -22,6 +22,7 @@ from headscope.metrics.base import batch_of
 __all__ = [
     "Region",
     "distances",
+    "everything",
     "has_labels",
     "of_batch",
     "one_hot",
@@ -49,6 +50,23 @@ def region_of(attention: Attention) -> Region:
     """The region of an attention; the same for all layers of a block."""
     batch = batch_of(attention)
     return of_batch(attention, "region", lambda: _region(attention, batch))
+
+
+def everything(attention: Attention) -> Region:
+    """The region of all tokens, special ones too."""
+
+    def make() -> Region:
+        batch = batch_of(attention)
+        queries, keys = (
+            torch.from_numpy(found.mask).to(attention.weights)
+            for found in (
+                batch.query_sequences(attention.block),
+                batch.key_sequences(attention.block),
+            )
+        )
+        return Region(queries, keys, queries[:, :, None] * keys[:, None, :])
+
+    return of_batch(attention, "everything", make)
 
 
 def _region(attention: Attention, batch: Batch) -> Region:

@@ -1,4 +1,4 @@
-"""Sums over the attention that counts, shared by the metrics of Vig & Belinkov.
+"""Sums over the attention that counts, shared by many metrics.
 
 Those of each head by itself are taken in one pass over the weights: by a compiled loop in
 long runs, else a few documents at a time, so that weights stay in the cache.
@@ -18,7 +18,14 @@ from headscope.attention import Attention
 from headscope.metrics.base import batch_of
 from headscope.metrics.digest import Digest, Small
 from headscope.metrics.kernels import can_compile
-from headscope.metrics.region import distances, of_batch, region_of, relations_of_pairs
+from headscope.metrics.region import (
+    Region,
+    distances,
+    everything,
+    of_batch,
+    region_of,
+    relations_of_pairs,
+)
 
 __all__ = [
     "column_mass",
@@ -32,6 +39,8 @@ __all__ = [
     "row_mass",
     "squares",
     "total_mass",
+    "whole_log_sums",
+    "whole_masses",
 ]
 
 
@@ -54,13 +63,16 @@ class _Piece:
 class _RegionDigest(Digest):
     """A digest of each head of each document by itself: a function of a piece."""
 
+    region = staticmethod(region_of)
+
     @classmethod
     def read_all(cls, attention: Attention, digests: Sequence[Digest]) -> dict[Digest, Small]:
         """All that are wanted in one pass over the weights."""
+        region = cls.region(attention)
         if can_compile(attention):
-            return _read_compiled(attention, digests)
+            return _read_compiled(attention, region, digests)
         found: dict[Digest, list[Small]] = {digest: [] for digest in digests}
-        for piece in _pieces(attention):
+        for piece in _pieces(attention.weights, region):
             for digest, parts in found.items():
                 parts.append(tuple(part.flatten(0, 1) for part in digest.function(piece)))
         lead = attention.weights.shape[:2]
@@ -70,8 +82,13 @@ class _RegionDigest(Digest):
         }
 
 
-@_RegionDigest
-def masses(piece: _Piece) -> Small:
+class _WholeDigest(_RegionDigest):
+    """The same of all tokens."""
+
+    region = staticmethod(everything)
+
+
+def _masses(piece: _Piece) -> Small:
     """`document head query`: attention of each query to keys that count, and to all keys;
     `document head key`: attention each key receives from queries that count. Float64.
     """
@@ -79,19 +96,22 @@ def masses(piece: _Piece) -> Small:
     return *rows, piece.region.sum(-2).double()
 
 
-@_RegionDigest
-def log_sums(piece: _Piece) -> Small:
+def _log_sums(piece: _Piece) -> Small:
     """`document head query`, float64: Σ a ln a over the keys that count."""
     logs = torch.clamp_min(piece.region, torch.finfo(piece.region.dtype).tiny, out=piece.scratch)
     return (_row_sums(logs.log_().mul_(piece.region)),)
 
 
-@_RegionDigest
-def peaks(piece: _Piece) -> Small:
+def _peaks(piece: _Piece) -> Small:
     """`document head`: the highest weight, its query and its key; of equals the first."""
     highest, at = piece.region.flatten(2).max(-1)
     n_keys = piece.region.shape[-1]
     return highest, at // n_keys, at % n_keys
+
+
+masses, whole_masses = _RegionDigest(_masses), _WholeDigest(_masses)
+log_sums, whole_log_sums = _RegionDigest(_log_sums), _WholeDigest(_log_sums)
+peaks = _RegionDigest(_peaks)
 
 
 @Digest
@@ -201,9 +221,8 @@ def _row_sums(weights: Tensor) -> Tensor:
     return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
 
 
-def _pieces(attention: Attention) -> Iterator[_Piece]:
+def _pieces(weights: Tensor, region: Region) -> Iterator[_Piece]:
     """All documents and heads, documents first, a few at a time."""
-    weights, pairs = attention.weights, region_of(attention).pairs
     n_documents, n_heads = weights.shape[:2]
     size = weights.shape[2] * weights.shape[3]
     heads = max(1, min(n_heads, PIECE // max(1, size)))
@@ -212,22 +231,27 @@ def _pieces(attention: Attention) -> Iterator[_Piece]:
     for start in range(0, n_documents, documents):
         for head in range(0, n_heads, heads):
             part = weights[start : start + documents, head : head + heads]
-            region, scratch = (m[: part.numel()].view(part.shape) for m in memory)
-            torch.mul(part, pairs[start : start + documents, None], out=region)
-            yield _Piece(part, region, scratch)
+            inside, scratch = (m[: part.numel()].view(part.shape) for m in memory)
+            torch.mul(part, region.pairs[start : start + documents, None], out=inside)
+            yield _Piece(part, inside, scratch)
 
 
-def _read_compiled(attention: Attention, digests: Sequence[Digest]) -> dict[Digest, Small]:
+def _read_compiled(
+    attention: Attention, region: Region, digests: Sequence[Digest]
+) -> dict[Digest, Small]:
     from headscope.metrics.compiled import region_digests
 
-    region = region_of(attention)
+    by_function = {digest.function: digest for digest in digests}
     found = region_digests(
         attention.weights.contiguous().numpy(),
         region.queries.numpy(),
         region.keys.numpy(),
         is_causal=attention.is_causal,
-        with_logs=log_sums in digests,
-        with_peaks=peaks in digests,
+        with_logs=_log_sums in by_function,
+        with_peaks=_peaks in by_function,
     )
-    read = zip((masses, log_sums, peaks), found, strict=True)
-    return {d: tuple(map(torch.from_numpy, arrays)) for d, arrays in read if d in digests}
+    return {
+        by_function[function]: tuple(map(torch.from_numpy, arrays))
+        for function, arrays in zip((_masses, _log_sums, _peaks), found, strict=True)
+        if function in by_function
+    }

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import batch_of
+from headscope.metrics.digest import Digest
+from headscope.metrics.region_sums import whole_log_sums, whole_masses
 from headscope.metrics.surface import SurfaceMetric, first_positions, is_query, query_masses
 
 __all__ = ["FirstEntropy", "RowEntropy", "UniformEntropy"]
@@ -29,6 +31,10 @@ class RowEntropy(SurfaceMetric):
     name: ClassVar[str] = "row_entropy"
     paper: ClassVar[str] = "Clark et al. 2019, section 3.3, Figure 4"
     units: ClassVar[str] = "nats"
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows, and of a ln a."""
+        return (whole_masses, whole_log_sums)
 
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Entropies; rows; rows."""
@@ -51,6 +57,10 @@ class FirstEntropy(SurfaceMetric):
     paper: ClassVar[str] = "Clark et al. 2019, section 3.3, Figure 4"
     units: ClassVar[str] = "nats"
     counts = "documents"
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows, and of a ln a."""
+        return (whole_masses, whole_log_sums)
 
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """The first row's entropy; 1; 1."""
@@ -78,6 +88,10 @@ class UniformEntropy(SurfaceMetric):
     scope = "tokens"
     has_heads = False
 
+    def digests(self) -> tuple[Digest, ...]:
+        """None: attention does not matter."""
+        return ()
+
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Logarithms; tokens; tokens."""
         batch = batch_of(attention)
@@ -95,9 +109,7 @@ def _entropies(attention: Attention) -> tuple[Tensor, Tensor]:
     """
 
     def make() -> tuple[Tensor, Tensor]:
-        weights = attention.weights
-        logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log_()
-        products = torch.linalg.vecdot(weights, logs).double()
+        (products,) = whole_log_sums(attention)
         mass = query_masses(attention)
         is_there = (mass > 0) & (is_query(attention)[:, None, :] > 0)
         safe = torch.where(is_there, mass, 1.0)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.metrics.base import SELF_BLOCKS, RatioMetric, batch_of
+from headscope.metrics.digest import Digest, Small
 from headscope.metrics.surface import first_positions, is_query
 
 __all__ = ["SinkRate"]
@@ -37,14 +38,23 @@ class SinkRate(RatioMetric):
 
     threshold: float = 0.3
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Attention to the first token."""
+        return (to_first,)
+
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """1 where the first token is a sink; 1; 1."""
-        mask = batch_of(attention).query_sequences(attention.block).mask
-        device = attention.weights.device
-        first = torch.from_numpy(first_positions(mask)).to(device)
-        at = first[:, None, None, None].expand(-1, *attention.weights.shape[1:3], 1)
-        to_first = attention.weights.gather(3, at).squeeze(3) * is_query(attention)[:, None, :]
-        n_tokens = torch.from_numpy(mask.sum(1)).double().to(device)
-        mean = to_first.double().sum(-1) / n_tokens.clamp_min(1)[:, None]
-        counts = (n_tokens > 1).double()[:, None].expand(-1, attention.n_heads)
+        n_tokens = is_query(attention).double().sum(-1, keepdim=True)
+        mean = to_first(attention)[0] / n_tokens.clamp_min(1)
+        counts = (n_tokens > 1).double().expand(-1, attention.n_heads)
         return (mean > self.threshold).double() * counts, counts, counts
+
+
+@Digest
+def to_first(attention: Attention) -> Small:
+    """`document head`, float64: what all queries together pay to the first token."""
+    mask = batch_of(attention).query_sequences(attention.block).mask
+    first = torch.from_numpy(first_positions(mask)).to(attention.weights.device)
+    at = first[:, None, None, None].expand(-1, *attention.weights.shape[1:3], 1)
+    paid = attention.weights.gather(3, at).squeeze(3) * is_query(attention)[:, None, :]
+    return (paid.double().sum(-1),)

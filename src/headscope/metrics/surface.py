@@ -16,7 +16,10 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.errors import UnknownName
-from headscope.metrics.base import RatioMetric, batch_of
+from headscope.metrics.base import RatioMetric
+from headscope.metrics.digest import Digest
+from headscope.metrics.region import everything
+from headscope.metrics.region_sums import whole_masses
 
 __all__ = ["SurfaceMetric", "Weighting", "is_query", "query_masses"]
 
@@ -41,6 +44,10 @@ class SurfaceMetric(RatioMetric):
         """Over tokens, or over documents' own ratios."""
         return super().averaged if self.weighting == "token" else "mean of the documents' ratios"
 
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows and columns; most need more."""
+        return (whole_masses,)
+
     @abstractmethod
     def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """As `RatioMetric.rows`, weighted by token."""
@@ -59,21 +66,14 @@ class SurfaceMetric(RatioMetric):
 
 def is_query(attention: Attention) -> Tensor:
     """`document query`: every token, as 0 and 1 in the type of the weights."""
-    batch = batch_of(attention)
-    weights = attention.weights
-    key = ("all queries", attention.block, weights.dtype, weights.device)
-    mask = batch.query_sequences(attention.block).mask
-    return batch.once(key, lambda: torch.from_numpy(mask).to(weights))
+    return everything(attention).queries
 
 
 def query_masses(attention: Attention) -> Tensor:
-    """`document head query`: what each row sums to (1 but for sinks and edits), float64."""
-
-    def make() -> Tensor:
-        mask = is_query(attention)
-        return attention.weights.sum(-1).double() * mask[:, None, :]
-
-    return attention.once("query_masses", make)
+    """`document head query`: what each row sums to (1 but for sinks and edits), float64; of
+    the digest `whole_masses`.
+    """
+    return whole_masses(attention)[0]
 
 
 def first_positions(mask: np.ndarray) -> np.ndarray:
