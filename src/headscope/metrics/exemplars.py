@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from headscope.arguments import whole_number
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.metrics.base import Metric, State, batch_of
@@ -36,6 +37,9 @@ class Exemplars(Metric):
     nothing = -1.0
 
     k: int = 10
+
+    def __post_init__(self) -> None:
+        whole_number("k", self.k)
 
     def digests(self) -> tuple[Digest, ...]:
         """The highest weight of each document."""

@@ -55,7 +55,7 @@ def _call(name: str, *body: Tree) -> Tree:
 
 def _is(*condition: Tree) -> Tree:
     """The indicator of a condition."""
-    return _row(["mn", {"mathvariant": "normal"}, "𝟙"], _o("["), *condition, _o("]"))
+    return _row(_n("𝟙"), _o("["), *condition, _o("]"))
 
 
 Q, J = _i("i"), _i("j")
