@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headscope.attention import Attention
 
-__all__ = ["Digest", "Small", "join_layers", "read_digests"]
+__all__ = ["Digest", "JoinedLayers", "Small", "read_digests"]
 
 Small = tuple[Tensor, ...]
 """Tensors with the heads along their second axis: `document head …`."""
@@ -50,25 +50,52 @@ def read_digests(attention: Attention, digests: Collection[Digest]) -> dict[Dige
     return found
 
 
-def join_layers(
-    shape: Sequence[int], taken: Sequence[tuple[Attention, Mapping[Digest, Small]]]
-) -> Attention:
-    """The heads of several layers as if of one, of which only the digests are left.
+class JoinedLayers:
+    """The digests of layers of one shape, heads side by side as if of one layer.
 
-    Args:
-        shape: that of each layer's weights.
-        taken: for each layer what else is known of it, and its digests.
+    In memory that is taken at once for all layers there will be: what is kept of each by
+    itself would lie strewn among the model's own memory, and leave gaps in it.
     """
-    first, found = taken[0]
-    n_documents, n_heads, *pairs = shape
-    # Weights that are not a number, in the shape of all of them: nobody should read them.
-    nothing = first.weights.new_full((1,), torch.nan)
-    return replace(
-        first,
-        weights=nothing.expand(n_documents, n_heads * len(taken), *pairs),
-        derived={digest: _side_by_side([own[digest] for _, own in taken]) for digest in found},
-    )
 
+    def __init__(self, first: Attention, n_layers: int) -> None:
+        self.layers: list[int] = []
+        self._shape = first.weights.shape
+        self._room = n_layers
+        self._kept: dict[Digest, Small] = {}
+        self._first = replace(
+            first.without_vectors(), weights=first.weights.new_empty(0), gradients=None, derived={}
+        )
 
-def _side_by_side(layers: Sequence[Small]) -> Small:
-    return tuple(torch.cat(tensors, dim=1) for tensors in zip(*layers, strict=True))
+    def add(self, layer: int, digests: Mapping[Digest, Small]) -> None:
+        """One more layer."""
+        if not self._kept:
+            self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in digests.items()}
+        elif len(self.layers) == self._room:
+            before = self._kept
+            self._room *= 2
+            self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in digests.items()}
+            for digest, tensors in before.items():
+                for kept, tensor in zip(self._kept[digest], tensors, strict=True):
+                    kept[:, : tensor.shape[1]] = tensor
+        n_heads = self._shape[1]
+        start = len(self.layers) * n_heads
+        for digest, tensors in digests.items():
+            for kept, tensor in zip(self._kept[digest], tensors, strict=True):
+                kept[:, start : start + n_heads] = tensor
+        self.layers.append(layer)
+
+    def _take(self, tensor: Tensor) -> Tensor:
+        n, n_heads, *rest = tensor.shape
+        return tensor.new_empty((n, n_heads * self._room, *rest))
+
+    def joined(self) -> Attention:
+        """All of them as one layer, whose weights nobody should read: they are not numbers,
+        in the shape of all of them.
+        """
+        n_documents, n_heads, *pairs = self._shape
+        n = n_heads * len(self.layers)
+        return replace(
+            self._first,
+            weights=self._first.weights.new_full((1,), torch.nan).expand(n_documents, n, *pairs),
+            derived={d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()},
+        )

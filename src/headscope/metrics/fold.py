@@ -24,7 +24,7 @@ from headscope.batch import Batch
 from headscope.errors import ModelError
 from headscope.metrics.assemble import States
 from headscope.metrics.base import RATIO_ARRAYS, Metric, RatioMetric, State
-from headscope.metrics.digest import Digest, Small, join_layers, read_digests
+from headscope.metrics.digest import Digest, JoinedLayers, read_digests
 from headscope.metrics.sums import Sums, row_shape, side_by_side
 
 __all__ = ["Fold", "merge_states"]
@@ -66,10 +66,16 @@ class _Found:
 
 
 class Fold:
-    """Sums over batches. Use `batch` around each forward pass, `states` at the end."""
+    """Sums over batches. Use `batch` around each forward pass, `states` at the end.
 
-    def __init__(self, metrics: Sequence[Metric]) -> None:
+    Args:
+        metrics: what to measure.
+        n_layers: how many layers to expect in a block.
+    """
+
+    def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
+        self._n_layers = n_layers
         self._chosen: dict[tuple[str, _Reads], list[Metric]] = {}
         self._sums: dict[_Place, Sums] = {}
         self._waiting: dict[tuple[_Place, str], list[State]] = {}
@@ -85,7 +91,7 @@ class Fold:
         def read(attention: Attention) -> None:
             attention = replace(attention, batch=batch, weights=_full(attention.weights))
             if attention.block not in blocks:
-                blocks[attention.block] = _Block(self._digests(attention.block))
+                blocks[attention.block] = _Block(self._digests(attention.block), self._n_layers)
                 self._read(attention, [ONCE], "tokens", found)
             self._read(attention, [attention.layer], "layer", found)
             block = blocks[attention.block]
@@ -227,24 +233,25 @@ class Fold:
 class _Block:
     """What is kept of the layers of a block until its batch is through."""
 
-    def __init__(self, digests: tuple[Digest, ...]) -> None:
+    def __init__(self, digests: tuple[Digest, ...], n_layers: int) -> None:
         self.digests = digests
         self.layers: list[Attention] = []
         """Of those who compare layers: whole."""
-        self._taken: dict[torch.Size, list[tuple[Attention, dict[Digest, Small]]]] = {}
+        self._n_layers = n_layers
+        self._joined: dict[torch.Size, JoinedLayers] = {}
         """By shape: some models have layers with fewer heads."""
 
     def take_digests(self, attention: Attention) -> None:
         """Those of one layer."""
-        digests = read_digests(attention, self.digests)
-        nothing = attention.weights.new_empty(0)
-        bare = replace(attention.without_vectors(), weights=nothing, gradients=None, derived={})
-        self._taken.setdefault(attention.weights.shape, []).append((bare, digests))
+        shape = attention.weights.shape
+        if shape not in self._joined:
+            self._joined[shape] = JoinedLayers(attention, self._n_layers)
+        self._joined[shape].add(attention.layer, read_digests(attention, self.digests))
 
     def joined(self) -> Iterator[tuple[Attention, list[int]]]:
         """The digests of all layers of a shape, and the numbers of these layers."""
-        for shape, taken in self._taken.items():
-            yield join_layers(shape, taken), [attention.layer for attention, _ in taken]
+        for joined in self._joined.values():
+            yield joined.joined(), joined.layers
 
 
 def _reads(metric: Metric) -> _Reads:

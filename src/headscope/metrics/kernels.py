@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import numpy as np
 import torch
 
 from headscope.attention import Attention
 from headscope.errors import MissingExtra
 from headscope.metrics.base import batch_of
 
-__all__ = ["can_compile", "has_numba"]
+__all__ = ["can_compile", "has_numba", "load_loops"]
 
 
 def has_numba() -> bool:
@@ -30,7 +31,28 @@ def can_compile(attention: Attention) -> bool:
     """
     if not batch_of(attention).is_compiled:
         return False
-    if not has_numba():
-        raise MissingExtra.of("numba", "heads", "This run, planned with compiled loops,")
+    _need_numba()
     weights = attention.weights
     return weights.dtype == torch.float32 and weights.device.type == "cpu"
+
+
+def load_loops() -> None:
+    """Load the compiled loops, or compile them at the first use ever.
+
+    Before the first batch: what numba keeps would lie strewn among the memory of batches
+    otherwise, and leave gaps in it.
+
+    Raises:
+        MissingExtra: numba is not installed.
+    """
+    _need_numba()
+    from headscope.metrics.compiled import best_words, region_digests
+
+    weights, one = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
+    region_digests(weights, one, one, is_causal=False, with_logs=True, with_peaks=True)
+    best_words(weights, np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
+
+
+def _need_numba() -> None:
+    if not has_numba():
+        raise MissingExtra.of("numba", "heads", "This run, planned with compiled loops,")

@@ -24,7 +24,7 @@ from headscope.model.model import Model
 from headscope.run.checkpoint import Ledger, write_measured
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
-from headscope.run.shard import measure_shard, threads
+from headscope.run.shard import measure_shard, prepare, threads
 from headscope.run.worker import Task, serve
 
 __all__ = ["n_cores", "run_here", "run_workers"]
@@ -39,6 +39,7 @@ def run_here(
 ) -> None:
     """Measure in this process, one shard after the other."""
     with threads(plan.settings.threads):
+        prepare(plan)
         for shard in shards:
             measured = measure_shard(model, plan, shard)
             for attempt in range(1, WRITE_ATTEMPTS + 1):

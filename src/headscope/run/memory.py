@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import sys
+from pathlib import Path
 
-__all__ = ["release_memory"]
+__all__ = ["FreedMemory"]
+
+MOST_KEPT = 32 << 20
+"""Bytes that may pile up before they are given back: asking for them again takes time."""
 
 
-def release_memory() -> None:
-    """Give back what the C library keeps of freed memory (with glibc; elsewhere nothing).
+class FreedMemory:
+    """Gives back what the C library keeps of freed memory (with glibc; elsewhere nothing).
 
     Batches of many shapes leave gaps that no later batch quite fits into: without this a
     long run grows to several times what it uses.
     """
-    if sys.platform != "linux":
-        return
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+
+    def __init__(self) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give all of it back."""
+        if sys.platform == "linux":
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:
+                trim(0)
+        self._least = _resident()
+
+    def check(self) -> None:
+        """Give it back if much has piled up; where nobody knows, every time."""
+        resident = _resident()
+        if not resident or resident > self._least + MOST_KEPT:
+            self.give_back()
+
+
+def _resident() -> int:
+    """Bytes of this process in memory; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError):
+        return 0
+    return pages * mmap.PAGESIZE

@@ -22,7 +22,7 @@ from headscope.run.checkpoint import Ledger, dump_measured
 from headscope.run.local import n_cores
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
-from headscope.run.shard import measure_shard
+from headscope.run.shard import measure_shard, prepare
 
 try:
     import pyarrow as pa
@@ -44,6 +44,7 @@ class _Actor:
         torch.set_num_threads(plan.settings.threads)
         self._model: Model = pickle.loads(ray.get(packed[0]))
         self._plan = plan
+        prepare(plan)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         states = []

@@ -12,16 +12,14 @@ import torch
 from headscope.errors import TapUnsupported
 from headscope.metrics.assemble import States
 from headscope.metrics.fold import Fold
+from headscope.metrics.kernels import load_loops
 from headscope.model.model import Model
 from headscope.run.encode import EncodedDocument, Encoder
 from headscope.run.gradients import can_ask, measure_gradients
-from headscope.run.memory import release_memory
+from headscope.run.memory import FreedMemory
 from headscope.run.plan import Plan, Shard
 
-__all__ = ["Measured", "ShardReport", "measure_shard", "threads"]
-
-RELEASE_EVERY = 4
-"""Batches after which freed memory is given back: each time costs a few milliseconds."""
+__all__ = ["Measured", "ShardReport", "measure_shard", "prepare", "threads"]
 
 
 @dataclass(slots=True)
@@ -57,6 +55,12 @@ class Measured:
     report: ShardReport
 
 
+def prepare(plan: Plan) -> None:
+    """What a process does before its first shard."""
+    if plan.is_compiled:
+        load_loops()
+
+
 def measure_shard(
     model: Model,
     plan: Plan,
@@ -81,7 +85,7 @@ def measure_shard(
     """
     encoder = Encoder.of(model, plan)
     report = ShardReport()
-    fold = Fold(plan.metrics)
+    fold = Fold(plan.metrics, model.info.n_layers)
     encoded = []
     for document in _encoded(encoder, plan, shard, report):
         if document.numbered[0] in excluded:
@@ -90,9 +94,9 @@ def measure_shard(
             encoded.append(document)
     together = [d for d in encoded if d.numbered[0] not in alone]
     batches = [*encoder.batches(together), *([d] for d in encoded if d.numbered[0] in alone)]
-    for number, batch in enumerate(batches):
-        if number % RELEASE_EVERY == 0:
-            release_memory()
+    freed = FreedMemory()
+    for batch in batches:
+        freed.check()
         announce([document.numbered[0] for document in batch])
         try:
             _run(encoder, plan, fold, batch, report)
@@ -108,7 +112,7 @@ def measure_shard(
                 except Exception as own:
                     _fail(report, document, f"{type(own).__name__}: {own}")
     report.layers = fold.layers()
-    release_memory()
+    freed.give_back()
     return Measured(fold.states(), report)
 
 

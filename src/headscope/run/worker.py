@@ -19,7 +19,7 @@ import torch
 from headscope.model.model import Model
 from headscope.run.checkpoint import write_measured
 from headscope.run.plan import Plan, Shard
-from headscope.run.shard import measure_shard
+from headscope.run.shard import measure_shard, prepare
 
 __all__ = ["Task", "serve"]
 
@@ -41,6 +41,7 @@ def serve(pipe: Connection, model: Model, plan: Plan) -> None:
     torch.set_num_threads(plan.settings.threads)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionError):
         try:
+            prepare(plan)
             pipe.send(("ready", None))
             while (task := pipe.recv()) is not None:
                 measured = measure_shard(
