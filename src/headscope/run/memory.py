@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["FreedMemory"]
 
-MOST_KEPT = 48 << 20
+MOST_KEPT = 32 << 20
 """Bytes that may pile up before they are given back: asking for them again takes time."""
 
 
