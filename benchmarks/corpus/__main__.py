@@ -178,7 +178,7 @@ def old_way(model: Model, plan: Plan, shards: list[Any]) -> float:
 
 
 def table(sentences: int, rounds: int, models: list[str]) -> None:
-    print(f"{sentences} sentences, CPU seconds on one thread, least of {rounds} rounds")
+    print(f"{sentences} sentences, CPU seconds on one thread, least of {rounds} rounds or more")
     print(
         f"{'':18}{'bare sdpa':>11}{'tap alone':>11}{'metrics':>11}{'whole':>11}{'2019':>11}", end=""
     )

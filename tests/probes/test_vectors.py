@@ -85,7 +85,7 @@ def test_no_such_file() -> None:
 
 def test_packaged_glove() -> None:
     need_glove()
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     vectors = load_vectors()
     assert (len(vectors.rows), vectors.n_dimensions) == (400_000, 50)
     the, cat, dog, tax = vectors.of(["The", "cat", "dog", "tax"])

@@ -44,7 +44,7 @@ class Digest:
 def read_digests(attention: Attention, digests: Collection[Digest]) -> dict[Digest, Small]:
     """Several digests of a layer."""
     found: dict[Digest, Small] = {}
-    kinds: set[type[Digest]] = {type(digest) for digest in digests}
+    kinds: dict[type[Digest], None] = dict.fromkeys(type(digest) for digest in digests)
     for kind in kinds:
         found |= kind.read_all(attention, [d for d in digests if type(d) is kind])
     return found
@@ -68,21 +68,23 @@ class JoinedLayers:
 
     def add(self, layer: int, digests: Mapping[Digest, Small]) -> None:
         """One more layer."""
-        if not self._kept:
-            self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in digests.items()}
-        elif len(self.layers) == self._room:
-            before = self._kept
-            self._room *= 2
-            self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in digests.items()}
-            for digest, tensors in before.items():
-                for kept, tensor in zip(self._kept[digest], tensors, strict=True):
-                    kept[:, : tensor.shape[1]] = tensor
+        if len(self.layers) == self._room or not self._kept:
+            self._make_room(digests)
         n_heads = self._shape[1]
         start = len(self.layers) * n_heads
         for digest, tensors in digests.items():
             for kept, tensor in zip(self._kept[digest], tensors, strict=True):
                 kept[:, start : start + n_heads] = tensor
         self.layers.append(layer)
+
+    def _make_room(self, digests: Mapping[Digest, Small]) -> None:
+        """At first for the layers expected, then for twice as many as there are."""
+        before = self._kept
+        self._room = max(self._room, 2 * len(self.layers))
+        self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in digests.items()}
+        for digest, tensors in before.items():
+            for kept, tensor in zip(self._kept[digest], tensors, strict=True):
+                kept[:, : tensor.shape[1]] = tensor
 
     def _take(self, tensor: Tensor) -> Tensor:
         n, n_heads, *rest = tensor.shape

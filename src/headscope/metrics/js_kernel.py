@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from headscope.metrics.kernels import has_numba
+
 __all__ = ["compiled", "js_sums", "js_sums_blocked"]
 
 BLOCK = 1 << 17
@@ -26,10 +28,10 @@ def compiled() -> Callable[..., np.ndarray] | None:
     """The compiled form of `js_sums`, or None without numba. Imported at the first use:
     numba takes a second.
     """
-    try:
-        from headscope.metrics.compiled import js_sums_compiled
-    except ImportError:
+    if not has_numba():
         return None
+    from headscope.metrics.compiled import js_sums_compiled
+
     return js_sums_compiled
 
 

@@ -6,6 +6,7 @@ ever: short runs do without.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
@@ -18,6 +19,7 @@ from headscope.metrics.base import batch_of
 __all__ = ["can_compile", "has_numba", "load_loops"]
 
 
+@cache
 def has_numba() -> bool:
     """Is it installed? Without importing it."""
     return find_spec("numba") is not None
