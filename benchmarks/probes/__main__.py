@@ -101,7 +101,9 @@ def main() -> None:
     parser.add_argument("--no-2019", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{options.sentences} sentences, CPU seconds, one thread, least of {options.rounds} or more")
+    print(
+        f"{options.sentences} sentences, one thread, CPU seconds, least of {options.rounds} or more"
+    )
     print(
         f"{'':18}{'bare':>9}{'tap':>9}{'probe':>9}{'2019':>9}{'probe/bare':>12}{'2019/probe':>12}"
     )
