@@ -52,7 +52,7 @@ def public_names() -> str:
 
 def registered_metrics() -> str:
     """A section for each registered metric, from its docstring."""
-    from headscope.metrics.registry import METRICS
+    from headscope.metrics.catalog import METRICS
 
     return "\n".join(
         f"::: {metric.__module__}.{metric.__name__}\n"
@@ -65,7 +65,7 @@ def command_line_help() -> str:
     """A section for each verb with its help, as the terminal shows it."""
     from typer.main import get_command
 
-    from headscope.app.cli import app
+    from headscope.app.cli.main import app
 
     found = []
 
@@ -86,7 +86,7 @@ def _help_of(words: tuple[str, ...]) -> str:
     import subprocess
     import sys
 
-    code = "from headscope.app.cli import main; import sys; main(sys.argv[1:])"
+    code = "from headscope.app.cli.main import main; import sys; main(sys.argv[1:])"
     settings = {"COLUMNS": "84", "TERMINAL_WIDTH": "84", "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(
         [sys.executable, "-c", code, *words, "--help"],

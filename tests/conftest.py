@@ -137,7 +137,7 @@ def decoder_result(tiny_llama: Model) -> Result:
 
 def _packaged(alias: str) -> Model:
     import headscope as hs
-    from headscope.model.packaged import find_packaged
+    from headscope.model.packaged.weights import find_packaged
 
     packaged = find_packaged(alias)
     if not packaged.is_installed():

@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 import headscope as hs
-from headscope.metrics.registry import METRICS
+from headscope.metrics.catalog import METRICS
 from headscope.model.model import Model
 
 ROOT = Path(__file__).parents[1]
@@ -94,7 +94,7 @@ def test_commands_are_found_in_every_kind_of_block(tmp_path: Path) -> None:
 def test_commands_parse(page: Path) -> None:
     from typer.main import get_command
 
-    from headscope.app.cli import app
+    from headscope.app.cli.main import app
 
     for line in commands(page):
         words = shlex.split(line, comments=True)[1:]

@@ -33,7 +33,7 @@ def test_import_is_light_and_silent() -> None:
 def test_the_command_lines_help_is_light() -> None:
     code = """
 import sys
-from headscope.app.cli import main
+from headscope.app.cli.main import main
 try:
     main(["--help"])
 except SystemExit as stop:

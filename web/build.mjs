@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const out = process.argv[2] ?? join(here, "../src/headscope/views/static");
+const out = process.argv[2] ?? join(here, "../src/headscope/page/static");
 const LIMIT = 120_000;
 
 const result = await build({

@@ -33,20 +33,20 @@ import torch
 import headscope as hs
 from benchmarks.corpus.baseline import run_2019
 from benchmarks.rows import record
-from headscope.metrics.fold import Fold
-from headscope.metrics.kernels import has_numba
-from headscope.metrics.registry import VIG_BELINKOV
+from headscope.measuring.fold import Fold
+from headscope.measuring.kernels import has_numba
+from headscope.metrics.catalog import VIG_BELINKOV
 from headscope.model.model import Model
 from headscope.run.analyze import analyze, make_plan
+from headscope.run.batches import Encoder
 from headscope.run.checkpoint import Ledger
-from headscope.run.encode import Encoder
-from headscope.run.local import _Pool
+from headscope.run.engines.local import _Pool
 from headscope.run.plan import Plan, Settings, Shard, survey
 from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
-from headscope.text.read import read
+from headscope.text.readers.read import read
 
 
 def load_corpus(sentences: int) -> Corpus:

@@ -26,7 +26,7 @@ from transformers import BertConfig, BertModel, GPTJConfig, GPTJModel, PreTraine
 import headscope as hs
 from benchmarks.rows import record
 from headscope.attention import Attention
-from headscope.model.interface import eager_attention
+from headscope.model.tap.interface import eager_attention
 
 BATCH, TOKENS = 8, 128
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {

@@ -27,7 +27,7 @@ import numpy as np
 
 import headscope as hs
 from benchmarks.rows import record
-from headscope.views.page import save_page
+from headscope.page.save_page import save_page
 
 FLAGS = [
     "--no-sandbox",

@@ -19,44 +19,44 @@ from typing import TYPE_CHECKING, Any
 from headscope import errors
 
 if TYPE_CHECKING:
+    from headscope.causal.importance import importance
+    from headscope.causal.removal import check_importance
+    from headscope.figures.best_heads import probe_figure
     from headscope.figures.exemplar_table import exemplar_table
     from headscope.figures.papers import draw as draw_figure
     from headscope.figures.papers import save_figures
-    from headscope.figures.probe_examples import example_figure
-    from headscope.figures.probe_table import probe_figure
+    from headscope.figures.probe_sentences import example_figure
     from headscope.heads.bias_table import bias_table
+    from headscope.heads.detect import detect_heads
     from headscope.heads.explain import explain_head
-    from headscope.heads.map import HeadMap, map_heads
+    from headscope.heads.head_map import HeadMap, map_heads
     from headscope.heads.probe_table import ProbeTable, probe_table
-    from headscope.heads.repeats import detect_heads
-    from headscope.metrics.base import Metric, RatioMetric
-    from headscope.metrics.combine import compare, group_result, merge
-    from headscope.metrics.measure import measure
-    from headscope.metrics.own import register_metric
+    from headscope.measuring.contract import Metric, RatioMetric
+    from headscope.measuring.own import register_metric
     from headscope.model.edit import ablate, scale_neurons, set_attention
     from headscope.model.load import load
     from headscope.model.model import Model
-    from headscope.probes.bias import probe_bias
-    from headscope.probes.combined import train_probe
-    from headscope.probes.coreference import probe_coreference
-    from headscope.probes.dependencies import probe_dependencies
-    from headscope.probes.examples import probe_examples
-    from headscope.probes.probe import Probe
+    from headscope.model.segments import cut_segments
+    from headscope.page.explorer import explore, head_view, model_view, neuron_view
+    from headscope.page.save_page import save_page
+    from headscope.probes.probe_bias import probe_bias
+    from headscope.probes.probe_coreference import probe_coreference
+    from headscope.probes.probe_dependencies import probe_dependencies
+    from headscope.probes.probe_examples import probe_examples
+    from headscope.probes.train_probe import train_probe
     from headscope.reporting.report import report
-    from headscope.results.files import open_file as open
+    from headscope.results.opening import open_file as open
+    from headscope.results.probe import Probe
     from headscope.results.result import Result
     from headscope.results.trace import Trace
     from headscope.run.analyze import analyze
-    from headscope.run.importance import importance
-    from headscope.run.removal import check_importance
-    from headscope.run.segments import cut_segments
+    from headscope.run.combine import compare, group_result, merge
+    from headscope.run.measure import measure
     from headscope.text.annotate import annotate
     from headscope.text.corpus import Corpus
-    from headscope.text.demo import demo_corpus
+    from headscope.text.demo_corpus import demo_corpus
     from headscope.text.document import Document
-    from headscope.text.read import read
-    from headscope.views.explorer import explore, head_view, model_view, neuron_view
-    from headscope.views.page import save_page
+    from headscope.text.readers.read import read
 
 __version__ = "0.1.0"
 
@@ -116,52 +116,52 @@ __all__ = [
 _HOMES = {
     "Corpus": "headscope.text.corpus:Corpus",
     "Document": "headscope.text.document:Document",
-    "HeadMap": "headscope.heads.map:HeadMap",
-    "Metric": "headscope.metrics.base:Metric",
+    "HeadMap": "headscope.heads.head_map:HeadMap",
+    "Metric": "headscope.measuring.contract:Metric",
     "Model": "headscope.model.model:Model",
     "ProbeTable": "headscope.heads.probe_table:ProbeTable",
-    "Probe": "headscope.probes.probe:Probe",
-    "RatioMetric": "headscope.metrics.base:RatioMetric",
+    "Probe": "headscope.results.probe:Probe",
+    "RatioMetric": "headscope.measuring.contract:RatioMetric",
     "Result": "headscope.results.result:Result",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
     "analyze": "headscope.run.analyze:analyze",
     "annotate": "headscope.text.annotate:annotate",
     "bias_table": "headscope.heads.bias_table:bias_table",
-    "check_importance": "headscope.run.removal:check_importance",
-    "compare": "headscope.metrics.combine:compare",
-    "cut_segments": "headscope.run.segments:cut_segments",
-    "demo_corpus": "headscope.text.demo:demo_corpus",
-    "detect_heads": "headscope.heads.repeats:detect_heads",
+    "check_importance": "headscope.causal.removal:check_importance",
+    "compare": "headscope.run.combine:compare",
+    "cut_segments": "headscope.model.segments:cut_segments",
+    "demo_corpus": "headscope.text.demo_corpus:demo_corpus",
+    "detect_heads": "headscope.heads.detect:detect_heads",
     "draw_figure": "headscope.figures.papers:draw",
-    "example_figure": "headscope.figures.probe_examples:example_figure",
+    "example_figure": "headscope.figures.probe_sentences:example_figure",
     "exemplar_table": "headscope.figures.exemplar_table:exemplar_table",
     "explain_head": "headscope.heads.explain:explain_head",
-    "explore": "headscope.views.explorer:explore",
-    "group_result": "headscope.metrics.combine:group_result",
-    "head_view": "headscope.views.explorer:head_view",
-    "importance": "headscope.run.importance:importance",
+    "explore": "headscope.page.explorer:explore",
+    "group_result": "headscope.run.combine:group_result",
+    "head_view": "headscope.page.explorer:head_view",
+    "importance": "headscope.causal.importance:importance",
     "load": "headscope.model.load:load",
-    "map_heads": "headscope.heads.map:map_heads",
-    "measure": "headscope.metrics.measure:measure",
-    "merge": "headscope.metrics.combine:merge",
-    "model_view": "headscope.views.explorer:model_view",
-    "neuron_view": "headscope.views.explorer:neuron_view",
-    "open": "headscope.results.files:open_file",
-    "probe_bias": "headscope.probes.bias:probe_bias",
-    "probe_coreference": "headscope.probes.coreference:probe_coreference",
-    "probe_dependencies": "headscope.probes.dependencies:probe_dependencies",
-    "probe_examples": "headscope.probes.examples:probe_examples",
-    "probe_figure": "headscope.figures.probe_table:probe_figure",
+    "map_heads": "headscope.heads.head_map:map_heads",
+    "measure": "headscope.run.measure:measure",
+    "merge": "headscope.run.combine:merge",
+    "model_view": "headscope.page.explorer:model_view",
+    "neuron_view": "headscope.page.explorer:neuron_view",
+    "open": "headscope.results.opening:open_file",
+    "probe_bias": "headscope.probes.probe_bias:probe_bias",
+    "probe_coreference": "headscope.probes.probe_coreference:probe_coreference",
+    "probe_dependencies": "headscope.probes.probe_dependencies:probe_dependencies",
+    "probe_examples": "headscope.probes.probe_examples:probe_examples",
+    "probe_figure": "headscope.figures.best_heads:probe_figure",
     "probe_table": "headscope.heads.probe_table:probe_table",
-    "read": "headscope.text.read:read",
-    "register_metric": "headscope.metrics.own:register_metric",
+    "read": "headscope.text.readers.read:read",
+    "register_metric": "headscope.measuring.own:register_metric",
     "report": "headscope.reporting.report:report",
     "save_figures": "headscope.figures.papers:save_figures",
-    "save_page": "headscope.views.page:save_page",
+    "save_page": "headscope.page.save_page:save_page",
     "scale_neurons": "headscope.model.edit:scale_neurons",
     "set_attention": "headscope.model.edit:set_attention",
-    "train_probe": "headscope.probes.combined:train_probe",
+    "train_probe": "headscope.probes.train_probe:train_probe",
 }
 
 

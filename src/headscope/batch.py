@@ -38,7 +38,7 @@ class Axes:
     """Values of what documents are grouped by (genres); one empty name without groups."""
     parts_per_group: int = 64
     key_classes: tuple[str, ...] = ()
-    """Names of the classes that keys are counted by (`headscope.metrics.key_classes`)."""
+    """Names of the classes that keys are counted by (`headscope.measuring.key_classes`)."""
 
     @property
     def n_parts(self) -> int:
@@ -115,7 +115,7 @@ class Batch:
     is_cut: np.ndarray | None = None
     """`document`: was its end left out, to fit the model? None where none was."""
     is_compiled: bool = False
-    """May metrics use compiled loops (`headscope.metrics.compiled`)? A run decides it once:
+    """May metrics use compiled loops (`headscope.measuring.compiled`)? A run decides it once:
     the last bits differ."""
     derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from headscope.metrics.assemble import block_draws, state_of
-from headscope.metrics.combine import axes_of, metrics_of
+from headscope.measuring.assemble import block_draws, state_of
 from headscope.results.result import Result
+from headscope.run.combine import axes_of, metrics_of
 
 __all__ = ["Estimate", "Verdict", "decide", "draws_of", "estimate"]
 

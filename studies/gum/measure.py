@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import headscope as hs
-from headscope.metrics.registry import VIG_BELINKOV
-from headscope.results.files import RESULT
+from headscope.metrics.catalog import VIG_BELINKOV
+from headscope.results.opening import RESULT
 from headscope.results.result import Result
 from headscope.text.document import Document
 from studies.gum.corpora import TRAIN, segments, sentences

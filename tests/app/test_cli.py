@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import typer
 
-from headscope.app import cli
-from headscope.app.cli import main
+from headscope.app.cli import main as cli
+from headscope.app.cli.main import main
 from headscope.errors import ModelError
 from headscope.model import load
 from headscope.model.model import Model
-from headscope.model.packaged import PackagedModel
+from headscope.model.packaged.weights import PackagedModel
 from headscope.text.document import Unit
 
 
@@ -111,7 +111,7 @@ def test_an_unexpected_failure_is_exit_code_1(
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(cli.settings, "debug", False)
-    monkeypatch.setattr("headscope.app.models.list_models", fail)
+    monkeypatch.setattr("headscope.app.cli.models.list_models", fail)
     assert run("models") == 1
     assert "unexpected ZeroDivisionError: by zero" in capsys.readouterr().err
 
@@ -139,7 +139,7 @@ def test_demo_writes_a_report_and_two_pages(
         return whole("document").draw(1).by(unit)
 
     monkeypatch.setattr(hs, "demo_corpus", part)
-    monkeypatch.setattr("headscope.app.demo.FEW", 1)
+    monkeypatch.setattr("headscope.app.cli.demo.FEW", 1)
     folder = tmp_path / "deep" / "demo"
     assert run("demo", "-o", str(folder), "--workers", "1", "--quiet", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
@@ -184,7 +184,7 @@ def test_view_takes_a_file_by_its_option(
 
 
 def test_folders_of_runs_are_looked_into(tmp_path: Path) -> None:
-    from headscope.app.runs import find_runs
+    from headscope.app.cli.runs import find_runs
 
     for name in ("b/one", "a", "c/two/three"):
         (tmp_path / name).mkdir(parents=True)

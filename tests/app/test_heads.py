@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headscope.app.map import card, map_heads
-from headscope.app.removal import check_importance
+from headscope.app.cli.check_importance import check_importance
+from headscope.app.cli.heads import card, map_heads
 from headscope.errors import InputError
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus

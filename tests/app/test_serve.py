@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headscope.app.server import KEPT, Desk, make_server
+from headscope.app.lab.server import KEPT, Desk, make_server
 from headscope.errors import InputError
 from headscope.model.model import Model
 

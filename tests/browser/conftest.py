@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from headscope.page.save_page import save_page
 from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Tokens
-from headscope.views.page import save_page
 
 FLAGS = [
     "--no-sandbox",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from headscope.errors import HeadscopeWarning
+from headscope.page.save_page import save_page
 from headscope.results.trace import Trace
-from headscope.views.page import save_page
 
 NASTY = [
     "<b>bold</b>",

@@ -19,7 +19,7 @@ import pytest
 TOKEN = "headscope-test"
 CODE = """
 import numpy as np
-import headscope.views.explorer as views
+import headscope.page.explorer as views
 from headscope.results.trace import Trace
 
 rng = np.random.default_rng(0)

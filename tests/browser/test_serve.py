@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headscope.app.server import Desk, make_server
+from headscope.app.lab.server import Desk, make_server
 from headscope.model.model import Model
 from tests.browser.conftest import collect_garbage
 

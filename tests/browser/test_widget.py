@@ -6,9 +6,9 @@ import base64
 import json
 from typing import Any
 
+from headscope.page.payload import make_payload
+from headscope.page.save_page import static_file
 from headscope.results.trace import Trace
-from headscope.views.page import static_file
-from headscope.views.payload import make_payload
 from tests.browser.conftest import collect_garbage
 
 LIVE = """async ([module, header, buffers]) => {

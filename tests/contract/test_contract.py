@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from headscope.attention import Attention
-from headscope.metrics.base import Metric, State
-from headscope.metrics.fold import Fold
-from headscope.metrics.own import KNOWN
-from headscope.metrics.registry import METRICS, metric_from_dict, metric_to_dict
+from headscope.measuring.contract import Metric, State
+from headscope.measuring.fold import Fold
+from headscope.measuring.own import KNOWN
+from headscope.metrics.catalog import METRICS, metric_from_dict, metric_to_dict
 from headscope.metrics.variability import Variability
 from tests.metrics.slow import Case
 from tests.metrics.worlds import attentions, make_batch, make_cases

@@ -9,9 +9,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headscope.attention import Attention
-from headscope.model.check import OFFICIAL
-from headscope.model.interface import eager_attention
 from headscope.model.model import Model
+from headscope.model.tap.check import OFFICIAL
+from headscope.model.tap.interface import eager_attention
 
 
 def official(

@@ -12,8 +12,8 @@ from torch import Tensor
 import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import TapUnsupported
-from headscope.model.example import example_inputs
 from headscope.model.model import Model
+from headscope.model.tap.example import example_inputs
 from tests.families.official import main_output, official, padded_inputs, tapped
 from tests.families.zoo import OTHERS, REFUSED, SUPPORTED, Family, build
 

@@ -13,9 +13,9 @@ from torch.overrides import TorchFunctionMode
 
 import headscope as hs
 from headscope.model.edit import Edit, Positions
-from headscope.model.gradients import Question, backward, loss_of
 from headscope.model.model import Model
-from headscope.model.sites import Site
+from headscope.model.objective import Question, backward, loss_of
+from headscope.model.tap.sites import Site
 from tests.families.official import padded_inputs
 from tests.families.zoo import SUPPORTED, build
 

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from headscope.causal.importance import importance
+from headscope.causal.removal import check_importance
 from headscope.errors import InputError
 from headscope.figures.clark_importance import clark_figure_3, removal_figure
 from headscope.figures.clark_map import clark_figure_6, cluster_figure
 from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clark_figure_4
-from headscope.heads.map import map_heads
-from headscope.metrics.measure import measure
+from headscope.heads.head_map import map_heads
 from headscope.reporting.map_page import map_page, save_map_page
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
-from headscope.run.importance import importance
-from headscope.run.removal import check_importance
-from headscope.text.read import read
+from headscope.run.measure import measure
+from headscope.text.readers.read import read
 from tests.run.corpora import make_corpus, make_documents
 
 if TYPE_CHECKING:

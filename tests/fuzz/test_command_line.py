@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.app.cli import main
+from headscope.app.cli.main import main
 from tests.fuzz.hostile import NASTY, fuzz, quick, texts
 
 if TYPE_CHECKING:

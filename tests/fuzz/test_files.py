@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import headscope as hs
 from headscope.errors import FileFormatError, HeadscopeError
-from headscope.metrics.measure import measure
 from headscope.results.result import Result
 from headscope.results.trace import Trace
+from headscope.run.measure import measure
 from tests.fuzz.hostile import damaged, fuzz, quick
 
 # h5netcdf complains once more when what it could not open is collected.

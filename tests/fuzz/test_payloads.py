@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from headscope.errors import HeadscopeError
+from headscope.page.codes import decode
+from headscope.page.payload import make_payload
+from headscope.page.save_page import make_page, save_page
 from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.tokens import Tokens
-from headscope.views.codes import decode
-from headscope.views.page import make_page, save_page
-from headscope.views.payload import make_payload
 from tests.fuzz.hostile import fuzz, quick, texts
 
 WEIGHTS = st.one_of(

@@ -13,8 +13,8 @@ from benchmarks.heads.baseline import js_2019
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.metrics.js import JensenShannon
-from headscope.metrics.js_kernel import compiled, js_sums, js_sums_blocked
+from headscope.measuring.js_kernel import compiled, js_sums, js_sums_blocked
+from headscope.metrics.divergence import JensenShannon
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
@@ -142,8 +142,8 @@ def test_a_thousand_heads() -> None:
 
 
 def test_saved_merged_and_resumed(tiny_bert: Model, tmp_path: Path) -> None:
-    from headscope.metrics.combine import merge
     from headscope.results.result_file import load_result
+    from headscope.run.combine import merge
 
     left = analyze(tiny_bert, make_corpus(6), "js", out=tmp_path / "a")
     right = analyze(tiny_bert, make_corpus(5, seed=1, first=6), "js")

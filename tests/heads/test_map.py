@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from headscope.causal.importance import importance
 from headscope.errors import InputError
 from headscope.heads.behavior import Thresholds, behaviors, heads_above
+from headscope.heads.detect import detect_heads
 from headscope.heads.explain import explain_head
-from headscope.heads.map import HeadMap, map_heads
-from headscope.heads.repeats import detect_heads
-from headscope.metrics.measure import measure
+from headscope.heads.head_map import HeadMap, map_heads
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
-from headscope.run.importance import importance
-from headscope.text.read import read
+from headscope.run.measure import measure
+from headscope.text.readers.read import read
 from tests.run.corpora import make_documents
 
 if TYPE_CHECKING:

@@ -16,14 +16,12 @@ import headscope as hs
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import MissingExtra, ModelError, OtherRun
-from headscope.metrics import kernels
-from headscope.metrics.base import Metric, RatioMetric, State
-from headscope.metrics.dep_accuracy import DepAccuracy
-from headscope.metrics.digest import Digest, read_digests
-from headscope.metrics.exemplars import Exemplars
-from headscope.metrics.fold import Fold
-from headscope.metrics.region import everything, region_of
-from headscope.metrics.region_sums import (
+from headscope.measuring import kernels
+from headscope.measuring.contract import Metric, RatioMetric, State
+from headscope.measuring.digests import Digest, read_digests
+from headscope.measuring.fold import Fold
+from headscope.measuring.region import everything, region_of
+from headscope.measuring.region_sums import (
     log_sums,
     masses,
     peaks,
@@ -31,8 +29,10 @@ from headscope.metrics.region_sums import (
     whole_log_sums,
     whole_masses,
 )
-from headscope.metrics.registry import METRICS
-from headscope.metrics.word_attention import best_words
+from headscope.measuring.word_attention import best_words
+from headscope.metrics.catalog import METRICS
+from headscope.metrics.dependency_accuracy import DepAccuracy
+from headscope.metrics.exemplars import Exemplars
 from headscope.model.model import Model
 from headscope.run import analyze as analyze_module
 from tests.metrics.slow import slow_metrics

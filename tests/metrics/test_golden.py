@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.measure import measure
 from headscope.results.trace import Trace
+from headscope.run.measure import measure
 from headscope.text.document import Document
 
 # "the cat sat": rows are queries. Causal, so null attention goes to "the".

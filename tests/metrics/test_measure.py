@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from headscope.metrics.measure import measure
 from headscope.results.trace import Trace
+from headscope.run.measure import measure
 
 if TYPE_CHECKING:
     from headscope.model.model import Model

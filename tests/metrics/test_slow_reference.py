@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headscope.metrics.assemble import assemble
-from headscope.metrics.fold import Fold
-from headscope.metrics.registry import METRICS
+from headscope.measuring.assemble import assemble
+from headscope.measuring.fold import Fold
+from headscope.metrics.catalog import METRICS
 from tests.metrics.slow import Case, slow_metrics
 from tests.metrics.worlds import attentions, make_batch, make_cases
 

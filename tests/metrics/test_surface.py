@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headscope.metrics.assemble import assemble
-from headscope.metrics.class_share import ClassShare, SepFromOther, SepFromSep
-from headscope.metrics.fold import Fold
+from headscope.measuring.assemble import assemble
+from headscope.measuring.fold import Fold
+from headscope.measuring.key_classes import class_members, class_names
 from headscope.metrics.induction import DuplicateToken, Induction
-from headscope.metrics.key_classes import class_members, class_names
-from headscope.metrics.measure import measure
+from headscope.metrics.key_class import ClassShare, SepFromOther, SepFromSep
 from headscope.metrics.offsets import OffsetShare
 from headscope.metrics.row_entropy import FirstEntropy, RowEntropy, UniformEntropy
 from headscope.metrics.sinks import SinkRate
 from headscope.results.trace import Trace
+from headscope.run.measure import measure
 from tests.metrics.slow import Case
 from tests.metrics.slow_surface import slow_surface
 from tests.metrics.worlds import KEY_CLASSES, attentions, make_batch, make_cases

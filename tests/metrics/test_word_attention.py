@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.metrics.word_attention import has_tokens, word_weights
+from headscope.measuring.word_attention import has_tokens, word_weights
 from tests.metrics.worlds import attentions, make_batch, make_cases
 
 

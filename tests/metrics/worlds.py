@@ -7,7 +7,7 @@ import torch
 
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
-from headscope.metrics.key_classes import class_members, class_names
+from headscope.measuring.key_classes import class_members, class_names
 from headscope.text.document import Document
 from headscope.text.mention import Mention
 from tests.metrics.slow import Case

@@ -16,10 +16,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM
 
 import headscope as hs
 from headscope.errors import IntegrityError, MissingHead, ModelNotFound, UnknownName
-from headscope.model import gguf as gguf_module
-from headscope.model.gguf import MANIFEST, converted
 from headscope.model.model import Model
-from headscope.model.packaged import PACKAGED, cache_folder, find_packaged
+from headscope.model.packaged import gguf as gguf_module
+from headscope.model.packaged.gguf import MANIFEST, converted
+from headscope.model.packaged.weights import PACKAGED, cache_folder, find_packaged
 from tests.families.official import official
 
 TEXT = "The doctor asked the nurse a question. She said that it was fine, in 1789."
@@ -140,7 +140,7 @@ def test_a_failed_conversion_leaves_nothing(
 SLOW_CONVERSION = """
 import sys, time
 from pathlib import Path
-from headscope.model import gguf
+from headscope.model.packaged import gguf
 
 def convert(source, folder):
     (folder / "model.safetensors").write_text("half")

@@ -16,8 +16,8 @@ from transformers.modeling_utils import AttentionInterface
 import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import TapUnsupported
-from headscope.model.interface import eager_attention
 from headscope.model.model import Model
+from headscope.model.tap.interface import eager_attention
 from tests.families.official import official, padded_inputs, tapped
 from tests.families.zoo import SUPPORTED, build
 

@@ -11,9 +11,9 @@ import pytest
 import headscope as hs
 from headscope.errors import InputError
 from headscope.metrics.bias import Bias
-from headscope.metrics.text import TokensPerDocument
+from headscope.metrics.text_facts import TokensPerDocument
 from headscope.model.model import Model
-from headscope.probes.bias import pair_documents
+from headscope.probes.probe_bias import pair_documents
 from headscope.text.antecedents import mention_kind
 from headscope.text.mention import mention_head
 from tests.probes.slow_probes import between_words, divide

@@ -11,8 +11,8 @@ import typer
 import xarray as xr
 
 import headscope as hs
-from headscope.app.answer import register
-from headscope.app.probe_combined import combined
+from headscope.app.cli.answer import register
+from headscope.app.cli.probe_trained import combined
 from headscope.errors import UnknownName
 from headscope.figures.probe_weights import reliance_figure
 from headscope.model.model import Model

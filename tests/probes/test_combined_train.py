@@ -11,7 +11,7 @@ import torch
 
 from headscope.probes.evaluate import attachment, evaluate
 from headscope.probes.scorers import AttentionScorer, DistanceScorer, Scorer
-from headscope.probes.train import Examples, Options, fit, make_batch
+from headscope.probes.training import Examples, Options, fit, make_batch
 
 HEADS = 3
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.base import Metric
+from headscope.measuring.contract import Metric
 from headscope.metrics.coreference import (
     MENTION_KINDS,
     RULES,

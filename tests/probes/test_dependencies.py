@@ -14,14 +14,14 @@ import xarray as xr
 import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.assemble import assemble
-from headscope.metrics.base import Metric
-from headscope.metrics.dep_accuracy import DIRECTIONS, OFFSETS, DepAccuracy, DepOffset
-from headscope.metrics.fold import Fold
-from headscope.metrics.labels import Tokenized
-from headscope.metrics.text import TokensPerDocument
+from headscope.measuring.assemble import assemble
+from headscope.measuring.contract import Metric
+from headscope.measuring.fold import Fold
+from headscope.measuring.labels import Tokenized
+from headscope.metrics.dependency_accuracy import DIRECTIONS, OFFSETS, DepAccuracy, DepOffset
+from headscope.metrics.text_facts import TokensPerDocument
 from headscope.model.model import Model
-from headscope.probes.dependencies import fold_subtypes
+from headscope.probes.probe_dependencies import fold_subtypes
 from headscope.text.document import Document
 from tests.probes.slow_probes import divide, slow_dependencies
 from tests.probes.worlds import (

@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 
 import headscope as hs
+from headscope.measuring.labels import Tokenized
 from headscope.metrics.coreference import MENTION_KINDS, RULES, CorefAccuracy, CorefBaseline
-from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
-from headscope.metrics.labels import Tokenized
+from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
 from headscope.model.model import Model
 from headscope.text.align import align_tokens
 from headscope.text.document import Document

@@ -10,8 +10,8 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.figures.probe_examples import example_figure
-from headscope.figures.probe_table import probe_figure
+from headscope.figures.best_heads import probe_figure
+from headscope.figures.probe_sentences import example_figure
 from headscope.heads.probe_table import honest_scores
 from headscope.heads.probed import behaviors
 from headscope.model.model import Model

@@ -10,7 +10,7 @@ import torch
 
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch
-from headscope.metrics.labels import Labeler, Tokenized
+from headscope.measuring.labels import Labeler, Tokenized
 from headscope.text.document import NO_HEAD, Document
 from headscope.text.mention import Mention
 

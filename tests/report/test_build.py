@@ -13,12 +13,12 @@ import xarray as xr
 from headscope.errors import InputError
 from headscope.heads.explain import explain_head
 from headscope.heads.probe_table import probe_table
-from headscope.metrics.combine import compare, group_result
 from headscope.reporting.build import build_report
 from headscope.reporting.equations import EQUATIONS
 from headscope.reporting.subjects import find_subjects
 from headscope.reporting.variables import NAMES
 from headscope.results.result import Result
+from headscope.run.combine import compare, group_result
 from tests.report.made_up import result
 
 pytestmark = pytest.mark.xdist_group("report")  # the results are made once

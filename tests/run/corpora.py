@@ -6,7 +6,7 @@ import numpy as np
 
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
-from headscope.text.read import read
+from headscope.text.readers.read import read
 
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "under", "table", "red", "house", "tree"]
 TAGS = ["DET", "NOUN", "VERB", "ADP", "ADJ"]

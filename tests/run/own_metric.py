@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import headscope as hs
-from headscope.metrics.region import query_counts
-from headscope.metrics.region_sums import region_weights, total_mass
+from headscope.measuring.region import query_counts
+from headscope.measuring.region_sums import region_weights, total_mass
 
 if TYPE_CHECKING:
     from torch import Tensor

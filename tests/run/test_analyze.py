@@ -19,15 +19,15 @@ from headscope.errors import (
     InputError,
     UnknownName,
 )
-from headscope.metrics.combine import compare, group_result, merge
-from headscope.metrics.dep_accuracy import DepAccuracy, DepOffset
-from headscope.metrics.measure import measure
+from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
 from headscope.metrics.variability import Variability
 from headscope.run import checkpoint
 from headscope.run.analyze import analyze
+from headscope.run.combine import compare, group_result, merge
+from headscope.run.measure import measure
 from headscope.run.plan import Settings, survey
 from headscope.text.document import Document
-from headscope.text.read import read
+from headscope.text.readers.read import read
 from tests.metrics.slow import Case, slow_metrics
 from tests.metrics.test_slow_reference import compare as compare_with_slow
 from tests.run.corpora import make_corpus, make_documents
@@ -139,7 +139,7 @@ def test_goes_on_after_any_shard(
     monkeypatch.setattr(checkpoint, "FOLD_EVERY", 3)
     corpus = make_corpus(63)
     whole = analyze(tiny_bert, corpus, out=tmp_path / "whole")
-    from headscope.run import local
+    from headscope.run.engines import local
 
     original = local.measure_shard
     for stops in range(3):
@@ -165,7 +165,7 @@ def test_a_damaged_shard_is_run_again(
     small_shards(monkeypatch)
     corpus = make_corpus(30)
     whole = analyze(tiny_bert, corpus)
-    from headscope.run import local
+    from headscope.run.engines import local
 
     original = local.measure_shard
     calls = []
@@ -190,7 +190,7 @@ def test_a_damaged_shard_is_run_again(
 
 def stop_after(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C after so many shards."""
-    from headscope.run import local
+    from headscope.run.engines import local
 
     original, calls = local.measure_shard, []
 

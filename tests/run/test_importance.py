@@ -11,18 +11,18 @@ import pytest
 import torch
 
 import headscope as hs
+from headscope.causal.importance import importance
+from headscope.causal.removal import check_importance
 from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, MissingHead
-from headscope.metrics.combine import merge
-from headscope.metrics.measure import measure
-from headscope.model.gradients import losses_of
+from headscope.model.objective import losses_of
 from headscope.model.scale_keys import ScaleKeys
 from headscope.run.analyze import analyze, make_plan
-from headscope.run.encode import Encoder
-from headscope.run.gradients import question
-from headscope.run.importance import importance
+from headscope.run.backward import question
+from headscope.run.batches import Encoder
+from headscope.run.combine import merge
+from headscope.run.measure import measure
 from headscope.run.plan import Settings, survey
-from headscope.run.removal import check_importance
-from headscope.text.read import read
+from headscope.text.readers.read import read
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_close, assert_same_bits
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headscope.results.files import RESULT
+from headscope.results.opening import RESULT
 from headscope.run import checkpoint
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus

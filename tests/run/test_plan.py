@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headscope.batch import Axes
 from headscope.run.plan import document_key
-from headscope.text.demo import demo_corpus
+from headscope.text.demo_corpus import demo_corpus
 
 
 def test_sentences_of_one_document_are_dealt_together() -> None:

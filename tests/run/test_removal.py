@@ -11,14 +11,14 @@ import torch
 from scipy import stats
 
 import headscope as hs
+from headscope.causal import removal
+from headscope.causal.foretold import Paired, agreement
+from headscope.causal.removal import check_importance
+from headscope.causal.replay import layer_modules
 from headscope.errors import InputError, UnknownName
 from headscope.model.edit import Positions
 from headscope.model.scale_keys import ScaleKeys
-from headscope.run import removal
-from headscope.run.agreement import Paired, agreement
-from headscope.run.removal import check_importance
-from headscope.run.replay import layer_modules
-from headscope.text.read import read
+from headscope.text.readers.read import read
 from tests.families.zoo import ENCODERS, build
 from tests.run.corpora import make_corpus
 

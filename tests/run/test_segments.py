@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.metrics.measure import measure
+from headscope.causal.removal import check_importance
+from headscope.model.segments import cut_segments
 from headscope.run.analyze import analyze, make_plan
-from headscope.run.encode import Encoder, special_names
+from headscope.run.batches import Encoder, special_names
+from headscope.run.measure import measure
 from headscope.run.plan import Settings, survey
-from headscope.run.removal import check_importance
-from headscope.run.segments import cut_segments
-from headscope.text.read import read
+from headscope.text.readers.read import read
 from tests.conftest import word_piece_tokenizer
 from tests.run.corpora import make_documents
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headscope.run import local
 from headscope.run.analyze import analyze
-from headscope.run.local import DEATHS_BEFORE_BLAME, _Pool
+from headscope.run.engines import local
+from headscope.run.engines.local import DEATHS_BEFORE_BLAME, _Pool
+from headscope.run.engines.worker import Task
 from headscope.run.plan import Shard
 from headscope.run.shard import measure_shard
-from headscope.run.worker import Task
 from tests.run.corpora import make_corpus, make_documents
 from tests.run.same import assert_same_bits
 from tests.run.test_analyze import small_shards
@@ -72,7 +72,7 @@ def test_blame_narrows_down_to_a_document() -> None:
 def test_excluded_documents_are_reported(tiny_bert: Model) -> None:
     from headscope.run.analyze import make_plan
     from headscope.run.plan import Settings, survey
-    from headscope.text.read import read
+    from headscope.text.readers.read import read
 
     documents = make_documents(6)
     settings = Settings()

@@ -14,7 +14,7 @@ from headscope.errors import FileFormatError, MissingExtra, UnknownName
 from headscope.text import annotate as module
 from headscope.text.annotate import annotate
 from headscope.text.document import ROOT
-from headscope.text.read import read
+from headscope.text.readers.read import read
 
 TEXT = "Apple isn't buying  U.K. startups.\n\nDr. Smith said so in Berlin."
 
@@ -125,7 +125,7 @@ def test_without_spacy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_reading_loads_neither_spacy_nor_torch() -> None:
     code = (
-        "import sys; from headscope.text.demo import demo_corpus; import headscope.text.annotate;"
+        "import sys, headscope.text.annotate; from headscope.text.demo_corpus import demo_corpus;"
         "import headscope.text.segment; demo_corpus().summary();"
         "print([m for m in ('spacy', 'torch', 'transformers') if m in sys.modules])"
     )

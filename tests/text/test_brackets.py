@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.text.brackets import Bracket, mentions_from_brackets
 from headscope.text.mention import Mention
+from headscope.text.readers.brackets import Bracket, mentions_from_brackets
 
 
 def read(*values: str, whole: bool = True) -> tuple[list[Mention], list[str]]:

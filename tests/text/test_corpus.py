@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import HeadscopeWarning, InputError
-from headscope.text.demo import demo_corpus
+from headscope.text.demo_corpus import demo_corpus
 from headscope.text.document import Document
-from headscope.text.lines import Report
-from headscope.text.read import read
-from headscope.text.read_conllu import conllu_sentences
-from headscope.text.sentence import Sentence, assemble
+from headscope.text.readers.conllu import conllu_sentences
+from headscope.text.readers.lines import Report
+from headscope.text.readers.read import read
+from headscope.text.readers.sentence import Sentence, assemble
 
 TEXTS = [f"Document number {i}." for i in range(200)]
 

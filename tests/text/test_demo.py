@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from headscope.text.demo import demo_corpus
+from headscope.text.demo_corpus import demo_corpus
 from headscope.text.mention import mention_head
 from tests.text import ud
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headscope.errors import InputError
 from headscope.text.document import NO_HEAD, ROOT, Document, Mention
 from headscope.text.mention import mention_head
-from headscope.text.read_items import document_from_dict
+from headscope.text.readers.items import document_from_dict
 from headscope.text.tree import check_tree
 
 #       0123456789012345678901234

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headscope.errors import FileFormatError, HeadscopeError
 from headscope.text.document import Mention
-from headscope.text.read import detect, read
-from headscope.text.surface import locate, spaced
+from headscope.text.readers.read import detect, read
+from headscope.text.readers.surface_forms import locate, spaced
 
 CONLL2012 = """\
 #begin document (nw/x/00/x_0001); part 000

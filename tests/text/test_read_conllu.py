@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headscope.errors import FileFormatError, HeadscopeError
 from headscope.text.document import NO_HEAD, ROOT, Document, Mention
-from headscope.text.read import read
+from headscope.text.readers.read import read
 
 
 def rows(*lines: str) -> str:

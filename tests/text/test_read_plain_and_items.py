@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName
 from headscope.text.document import ROOT, Document, Mention
-from headscope.text.read import detect, read
-from headscope.text.read_items import document_from_dict
+from headscope.text.readers.items import document_from_dict
+from headscope.text.readers.read import detect, read
 
 LINES = "One line.\nAnother one!\n\n"
 BLOCKS = "First\nparagraph here.\n\n\nSecond one.\n"

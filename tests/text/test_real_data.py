@@ -12,8 +12,8 @@ from tokenizers import Tokenizer
 
 from headscope.text.align import align_tokens
 from headscope.text.mention import mention_head
-from headscope.text.read import read
-from headscope.text.read_items import document_from_dict
+from headscope.text.readers.items import document_from_dict
+from headscope.text.readers.read import read
 from headscope.text.segment import segments, shorten
 
 DATA = os.environ.get("HEADSCOPE_DATA")

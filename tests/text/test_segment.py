@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.text.demo import demo_corpus
+from headscope.text.demo_corpus import demo_corpus
 from headscope.text.document import Document
-from headscope.text.read import read
+from headscope.text.readers.read import read
 from headscope.text.segment import segments, shorten
 from headscope.text.words import split_words
 

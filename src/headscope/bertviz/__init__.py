@@ -9,6 +9,6 @@ the default (views follow the notebook); `html_action="return"` gives one page w
 """
 
 from headscope.bertviz import neuron_view
-from headscope.bertviz.attention import head_view, model_view
+from headscope.bertviz.views import head_view, model_view
 
 __all__ = ["head_view", "model_view", "neuron_view"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from headscope.bertviz.output import show_or_return
 from headscope.errors import InputError
-from headscope.views.selection import make_selection
+from headscope.page.selection import make_selection
 
 __all__ = ["show"]
 

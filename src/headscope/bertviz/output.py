@@ -7,9 +7,9 @@ import importlib
 from typing import Any
 
 from headscope.errors import MissingExtra, UnknownName
+from headscope.page.payload import make_payload
+from headscope.page.save_page import make_page
 from headscope.results.trace import Trace
-from headscope.views.page import make_page
-from headscope.views.payload import make_payload
 
 __all__ = ["show_or_return"]
 
@@ -29,7 +29,7 @@ def show_or_return(trace: Trace, selection: str, html_action: str) -> Any:
     try:
         display = importlib.import_module("IPython.display")
         if html_action == "view":
-            widget = importlib.import_module("headscope.views.widget")
+            widget = importlib.import_module("headscope.page.widget")
     except ModuleNotFoundError as error:
         library = "IPython" if error.name == "IPython" else "anywidget"
         raise MissingExtra.of(library, "widget", "Showing a view in a notebook") from error

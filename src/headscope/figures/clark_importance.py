@@ -10,7 +10,7 @@ from matplotlib.ticker import NullLocator
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, ticks
-from headscope.metrics.key_classes import FIRST, PUNCTUATION, REST, is_repeated
+from headscope.measuring.key_classes import FIRST, PUNCTUATION, REST, is_repeated
 from headscope.results.result import Result, short_name
 
 __all__ = ["clark_figure_3", "removal_figure"]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled
 
 if TYPE_CHECKING:
-    from headscope.heads.map import HeadMap
+    from headscope.heads.head_map import HeadMap
 
 __all__ = ["behavior_colors", "clark_figure_6", "cluster_figure", "layer_colors"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from headscope.errors import InputError, UnknownName
+from headscope.figures.by_layer import alignment_by_layer, distance_figure, types_by_layer
 from headscope.figures.exemplar_table import exemplar_table
 from headscope.figures.genres import genre_figure
 from headscope.figures.heatmaps import MAIN_TAGS, heat_map, tag_maps
-from headscope.figures.layers import alignment_by_layer, distance_figure, types_by_layer
 from headscope.figures.style import save_figure
 from headscope.results.result import Result
 

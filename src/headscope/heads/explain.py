@@ -12,7 +12,7 @@ import xarray as xr
 from headscope.errors import InputError
 from headscope.heads.behavior import OTHER, SURFACE, behaviors, probed_names
 from headscope.heads.card import Evidence, HeadCard
-from headscope.heads.map import HeadMap, nearest
+from headscope.heads.head_map import HeadMap, nearest
 from headscope.results.result import Result
 
 __all__ = ["explain_head", "explain_heads"]

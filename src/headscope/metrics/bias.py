@@ -12,9 +12,9 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.metrics.base import SELF_BLOCKS, Metric, State, batch_of
+from headscope.measuring.contract import SELF_BLOCKS, Metric, State, batch_of
+from headscope.measuring.word_attention import has_tokens, word_rows
 from headscope.metrics.coreference import document_anaphors
-from headscope.metrics.word_attention import has_tokens, word_rows
 from headscope.text.antecedents import Anaphor
 
 __all__ = ["CANDIDATES", "CONDITION", "CONDITIONS", "Bias", "rivals"]

@@ -13,8 +13,8 @@ from torch import Tensor
 from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.metrics.base import SELF_BLOCKS, RatioMetric, State, batch_of
-from headscope.metrics.word_attention import has_tokens, word_rows
+from headscope.measuring.contract import SELF_BLOCKS, RatioMetric, State, batch_of
+from headscope.measuring.word_attention import has_tokens, word_rows
 from headscope.text.agreement import agree, traits_of
 from headscope.text.antecedents import KINDS, Anaphor, anaphors
 from headscope.text.document import Document

@@ -8,10 +8,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from headscope.attention import Attention
-from headscope.metrics.base import SELF_BLOCKS, RatioMetric
-from headscope.metrics.digest import Digest
-from headscope.metrics.region import query_counts
-from headscope.metrics.region_sums import masses, pair_sums, total_mass
+from headscope.measuring.contract import SELF_BLOCKS, RatioMetric
+from headscope.measuring.digests import Digest
+from headscope.measuring.region import query_counts
+from headscope.measuring.region_sums import masses, pair_sums, total_mass
 
 __all__ = ["Distance"]
 

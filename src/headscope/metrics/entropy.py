@@ -8,10 +8,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from headscope.attention import Attention
-from headscope.metrics.base import RatioMetric
-from headscope.metrics.digest import Digest
-from headscope.metrics.region import region_of
-from headscope.metrics.region_sums import log_sums, masses, null_mass, row_mass
+from headscope.measuring.contract import RatioMetric
+from headscope.measuring.digests import Digest
+from headscope.measuring.region import region_of
+from headscope.measuring.region_sums import log_sums, masses, null_mass, row_mass
 
 __all__ = ["Entropy"]
 

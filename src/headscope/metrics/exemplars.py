@@ -11,9 +11,9 @@ import numpy as np
 from headscope.arguments import whole_number
 from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.metrics.base import Metric, State, batch_of
-from headscope.metrics.digest import Digest
-from headscope.metrics.region_sums import peaks
+from headscope.measuring.contract import Metric, State, batch_of
+from headscope.measuring.digests import Digest
+from headscope.measuring.region_sums import peaks
 
 __all__ = ["Exemplars"]
 

@@ -1,7 +1,7 @@
 """Heads that look for the same token earlier: duplicate-token and induction heads.
 
 Both are defined on any text by its repeated tokens; the usual score is that of sequences of
-random tokens repeated once (`headscope.heads.repeats`), where nothing else tells a model
+random tokens repeated once (`headscope.heads.detect`), where nothing else tells a model
 what comes next.
 """
 
@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from headscope.attention import Attention
-from headscope.metrics.base import SELF_BLOCKS, RatioMetric, batch_of
-from headscope.metrics.digest import Digest, Small
-from headscope.metrics.region_sums import whole_masses
-from headscope.metrics.surface import query_masses
+from headscope.measuring.contract import SELF_BLOCKS, RatioMetric, batch_of
+from headscope.measuring.digests import Digest, Small
+from headscope.measuring.region_sums import whole_masses
+from headscope.measuring.whole_rows import query_masses
 
 __all__ = ["DuplicateToken", "Induction"]
 

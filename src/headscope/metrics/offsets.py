@@ -11,11 +11,11 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.metrics.base import SELF_BLOCKS
-from headscope.metrics.digest import Digest, Small
-from headscope.metrics.region import of_batch
-from headscope.metrics.region_sums import whole_masses
-from headscope.metrics.surface import SurfaceMetric, is_query, query_masses
+from headscope.measuring.contract import SELF_BLOCKS
+from headscope.measuring.digests import Digest, Small
+from headscope.measuring.region import of_batch
+from headscope.measuring.region_sums import whole_masses
+from headscope.measuring.whole_rows import SurfaceMetric, is_query, query_masses
 
 __all__ = ["OFFSETS", "OffsetShare"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from headscope.attention import Attention
-from headscope.metrics.base import batch_of
-from headscope.metrics.digest import Digest
-from headscope.metrics.region_sums import whole_log_sums, whole_masses
-from headscope.metrics.surface import SurfaceMetric, first_positions, is_query, query_masses
+from headscope.measuring.contract import batch_of
+from headscope.measuring.digests import Digest
+from headscope.measuring.region_sums import whole_log_sums, whole_masses
+from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
 
 __all__ = ["FirstEntropy", "RowEntropy", "UniformEntropy"]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from headscope.attention import Attention
-from headscope.metrics.base import SELF_BLOCKS, RatioMetric, batch_of
-from headscope.metrics.digest import Digest, Small
-from headscope.metrics.surface import first_positions, is_query
+from headscope.measuring.contract import SELF_BLOCKS, RatioMetric, batch_of
+from headscope.measuring.digests import Digest, Small
+from headscope.measuring.whole_rows import first_positions, is_query
 
 __all__ = ["SinkRate"]
 

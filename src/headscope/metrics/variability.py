@@ -12,9 +12,9 @@ import torch
 from headscope.arguments import whole_number
 from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.metrics.base import SELF_BLOCKS, Metric, State, batch_of
-from headscope.metrics.digest import Digest
-from headscope.metrics.region_sums import first_tokens, squares
+from headscope.measuring.contract import SELF_BLOCKS, Metric, State, batch_of
+from headscope.measuring.digests import Digest
+from headscope.measuring.region_sums import first_tokens, squares
 
 __all__ = ["Variability"]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headscope.attention import Attention
 from headscope.attention import Block as BlockName
-from headscope.model.sites import Site, Wiring
+from headscope.model.tap.sites import Site, Wiring
 from headscope.results.trace import (
     DIMENSIONS,
     STACK_OF_KEYS,

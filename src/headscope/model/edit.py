@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.attention import Block
 from headscope.errors import HeadscopeWarning, InputError
-from headscope.model.sites import Site, Wiring
+from headscope.model.tap.sites import Site, Wiring
 
 __all__ = [
     "Ablate",

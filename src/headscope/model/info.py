@@ -10,8 +10,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto import modeling_auto
 
 from headscope.attention import Block
-from headscope.model.check import Check
-from headscope.model.sites import Route, Wiring
+from headscope.model.tap.check import Check
+from headscope.model.tap.sites import Route, Wiring
 
 __all__ = ["ModelInfo", "Objective", "describe", "max_length", "objective_of"]
 

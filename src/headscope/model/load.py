@@ -23,10 +23,10 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 
 from headscope.errors import InputError, ModelError, ModelNotFound, UnknownName
-from headscope.model.gguf import converted
 from headscope.model.info import is_language_model
 from headscope.model.model import Model
-from headscope.model.packaged import PACKAGED, PackagedModel, cache_folder, find_packaged
+from headscope.model.packaged.gguf import converted
+from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder, find_packaged
 from headscope.model.quiet import quiet
 
 __all__ = ["as_model", "load"]

@@ -14,13 +14,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention import Reader
 from headscope.errors import InputError, MissingHead
-from headscope.model.check import Check, wire
 from headscope.model.edit import Edit, check_edit
 from headscope.model.info import ModelInfo, describe
-from headscope.model.sites import Wiring
-from headscope.model.tap import Attachment, Tap
+from headscope.model.tap.check import Check, wire
+from headscope.model.tap.sites import Wiring
+from headscope.model.tap.tap import Attachment, Tap
 from headscope.model.transfer import structure_of
-from headscope.results.gradients import Gradients
+from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
 
 __all__ = ["Model"]
@@ -247,7 +247,7 @@ class Model:
         Raises:
             MissingHead: the weights have no language-model head, so there is no loss.
         """
-        from headscope.model.gradients import gradients_of_text
+        from headscope.model.objective import gradients_of_text
 
         return gradients_of_text(self, text, pair, target=target, seed=seed, truncate=truncate)
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 import xarray as xr
 
-from headscope.metrics.bootstrap import BOUNDS, draw_weights, interval
 from headscope.probes.decode import DECODINGS, decode
 from headscope.probes.scorers import AttentionScorer, ProbeBatch, Scorer
-from headscope.probes.train import Examples, make_batch, ordered_batches
+from headscope.probes.training import Examples, make_batch, ordered_batches
 from headscope.probes.treebank import right_branching
+from headscope.statistics.bootstrap import BOUNDS, draw_weights, interval
 
 __all__ = ["PUNCTUATION", "attachment", "contributions", "evaluate"]
 

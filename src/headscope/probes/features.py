@@ -20,9 +20,9 @@ from torch import Tensor
 from headscope.attention import Attention
 from headscope.batch import Axes, Sequences
 from headscope.errors import InputError
-from headscope.metrics.word_attention import word_members, word_weights
+from headscope.measuring.word_attention import word_members, word_weights
 from headscope.model.model import Model
-from headscope.run.encode import EncodedDocument, Encoder, token_limit
+from headscope.run.batches import EncodedDocument, Encoder, token_limit
 from headscope.run.plan import Numbered, Settings
 from headscope.text.align import align_array
 from headscope.text.document import Document

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from headscope.errors import InputError
+from headscope.model.fingerprint import weights_sha256
 from headscope.model.model import Model
 from headscope.probes.control import randomized
 from headscope.probes.features import AttentionReader
-from headscope.probes.probe import Probe
 from headscope.probes.scorers import ProbeBatch, Scorer, make_scorer
 from headscope.probes.vectors import WordVectors, load_vectors
-from headscope.run.fingerprint import weights_sha256
+from headscope.results.probe import Probe
 from headscope.text.document import Document
 
 __all__ = ["probed_model", "probed_vectors", "scorer_of", "sentence_scores"]

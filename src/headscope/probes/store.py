@@ -21,10 +21,10 @@ from filelock import FileLock
 
 from headscope.atomic import atomic_folder
 from headscope.errors import InputError
-from headscope.model.packaged import cache_folder
+from headscope.model.fingerprint import describe_model
+from headscope.model.packaged.weights import cache_folder
 from headscope.probes.features import AttentionReader, Surveyed
 from headscope.probes.treebank import Treebank
-from headscope.run.fingerprint import describe_model
 
 __all__ = ["Source", "Store", "Streamed", "open_store", "store_size"]
 

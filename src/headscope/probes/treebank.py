@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from headscope.errors import InputError
-from headscope.metrics.key_classes import is_punctuation
+from headscope.measuring.key_classes import is_punctuation
 from headscope.text.corpus import Corpus
 from headscope.text.document import NO_HEAD, ROOT, Document
-from headscope.text.read import read
+from headscope.text.readers.read import read
 
 __all__ = [
     "NOT_COUNTED",

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from headscope.errors import FileFormatError, InputError, MissingExtra
-from headscope.model.pinned import Pinned
+from headscope.model.packaged.pins import Pinned
 
 __all__ = ["GLOVE", "PackagedVectors", "WordVectors", "load_vectors"]
 

@@ -8,15 +8,14 @@ from typing import Any
 import xarray as xr
 
 from headscope.errors import InputError, MissingExtra
-from headscope.heads.map import HeadMap, map_heads
-from headscope.metrics.combine import compare
+from headscope.heads.head_map import HeadMap, map_heads
 from headscope.reporting.equations import EQUATIONS
-from headscope.reporting.exemplars import Documents, exemplar_figure, make_cards
-from headscope.reporting.figures import Figure, heads_figure, section
+from headscope.reporting.exemplar_cards import Documents, exemplar_figure, make_cards
+from headscope.reporting.figure import Figure, heads_figure, section
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.findings_more import about_differences, about_groups
-from headscope.reporting.groups import group_figure
-from headscope.reporting.layers import (
+from headscope.reporting.group_figure import group_figure
+from headscope.reporting.layer_figures import (
     ALIGNMENT,
     LAYERS,
     SURFACE,
@@ -25,16 +24,17 @@ from headscope.reporting.layers import (
     label_maps,
     layer_lines,
 )
-from headscope.reporting.points import correlations, map_figure
+from headscope.reporting.point_figures import correlations, map_figure
 from headscope.reporting.provenance import provenance_of
 from headscope.reporting.subjects import MAIN, Subject, find_subjects
-from headscope.reporting.tables import (
+from headscope.reporting.table_figures import (
     coreference_table,
     difference_table,
     relation_table,
     trained_table,
 )
 from headscope.reporting.wording import Sentence
+from headscope.run.combine import compare
 
 __all__ = ["FORMAT", "VERSION", "build_report"]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import xarray as xr
 
 from headscope.heads.probe_table import ProbeRow
-from headscope.reporting.groups import SHOWN as GROUPED
-from headscope.reporting.groups import group_values
+from headscope.reporting.group_figure import SHOWN as GROUPED
+from headscope.reporting.group_figure import group_values
 from headscope.reporting.subjects import Subject
-from headscope.reporting.tables import (
+from headscope.reporting.table_figures import (
     COMPARED,
     RULES,
     accuracy_of,

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headscope.figures.clark_map import behavior_colors, layer_colors
-from headscope.views.html import data_script, html_page, write_page
+from headscope.page.html import data_script, html_page, write_page
 
 if TYPE_CHECKING:
-    from headscope.heads.map import HeadMap
+    from headscope.heads.head_map import HeadMap
 
 __all__ = ["map_page", "save_map_page"]
 

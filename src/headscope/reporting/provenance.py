@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headscope.reporting.subjects import Subject
-from headscope.reporting.tables import probe_name
+from headscope.reporting.table_figures import probe_name
 from headscope.results.result import Result
 
 __all__ = ["provenance_of"]

@@ -11,13 +11,13 @@ from typing import Any
 
 from headscope.arguments import expect
 from headscope.errors import InputError
+from headscope.page.html import write_page
+from headscope.page.payload import Payload
+from headscope.page.save_page import make_page
 from headscope.reporting.build import FORMAT, VERSION, build_report
-from headscope.results.files import open_file
+from headscope.results.opening import open_file
 from headscope.results.result import Result
 from headscope.results.trace import Trace
-from headscope.views.html import write_page
-from headscope.views.page import make_page
-from headscope.views.payload import Payload
 
 __all__ = ["report"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.atomic import atomic_path
-from headscope.results.groups import load_groups
+from headscope.results.netcdf import load_groups
 from headscope.results.result import MeasuredDocument, Result
 
 __all__ = ["KIND", "load_result", "save_result"]

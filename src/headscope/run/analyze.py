@@ -24,26 +24,26 @@ from headscope.errors import (
     InputError,
     UnknownName,
 )
-from headscope.metrics.assemble import States, assemble, label_states
-from headscope.metrics.base import Metric
-from headscope.metrics.combine import used_documents, with_groups
-from headscope.metrics.kernels import has_numba
-from headscope.metrics.labels import Tagset
-from headscope.metrics.registry import METRICS, find_metrics
+from headscope.measuring.assemble import States, assemble, label_states
+from headscope.measuring.contract import Metric
+from headscope.measuring.kernels import has_numba
+from headscope.measuring.labels import Tagset
+from headscope.metrics.catalog import METRICS, find_metrics
+from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.results.files import RESULT, open_file
+from headscope.results.opening import RESULT, open_file
 from headscope.results.result import MeasuredDocument, Result
+from headscope.run.batches import Encoder, key_classes_of, token_limit
 from headscope.run.checkpoint import Ledger, check_plan
-from headscope.run.encode import Encoder, key_classes_of, token_limit
-from headscope.run.fingerprint import describe_model, versions
-from headscope.run.local import run_here, run_workers
+from headscope.run.combine import used_documents, with_groups
+from headscope.run.engines.local import run_here, run_workers
 from headscope.run.plan import Plan, Settings, Shard, Survey, axes_for, survey
 from headscope.run.progress import Meter
 from headscope.run.shard import Measured
 from headscope.text.corpus import Corpus
-from headscope.text.lines import Report
-from headscope.text.read import read
+from headscope.text.readers.lines import Report
+from headscope.text.readers.read import read
 
 __all__ = ["Engine", "analyze"]
 
@@ -235,7 +235,7 @@ class _Job:
     ) -> None:
         workers = min(self.workers, n_left)
         if self.engine == "ray":
-            from headscope.run.ray import run_ray
+            from headscope.run.engines.ray import run_ray
 
             run_ray(self.model, self.plan, shards, ledger, meter, self.workers, self.address)
         elif workers == 1:

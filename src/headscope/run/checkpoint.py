@@ -21,9 +21,9 @@ import numpy as np
 
 from headscope.atomic import atomic_path
 from headscope.errors import HeadscopeWarning, InputError, OtherRun
-from headscope.metrics.assemble import States
-from headscope.metrics.fold import merge_states
-from headscope.results.files import RESULT
+from headscope.measuring.assemble import States
+from headscope.measuring.fold import merge_states
+from headscope.results.opening import RESULT
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from headscope.batch import Axes, NullKeys
 from headscope.errors import InputError
-from headscope.metrics.base import Metric
-from headscope.metrics.labels import NO_TAG, Tagset, check_rules, tags_of
-from headscope.metrics.registry import metric_to_dict
+from headscope.measuring.contract import Metric
+from headscope.measuring.labels import NO_TAG, Tagset, check_rules, tags_of
+from headscope.metrics.catalog import metric_to_dict
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
-from headscope.text.lines import Report
+from headscope.text.readers.lines import Report
 
 __all__ = ["Numbered", "Plan", "Settings", "Shard", "Survey", "document_key", "survey"]
 

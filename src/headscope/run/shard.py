@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from headscope.errors import TapUnsupported
-from headscope.metrics.assemble import States
-from headscope.metrics.fold import Fold
-from headscope.metrics.kernels import load_loops
+from headscope.measuring.assemble import States
+from headscope.measuring.fold import Fold
+from headscope.measuring.kernels import load_loops
 from headscope.model.model import Model
-from headscope.run.encode import EncodedDocument, Encoder
-from headscope.run.gradients import can_ask, measure_gradients
+from headscope.run.backward import can_ask, measure_gradients
+from headscope.run.batches import EncodedDocument, Encoder
 from headscope.run.memory import FreedMemory
 from headscope.run.plan import Plan, Shard
 

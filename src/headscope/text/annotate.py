@@ -15,9 +15,9 @@ from typing import Any
 from headscope.errors import FileFormatError, MissingExtra, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Span, Unit
-from headscope.text.lines import Report
 from headscope.text.mention import Mention
-from headscope.text.read import read
+from headscope.text.readers.lines import Report
+from headscope.text.readers.read import read
 from headscope.text.tree import NO_HEAD, ROOT
 
 __all__ = ["SpacySource", "annotate"]

@@ -21,7 +21,7 @@ from headscope.arguments import whole_number
 from headscope.atomic import atomic_path
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.text.document import Document, Unit
-from headscope.text.lines import OnError, Report
+from headscope.text.readers.lines import OnError, Report
 
 __all__ = ["Corpus", "Source", "Summary"]
 

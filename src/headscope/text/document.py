@@ -1,7 +1,7 @@
 """One document: a text, its words and what is known about them.
 
 Plain and frozen: strings, numbers and tuples, so that a document pickles, compares and
-hashes, and nobody changes it by accident. It knows nothing of files (`headscope.text.read`)
+hashes, and nobody changes it by accident. It knows nothing of files (`headscope.text.readers.read`)
 nor of tokens (`headscope.text.align`). Whatever is not annotated is `None` or empty, never
 guessed.
 """

@@ -1,0 +1,95 @@
+"""`headscope check-importance`: do gradients foretell what removing attention does?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headscope.app.cli import options
+from headscope.app.cli.analyze import open_corpus
+from headscope.app.cli.answer import Answer, settings
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["check_importance"]
+
+
+def check_importance(
+    corpus: options.CorpusName,
+    out: options.Out,
+    model: options.ModelName = "smollm2",
+    device: options.Device = None,
+    sample: Annotated[int, typer.Option(min=2, help="Draw so many segments.")] = 10,
+    heads: Annotated[int, typer.Option(min=1, help="Draw so many heads of each layer.")] = 2,
+    max_tokens: options.MaxTokens = 64,
+    renormalized: Annotated[
+        bool, typer.Option(help="Let the rest of each row grow to its old sum.")
+    ] = False,
+    seed: options.Seed = 0,
+    on_error: options.OnError = "raise",
+) -> Answer:
+    """Remove attention, a head and a class of keys at a time, and see what the loss does.
+
+    Beside it, what the gradients foretold; and their correlation over heads.
+    """
+    import headscope as hs
+    from headscope.atomic import atomic_path
+    from headscope.figures.clark_importance import removal_figure
+    from headscope.figures.style import save_figure
+
+    loaded = hs.load(model, device=device)
+    loaded.need_head("Gradient importance")
+    documents = open_corpus(corpus, unit="document", on_error=on_error)
+    found = hs.check_importance(
+        loaded,
+        hs.cut_segments(loaded, documents, max_tokens).draw(sample, seed),
+        heads=heads,
+        max_tokens=max_tokens,
+        renormalized=renormalized,
+        seed=seed,
+        progress=settings.progress,
+    )
+    data, figure = out / "check.nc", out / "check.png"
+    with atomic_path(data) as temporary:
+        found.to_netcdf(temporary, engine="h5netcdf")
+    save_figure(removal_figure(found), figure)
+    about = dict(found.attrs)
+    lines = [
+        f"{about['model']}: {about['heads']} heads, {about['documents']} segments of "
+        f"{about['texts']} texts, {about['tokens']:,} predicted tokens, loss "
+        f"{float(found['loss']):.2f} nats",
+        "  removed      share   estimate and rise of the loss      |∂L/∂a| and |rise|",
+        "                       r                  ρ                  ρ                  error",
+    ]
+    rows = _rows(found)
+    for row in rows:
+        shown = "  ".join(
+            f"{row[name][0]:5.2f} ({row[name][1]:5.2f} {row[name][2]:5.2f})"
+            for name in ("r", "rho", "rho_importance", "error")
+        )
+        lines.append(f"  {row['class']:<12} {row['level']:>5.0%}   {shown}")
+    lines += [f"  data         {data}", f"  figure       {figure}"]
+    answer = {
+        **{name: getattr(value, "item", lambda v=value: v)() for name, value in about.items()},
+        "loss": float(found["loss"]),
+        "agreement": rows,
+        "data": str(data),
+        "figure": str(figure),
+    }
+    return Answer(answer, "\n".join(lines))
+
+
+def _rows(found: xr.Dataset) -> list[dict[str, Any]]:
+    """A row for each class and level: every correlation with its interval."""
+    rows = []
+    for name in found["key_class"].values:
+        for level in found["level"].values:
+            at = found.sel(key_class=name, level=level)
+            row: dict[str, Any] = {"class": str(name), "level": float(level)}
+            for variable in ("r", "rho", "r_importance", "rho_importance", "error"):
+                bounds = at[f"{variable}_interval"].values.tolist()
+                row[variable] = [float(at[variable]), *bounds]
+            rows.append(row)
+    return rows

@@ -1,0 +1,66 @@
+"""`headscope importance`: how much the loss depends on attention to each class of keys."""
+
+from __future__ import annotations
+
+from headscope.app.cli import options
+from headscope.app.cli.analyze import n_workers, open_corpus
+from headscope.app.cli.answer import Answer, settings
+
+__all__ = ["importance"]
+
+
+def importance(
+    corpus: options.CorpusName,
+    out: options.Out,
+    model: options.ModelName = "smollm2",
+    device: options.Device = None,
+    segments: options.Segments = True,
+    max_tokens: options.MaxTokens = 128,
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+) -> Answer:
+    """Measure how much the loss depends on attention to each class of keys (gradients).
+
+    The model needs its language-model head: smollm2 has one, minilm has none.
+    """
+    import headscope as hs
+    from headscope.figures.clark_importance import clark_figure_3
+    from headscope.figures.style import save_figure
+    from headscope.results.opening import RESULT
+
+    loaded = hs.load(model, device=device)
+    documents = open_corpus(corpus, unit="document", sample=sample, seed=seed, on_error=on_error)
+    if segments:
+        documents = hs.cut_segments(loaded, documents, max_tokens)
+    result = hs.importance(
+        loaded,
+        documents,
+        out=out,
+        max_tokens=max_tokens,
+        seed=seed,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
+    )
+    figure = save_figure(clark_figure_3(result), out / "figure-3.png")
+    values = result["importance"].mean(("layer", "head"))
+    means = {
+        str(name): float(value)
+        for name, value in zip(values["gradient_class"].values, values.values, strict=True)
+    }
+    answer = {
+        "model": result.model,
+        "documents": result.provenance["counts"]["documents"],
+        "result": str(out / RESULT),
+        "figure": str(figure),
+        "means": means,
+    }
+    lines = [f"{result.model}: mean |∂L/∂a| over {answer['documents']} documents, by key"]
+    lines += [f"  {name:<14} {value:.2e}" for name, value in means.items()]
+    lines += [f"  result         {answer['result']}", f"  figure         {figure}"]
+    return Answer(answer, "\n".join(lines))

@@ -1,0 +1,129 @@
+"""The command line: thin verbs over the library.
+
+Answers go to stdout; progress, warnings and errors to stderr. A user's mistake is one
+line, which names the help where it is about options, and exit code 2; `--debug` shows the
+traceback. Nothing heavy is imported before a
+verb needs it.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+from headscope import __version__
+from headscope.app.cli.analyze import analyze
+from headscope.app.cli.answer import register, settings
+from headscope.app.cli.check_importance import check_importance
+from headscope.app.cli.demo import demo
+from headscope.app.cli.heads import card, map_heads
+from headscope.app.cli.importance import importance
+from headscope.app.cli.models import models
+from headscope.app.cli.probe_heads import bias, coreference, dependencies
+from headscope.app.cli.probe_trained import combined
+from headscope.app.cli.report import report
+from headscope.app.cli.serve import serve
+from headscope.app.cli.view import view
+from headscope.errors import HeadscopeError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="headscope",
+    help="See and measure what every attention head of a Transformer does.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"headscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    settings.debug = debug
+
+
+register(app, demo, example="demo -o demo")
+register(app, models, example="models minilm")
+register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
+register(app, serve, example="serve --model minilm --model smollm2 --open")
+register(app, analyze, example="analyze corpus.conllu --model smollm2 -o run --by genre")
+register(app, importance, example="importance corpus.txt --model smollm2 -o importance")
+register(app, check_importance, example="check-importance corpus.txt --model smollm2 -o check")
+register(app, map_heads, name="map", example="map run -o map")
+register(app, card, example="card run --layer 2 --head 8")
+register(app, report, example="report run importance -o report.html")
+
+probe = typer.Typer(
+    help="Heads as classifiers, and probes trained on all of them.", no_args_is_help=True
+)
+app.add_typer(probe, name="probe")
+register(probe, dependencies, example="probe dependencies treebank.conllu -o dependencies")
+register(probe, coreference, example="probe coreference corpus.conllu -o coreference")
+register(probe, bias, example="probe bias pro.conll anti.conll -o bias")
+register(probe, combined, example="probe combined train.conllu dev.conllu -o probe")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 for an answer, 2 for bad input, 1 for a failure."""
+    warnings.showwarning = _show_warning
+    try:
+        app(arguments, prog_name="headscope", standalone_mode=False)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (typer.Abort, KeyboardInterrupt) as stop:
+        typer.echo(f"headscope: {stop}" if str(stop) else "headscope: stopped", err=True)
+        sys.exit(130)
+    except HeadscopeError as error:
+        if settings.debug:
+            raise
+        typer.echo(f"headscope: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:  # a path that cannot be read or written, a full disk
+        if settings.debug:
+            raise
+        typer.echo(f"headscope: {error}", err=True)
+        sys.exit(2 if error.filename is not None else 1)
+    except Exception as error:
+        # click's own complaints about options and arguments
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            _complain(error)
+            sys.exit(error.exit_code)
+        if settings.debug:
+            raise
+        typer.echo(
+            f"headscope: unexpected {type(error).__name__}: {error} "
+            "(run with --debug for the traceback)",
+            err=True,
+        )
+        sys.exit(1)
+
+
+def _complain(error: Any) -> None:
+    """One line; all of the help where nothing was asked for."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    context = getattr(error, "ctx", None)
+    verb = "headscope" if context is None else context.command_path
+    message = " ".join(error.format_message().split())
+    typer.echo(f"headscope: {message} (see {verb} --help)", err=True)
+
+
+def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    typer.echo(f"headscope: {message}", err=True)

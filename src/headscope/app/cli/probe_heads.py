@@ -1,0 +1,229 @@
+"""`headscope probe …`: heads as classifiers of dependencies, of coreference, and their bias."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headscope.app.cli import options
+from headscope.app.cli.analyze import n_workers, open_corpus
+from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.runs import open_results
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+    from headscope.results.result import Result
+    from headscope.text.corpus import Corpus
+
+__all__ = ["bias", "coreference", "dependencies"]
+
+By = Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")]
+Figures = Annotated[bool, typer.Option(help="Draw the table and sentences of the best heads.")]
+
+
+def dependencies(
+    corpus: options.CorpusName,
+    out: options.Out,
+    model: options.ModelName = "minilm",
+    device: options.Device = None,
+    min_cases: Annotated[int, typer.Option(min=1, help="Leave out rarer relations.")] = 100,
+    punctuation: Annotated[bool, typer.Option(help="Count punctuation too.")] = True,
+    possessive: Annotated[
+        Literal["auto", "yes", "no"],
+        typer.Option(help="Let 's predict for its word (auto: where relations are Stanford's)."),
+    ] = "auto",
+    fold_subtypes: Annotated[bool, typer.Option(help="Count nmod:poss as nmod.")] = False,
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    by: By = None,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+    figures: Figures = True,
+) -> Answer:
+    """Find the best head for every dependency relation (Clark et al. 2019, Table 1)."""
+    import headscope as hs
+
+    loaded = hs.load(model, device=device)
+    documents = open_corpus(corpus, unit="sentence", sample=sample, seed=seed, on_error=on_error)
+    rules: dict[str, Literal["auto", True, False]] = {"auto": "auto", "yes": True, "no": False}
+    result = hs.probe_dependencies(
+        loaded,
+        documents,
+        min_cases,
+        punctuation=punctuation,
+        possessive=rules[possessive],
+        fold_subtypes=fold_subtypes,
+        out=out,
+        by=by,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
+    )
+    drawn = _figures(result, out) if figures else []
+    if figures and not fold_subtypes:
+        drawn += _examples(result, loaded, documents, rules[possessive], out)
+    return _answer(result, out, drawn)
+
+
+def coreference(
+    corpus: options.CorpusName,
+    out: options.Out,
+    model: options.ModelName = "minilm",
+    device: options.Device = None,
+    brackets: Annotated[
+        Path | None, typer.Option(help="A file with the same documents whose mentions to take.")
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option(min=0, help="Documents are cut; 0 for all that the model reads.")
+    ] = 128,
+    candidates: Annotated[
+        Literal["mentions", "words"],
+        typer.Option(help="Head words of mentions before, or any word."),
+    ] = "mentions",
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    by: By = None,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+    figures: Figures = True,
+) -> Answer:
+    """Find the heads that find antecedents (Clark et al. 2019, Table 2)."""
+    import headscope as hs
+
+    if brackets is None:
+        documents = open_corpus(
+            corpus, unit="document", sample=sample, seed=seed, on_error=on_error
+        )
+    else:
+        documents = hs.read(
+            corpus, coreference=brackets, sample=sample, seed=seed, on_error=on_error
+        )
+    result = hs.probe_coreference(
+        hs.load(model, device=device),
+        documents,
+        max_tokens=max_tokens or None,
+        candidates=candidates,
+        out=out,
+        by=by,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
+    )
+    return _answer(result, out, _figures(result, out) if figures else [])
+
+
+def bias(
+    pro: Annotated[Path, typer.Argument(help="Sentences that fit the stereotype.")],
+    anti: Annotated[Path, typer.Argument(help="The same sentences with the other pronoun.")],
+    out: options.Out,
+    model: options.ModelName = "minilm",
+    device: options.Device = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option(help="A run of `probe coreference`: its best heads are shown."),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many heads.")] = 5,
+    workers: options.Workers = None,
+    engine: options.EngineName = "local",
+    resume: options.Resume = True,
+    on_error: options.OnError = "raise",
+) -> Answer:
+    """See whether coreference heads follow gender stereotypes (WinoBias)."""
+    import headscope as hs
+    from headscope.results.opening import RESULT
+
+    chosen = None if heads is None else open_results([heads])[0]
+    result = hs.probe_bias(
+        hs.load(model, device=device),
+        hs.read(pro, on_error=on_error),
+        hs.read(anti, on_error=on_error),
+        out=out,
+        engine=engine,
+        workers=n_workers(workers),
+        resume=resume,
+        progress=settings.progress,
+    )
+    table = hs.bias_table(result, chosen, n=n)
+    table.to_csv(out / "table.csv")
+    data = {
+        "model": result.model,
+        "result": str(out / RESULT),
+        "table": str(out / "table.csv"),
+        "pronouns": table.pairs,
+        "heads": _plain(table.records()),
+        "honest": _plain([dict(zip(("pro", "anti"), table.honest, strict=True))])[0],
+    }
+    return Answer(data, f"{table}\n\nresult {data['result']}, table {data['table']}")
+
+
+def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
+    import headscope as hs
+    from headscope.results.opening import RESULT
+
+    table = hs.probe_table(result)
+    table.to_csv(out / "table.csv")
+    counts = result.provenance["counts"]
+    data = {
+        "model": result.model,
+        "documents": counts["documents"],
+        "result": str(out / RESULT),
+        "table": str(out / "table.csv"),
+        "figures": [str(path) for path in drawn],
+        "best": _plain(table.records()),
+    }
+    lines = [str(table), "", f"result {data['result']}, table {data['table']}"]
+    lines += [f"figure {path}" for path in drawn]
+    return Answer(data, "\n".join(lines))
+
+
+def _plain(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As JSON can hold it: what is not a number is null."""
+    return [
+        {name: None if value != value else value for name, value in record.items()}
+        for record in records
+    ]
+
+
+def _figures(result: Result, out: Path) -> list[Path]:
+    from headscope.figures.best_heads import probe_figure
+    from headscope.figures.style import save_figure
+
+    return [save_figure(probe_figure(result), out / "table.png")]
+
+
+def _examples(
+    result: Result,
+    model: Model,
+    corpus: Corpus,
+    possessive: Literal["auto", True, False],
+    out: Path,
+) -> list[Path]:
+    """Sentences of the three heads that are furthest above their baseline."""
+    import headscope as hs
+    from headscope.figures.probe_sentences import example_figure
+    from headscope.figures.style import save_figure
+
+    drawn = []
+    for row in [row for row in hs.probe_table(result).rows if row.label != "all"][:3]:
+        examples = hs.probe_examples(
+            model,
+            corpus,
+            row.layer,
+            row.head,
+            row.label,
+            direction=row.direction or "dependent",
+            possessive=possessive,
+        )
+        if examples:
+            title = f"{result.model} · L{row.layer} H{row.head} · {row.label}"
+            name = f"examples-{row.label.replace(':', '-')}-L{row.layer}-H{row.head}.png"
+            drawn.append(save_figure(example_figure(examples, title), out / name))
+    return drawn

@@ -1,0 +1,41 @@
+"""`headscope report`: results as one page that reads like a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.app.cli import options
+from headscope.app.cli.answer import Answer
+from headscope.app.cli.runs import find_runs
+
+__all__ = ["report"]
+
+
+def report(
+    runs: options.Runs,
+    out: options.Out = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Of the report.")] = None,
+    page: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An explorer page that heads link to, as MODEL=PATH; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+) -> Answer:
+    """Write a report on runs: findings, figures, a card for every head. Opens offline."""
+    import headscope as hs
+    from headscope.errors import InputError
+
+    pages = {}
+    for given in page or ():
+        model, sign, path = given.partition("=")
+        if not (model and sign and path):
+            raise InputError(f"--page is {given!r}, expected MODEL=PATH, as in minilm=minilm.html.")
+        pages[model] = path
+    written = hs.report(find_runs(runs), out, title=title, pages=pages)
+    size = written.stat().st_size
+    return Answer({"report": str(written), "bytes": size}, str(written))

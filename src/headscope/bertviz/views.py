@@ -1,0 +1,226 @@
+"""`head_view` and `model_view` with BertViz 1.4.1's arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headscope.attention import Block as BlockName
+from headscope.bertviz.output import show_or_return
+from headscope.errors import InputError
+from headscope.page.selection import make_selection
+from headscope.results.trace import Block, Trace, attention_dataset, stacked_attention
+from headscope.text.tokens import NO_WORD, Tokens
+
+__all__ = ["head_view", "model_view"]
+
+SPECIAL = re.compile(r"\[[A-Z]+\d*\]|<[^<>\s]+>|<\|[^|]+\|>")
+
+
+def head_view(
+    attention: Any = None,
+    tokens: Sequence[str] | None = None,
+    sentence_b_start: int | None = None,
+    prettify_tokens: bool = True,
+    layer: int | None = None,
+    heads: Sequence[int] | None = None,
+    encoder_attention: Any = None,
+    decoder_attention: Any = None,
+    cross_attention: Any = None,
+    encoder_tokens: Sequence[str] | None = None,
+    decoder_tokens: Sequence[str] | None = None,
+    include_layers: Sequence[int] | None = None,
+    html_action: str = "view",
+) -> Any:
+    """Show heads of one layer, as BertViz's `head_view` does.
+
+    Args:
+        attention: one `batch head query key` tensor per layer, with a batch of one.
+        tokens: one string per position.
+        sentence_b_start: position of the first token of the second sentence.
+        prettify_tokens: whether to take the marks of subword tokenizers (Ġ, ▁) out.
+        layer: the layer to open; the first by default.
+        heads: the heads to open; all by default.
+        encoder_attention: as `attention`, of an encoder-decoder's encoder.
+        decoder_attention: likewise, of its decoder.
+        cross_attention: likewise, `query` being decoder and `key` encoder tokens.
+        encoder_tokens: one string per encoder position.
+        decoder_tokens: one string per decoder position.
+        include_layers: the layers to carry; all by default.
+        html_action: `view` shows it here, `return` returns an `IPython.display.HTML`.
+    """
+    trace = _trace(
+        (attention, tokens, sentence_b_start),
+        (encoder_attention, decoder_attention, cross_attention, encoder_tokens, decoder_tokens),
+        prettify_tokens,
+        include_layers,
+        None,
+    )
+    chosen = range(trace.n_heads) if heads is None else heads
+    selection = make_selection(trace, view="head", layer=layer, heads=list(chosen))
+    return show_or_return(trace, selection, html_action)
+
+
+def model_view(
+    attention: Any = None,
+    tokens: Sequence[str] | None = None,
+    sentence_b_start: int | None = None,
+    prettify_tokens: bool = True,
+    display_mode: str = "auto",
+    encoder_attention: Any = None,
+    decoder_attention: Any = None,
+    cross_attention: Any = None,
+    encoder_tokens: Sequence[str] | None = None,
+    decoder_tokens: Sequence[str] | None = None,
+    include_layers: Sequence[int] | None = None,
+    include_heads: Sequence[int] | None = None,
+    html_action: str = "view",
+) -> Any:
+    """Show all heads of all layers, as BertViz's `model_view` does.
+
+    Args:
+        attention: one `batch head query key` tensor per layer, with a batch of one.
+        tokens: one string per position.
+        sentence_b_start: position of the first token of the second sentence.
+        prettify_tokens: whether to take the marks of subword tokenizers (Ġ, ▁) out.
+        display_mode: `light`, `dark`, or `auto` to follow the notebook.
+        encoder_attention: as `attention`, of an encoder-decoder's encoder.
+        decoder_attention: likewise, of its decoder.
+        cross_attention: likewise, `query` being decoder and `key` encoder tokens.
+        encoder_tokens: one string per encoder position.
+        decoder_tokens: one string per decoder position.
+        include_layers: the layers to carry; all by default.
+        include_heads: the heads to carry; all by default.
+        html_action: `view` shows it here, `return` returns an `IPython.display.HTML`.
+    """
+    trace = _trace(
+        (attention, tokens, sentence_b_start),
+        (encoder_attention, decoder_attention, cross_attention, encoder_tokens, decoder_tokens),
+        prettify_tokens,
+        include_layers,
+        include_heads,
+    )
+    first = None if include_heads is None else [include_heads[0]]
+    selection = make_selection(trace, view="model", heads=first, theme=display_mode)
+    return show_or_return(trace, selection, html_action)
+
+
+def _trace(
+    single: tuple[Any, Sequence[str] | None, int | None],
+    pair: tuple[Any, Any, Any, Sequence[str] | None, Sequence[str] | None],
+    prettify: bool,
+    layers: Sequence[int] | None,
+    heads: Sequence[int] | None,
+) -> Trace:
+    """The trace of whichever attention was given."""
+    attention, tokens, second = single
+    encoder, decoder, cross, encoder_tokens, decoder_tokens = pair
+    about = {"model": "attention", "source": "bertviz"}
+    if attention is not None:
+        if any(argument is not None for argument in pair):
+            raise InputError(
+                "attention is for models with one stack: give it alone, or give "
+                "encoder_attention, decoder_attention and cross_attention instead."
+            )
+        sequence = _tokens(tokens, "tokens", "attention", prettify, second)
+        block = _block("self", attention, "attention", sequence, sequence, layers, heads)
+        return Trace({"self": block}, {"self": sequence}, {}, about)
+    stacks: dict[str, Tokens] = {}
+    for name, given, needed in (
+        ("encoder", encoder_tokens, (encoder, cross)),
+        ("decoder", decoder_tokens, (decoder, cross)),
+    ):
+        if any(argument is not None for argument in needed):
+            stacks[name] = _tokens(given, f"{name}_tokens", "its attention", prettify, None)
+    blocks: dict[str, Block] = {}
+    for block_name, weights, queries, keys in (
+        ("encoder", encoder, "encoder", "encoder"),
+        ("decoder", decoder, "decoder", "decoder"),
+        ("cross", cross, "decoder", "encoder"),
+    ):
+        if weights is not None:
+            what = f"{block_name}_attention"
+            made = _block(block_name, weights, what, stacks[queries], stacks[keys], layers, heads)  # type: ignore[arg-type]
+            blocks[block_name] = made
+    if not blocks:
+        raise InputError(
+            "There is no attention to show: give attention and tokens, or encoder_attention, "
+            "decoder_attention or cross_attention with their tokens."
+        )
+    return Trace(blocks, stacks, {}, about)
+
+
+def _block(
+    name: BlockName,
+    weights: Any,
+    what: str,
+    queries: Tokens,
+    keys: Tokens,
+    layers: Sequence[int] | None,
+    heads: Sequence[int] | None,
+) -> Block:
+    stacked = stacked_attention(weights)
+    if stacked.shape[2:] != (len(queries), len(keys)):
+        raise InputError(
+            f"{what} (layer, head, query, key) has shape {stacked.shape}, but there are "
+            f"{len(queries)} query tokens and {len(keys)} key tokens."
+        )
+    kept = _kept("include_layers", layers, stacked.shape[0])
+    shown = _kept("include_heads", heads, stacked.shape[1])
+    stacked = stacked[kept].copy()
+    hidden = [head for head in range(stacked.shape[1]) if head not in shown]
+    stacked[:, hidden] = np.nan  # heads keep their numbers; the explorer leaves these out
+    above = np.triu(np.nan_to_num(stacked), 1)
+    is_causal = name != "cross" and len(keys) > 1 and not above.any()
+    return Block(name, attention_dataset(stacked, kept), queries, keys, is_causal)
+
+
+def _kept(what: str, given: Sequence[int] | None, count: int) -> list[int]:
+    if given is None:
+        return list(range(count))
+    kept = sorted({int(number) for number in given})
+    if not kept or kept[0] < 0 or kept[-1] >= count:
+        raise InputError(f"{what}={list(given)}: give numbers from 0 to {count - 1}.")
+    return kept
+
+
+def _tokens(
+    tokens: Sequence[str] | None, what: str, purpose: str, prettify: bool, second: int | None
+) -> Tokens:
+    if tokens is None:
+        raise InputError(f"{what} is needed with {purpose}: one string per position.")
+    if second is not None and not 0 < second < len(tokens):
+        raise InputError(
+            f"sentence_b_start={second}: give the position of the second sentence's first token, "
+            f"from 1 to {len(tokens) - 1}."
+        )
+    special = [SPECIAL.fullmatch(token) is not None for token in tokens]
+    segments = [int(second is not None and i >= second) for i in range(len(tokens))]
+    shown = [_pretty(token) if prettify else token for token in tokens]
+    return Tokens.of(shown, special=special, segments=segments, words=_words(tokens, special))
+
+
+def _pretty(token: str) -> str:
+    return token.replace("Ġ", " ").replace("▁", " ").replace("</w>", "")
+
+
+def _words(tokens: Sequence[str], special: Sequence[bool]) -> list[int]:
+    """Word numbers from the marks of the tokenizer: ## goes on, Ġ and ▁ begin."""
+    begins = any(token.startswith(("Ġ", "▁")) for token in tokens)
+    words: list[int] = []
+    last = NO_WORD
+    inside = False
+    for token, is_special in zip(tokens, special, strict=True):
+        goes_on = not token.startswith(("Ġ", "▁")) if begins else token.startswith("##")
+        if is_special:
+            words.append(NO_WORD)
+            inside = False
+            continue
+        if not (goes_on and inside):
+            last += 1
+        words.append(last)
+        inside = True
+    return words

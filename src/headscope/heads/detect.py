@@ -1,0 +1,106 @@
+"""Induction, duplicate-token and previous-token heads, on random tokens repeated once.
+
+Text is full of cues; a sequence of random tokens followed by itself has only one. What a
+head does there is what the literature calls its induction or duplicate-token score (Olsson
+et al. 2022; Wang et al. 2022).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+import xarray as xr
+
+from headscope.arguments import whole_number
+from headscope.batch import Axes, Batch, Sequences
+from headscope.errors import InputError
+from headscope.measuring.assemble import assemble
+from headscope.measuring.fold import Fold
+from headscope.metrics.induction import DuplicateToken, Induction
+from headscope.metrics.offsets import OffsetShare
+from headscope.metrics.sinks import SinkRate
+from headscope.metrics.text_facts import TokensPerDocument
+from headscope.model.model import Model
+
+__all__ = ["detect_heads"]
+
+ROWS_AT_ONCE = 4
+
+
+def detect_heads(
+    model: Model, *, sequences: int = 16, length: int = 32, seed: int = 0
+) -> xr.Dataset:
+    """Scores of each head on random token sequences repeated once.
+
+    Tokens are drawn without replacement from the vocabulary, special ones left out; an
+    encoder's special tokens are put around them.
+
+    Args:
+        model: not an encoder-decoder.
+        sequences: how many.
+        length: of what is repeated; inputs are twice as long.
+        seed: of the draw.
+
+    Returns:
+        Over layer and head: `induction`, `duplicate_token`, `previous_token`, `sink_rate`.
+    """
+    if "decoder" in model.info.blocks:
+        raise InputError("Repeated sequences are measured in models with one stack of layers.")
+    for name, value in (("sequences", sequences), ("length", length)):
+        whole_number(name, value)
+    ids, special = _draw(model, sequences, length, seed)
+    if model.info.max_length is not None and ids.shape[1] > model.info.max_length:
+        raise InputError(
+            f"Two times {length} tokens make {ids.shape[1]}; {model.name} takes "
+            f"{model.info.max_length}."
+        )
+    metrics = (TokensPerDocument(), OffsetShare(), SinkRate(), DuplicateToken(), Induction())
+    fold = Fold(metrics)
+    axes = Axes(parts_per_group=1)
+    for start in range(0, sequences, ROWS_AT_ONCE):
+        rows = ids[start : start + ROWS_AT_ONCE]
+        n = len(rows)
+        mask = np.ones(rows.shape, dtype=bool)
+        marks = np.broadcast_to(special, rows.shape).copy()
+        stack = replace(Sequences.plain(mask, marks), ids=rows)
+        zeros = np.zeros(n)
+        batch = Batch(axes, {"self": stack}, zeros, zeros, zeros.astype(np.int64))
+        inputs = {"input_ids": torch.from_numpy(rows), "attention_mask": torch.ones(rows.shape)}
+        inputs["attention_mask"] = inputs["attention_mask"].long()
+        with fold.batch(batch) as read:
+            model.run(inputs, read)
+    data = assemble(fold.states(), metrics, axes, fold.layers(), n_draws=0)["self"]
+    return xr.Dataset(
+        {
+            "induction": data["induction"],
+            "duplicate_token": data["duplicate_token"],
+            "previous_token": data["offset_share"].sel(offset=-1, drop=True),
+            "sink_rate": data["sink_rate"],
+        },
+        attrs={"sequences": sequences, "length": length, "seed": seed},
+    )
+
+
+def _draw(model: Model, sequences: int, length: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """`sequence token` ids, and which positions hold special tokens."""
+    tokenizer = model.need_tokenizer()
+    added = set(tokenizer.all_special_ids)
+    vocabulary = np.array([i for i in range(len(tokenizer)) if i not in added], dtype=np.int64)
+    if len(vocabulary) < length:
+        raise InputError(f"{length} different tokens from a vocabulary of {len(vocabulary)}.")
+    generator = np.random.default_rng(seed)
+    encoding = tokenizer("a", return_special_tokens_mask=True)
+    marks = np.array(encoding["special_tokens_mask"], dtype=bool)
+    around = np.array(encoding["input_ids"], dtype=np.int64)
+    own = np.flatnonzero(~marks)
+    before, after = around[: own[0]], around[own[-1] + 1 :]
+    rows = []
+    for _ in range(sequences):
+        once = generator.choice(vocabulary, length, replace=False)
+        rows.append(np.concatenate((before, once, once, after)))
+    special = np.zeros(len(rows[0]), dtype=bool)
+    special[: len(before)] = True
+    special[len(rows[0]) - len(after) :] = True
+    return np.stack(rows), special

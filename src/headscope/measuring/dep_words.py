@@ -1,0 +1,128 @@
+"""The words whose heads are looked for, as flat arrays: what a batch's trees say.
+
+From the trees alone, without attention: made once per batch and shared by the heads'
+accuracy in all layers and by the baseline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.batch import Batch
+from headscope.measuring.contract import batch_of
+from headscope.measuring.word_attention import has_tokens
+from headscope.text.tree import ROOT
+
+__all__ = ["ALL", "PARTICLES", "PUNCTUATION", "DepCases", "Possessive", "add_cases", "dep_cases"]
+
+ALL = "all"
+PUNCTUATION = "punct"
+Possessive = Literal["auto", True, False]
+"""Does the possessive particle predict for its word? `auto`: in data with Stanford's `poss`."""
+POSSESSIVE = frozenset(("poss", "nmod:poss"))
+PARTICLES = frozenset(("'s", "’s", "s'", "s’", "'", "’"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DepCases:
+    """One entry for each word that counts."""
+
+    document: np.ndarray
+    """Its row in the batch."""
+    query: np.ndarray
+    """The word that predicts: itself, or the possessive particle after it."""
+    head: np.ndarray
+    """Its head; negative for the root."""
+    relation: np.ndarray
+    """Number in `Axes.relations`, as many as there are for a word without one."""
+    part: np.ndarray
+    has_target: np.ndarray
+    """Is the head a word that the model reads?"""
+
+    def visible(self, *, is_causal: bool) -> np.ndarray:
+        """`direction case`: can the model attend from the word to its head, and from its
+        head to the word? Causal models see only what came before.
+        """
+        if not is_causal:
+            return np.stack((self.has_target, self.has_target))
+        return np.stack(
+            (
+                self.has_target & (self.head < self.query),
+                self.has_target & (self.head > self.query),
+            )
+        )
+
+
+def dep_cases(attention: Attention, *, punctuation: bool, possessive: Possessive) -> DepCases:
+    """The words of a batch that count.
+
+    All words of parsed documents that have a token, the root among them; not those whose
+    head is unknown because the tree was cut, or was left out with the end of a document that
+    is longer than the model reads, nor punctuation where that is left out.
+    """
+    batch = batch_of(attention)
+    key = ("dep_cases", attention.block, punctuation, possessive)
+    return batch.once(key, lambda: _make(attention, batch, punctuation, possessive))
+
+
+def _make(
+    attention: Attention, batch: Batch, punctuation: bool, possessive: Possessive
+) -> DepCases:
+    found = batch.query_sequences(attention.block)
+    has = has_tokens(attention)
+    heads = np.full(has.shape, ROOT - 1, dtype=np.int64)
+    relations = np.full(has.shape, -1, dtype=np.int64)
+    documents, tokens = np.nonzero((found.words >= 0) & found.is_parsed[:, None])
+    words = found.words[documents, tokens]
+    heads[documents, words] = found.heads[documents, tokens]
+    relations[documents, words] = found.relations[documents, tokens]
+    counted = has & found.is_parsed[:, None] & (heads >= ROOT)
+    if batch.is_cut is not None:
+        last = has.shape[1] - 1 - has[:, ::-1].argmax(axis=1)
+        counted &= ~(batch.is_cut[:, None] & (heads > last[:, None]))
+    names = batch.axes.relations
+    if not punctuation and PUNCTUATION in names:
+        counted &= relations != names.index(PUNCTUATION)
+    document, word = np.nonzero(counted)
+    head = heads[document, word]
+    inside = np.clip(head, 0, has.shape[1] - 1)
+    query = word.copy()
+    if "poss" in names if possessive == "auto" else possessive:
+        after = _particles(batch, has)[document, word]
+        owned = [number for number, name in enumerate(names) if name in POSSESSIVE]
+        query[after & np.isin(relations[document, word], owned)] += 1
+    relation = relations[document, word]
+    return DepCases(
+        document=document,
+        query=query,
+        head=head,
+        relation=np.where(relation < 0, len(names), relation),
+        part=np.asarray(batch.parts, dtype=np.int64)[document],
+        has_target=(head >= 0) & (head < has.shape[1]) & has[document, inside],
+    )
+
+
+def _particles(batch: Batch, has: np.ndarray) -> np.ndarray:
+    """`document word`: is the next word a possessive particle, with a token?"""
+    after = np.zeros(has.shape, dtype=bool)
+    for row, document in enumerate(batch.documents):
+        for word, form in enumerate(document.words[1 : has.shape[1]]):
+            after[row, word] = form.lower() in PARTICLES and has[row, word + 1]
+    return after
+
+
+def add_cases(by_relation: np.ndarray, of_all: np.ndarray, cases: DepCases, rows: Tensor) -> None:
+    """Add the rows (`case …`) of the cases to `part relation …` and `part …`, in place."""
+    rows = rows.double()
+    torch.from_numpy(of_all).index_add_(0, torch.from_numpy(cases.part), rows)
+    n_relations = by_relation.shape[1]
+    has = cases.relation < n_relations
+    bins = torch.from_numpy((cases.part * n_relations + cases.relation)[has])
+    flat = torch.from_numpy(by_relation).view(-1, *by_relation.shape[2:])
+    flat.index_add_(0, bins, rows if has.all() else rows[torch.from_numpy(has)])

@@ -1,0 +1,257 @@
+"""Sums over the attention that counts, shared by many metrics.
+
+Those of each head by itself are taken in one pass over the weights: by a compiled loop in
+long runs, else a few documents at a time, so that weights stay in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.measuring.contract import batch_of
+from headscope.measuring.digests import Digest, Small
+from headscope.measuring.kernels import can_compile
+from headscope.measuring.region import (
+    Region,
+    distances,
+    everything,
+    of_batch,
+    region_of,
+    relations_of_pairs,
+)
+
+__all__ = [
+    "column_mass",
+    "first_tokens",
+    "log_sums",
+    "masses",
+    "null_mass",
+    "pair_sums",
+    "peaks",
+    "region_weights",
+    "row_mass",
+    "squares",
+    "total_mass",
+    "whole_log_sums",
+    "whole_masses",
+]
+
+
+PIECE = 1 << 18
+"""Weights that are worked on at a time: they should stay in the cache."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """Some heads of some documents, in memory that the next piece uses again."""
+
+    weights: Tensor
+    """`document head query key`"""
+    region: Tensor
+    """The same, 0 outside the region."""
+    scratch: Tensor
+    """Of the same shape, to be written to."""
+
+
+class _RegionDigest(Digest):
+    """A digest of each head of each document by itself: a function of a piece."""
+
+    region = staticmethod(region_of)
+
+    @classmethod
+    def read_all(cls, attention: Attention, digests: Sequence[Digest]) -> dict[Digest, Small]:
+        """All that are wanted in one pass over the weights."""
+        region = cls.region(attention)
+        if can_compile(attention):
+            return _read_compiled(attention, region, digests)
+        found: dict[Digest, list[Small]] = {digest: [] for digest in digests}
+        for piece in _pieces(attention.weights, region):
+            for digest, parts in found.items():
+                parts.append(tuple(part.flatten(0, 1) for part in digest.function(piece)))
+        lead = attention.weights.shape[:2]
+        return {
+            digest: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*parts, strict=True))
+            for digest, parts in found.items()
+        }
+
+
+class _WholeDigest(_RegionDigest):
+    """The same of all tokens."""
+
+    region = staticmethod(everything)
+
+
+def _masses(piece: _Piece) -> Small:
+    """`document head query`: attention of each query to keys that count, and to all keys;
+    `document head key`: attention each key receives from queries that count. Float64.
+    """
+    rows = _row_sums(piece.region), _row_sums(piece.weights)
+    return *rows, piece.region.sum(-2).double()
+
+
+def _log_sums(piece: _Piece) -> Small:
+    """`document head query`, float64: Σ a ln a over the keys that count."""
+    logs = torch.clamp_min(piece.region, torch.finfo(piece.region.dtype).tiny, out=piece.scratch)
+    return (_row_sums(logs.log_().mul_(piece.region)),)
+
+
+def _peaks(piece: _Piece) -> Small:
+    """`document head`: the highest weight, its query and its key; of equals the first."""
+    highest, at = piece.region.flatten(2).max(-1)
+    n_keys = piece.region.shape[-1]
+    return highest, at // n_keys, at % n_keys
+
+
+masses, whole_masses = _RegionDigest(_masses), _WholeDigest(_masses)
+log_sums, whole_log_sums = _RegionDigest(_log_sums), _WholeDigest(_log_sums)
+peaks = _RegionDigest(_peaks)
+
+
+@Digest
+def pair_sums(attention: Attention) -> Small:
+    """`document head 3`, float64: attention times distance, attention where the query is
+    the parent, and where the key is; one product with the flattened weights.
+    """
+
+    def forms() -> Tensor:
+        pairs = region_of(attention).pairs
+        query_parent, key_parent = relations_of_pairs(attention)
+        all_forms = (distances(attention).expand_as(pairs), query_parent, key_parent)
+        return torch.stack([form * pairs for form in all_forms], dim=1).flatten(2)
+
+    flat = attention.weights.flatten(2).transpose(1, 2)
+    return (torch.bmm(of_batch(attention, "forms", forms), flat).transpose(1, 2).double(),)
+
+
+@cache
+def squares(first: int) -> Digest:
+    """`document head query key`: weights of the region among the first tokens of each
+    document that are not special; 0 where there are fewer.
+    """
+
+    def read(attention: Attention) -> Small:
+        at, counts = of_batch(attention, ("square", first), lambda: _square(attention, first))
+        if isinstance(at, slice):
+            return (attention.weights[:, :, at, at] * counts,)
+        documents = torch.arange(len(at), device=at.device)[:, None, None]
+        # Documents are picked with their positions, so that heads come last.
+        picked = attention.weights.permute(0, 2, 3, 1)[documents, at[:, :, None], at[:, None]]
+        return (picked.permute(0, 3, 1, 2) * counts,)
+
+    return Digest(read)
+
+
+def first_tokens(attention: Attention, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """`document token`: where the first tokens that are not special stand (0 where there are
+    fewer); `document`: how many there are of them.
+    """
+
+    def make() -> tuple[np.ndarray, np.ndarray]:
+        found = batch_of(attention).query_sequences(attention.block)
+        counts = found.mask & ~found.special
+        order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
+        positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
+        return positions, np.minimum(counts.sum(1), first)
+
+    return of_batch(attention, ("first tokens", first), make)
+
+
+def _square(attention: Attention, first: int) -> tuple[slice | Tensor, Tensor]:
+    """Where the first tokens stand: nearly always at the same positions in all documents,
+    else `document token`. And which pairs count, `document 1 query key`.
+    """
+    weights, pairs = attention.weights, region_of(attention).pairs
+    positions, sizes = first_tokens(attention, first)
+    at = torch.from_numpy(positions).to(weights.device)
+    documents = torch.arange(len(at), device=at.device)[:, None, None]
+    is_there = torch.from_numpy(np.arange(first) < sizes[:, None]).to(weights)
+    counts = pairs[documents, at[:, :, None], at[:, None]]
+    counts = (counts * is_there[:, :, None] * is_there[:, None])[:, None]
+    start = int(positions[0, 0])
+    if start + first <= weights.shape[2] and (positions == np.arange(start, start + first)).all():
+        return slice(start, start + first), counts
+    return at, counts
+
+
+def row_mass(attention: Attention) -> Tensor:
+    """`document head query`: attention of each query to keys that count, float64."""
+    return masses(attention)[0]
+
+
+def column_mass(attention: Attention) -> Tensor:
+    """`document head key`: attention each key receives from queries that count, float64."""
+    return masses(attention)[2]
+
+
+def null_mass(attention: Attention) -> Tensor:
+    """`document head query`: attention of each query to null keys, float64: the rest."""
+
+    def make() -> Tensor:
+        row, all_of_it, _ = masses(attention)
+        return (all_of_it * region_of(attention).queries[:, None, :] - row).clamp_min_(0.0)
+
+    return attention.once("null_mass", make)
+
+
+def total_mass(attention: Attention) -> Tensor:
+    """`document head`: all attention that counts, float64."""
+    return attention.once("total_mass", lambda: row_mass(attention).sum(-1))
+
+
+def region_weights(attention: Attention) -> Tensor:
+    """`document head query key`: the weights of the region, 0 outside. As large as the
+    weights: for metrics that no digest serves.
+    """
+    return attention.once(
+        "region_weights", lambda: attention.weights * region_of(attention).pairs[:, None]
+    )
+
+
+def _row_sums(weights: Tensor) -> Tensor:
+    """`document head query`: one product, which is faster than a sum over short rows."""
+    n_keys = weights.shape[-1]
+    ones = weights.new_ones(n_keys)
+    return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
+
+
+def _pieces(weights: Tensor, region: Region) -> Iterator[_Piece]:
+    """All documents and heads, documents first, a few at a time."""
+    n_documents, n_heads = weights.shape[:2]
+    size = weights.shape[2] * weights.shape[3]
+    heads = max(1, min(n_heads, PIECE // max(1, size)))
+    documents = max(1, PIECE // max(1, size * n_heads))
+    memory = weights.new_empty((2, documents * heads * size), requires_grad=False)
+    for start in range(0, n_documents, documents):
+        for head in range(0, n_heads, heads):
+            part = weights[start : start + documents, head : head + heads]
+            inside, scratch = (m[: part.numel()].view(part.shape) for m in memory)
+            torch.mul(part, region.pairs[start : start + documents, None], out=inside)
+            yield _Piece(part, inside, scratch)
+
+
+def _read_compiled(
+    attention: Attention, region: Region, digests: Sequence[Digest]
+) -> dict[Digest, Small]:
+    from headscope.measuring.compiled import region_digests
+
+    by_function = {digest.function: digest for digest in digests}
+    found = region_digests(
+        attention.weights.contiguous().numpy(),
+        region.queries.numpy(),
+        region.keys.numpy(),
+        is_causal=attention.is_causal,
+        with_logs=_log_sums in by_function,
+        with_peaks=_peaks in by_function,
+    )
+    return {
+        by_function[function]: tuple(map(torch.from_numpy, arrays))
+        for function, arrays in zip((_masses, _log_sums, _peaks), found, strict=True)
+        if function in by_function
+    }

@@ -1,0 +1,81 @@
+"""What Clark et al.'s surface metrics share: nothing is left out, two ways to weight.
+
+Unlike the region of Vig & Belinkov, every token is a query and every token a key: special
+tokens are what these metrics are about.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.errors import UnknownName
+from headscope.measuring.contract import RatioMetric
+from headscope.measuring.digests import Digest
+from headscope.measuring.region import everything
+from headscope.measuring.region_sums import whole_masses
+
+__all__ = ["SurfaceMetric", "Weighting", "is_query", "query_masses"]
+
+Weighting = Literal["token", "document"]
+"""Ratios of sums over all tokens, or means of the documents' own ratios, as in the code
+that Clark et al. released."""
+
+
+@dataclass(frozen=True)
+class SurfaceMetric(RatioMetric):
+    """A ratio over all tokens. Subclasses write `sums`."""
+
+    name: ClassVar[str] = "surface"
+    weighting: Weighting = "token"
+
+    def __post_init__(self) -> None:
+        if self.weighting not in get_args(Weighting):
+            raise UnknownName.of("weighting", self.weighting, get_args(Weighting))
+
+    @property
+    def averaged(self) -> str:
+        """Over tokens, or over documents' own ratios."""
+        return super().averaged if self.weighting == "token" else "mean of the documents' ratios"
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows and columns; most need more."""
+        return (whole_masses,)
+
+    @abstractmethod
+    def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """As `RatioMetric.rows`, weighted by token."""
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """The sums; or, by document, its own ratio and 1 where it has one."""
+        numerator, denominator, count = self.sums(attention)
+        if self.weighting == "token":
+            return numerator, denominator, count
+        has = (denominator > 0).double()
+        missing = numerator.ndim - denominator.ndim
+        shape = denominator.shape + (1,) * missing
+        safe = torch.where(denominator > 0, denominator, 1.0).view(shape)
+        return numerator / safe * has.view(shape), has, count
+
+
+def is_query(attention: Attention) -> Tensor:
+    """`document query`: every token, as 0 and 1 in the type of the weights."""
+    return everything(attention).queries
+
+
+def query_masses(attention: Attention) -> Tensor:
+    """`document head query`: what each row sums to (1 but for sinks and edits), float64; of
+    the digest `whole_masses`.
+    """
+    return whole_masses(attention)[0]
+
+
+def first_positions(mask: np.ndarray) -> np.ndarray:
+    """`document`: where each document starts."""
+    return np.asarray(mask.argmax(axis=1))

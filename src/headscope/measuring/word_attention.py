@@ -1,0 +1,154 @@
+"""Attention between words: to a split word the sum over its tokens, from it the mean.
+
+Clark et al. 2019, section 4.1. Rows still sum to 1 where special tokens and tokens outside
+all words are counted in; here they are left out, so a row sums to what goes to words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.batch import Sequences
+from headscope.errors import ModelError
+from headscope.measuring.contract import batch_of
+from headscope.measuring.digests import Digest, Small
+from headscope.measuring.kernels import can_compile
+
+__all__ = [
+    "best_words",
+    "has_tokens",
+    "other_words",
+    "word_members",
+    "word_rows",
+    "word_weights",
+]
+
+NO_WORD, NOT_A_NUMBER = -1, -2
+
+
+def word_weights(attention: Attention) -> Tensor:
+    """`document head word word`: attention from each word to each; slot w is word w of the
+    document, and rows and columns of words without tokens (and of padding) are 0.
+
+    Shared by the metrics of a layer. For attention within one stack.
+    """
+    return attention.once("word_weights", lambda: _word_weights(attention))
+
+
+def word_rows(attention: Attention, queries: Tensor) -> Tensor:
+    """`document head row word`: the rows of `word_weights` of some words alone.
+
+    Args:
+        attention: one layer.
+        queries: `document row`, the words' numbers.
+    """
+    to, from_ = word_members(attention)
+    documents = torch.arange(len(queries), device=queries.device)[:, None]
+    return from_[documents, 0, queries][:, None] @ attention.weights @ to
+
+
+def other_words(attention: Attention) -> Tensor:
+    """`word_weights` without the attention of words to themselves, which is 0 here."""
+
+    def make() -> Tensor:
+        weights = _word_weights(attention)
+        weights.diagonal(dim1=-2, dim2=-1).zero_()
+        return weights
+
+    return attention.once("other_words", make)
+
+
+def has_tokens(attention: Attention) -> np.ndarray:
+    """`document word`: does the word stand in this document, with at least one token?"""
+    batch = batch_of(attention)
+    found = batch.query_sequences(attention.block)
+
+    def make() -> np.ndarray:
+        has = np.zeros((len(batch), _n_words(found)), dtype=bool)
+        documents, tokens = np.nonzero(found.words >= 0)
+        has[documents, found.words[documents, tokens]] = True
+        return has
+
+    return batch.once(("has_tokens", attention.block), make)
+
+
+def word_members(attention: Attention) -> tuple[Tensor, Tensor]:
+    """`document 1 token word` to sum what goes to each word, and `document 1 word token` to
+    take the mean of what comes from each.
+    """
+    weights = attention.weights
+    batch = batch_of(attention)
+    found = batch.query_sequences(attention.block)
+
+    def make() -> tuple[Tensor, Tensor]:
+        member = np.zeros((*found.words.shape, _n_words(found)))
+        documents, tokens = np.nonzero(found.words >= 0)
+        member[documents, tokens, found.words[documents, tokens]] = 1.0
+        share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
+        to = torch.from_numpy(member).to(weights)[:, None]
+        return to, torch.from_numpy(share).to(weights).transpose(1, 2)[:, None]
+
+    key = ("word members", attention.block, weights.dtype, weights.device)
+    return batch.once(key, make)
+
+
+def _word_weights(attention: Attention) -> Tensor:
+    to, from_ = (members[:, 0] for members in word_members(attention))
+    n, n_heads, n_tokens, _ = attention.weights.shape
+    n_words = to.shape[-1]
+    # One product for all heads of a document, twice: many small ones take longer.
+    to_words = attention.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
+    by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
+    between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
+    return between.view(n, n_words, n_heads, n_words).transpose(1, 2)
+
+
+def _n_words(found: Sequences) -> int:
+    return max(1, int(found.words.max(initial=-1)) + 1)
+
+
+@Digest
+def best_words(attention: Attention) -> Small:
+    """`document head word`, twice: the other word that each word attends to most, and the
+    one that attends to it most. Of equals the first; -1 where none has any attention.
+
+    Raises:
+        ModelError: attention is not a number.
+    """
+    if can_compile(attention):
+        from headscope.measuring import compiled
+
+        weights = attention.weights.contiguous().numpy()
+        to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(attention)))
+    else:
+        to, from_ = (_best(other_words(attention), axis) for axis in (-1, -2))
+    if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
+        raise ModelError(
+            f"The model gives attention that is not a number in layer {attention.layer} of "
+            f"{attention.block} attention. Check the model on this input, or its precision."
+        )
+    return to, from_
+
+
+def _best(weights: Tensor, axis: int) -> Tensor:
+    highest, at = weights.max(axis)
+    at = at.masked_fill(highest <= 0, NO_WORD)
+    return at.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
+
+
+def _word_tokens(attention: Attention) -> tuple[np.ndarray, np.ndarray]:
+    """`document token`: tokens sorted by word; `document word+1`: where each word begins."""
+    batch = batch_of(attention)
+    found = batch.query_sequences(attention.block)
+
+    def make() -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(found.words, axis=1, kind="stable")
+        words = np.take_along_axis(found.words, order, axis=1)
+        numbers = np.arange(_n_words(found) + 1)
+        starts = (words[:, None, :] < numbers[:, None]).sum(-1)
+        return order.astype(np.int32), starts.astype(np.int32)
+
+    return batch.once(("word tokens", attention.block), make)

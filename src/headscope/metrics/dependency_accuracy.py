@@ -1,0 +1,272 @@
+"""Heads as classifiers of dependencies: does the word attend most to its head?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import numpy as np
+import torch
+
+from headscope.attention import Attention
+from headscope.batch import Axes
+from headscope.errors import UnknownName
+from headscope.measuring.contract import SELF_BLOCKS, Metric, State, batch_of
+from headscope.measuring.dep_words import ALL, DepCases, Possessive, add_cases, dep_cases
+from headscope.measuring.digests import Digest
+from headscope.measuring.word_attention import best_words
+
+__all__ = ["DIRECTIONS", "OFFSETS", "DepAccuracy", "DepOffset"]
+
+DIRECTIONS = ("dependent", "head")
+OFFSETS = (-3, -2, -1, 1, 2, 3)
+
+
+@dataclass(frozen=True)
+class _DepProbe(Metric):
+    """What both share: which words count, and how many there are."""
+
+    paper: ClassVar[str] = "Clark et al. 2019, section 4.2, Table 1"
+    units: ClassVar[str] = "share of words"
+    counts = "words"
+    blocks = SELF_BLOCKS
+    needs = frozenset(("heads",))
+    is_default = False
+
+    punctuation: bool = True
+    possessive: Possessive = "auto"
+    min_cases: int = 1
+
+    def __post_init__(self) -> None:
+        if self.possessive not in get_args(Possessive):
+            raise UnknownName.of("possessive", self.possessive, map(str, get_args(Possessive)))
+        if not self.punctuation or self.possessive not in ("auto", False):
+            # Which words these are, only relations tell.
+            object.__setattr__(self, "needs", frozenset(("heads", "relations")))
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
+        """Relations as in the data, and all words together."""
+        return {"relation": (*axes.relations, ALL)}
+
+    def _cases(self, attention: Attention) -> DepCases:
+        return dep_cases(attention, punctuation=self.punctuation, possessive=self.possessive)
+
+    def _counted(self, attention: Attention) -> State:
+        """Cases of a batch by part, and those whose target can be attended to."""
+        batch, cases = batch_of(attention), self._cases(attention)
+
+        def make() -> State:
+            state = self._none(batch.axes)
+            add_cases(state["cases"], state["cases_all"], cases, torch.ones(len(cases.head)))
+            visible = torch.from_numpy(cases.visible(is_causal=attention.is_causal).T)
+            by_relation = np.zeros(state["visible"].swapaxes(1, 2).shape)
+            add_cases(by_relation, state["visible_all"], cases, visible)
+            return {**state, "visible": by_relation.swapaxes(1, 2).copy()}
+
+        key = ("dep counts", attention.block, self.punctuation, self.possessive)
+        return batch.once(key, make)
+
+    def _none(self, axes: Axes) -> State:
+        parts, relations = axes.n_parts, len(axes.relations)
+        return {
+            "cases": np.zeros((parts, relations)),
+            "cases_all": np.zeros(parts),
+            "visible": np.zeros((parts, len(DIRECTIONS), relations)),
+            "visible_all": np.zeros((parts, len(DIRECTIONS))),
+        }
+
+    def _reported(self, cases: np.ndarray) -> np.ndarray:
+        """Cases where there are enough of them, else NaN."""
+        found: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
+        return found
+
+
+_DIMS = {
+    "cases": ("part", "relation"),
+    "cases_all": ("part",),
+    "visible": ("part", "direction", "relation"),
+    "visible_all": ("part", "direction"),
+}
+
+
+@dataclass(frozen=True)
+class DepAccuracy(_DepProbe):
+    """How often a head's most attended word is the word's head in the tree.
+
+    For each word, of the other words of the document (special tokens are no words) the one
+    with the most attention: argmax a[word, ·] in the direction `dependent` (the dependent
+    attends to its head), argmax a[·, word] in the direction `head`. Attention to a split
+    word is the sum over its tokens, from it the mean. Of equals the first wins; a word that
+    attends to no other predicts nothing. Every word with a token counts; the root, which has
+    no head to find, is never right. `accuracy_visible` is over the words alone from which
+    (`dependent`) or whose head (`head`) the target can be attended to.
+
+    Clark et al. 2019, section 4.2 and Table 1. Options: leave out `punctuation`; let the
+    `possessive` particle predict for its word; give NaN for relations with fewer cases than
+    `min_cases`.
+    """
+
+    name: ClassVar[str] = "dep_accuracy"
+    adds_in_place = True
+
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """Parts first."""
+        own = {
+            "right": ("part", "relation", "head", "direction"),
+            "right_all": ("part", "head", "direction"),
+            "count": ("part", "head"),
+        }
+        return {**_DIMS, **own}[array]
+
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """Zeros."""
+        lead = axes.n_parts, n_heads
+        return {
+            "right": np.zeros((axes.n_parts, len(axes.relations), n_heads, len(DIRECTIONS))),
+            "right_all": np.zeros((*lead, len(DIRECTIONS))),
+            "count": np.zeros(lead),
+            **self._none(axes),
+        }
+
+    def digests(self) -> tuple[Digest, ...]:
+        """The words most attended to."""
+        return (best_words,)
+
+    def measure(self, attention: Attention) -> State:
+        """Right predictions of each head, by part, direction and relation."""
+        state = self.zero(
+            attention.n_heads, batch_of(attention).axes, is_causal=attention.is_causal
+        )
+        self.add(state, attention)
+        return state
+
+    def add(self, state: State, attention: Attention) -> None:
+        """Count the right predictions of a batch too."""
+        cases, best = self._cases(attention), best_words(attention)
+        document, query, head = map(torch.from_numpy, (cases.document, cases.query, cases.head))
+        found = torch.stack([words.cpu()[document, :, query] for words in best], dim=-1)
+        head = head[:, None, None]
+        right = (found == head) & (head >= 0)  # the root has no head to find
+        add_cases(state["right"], state["right_all"], cases, right)
+        counted = self._counted(attention)
+        for name, array in counted.items():
+            state[name] += array
+        state["count"] += counted["cases_all"][:, None]
+
+    def variables(self) -> tuple[str, ...]:
+        """Over all words, and over those whose target is visible."""
+        return ("accuracy", "accuracy_visible", "accuracy_count")
+
+    def variable_dims(self, variable: str) -> tuple[str, ...]:
+        """Direction and relation before the head."""
+        if variable == "accuracy_count":
+            return ("layer", "head")
+        return ("direction", "relation", "layer", "head")
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
+        """Directions too."""
+        return {"direction": DIRECTIONS, **super().coordinates(axes)}
+
+    def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
+        """Right over cases."""
+        once = np.ones((1, axes.n_parts))
+        values = {name: drawn[0] for name, drawn in self.draws(state, axes, once).items()}
+        return {**values, "accuracy_count": state["count"].sum(1)}
+
+    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """The same of weighted sums."""
+        right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
+        cases = _joined(state["cases"], state["cases_all"])  # layer part relation
+        visible = _joined(state["visible"], state["visible_all"])  # layer part direction relation
+        is_reported = np.isfinite(self._reported(cases.sum(1)))[:, :, None, None]
+        is_there = (state["count"].sum(1) > 0)[:, None, :, None]
+
+        def values(denominator: np.ndarray) -> np.ndarray:
+            drawn = np.tensordot(weights, right, (1, 1))  # draw layer relation head direction
+            with np.errstate(divide="ignore", invalid="ignore"):
+                drawn /= denominator
+            np.copyto(drawn, np.nan, where=~(is_there & is_reported))
+            return np.ascontiguousarray(drawn.transpose(0, 4, 2, 1, 3))
+
+        drawn_cases = np.tensordot(weights, cases, (1, 1))[..., None, None]
+        drawn_visible = np.tensordot(weights, visible, (1, 1)).swapaxes(2, 3)[:, :, :, None, :]
+        return {"accuracy": values(drawn_cases), "accuracy_visible": values(drawn_visible)}
+
+
+@dataclass(frozen=True)
+class DepOffset(_DepProbe):
+    """How often the word a fixed number of words away is the word's head.
+
+    The best of the offsets −3 … 3 without 0, for each relation: what a head has to beat.
+    `baseline_offset` says which. The same words count as in `dep_accuracy`, and the root is
+    never right.
+
+    Clark et al. 2019, section 4.2 and Table 1 (whose code tries −3 … 2).
+    """
+
+    name: ClassVar[str] = "dep_offset"
+    scope = "tokens"
+
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """Parts first."""
+        own = {"right": ("part", "offset_tried", "relation"), "right_all": ("part", "offset_tried")}
+        return {**_DIMS, **own}[array]
+
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """Zeros."""
+        return {
+            "right": np.zeros((axes.n_parts, len(OFFSETS), len(axes.relations))),
+            "right_all": np.zeros((axes.n_parts, len(OFFSETS))),
+            **self._none(axes),
+        }
+
+    def measure(self, attention: Attention) -> State:
+        """Right predictions of each offset, by part and relation."""
+        cases = self._cases(attention)
+        state = self.zero(0, batch_of(attention).axes, is_causal=attention.is_causal)
+        guesses = cases.query[:, None] + np.array(OFFSETS)
+        rows = (guesses == cases.head[:, None]) & cases.has_target[:, None]
+        by_relation = np.zeros(state["right"].swapaxes(1, 2).shape)
+        add_cases(by_relation, state["right_all"], cases, torch.from_numpy(rows))
+        counted = {name: array.copy() for name, array in self._counted(attention).items()}
+        return {**state, **counted, "right": by_relation.swapaxes(1, 2).copy()}
+
+    def variables(self) -> tuple[str, ...]:
+        """The baseline, its offset, and how many words there are."""
+        return ("baseline", "baseline_offset", "cases", "cases_visible")
+
+    def variable_dims(self, variable: str) -> tuple[str, ...]:
+        """By relation."""
+        return ("direction", "relation") if variable == "cases_visible" else ("relation",)
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
+        """Directions too."""
+        return {"direction": DIRECTIONS, **super().coordinates(axes)}
+
+    def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
+        """The best offset of each relation."""
+        right = _joined(state["right"], state["right_all"]).sum(0)
+        cases = _joined(state["cases"], state["cases_all"]).sum(0)
+        values = right / self._reported(cases)
+        best = np.array(OFFSETS, dtype=np.float64)[values.argmax(0)]
+        highest = values.max(0)
+        return {
+            "baseline": highest,
+            "baseline_offset": np.where(highest > 0, best, np.nan),
+            "cases": cases,
+            "cases_visible": _joined(state["visible"], state["visible_all"]).sum(0),
+        }
+
+    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """The best offset of each draw."""
+        right = np.tensordot(weights, _joined(state["right"], state["right_all"]), (1, 0))
+        cases = _joined(state["cases"], state["cases_all"])
+        is_reported = np.isfinite(self._reported(cases.sum(0)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = right / (weights @ cases)[:, None]
+        return {"baseline": np.where(is_reported, values.max(1), np.nan)}
+
+
+def _joined(by_relation: np.ndarray, of_all: np.ndarray) -> np.ndarray:
+    return np.concatenate((by_relation, of_all[..., None]), axis=-1)

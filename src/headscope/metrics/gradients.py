@@ -1,0 +1,162 @@
+"""What attention matters to the model: gradients of its own loss, by class of key.
+
+These metrics read the gradients of a backward pass (`headscope.importance` runs it), not
+attention alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.batch import Axes
+from headscope.errors import InputError
+from headscope.measuring.contract import RatioMetric, batch_of
+from headscope.metrics.key_class import key_classes
+
+__all__ = ["ALL", "Importance", "Loss", "RemovalEstimate"]
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Importance(RatioMetric):
+    """How much the model's loss depends on attention to each class of keys.
+
+    Mean of |∂L/∂a[i,j]| over all pairs of a query i and a key j of the class that the model
+    can attend to. L is the mean cross-entropy of a document's predicted tokens: next tokens
+    in causal models; in encoders 15 % of the tokens, masked, drawn with `seed` and the
+    document's content. Small gradients at a class that gets much attention say that the
+    attention there is a no-op.
+
+    Clark et al. 2019, section 3.2 and Figure 3, who did not release this analysis. They show
+    [SEP], ". or ," and all keys; by layer is the mean over the layer's heads.
+    """
+
+    name: ClassVar[str] = "importance"
+    paper: ClassVar[str] = "Clark et al. 2019, section 3.2, Figure 3"
+    units: ClassVar[str] = "nats per unit of attention"
+    reads = "gradients"
+    is_default = False
+    dims = ("gradient_class",)
+    denominator_dims = ("gradient_class",)
+
+    seed: int = 0
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
+        """Classes of the run, and all keys."""
+        return {"gradient_class": (*axes.key_classes, ALL)}
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums of |∂L/∂a| by class; pairs; queries."""
+        pairs, members = _pairs(attention), _members(attention)
+        gradients = _gradients(attention).abs().double() * pairs[:, None]
+        numerator = gradients.sum(2) @ members
+        denominator = (pairs.sum(1)[:, None, :] @ members).expand_as(numerator)
+        count = pairs.any(2).double().sum(-1, keepdim=True).expand(-1, attention.n_heads)
+        return numerator, denominator, count
+
+
+@dataclass(frozen=True)
+class RemovalEstimate(RatioMetric):
+    """By how much the loss would rise if a head's attention to a class were removed.
+
+    Mean over documents of −Σ a[i,j]·∂L/∂a[i,j] over keys j of the class: the change in loss
+    to first order when those weights are set to 0 and nothing else changes. If the rest of
+    each row is `renormalized` to keep its sum, it also grows by the share m[i] that was taken
+    away, to first order: −Σ a[i,j]·∂L/∂a[i,j] + Σ m[i]·a[i,k]·∂L/∂a[i,k] over all keys k.
+    What really happens is `headscope.check_importance`.
+
+    The gradient of Clark et al. 2019, section 3.2, times the attention that is there.
+    """
+
+    name: ClassVar[str] = "removal_estimate"
+    paper: ClassVar[str] = "Clark et al. 2019, section 3.2 (beyond the paper)"
+    units: ClassVar[str] = "nats"
+    counts = "documents"
+    reads = "gradients"
+    is_default = False
+    sums_over_heads = False
+    dims = ("gradient_class",)
+
+    renormalized: bool = False
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
+        """Classes of the run, and all keys."""
+        return {"gradient_class": (*axes.key_classes, ALL)}
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums of −a·∂L/∂a by class; documents; documents."""
+        pairs, members = _pairs(attention)[:, None], _members(attention)
+        weights = attention.weights.double() * pairs
+        products = weights * _gradients(attention).double()
+        numerator = -(products.sum(2) @ members)
+        if self.renormalized:
+            totals = weights.sum(-1, keepdim=True).clamp_min(1e-30)
+            shares = weights @ members[:, None] / totals
+            numerator = numerator + (shares * products.sum(-1, keepdim=True)).sum(2)
+        ones = numerator.new_ones(numerator.shape[:2])
+        return numerator, ones, ones
+
+
+@dataclass(frozen=True)
+class Loss(RatioMetric):
+    """What the model loses per predicted token, by its own objective.
+
+    Mean cross-entropy over all predicted tokens of the corpus.
+
+    Clark et al. 2019, section 3.2: the loss whose gradient is taken.
+    """
+
+    name: ClassVar[str] = "loss"
+    paper: ClassVar[str] = "Clark et al. 2019, section 3.2"
+    units: ClassVar[str] = "nats per token"
+    counts = "predicted tokens"
+    scope = "tokens"
+    reads = "gradients"
+    is_default = False
+    has_heads = False
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Cross-entropies; predicted tokens; the same."""
+        losses = batch_of(attention).losses
+        if losses is None:
+            raise InputError("The loss is measured by headscope.importance, not by analyze.")
+        sums, counts = torch.from_numpy(losses).double().unbind(-1)
+        return sums, counts, counts
+
+
+def _gradients(attention: Attention) -> Tensor:
+    if attention.gradients is None:
+        raise InputError(
+            "Gradients are measured by headscope.importance, which runs a backward pass; this "
+            "is attention alone."
+        )
+    return attention.gradients
+
+
+def _pairs(attention: Attention) -> Tensor:
+    """`document query key`, float64: what the model can attend to."""
+    batch = batch_of(attention)
+    device = attention.weights.device
+
+    def make() -> Tensor:
+        queries = torch.from_numpy(batch.query_sequences(attention.block).mask)
+        keys = torch.from_numpy(batch.key_sequences(attention.block).mask)
+        pairs = (queries[:, :, None] & keys[:, None, :]).double()
+        return (pairs.tril() if attention.is_causal else pairs).to(device)
+
+    return batch.once(("gradient pairs", attention.block, device), make)
+
+
+def _members(attention: Attention) -> Tensor:
+    """`document key class`, float64, with a last class of all keys."""
+    mask = torch.from_numpy(batch_of(attention).key_sequences(attention.block).mask)
+    everything = mask.double().to(attention.weights.device)[..., None]
+    classes = key_classes(attention)
+    return everything if classes is None else torch.cat((classes, everything), dim=-1)

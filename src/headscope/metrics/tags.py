@@ -1,0 +1,71 @@
+"""Which parts of speech a head looks at, and from which it looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from headscope.attention import Attention
+from headscope.measuring.contract import RatioMetric
+from headscope.measuring.digests import Digest
+from headscope.measuring.region import has_labels, one_hot, query_counts
+from headscope.measuring.region_sums import column_mass, masses, row_mass, total_mass
+
+__all__ = ["PosFrom", "PosTo"]
+
+
+@dataclass(frozen=True)
+class PosTo(RatioMetric):
+    """Share of a head's attention that goes to each part of speech.
+
+    Σ a[i,j]·1(pos(j) = t) / Σ a[i,j], null attention left out of both. All tokens of a word
+    have its tag (footnote 6 of the paper). Tokens without a tag count below, so the shares
+    may sum to less than 1. Documents without tags are left out.
+
+    Vig & Belinkov 2019, Eq. 3, Figures 6 and A.1.
+    """
+
+    name: ClassVar[str] = "pos_to"
+    paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 3, Figures 6 and A.1"
+    units: ClassVar[str] = "share of attention"
+    needs = frozenset(("tags",))
+    dims = ("tag",)
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows and columns."""
+        return (masses,)
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention received by the tokens of each tag; all of it."""
+        to_tags = column_mass(attention) @ one_hot(attention, "key", "tags")
+        total = total_mass(attention) * has_labels(attention, "tags", "key")
+        return to_tags, total, query_counts(attention, "tags", "key")
+
+
+@dataclass(frozen=True)
+class PosFrom(RatioMetric):
+    """Share of a head's attention that comes from each part of speech.
+
+    Σ a[i,j]·1(pos(i) = t) / Σ a[i,j], null attention left out of both. A head without null
+    attention has the tags' frequencies here: what differs from them is where it rests.
+
+    Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2.
+    """
+
+    name: ClassVar[str] = "pos_from"
+    paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2"
+    units: ClassVar[str] = "share of attention"
+    needs = frozenset(("tags",))
+    dims = ("tag",)
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows and columns."""
+        return (masses,)
+
+    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention paid by the tokens of each tag; all of it."""
+        from_tags = row_mass(attention) @ one_hot(attention, "query", "tags")
+        total = total_mass(attention) * has_labels(attention, "tags", "query")
+        return from_tags, total, query_counts(attention, "tags", "query")

@@ -1,0 +1,223 @@
+"""How the loss depends on each attention weight: ∂L/∂a with the model's own objective.
+
+The parameters are frozen for the pass, so the backward computes no gradient but those of
+activations, and each layer's ∂L/∂a is handed over as soon as it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+from torch.nn import functional
+
+from headscope.attention import Attention, Reader
+from headscope.errors import InputError
+from headscope.model.collect import to_numpy
+from headscope.model.tap.sites import Site
+from headscope.model.tap.tap import Attachment
+from headscope.model.tracing import encode_for
+from headscope.results.text_gradients import Gradients
+from headscope.text.tokens import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headscope.attention import Block
+    from headscope.model.model import Model
+
+__all__ = [
+    "MASKED_SHARE",
+    "Question",
+    "ask",
+    "asked",
+    "backward",
+    "gradients_of_text",
+    "losses_of",
+]
+
+MASKED_SHARE = 0.15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """What the model is asked to predict: inputs, and for each position the right token.
+
+    Attributes:
+        inputs: of one row, as the model takes them.
+        labels: `1 position`, -100 where nothing is predicted; in step with the logits.
+        predicted: positions of the predicted tokens in the predicting stack.
+        stack_tokens: the tokens as the model sees them.
+    """
+
+    inputs: Mapping[str, Tensor]
+    labels: Tensor
+    predicted: tuple[int, ...]
+    stack_tokens: Mapping[str, Tokens]
+
+
+def gradients_of_text(
+    model: Model,
+    text: str,
+    pair: str | None,
+    *,
+    target: str | None,
+    seed: int,
+    truncate: bool,
+) -> Gradients:
+    """See `Model.gradients`."""
+    objective = model.need_head("A gradient of the loss")
+    question = ask(model, text, pair, target=target, seed=seed, truncate=truncate)
+    found: dict[Block, dict[int, np.ndarray]] = {}
+
+    def keep(site: Site, gradient: Tensor) -> None:
+        found.setdefault(site.block, {})[site.layer] = to_numpy(gradient[0])
+
+    loss = backward(model, question, keep)
+    blocks: dict[str, xr.DataArray] = {
+        block: xr.DataArray(
+            np.stack([found[block][layer] for layer in sorted(found[block])]),
+            dims=("layer", "head", "query", "key"),
+            coords={"layer": sorted(found[block])},
+        )
+        for block in model.wiring.blocks
+        if block in found
+    }
+    about = {"model": model.name, "objective": objective, "seed": seed}
+    return Gradients(loss, blocks, question.stack_tokens, question.predicted, about)
+
+
+def ask(
+    model: Model,
+    text: str,
+    pair: str | None = None,
+    *,
+    target: str | None = None,
+    seed: int = 0,
+    truncate: bool = True,
+) -> Question:
+    """The question the model's own objective puts to it about a text."""
+    objective = model.need_head("A loss")
+    encoded, stacks, inputs = encode_for(
+        model, text, pair, target=target, generate=0, truncate=truncate
+    )
+    if objective == "masked":
+        return _masked(model, encoded.tokens, inputs, seed)
+    stack = "decoder" if objective == "seq2seq" else "self"
+    ids = torch.tensor([stacks[stack].ids])
+    if ids.shape[1] < 2:
+        raise InputError("One token has no next token to predict. Give a longer text.")
+    # The logits at a position are about the token after it.
+    labels = torch.cat([ids[:, 1:], torch.full((1, 1), -100)], dim=1)
+    return Question(inputs, labels, tuple(range(1, ids.shape[1])), stacks)
+
+
+def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> Question:
+    """15 % of the text's tokens, at least one, replaced by the mask token."""
+    tokenizer = model.need_tokenizer()
+    if tokenizer.mask_token_id is None:
+        raise InputError(f"The tokenizer of {model.name} has no mask token.")
+    candidates = [i for i, is_special in enumerate(tokens.special) if not is_special]
+    n = max(1, round(MASKED_SHARE * len(candidates)))
+    chosen = sorted(np.random.default_rng(seed).choice(candidates, n, replace=False).tolist())
+    labels = torch.full_like(inputs["input_ids"], -100)
+    labels[0, chosen] = inputs["input_ids"][0, chosen]
+    ids = inputs["input_ids"].clone()
+    ids[0, chosen] = tokenizer.mask_token_id
+    shown = list(tokens.tokens)
+    for i in chosen:
+        shown[i] = str(tokenizer.mask_token)
+    seen = replace(tokens, tokens=tuple(shown), ids=tuple(int(x) for x in ids[0]))
+    return Question({**inputs, "input_ids": ids}, labels, tuple(chosen), {"self": seen})
+
+
+def backward(
+    model: Model, question: Question, on_gradient: Callable[[Site, Tensor], None]
+) -> float:
+    """Run forward and backward; hand over each layer's ∂L/∂a, last layer first.
+
+    Returns the loss.
+    """
+    tap = Attachment(on_gradient=on_gradient, returns_weights=False)
+    with torch.enable_grad(), _frozen(model.module), model.attached(tap):
+        loss = loss_of(model.module(**model.placed(question.inputs)), question)
+        loss.backward()
+    return loss.item()
+
+
+@contextmanager
+def asked(
+    model: Model, inputs: Mapping[str, Tensor], labels: Tensor
+) -> Iterator[tuple[np.ndarray, Callable[[Reader], None]]]:
+    """Run forward over a batch; within the block, its losses and a way to run backward.
+
+    Args:
+        model: with a language-model head.
+        inputs: padded.
+        labels: `document position`, -100 where nothing is predicted; in step with the logits.
+
+    Yields:
+        `document 2`, the sum of each document's cross-entropies and their number; and a
+        function that hands each layer's attention to a reader with its `gradients`, last
+        layer first. The loss is the sum over documents of each one's mean, so a document's
+        gradients do not depend on its batch.
+    """
+    kept: dict[tuple[Block, int], Attention] = {}
+    readers: list[Reader] = []
+
+    def keep(attention: Attention) -> None:
+        kept[attention.block, attention.layer] = replace(
+            attention.without_vectors(), weights=attention.weights.detach()
+        )
+
+    def hear(site: Site, gradient: Tensor) -> None:
+        found = replace(kept.pop((site.block, site.layer)), gradients=gradient)
+        for reader in readers:
+            reader(found)
+
+    tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
+    with torch.enable_grad(), _frozen(model.module), model.attached(tap):
+        losses = losses_of(model.module(**model.placed(inputs)).logits, labels)
+
+        def run(reader: Reader) -> None:
+            readers.append(reader)
+            (losses[:, 0] / losses[:, 1].clamp_min(1)).sum().backward()
+
+        yield losses.detach().double().cpu().numpy(), run
+
+
+def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """`document 2`: the sum of cross-entropies in nats, and of how many tokens."""
+    labels = labels.to(logits.device)
+    at = labels != -100
+    # Only what is predicted: an encoder's masked tokens are few, and vocabularies large.
+    found = functional.cross_entropy(logits[at], labels[at], reduction="none")
+    sums = torch.zeros(len(labels), dtype=found.dtype, device=found.device)
+    sums = sums.index_add(0, at.nonzero()[:, 0], found)
+    return torch.stack((sums, at.sum(1).to(found)), dim=-1)
+
+
+def loss_of(outputs: Any, question: Question) -> Tensor:
+    """Mean cross-entropy, in nats, of the predicted tokens."""
+    logits: Tensor = outputs.logits
+    labels = question.labels.to(logits.device)
+    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+
+@contextmanager
+def _frozen(module: torch.nn.Module) -> Iterator[None]:
+    """Parameters ask for no gradient within the block."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)

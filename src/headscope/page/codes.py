@@ -1,0 +1,89 @@
+"""Numbers as few bytes: attention in one or two planes, vectors as scaled 16-bit integers.
+
+`web/src/data/codes.ts` and `web/src/data/vectors.ts` read what this file writes; the golden
+payload in `tests/page/golden` holds both sides to the same bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["FINE_LEVELS", "LAST_CODE", "MISSING_CODE", "MISSING_VALUE", "decode", "encode", "scale"]
+
+LAST_CODE = 254
+"""The coarse code of weight 1: code c stands for (c / 254)², which spends its steps where
+most weights are, near zero. Half a step is at most 0.004."""
+MISSING_CODE = 255
+"""The coarse code of a weight that is NaN."""
+FINE_LEVELS = 16
+"""The fine plane says where in its coarse step a weight lies, in four bits: two to a byte."""
+FIRST_FINE_CODE = 24
+"""Below it a coarse step is already finer than 0.0004; the fine plane stays 0 and compresses
+to nothing."""
+MISSING_VALUE = -32768
+"""The 16-bit code of a number that is NaN or infinite (masked scores)."""
+
+SMALLEST = 1e-30
+"""Numbers below it are written as 0: their step would not be a normal float32."""
+
+
+def encode(weights: np.ndarray, *, fine: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """Attention weights in [0, 1] (NaN for missing) as a coarse and a fine plane of bytes.
+
+    Args:
+        weights: any shape.
+        fine: whether to make the second plane, which takes the error from 0.004 to 0.0003.
+
+    Returns:
+        The coarse codes in the shape of `weights`, and the packed fine codes (flat, the
+        first of each pair in the low bits) or None.
+    """
+    known = np.nan_to_num(weights.astype(np.float32), nan=0.0)
+    np.clip(known, 0.0, 1.0, out=known)
+    roots = np.sqrt(known)
+    roots *= LAST_CODE
+    codes = np.rint(roots, out=roots).astype(np.uint8)
+    coarse = codes.copy()
+    coarse[np.isnan(weights)] = MISSING_CODE
+    if not fine:
+        return coarse, None
+    low, high = _edges(codes)
+    place = np.rint((known - low) / (high - low) * (FINE_LEVELS - 1))
+    levels = np.where(codes < FIRST_FINE_CODE, 0, np.clip(place, 0, FINE_LEVELS - 1))
+    flat = levels.astype(np.uint8).ravel()
+    if flat.size % 2:
+        flat = np.append(flat, np.uint8(0))
+    return coarse, flat[0::2] | (flat[1::2] << 4)
+
+
+def decode(coarse: np.ndarray, fine: np.ndarray | None) -> np.ndarray:
+    """The weights that `encode` wrote: the reference for the TypeScript decoder."""
+    weights = (coarse.astype(np.float32) / LAST_CODE) ** 2
+    if fine is not None:
+        levels = np.stack([fine & 15, fine >> 4], axis=-1).reshape(-1)[: coarse.size]
+        low, high = _edges(coarse)
+        placed = low + (high - low) * levels.reshape(coarse.shape) / (FINE_LEVELS - 1)
+        weights = np.where(coarse < FIRST_FINE_CODE, weights, placed)
+    return np.where(coarse == MISSING_CODE, np.nan, weights).astype(np.float32)
+
+
+def _edges(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest weight that a coarse code stands for."""
+    low = (np.maximum(codes - np.float32(0.5), 0) / LAST_CODE) ** 2
+    high = (np.minimum(codes + np.float32(0.5), LAST_CODE) / LAST_CODE) ** 2
+    return low, np.maximum(high, low + 1e-9)
+
+
+def scale(numbers: np.ndarray, axes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers as 16-bit integers, with one float32 scale for each index of the first `axes`.
+
+    NaN and infinities become `MISSING_VALUE`. The error is at most the largest number that
+    shares the scale, divided by 65,534.
+    """
+    rows = np.asarray(numbers, dtype=np.float32).reshape(*numbers.shape[:axes], -1)
+    known = np.isfinite(rows)
+    largest = np.max(np.abs(np.where(known, rows, 0.0)), axis=-1, keepdims=True, initial=0.0)
+    steps = np.where(largest > SMALLEST, largest / 32767, 1.0).astype(np.float32)
+    whole = np.rint(np.where(known, rows, 0.0) / steps)
+    codes = np.where(known, whole, MISSING_VALUE).astype("<i2")
+    return codes.reshape(numbers.shape), steps.astype("<f4").reshape(-1)

@@ -1,0 +1,126 @@
+"""`headscope.probe_dependencies`: every head as a classifier of every dependency relation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headscope.arguments import whole_number
+from headscope.measuring.dep_words import Possessive
+from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
+from headscope.model.model import Model
+from headscope.results.result import Result
+from headscope.run.analyze import Engine, analyze
+from headscope.text.corpus import Corpus
+from headscope.text.document import Document, Unit
+from headscope.text.readers.lines import Report
+from headscope.text.readers.read import read
+
+__all__ = ["fold_subtypes", "probe_dependencies"]
+
+
+def probe_dependencies(
+    model: Model | str,
+    corpus: Corpus | str | Path | Iterable[Any],
+    min_cases: int = 100,
+    *,
+    punctuation: bool = True,
+    possessive: Possessive = "auto",
+    fold_subtypes: bool = False,
+    out: str | Path | None = None,
+    engine: Engine = "local",
+    workers: int = 1,
+    resume: bool = True,
+    by: str | None = None,
+    max_tokens: int = 512,
+    batch_tokens: int = 2048,
+    threads: int = 1,
+    address: str | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """How well each head finds the head of each word, by relation (Clark et al. 2019, 4.2).
+
+    A head predicts, for each word, the other word it attends to most. All heads, both
+    directions and all relations in one pass; plan, shards, workers and resume are those of
+    `headscope.analyze`, and results merge likewise. `headscope.probe_table` gives the best
+    head of each relation.
+
+    Args:
+        model: the model, or what `headscope.load` takes.
+        corpus: parsed documents, or what `headscope.read` takes (then split into sentences).
+        min_cases: relations with fewer words are NaN.
+        punctuation: count punctuation too (the relation `punct`).
+        possessive: where the dependent of a possessive (`poss`, `nmod:poss`) is followed by
+            the particle `'s` or `'`, the particle predicts for it. By default in data with
+            Stanford's label `poss`.
+        fold_subtypes: count `nmod:poss` as `nmod`.
+        out: a folder for checkpoints and the result.
+        engine: `local` or `ray`.
+        workers: worker processes.
+        resume: go on with what is in `out`.
+        by: also the values of each group of documents.
+        max_tokens: longer documents are cut.
+        batch_tokens: tokens of a batch.
+        threads: of each worker.
+        address: of a Ray cluster.
+        progress: show progress; by default on a terminal.
+
+    Returns:
+        `accuracy` and `accuracy_visible` over `direction` (`dependent`: the dependent attends
+        to its head; `head`: the head attends to the dependent), `relation` (with `all`),
+        `layer` and `head`; `baseline`, `baseline_offset` and `cases` over `relation`;
+        `cases_visible` over `direction` and `relation`.
+
+    Raises:
+        InputError: no document is parsed, or `min_cases` is below 1.
+    """
+    min_cases = whole_number("min_cases", min_cases)
+    corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    if fold_subtypes:
+        corpus = Corpus(_Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
+    options = {
+        "punctuation": punctuation,
+        "possessive": possessive,
+        "min_cases": min_cases,
+    }
+    return analyze(
+        model,
+        corpus,
+        [DepAccuracy(**options), DepOffset(**options)],  # type: ignore[arg-type]
+        out=out,
+        engine=engine,
+        workers=workers,
+        resume=resume,
+        by=by,
+        max_tokens=max_tokens,
+        batch_tokens=batch_tokens,
+        threads=threads,
+        address=address,
+        progress=progress,
+    )
+
+
+def fold_subtypes(document: Document) -> Document:
+    """The document with relations without their subtypes: `nmod` for `nmod:poss`."""
+    if document.relations is None:
+        return document
+    return replace(
+        document, relations=tuple(relation.split(":")[0] for relation in document.relations)
+    )
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """A corpus with relations without subtypes, as a source of documents."""
+
+    corpus: Corpus
+
+    @property
+    def name(self) -> str:
+        return f"{self.corpus.name}, subtypes folded"
+
+    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+        """The corpus's documents."""
+        yield from map(fold_subtypes, self.corpus.by(unit).read(report))

@@ -1,0 +1,115 @@
+"""`headscope.probe_examples`: sentences in which a head finds a relation, and does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from headscope.attention import Attention, Block
+from headscope.batch import Batch
+from headscope.errors import UnknownName
+from headscope.measuring.contract import batch_of
+from headscope.measuring.dep_words import Possessive, dep_cases
+from headscope.measuring.word_attention import other_words, word_weights
+from headscope.metrics.dependency_accuracy import DIRECTIONS
+from headscope.model.load import as_model
+from headscope.model.model import Model
+from headscope.results.probe_example import ProbeArc, ProbeExample
+from headscope.run.batches import Encoder
+from headscope.run.plan import Settings, axes_for, survey
+from headscope.text.corpus import Corpus
+from headscope.text.readers.read import read
+
+__all__ = ["probe_examples"]
+
+
+def probe_examples(
+    model: Model | str,
+    corpus: Corpus | str | Path | Iterable[Any],
+    layer: int,
+    head: int,
+    relation: str,
+    *,
+    direction: str = "dependent",
+    possessive: Possessive = "auto",
+    right: int = 3,
+    wrong: int = 3,
+    max_words: int = 16,
+    block: Block | None = None,
+) -> list[ProbeExample]:
+    """The first sentences with a relation that a head finds everywhere, or misses somewhere.
+
+    Args:
+        model: the model, or what `headscope.load` takes.
+        corpus: parsed documents, or what `headscope.read` takes (then split into sentences).
+        layer: of the head.
+        head: its number.
+        relation: as labeled in the data.
+        direction: `dependent`: the dependent attends to its head; `head`: the other way.
+        possessive: as in `probe_dependencies`.
+        right: how many sentences in which it is always right.
+        wrong: how many in which it is not.
+        max_words: longer sentences are passed over.
+        block: which attention, in encoder-decoders.
+
+    Returns:
+        Those that are right, then those that are wrong, in order of the corpus. Give them to
+        `headscope.example_figure`.
+    """
+    if direction not in DIRECTIONS:
+        raise UnknownName.of("direction", direction, DIRECTIONS)
+    if possessive not in get_args(Possessive):
+        raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
+    model = as_model(model)
+    site = model.wiring.find(block, layer, head)
+    corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    settings = Settings()
+    found = survey(corpus, settings)
+    if relation not in found.relations:
+        raise UnknownName.of("relation", relation, found.relations)
+    encoder = Encoder(model, axes_for(found, settings), settings)
+    number_of = found.relations.index(relation)
+    examples: dict[bool, list[ProbeExample]] = {True: [], False: []}
+    for numbered in enumerate(corpus):
+        document = numbered[1]
+        if len(document) > max_words or relation not in (document.relations or ()):
+            continue
+        inputs, batch = encoder.batch(encoder.encode([numbered]))
+        made: list[ProbeExample] = []
+
+        def look(attention: Attention, batch: Batch = batch, made: Any = made) -> None:
+            if (attention.block, attention.layer) == (site.block, site.layer):
+                attention = replace(attention, batch=batch, derived={})
+                made.append(_example(attention, head, number_of, direction, possessive))
+
+        model.run(inputs, look)
+        example = made[0]
+        wanted = right if example.is_right else wrong
+        if example.arcs and len(examples[example.is_right]) < wanted:
+            examples[example.is_right].append(example)
+        if len(examples[True]) >= right and len(examples[False]) >= wrong:
+            break
+    return [*examples[True], *examples[False]]
+
+
+def _example(
+    attention: Attention, head: int, relation: int, direction: str, possessive: Possessive
+) -> ProbeExample:
+    batch = batch_of(attention)
+    cases = dep_cases(attention, punctuation=True, possessive=possessive)
+    weights, others = (
+        (w[0, head] if direction == "dependent" else w[0, head].T).double().cpu().numpy()
+        for w in (word_weights(attention), other_words(attention))
+    )
+    arcs = []
+    for case in np.flatnonzero((cases.relation == relation) & cases.has_target):
+        query, target = int(cases.query[case]), int(cases.head[case])
+        best = int(others[query].argmax())
+        predicted = best if others[query, best] > 0 else None
+        arcs.append(ProbeArc(query, predicted, target, predicted == target))
+    document = batch.documents[0]
+    return ProbeExample(document.id, document.words[: len(weights)], weights, tuple(arcs))

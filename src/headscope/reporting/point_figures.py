@@ -1,0 +1,96 @@
+"""Heads as points: variables against one another, and the map of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headscope.heads.head_map import HeadMap
+from headscope.reporting.figure import Figure, figure_of
+from headscope.reporting.subjects import Subject, measured_elsewhere
+from headscope.reporting.variables import name_of, numbers
+from headscope.reporting.wording import with_interval
+
+__all__ = ["correlations", "map_figure"]
+
+
+def correlations(subjects: Sequence[Subject]) -> list[Figure]:
+    """Heads as points: distance against alignment and entropy, with Pearson's r."""
+    made = []
+    for other, labels, title in (
+        ("dep_alignment", {"parent": "either"}, "Distance and alignment"),
+        ("entropy", {}, "Distance and entropy"),
+    ):
+        panels = []
+        for number, subject in enumerate(subjects):
+            result = subject.result("distance")
+            if result is None or other not in result:
+                continue
+            x = result["distance"].transpose("layer", "head")
+            y = result[other].sel(labels).transpose("layer", "head")
+            r = subject.measured("correlation", correlated=f"distance-{other}")
+            panels.append(
+                {
+                    "subject": number,
+                    "x": numbers(x),
+                    "y": numbers(y),
+                    "note": f"r = {with_interval(r)}" if r.is_known else "",
+                }
+            )
+        if panels:
+            made.append(
+                figure_of(
+                    f"correlation-{other}",
+                    "points",
+                    title,
+                    "Each point is a head, stronger in later layers. r is Pearson's over heads, "
+                    "its interval over documents.",
+                    equation="correlation",
+                    paper="Vig & Belinkov 2019, section 5.3.3",
+                    axes=[
+                        {"title": "Mean distance", "units": "tokens", "share": False},
+                        {
+                            "title": name_of(other),
+                            "units": "share of attention" if other != "entropy" else "nats",
+                            "share": other != "entropy",
+                        },
+                    ],
+                    panels=panels,
+                )
+            )
+    return made
+
+
+def map_figure(subjects: Sequence[Subject], maps: Mapping[int, HeadMap]) -> Figure | None:
+    """Heads in the plane, near where they attend alike (Clark et al.'s Figure 6)."""
+    panels = []
+    for number, heads in maps.items():
+        data = heads.data
+        same, different = heads.layer_spread()
+        panels.append(
+            {
+                "subject": number,
+                "layer": [int(n) for n in data["layer"].values],
+                "head": [int(n) for n in data["head"].values],
+                "x": numbers(data["x"]),
+                "y": numbers(data["y"]),
+                "behavior": [str(name) for name in data["behavior"].values],
+                "cluster": [int(n) for n in data["cluster"].values],
+                "note": (
+                    f"stress {heads.stress:.2f}; mean JS {same:.3f} in a layer, "
+                    f"{different:.3f} between layers"
+                ),
+            }
+        )
+    if not panels:
+        return None
+    return figure_of(
+        "map",
+        "map",
+        "The map of heads",
+        "Heads that attend alike lie near one another: metric multidimensional scaling of their "
+        "Jensen-Shannon divergence, averaged over tokens. Stress says how much the plane distorts "
+        "it: 0 not at all, above 0.2 much." + measured_elsewhere(subjects, "js"),
+        equation="js",
+        paper="Clark et al. 2019, section 6, Figure 6",
+        panels=panels,
+    )

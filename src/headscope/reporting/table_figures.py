@@ -1,0 +1,259 @@
+"""Tables: heads as classifiers beside their baselines, trained probes, differences.
+
+A cell is text, a number, `{"value", "low", "high"}`, or `{"head": [subject, layer, head]}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import xarray as xr
+
+from headscope.heads.probe_table import ProbeRow, probe_table
+from headscope.reporting.figure import Figure, figure_of
+from headscope.reporting.subjects import Subject, measured_elsewhere
+from headscope.reporting.variables import name_of, numbers
+from headscope.reporting.wording import Measured, head, is_share_of, measured
+
+__all__ = [
+    "COMPARED",
+    "RULES",
+    "accuracy_of",
+    "best_rows",
+    "cell",
+    "coreference_table",
+    "difference_table",
+    "probe_name",
+    "probe_scores",
+    "relation_table",
+    "trained_table",
+]
+
+HONEST = (
+    "“Honest” scores heads chosen on one half of the documents on the other half: the best of "
+    "many heads looks better than it is."
+)
+
+
+def cell(found: Measured, *, share: bool | None = None) -> Any:
+    """A value with its interval as a cell."""
+    known = {} if share is None else {"share": share}
+    if not found.has_interval and share is None:
+        return numbers(found.value)
+    bounds = {"low": numbers(found.low), "high": numbers(found.high)}
+    return {"value": numbers(found.value), **bounds, **known}
+
+
+def best_rows(subject: Subject, name: str) -> tuple[ProbeRow, ...]:
+    """The best head of each relation (`accuracy`) or kind of mention (`coref_accuracy`)."""
+    result = subject.result(name)
+    return () if result is None else probe_table(result).rows
+
+
+def accuracy_of(row: ProbeRow) -> Measured:
+    """A row's accuracy with its interval."""
+    return Measured(row.accuracy, *row.interval)
+
+
+def relation_table(subjects: Sequence[Subject]) -> Figure | None:
+    """The best head for each relation beside the best fixed offset (Clark et al.'s Table 1)."""
+    rows = [
+        [
+            subject.title,
+            row.label,
+            row.cases,
+            head(number, row.layer, row.head),
+            "head" if row.direction == "dependent" else "dependent",
+            cell(accuracy_of(row)),
+            numbers(row.honest),
+            numbers(row.baselines["offset"]),
+            None if row.offset is None else f"{row.offset:+d}".replace("-", "−"),
+        ]
+        for number, subject in enumerate(subjects)
+        for row in best_rows(subject, "accuracy")
+    ]
+    if not rows:
+        return None
+    return figure_of(
+        "relations",
+        "table",
+        "The best head for each relation",
+        "A head is right where the word it attends to most is the one that the treebank names. "
+        f"The mark on the bar is the best fixed offset. {HONEST}"
+        + measured_elsewhere(subjects, "accuracy"),
+        equation="accuracy",
+        paper="Clark et al. 2019, section 4.2, Table 1",
+        columns=[
+            {"label": "Model", "kind": "text"},
+            {"label": "Relation", "kind": "text"},
+            {"label": "Cases", "kind": "count"},
+            {"label": "Head", "kind": "head"},
+            {"label": "Finds the", "kind": "text"},
+            {"label": "Accuracy", "kind": "bar", "against": 7},
+            {"label": "Honest", "kind": "share"},
+            {"label": "Best offset", "kind": "share"},
+            {"label": "Offset", "kind": "text"},
+        ],
+        rows=rows,
+    )
+
+
+def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
+    """The best head for each kind of mention beside the baselines (Clark et al.'s Table 2)."""
+    found = [
+        (number, subject, row)
+        for number, subject in enumerate(subjects)
+        for row in best_rows(subject, "coref_accuracy")
+    ]
+    if not found:
+        return None
+    names = list(dict.fromkeys(name for _, _, row in found for name in row.baselines))
+    rows = [
+        [
+            subject.title,
+            row.label,
+            row.cases,
+            head(number, row.layer, row.head),
+            cell(accuracy_of(row)),
+            numbers(row.honest),
+            *(numbers(row.baselines[name]) if name in row.baselines else None for name in names),
+        ]
+        for number, subject, row in found
+    ]
+    return figure_of(
+        "coreference",
+        "table",
+        "The best head for antecedents",
+        "A head is right where the head word of a mention attends most to the head word of one of "
+        f"its antecedents. The baselines see no attention. {HONEST}"
+        + measured_elsewhere(subjects, "coref_accuracy"),
+        equation="coref_accuracy",
+        paper="Clark et al. 2019, section 4.3, Table 2",
+        columns=[
+            {"label": "Model", "kind": "text"},
+            {"label": "Mentions", "kind": "text"},
+            {"label": "Cases", "kind": "count"},
+            {"label": "Head", "kind": "head"},
+            {"label": "Accuracy", "kind": "bar"},
+            {"label": "Honest", "kind": "share"},
+            *({"label": RULES.get(name, name), "kind": "share"} for name in names),
+        ],
+        rows=rows,
+    )
+
+
+def trained_table(subjects: Sequence[Subject]) -> Figure | None:
+    """Trained probes over all heads, and right-branching (Clark et al.'s Table 3)."""
+    rows: list[list[Any]] = []
+    for subject in subjects:
+        chains = {}
+        for probe in subject.probes:
+            uas, chain = probe_scores(probe)
+            rows.append([subject.title, probe_name(probe), cell(uas)])
+            chains[round(chain.value, 6)] = chain
+        known = [chain for chain in chains.values() if chain.is_known]
+        rows += [[subject.title, "right-branching", cell(chain)] for chain in known]
+    if not rows:
+        return None
+    return figure_of(
+        "probes",
+        "table",
+        "Trees from all heads together",
+        "A probe weighs the attention of all heads, both ways, and guesses the head of each word. "
+        "Unlabeled attachment score without punctuation; the model is frozen. Right-branching "
+        "takes the next word as the head.",
+        equation="uas",
+        paper="Clark et al. 2019, section 5, Table 3",
+        columns=[
+            {"label": "Model", "kind": "text"},
+            {"label": "Probe", "kind": "text"},
+            {"label": "UAS", "kind": "bar"},
+        ],
+        rows=rows,
+    )
+
+
+def probe_name(probe: Any) -> str:
+    """What a trained probe reads."""
+    name = str(getattr(probe, "kind", type(probe).__name__)).replace("+", " and ")
+    is_control = (getattr(probe, "provenance", None) or {}).get("control_seed") is not None
+    return f"{name}, random weights (control)" if is_control else name
+
+
+def probe_scores(probe: Any) -> tuple[Measured, Measured]:
+    """Its UAS, and that of right-branching on the same words."""
+    low, high = getattr(probe, "uas_interval", None) or (float("nan"),) * 2
+    scores = getattr(probe, "scores", None)
+    if scores is None or "right_branching" not in scores:
+        return Measured(float(probe.uas), float(low), float(high)), Measured(float("nan"))
+    chain = measured(scores, "right_branching", punctuation="without")
+    return Measured(float(probe.uas), float(low), float(high)), chain
+
+
+def difference_table(
+    subjects: Sequence[Subject], differences: Sequence[tuple[int, int, xr.Dataset]]
+) -> Figure | None:
+    """Means over heads of two subjects and their difference, with intervals."""
+    rows: list[list[Any]] = []
+    for left, right, data in differences:
+        for name, units in COMPARED.items():
+            key = f"{name}_mean"
+            if key not in data:
+                continue
+            labels = {"parent": "either"} if "parent" in data[key].dims else {}
+            share = is_share_of(units)
+            apart = measured(data, key, **labels)
+            is_clear = apart.is_above(0) or apart.is_below(0)
+            rows.append(
+                [
+                    subjects[left].title,
+                    subjects[right].title,
+                    name_of(name) + ("" if share else f" ({units})"),
+                    cell(subjects[left].measured(key, **labels), share=share),
+                    cell(subjects[right].measured(key, **labels), share=share),
+                    cell(apart, share=share),
+                    "yes" if is_clear else "no",
+                ]
+            )
+    if not rows:
+        return None
+    columns = [
+        {"label": "First", "kind": "text"},
+        {"label": "Second", "kind": "text"},
+        {"label": "Mean over heads of", "kind": "text"},
+        {"label": "First", "kind": "number"},
+        {"label": "Second", "kind": "number"},
+        {"label": "First − second", "kind": "difference"},
+        {"label": "Clear", "kind": "text"},
+    ]
+    if len(differences) == 1:  # two subjects: their names are the headings
+        left, right, _ = differences[0]
+        columns[3]["label"], columns[4]["label"] = subjects[left].title, subjects[right].title
+        columns[5]["label"] = "Difference"
+        rows, columns = [row[2:] for row in rows], columns[2:]
+    return figure_of(
+        "differences",
+        "table",
+        "Differences",
+        "Means over heads, and first minus second. “Clear” says that the 95 % interval of the "
+        "difference leaves out 0; both sides are drawn independently.",
+        columns=columns,
+        rows=rows,
+    )
+
+
+RULES = {
+    "nearest": "Nearest mention",
+    "head_match": "Same head word",
+    "sieves": "Four sieves",
+}
+COMPARED = {
+    "null_share": "share of attention",
+    "dep_alignment": "share of attention",
+    "distance": "tokens",
+    "entropy": "nats",
+    "variability": "share of attention",
+    "row_entropy": "nats",
+    "sink_rate": "share of documents",
+}

@@ -1,0 +1,85 @@
+"""A batch asked the model's own question: its losses, and the gradients of its attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.batch import Batch
+from headscope.errors import InputError
+from headscope.measuring.fold import Fold
+from headscope.metrics.gradients import Importance
+from headscope.model.model import Model
+from headscope.model.objective import MASKED_SHARE, asked
+from headscope.run.batches import EncodedDocument
+from headscope.run.plan import Plan
+
+__all__ = ["can_ask", "measure_gradients", "question"]
+
+NOTHING = -100
+"""Label of a position that predicts nothing."""
+
+
+def can_ask(model: Model, document: EncodedDocument) -> bool:
+    """Is there anything to predict in the document?"""
+    objective = model.need_head("A loss")
+    stack = {"causal": "self", "seq2seq": "decoder"}.get(objective)
+    return stack is None or len(document.stacks[stack]) > 1
+
+
+def measure_gradients(
+    model: Model, plan: Plan, inputs: Mapping[str, Tensor], batch: Batch, fold: Fold
+) -> None:
+    """Forward and backward; every layer's gradients go through the fold and are gone."""
+    seeds = [metric.seed for metric in plan.metrics if isinstance(metric, Importance)]
+    posed, labels = question(model, inputs, batch, seeds[0] if seeds else 0)
+    with (
+        asked(model, posed, labels) as (losses, backward),
+        fold.batch(replace(batch, losses=losses)) as read,
+    ):
+        backward(read)
+
+
+def question(
+    model: Model, inputs: Mapping[str, Tensor], batch: Batch, seed: int
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Inputs and labels of the model's own objective.
+
+    Which tokens an encoder has to guess depends on the seed and the document's content, not
+    on its batch, so that no sharding changes it.
+    """
+    objective = model.need_head("A loss")
+    if objective == "masked":
+        return _masked(model, inputs, batch, seed)
+    stack, name = {
+        "causal": ("self", "input_ids"),
+        "seq2seq": ("decoder", "decoder_input_ids"),
+    }[objective]
+    ids = inputs[name]
+    mask = torch.from_numpy(batch.stacks[stack].mask)
+    labels = torch.full_like(ids, NOTHING)
+    labels[:, :-1] = torch.where(mask[:, 1:], ids[:, 1:], NOTHING)
+    return dict(inputs), labels
+
+
+def _masked(
+    model: Model, inputs: Mapping[str, Tensor], batch: Batch, seed: int
+) -> tuple[dict[str, Tensor], Tensor]:
+    mask_id = model.need_tokenizer().mask_token_id
+    if mask_id is None:
+        raise InputError(f"The tokenizer of {model.name} has no mask token.")
+    found = batch.stacks["self"]
+    ids = inputs["input_ids"].clone()
+    labels = torch.full_like(ids, NOTHING)
+    for row in range(len(batch)):
+        candidates = np.flatnonzero(found.mask[row] & ~found.special[row])
+        n = max(1, round(MASKED_SHARE * len(candidates)))
+        generator = np.random.default_rng([seed, int(batch.keys[row] * 2**53)])
+        chosen = torch.from_numpy(generator.choice(candidates, n, replace=False))
+        labels[row, chosen] = ids[row, chosen]
+        ids[row, chosen] = mask_id
+    return {**inputs, "input_ids": ids}, labels

@@ -1,0 +1,314 @@
+"""Results added up and set against each other, from their states alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headscope.arguments import expect
+from headscope.batch import Axes
+from headscope.errors import InputError
+from headscope.measuring.assemble import (
+    States,
+    assemble,
+    block_draws,
+    label_states,
+    state_of,
+)
+from headscope.measuring.contract import Metric
+from headscope.measuring.fold import merge_states
+from headscope.metrics.catalog import metric_from_dict
+from headscope.metrics.text_facts import TokensPerDocument
+from headscope.results.result import Result
+from headscope.statistics.bootstrap import BOUNDS, interval
+
+__all__ = ["axes_of", "compare", "group_result", "merge", "metrics_of"]
+
+
+def merge(left: Result, right: Result) -> Result:
+    """Two results over disjoint corpora as one: what one run over both would have given.
+
+    Raises:
+        InputError: they are of different models, metrics or settings, or of the same corpus.
+    """
+    _check_results(left, right)
+    _check_mergeable(left, right)
+    metrics = metrics_of(left)
+    axes = _joint_axes(axes_of(left), axes_of(right))
+    offset = int(left.provenance["corpus"]["documents"])
+    states = merge_states(
+        metrics,
+        _aligned(left, metrics, axes, 0),
+        _aligned(right, metrics, axes, offset),
+    )
+    layers = {block: _layers(data) for block, data in left.blocks.items()}
+    blocks = assemble(states, metrics, axes, layers)
+    documents = dict(left.documents)
+    documents.update({number + offset: doc for number, doc in right.documents.items()})
+    result = Result(
+        blocks,
+        label_states(states, metrics),
+        _merged_provenance(left, right, axes),
+        {n: documents[n] for n in used_documents(blocks)},
+    )
+    return with_groups(result)
+
+
+def with_groups(result: Result) -> Result:
+    """The result with the values of each group, where there is more than one."""
+    names = axes_of(result).groups
+    if len(names) < 2:
+        return result
+    groups = {name: dict(group_result(result, name).blocks) for name in names}
+    return replace(result, groups=groups)
+
+
+def group_result(result: Result, name: str) -> Result:
+    """The documents of one group (a genre) as a result of its own, without the metrics whose
+    states are not kept by part (exemplars, divergences).
+    """
+    axes = axes_of(result)
+    if name not in axes.groups:
+        raise InputError(f"There is no group {name!r}. Known: {', '.join(axes.groups)}.")
+    number = axes.groups.index(name)
+    first = number * axes.parts_per_group
+    has_parts = {
+        metric
+        for measured in result.states.values()
+        for metric, data in measured.items()
+        if "part" in data.dims or "part" in data
+    }
+    metrics = [metric for metric in metrics_of(result) if metric.name in has_parts]
+    states: States = {}
+    for block, measured in result.states.items():
+        for metric in metrics:
+            if metric.name not in measured:
+                continue
+            data = measured[metric.name]
+            if "part" in data.dims:
+                data = data.isel(part=slice(first, first + axes.parts_per_group))
+            elif "part" in data:
+                at = data["part"].isel(layer=0, drop=True)
+                inside = np.flatnonzero((at >= first) & (at < first + axes.parts_per_group))
+                data = data.isel(sampled=inside)
+                data = data.assign(part=data["part"] - first)
+            states.setdefault(block, {})[metric.name] = state_of(data)
+    own = replace(axes, groups=(name,))
+    layers = {block: _layers(data) for block, data in result.blocks.items()}
+    provenance = {**result.provenance, "group": name, "axes": own.to_dict()}
+    provenance["metrics"] = [
+        metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
+    ]
+    found = Result(
+        assemble(states, metrics, own, layers), label_states(states, metrics), provenance
+    )
+    if TokensPerDocument.name in found:
+        provenance["counts"] = {"documents": found.n_documents}
+    return found
+
+
+def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
+    """Differences of two results, left minus right, with intervals.
+
+    Two models over one corpus, or two genres under one model (`group_result`). Variables
+    are compared head by head where both models have the same layers and heads; their means
+    over heads (`…_mean`) always. An interval that leaves out 0 is a difference that another
+    draw of documents would show again. Both sides are drawn independently. Variability is
+    left out where the sides kept different numbers of documents: fewer make it smaller.
+    """
+    _check_results(left, right)
+    found: dict[str, xr.DataArray] = {}
+    sides = [_side(result, seed, n_draws) for seed, result in enumerate((left, right))]
+    (ours, our_draws), (theirs, their_draws) = sides
+    alone = _not_comparable(left, right)
+    for name in our_draws:
+        if name not in their_draws or name in alone:
+            continue
+        a, b = xr.align(ours[name], theirs[name], join="inner")
+        if ours[name].sizes == theirs[name].sizes and a.sizes == ours[name].sizes:
+            drawn = our_draws[name] - their_draws[name]
+            found.update(_difference(name, a - b, drawn))
+        heads = [dim for dim in ("layer", "head") if dim in ours[name].dims]
+        if heads:
+            means = our_draws[name].mean(heads) - their_draws[name].mean(heads)
+            difference = ours[name].mean(heads) - theirs[name].mean(heads)
+            found.update(_difference(f"{name}_mean", difference, means))
+    if not found:
+        raise InputError("The two results have no variable in common.")
+    return xr.Dataset(found, attrs={"left": left.title, "right": right.title})
+
+
+def _check_results(*results: object) -> None:
+    for side, result in zip(("left", "right"), results, strict=True):
+        expect(side, result, Result, "a result of headscope.analyze or headscope.open")
+
+
+def _layers(data: xr.Dataset) -> list[int]:
+    return [int(n) for n in data["layer"].values] if "layer" in data.coords else []
+
+
+def metrics_of(result: Result) -> tuple[Metric, ...]:
+    """The metrics of a result, with their options."""
+    return tuple(metric_from_dict(values) for values in result.provenance["metrics"])
+
+
+def axes_of(result: Result) -> Axes:
+    """The labels of a result's states."""
+    return Axes.from_dict(result.provenance["axes"])
+
+
+def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
+    """Numbers of the documents that are exemplars."""
+    numbers: set[int] = set()
+    for data in blocks.values():
+        if "exemplar_document" in data:
+            numbers.update(int(n) for n in np.unique(data["exemplar_document"].values))
+    return sorted(numbers - {-1})
+
+
+def _side(
+    result: Result, seed: int, n_draws: int
+) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
+    """The main values and their draws, labeled."""
+    block = next(iter(result.blocks))
+    data = result.blocks[block]
+    metrics, axes = metrics_of(result), axes_of(result)
+    measured = {name: state_of(state) for name, state in result.states[block].items()}
+    draws = block_draws(measured, metrics, axes, n_draws=n_draws, seed=seed)
+    values: dict[str, xr.DataArray] = {}
+    labeled: dict[str, xr.DataArray] = {}
+    for metric in metrics:
+        own = metric.coordinates(axes)
+        for name in metric.variables():
+            if name not in draws:
+                continue
+            # Beside other metrics a variable may have got labels it has no values for.
+            dims = [str(dim) for dim in data[name].dims]
+            here = {dim: list(own[dim]) for dim in dims if dim in own}
+            values[name] = data[name].sel(here)
+            labeled[name] = xr.DataArray(
+                draws[name],
+                {dim: values[name][dim] for dim in dims if dim in data.coords},
+                ("draw", *dims),
+            )
+    return values, labeled
+
+
+def _not_comparable(left: Result, right: Result) -> set[str]:
+    """Variables that differ by how much was measured."""
+    ours, theirs = (result.states[next(iter(result.blocks))] for result in (left, right))
+    return {
+        variable
+        for metric in metrics_of(left)
+        if metric.name in ours
+        and metric.name in theirs
+        and not metric.is_comparable(state_of(ours[metric.name]), state_of(theirs[metric.name]))
+        for variable in metric.variables()
+    }
+
+
+def _difference(name: str, value: xr.DataArray, drawn: xr.DataArray) -> dict[str, xr.DataArray]:
+    drawn = drawn.transpose("draw", *value.dims)
+    bounds = xr.DataArray(
+        interval(drawn.values),
+        {"bound": list(BOUNDS), **{dim: value[dim] for dim in value.dims if dim in value.coords}},
+        ("bound", *value.dims),
+    )
+    return {name: value, f"{name}_interval": bounds}
+
+
+def _check_mergeable(left: Result, right: Result) -> None:
+    for what, keys in (
+        ("model", ("weights_sha256", "architecture", "dtype", "edits")),
+        ("settings", ("max_tokens", "null_keys", "tagset", "by", "unit")),
+    ):
+        for key in keys:
+            ours, theirs = (r.provenance[what].get(key) for r in (left, right))
+            if ours != theirs:
+                raise InputError(
+                    f"These results cannot be merged: {what} {key} is {ours!r} in one and "
+                    f"{theirs!r} in the other. Merge runs that differ in their corpus alone."
+                )
+    if left.provenance["metrics"] != right.provenance["metrics"]:
+        raise InputError("These results cannot be merged: they are of different metrics.")
+    ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
+    if ours & theirs:
+        raise InputError(
+            "These results are of the same corpus, or have one in common; merging would count "
+            "it twice."
+        )
+
+
+def _joint_axes(left: Axes, right: Axes) -> Axes:
+    if left.parts_per_group != right.parts_per_group:
+        raise InputError(
+            f"These results cannot be merged: one has {left.parts_per_group} parts per group, "
+            f"the other {right.parts_per_group}."
+        )
+    return Axes(
+        tuple(sorted({*left.tags, *right.tags})),
+        tuple(sorted({*left.relations, *right.relations})),
+        tuple(sorted({*left.groups, *right.groups})),
+        left.parts_per_group,
+        left.key_classes,
+    )
+
+
+def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
+    """A result's states on other labels; its documents numbered from `offset` on."""
+    by_name = {metric.name: metric for metric in metrics}
+    own = axes_of(result)
+    per = axes.parts_per_group
+    groups = [axes.groups.index(name) for name in own.groups]
+    parts = np.concatenate([np.arange(g * per, (g + 1) * per) for g in groups])
+    states: States = {}
+    for block, measured in result.states.items():
+        for name, data in measured.items():
+            for dim, old, new in (
+                ("tag", own.tags, axes.tags),
+                ("relation", own.relations, axes.relations),
+            ):
+                if dim in data.dims:
+                    data = data.assign_coords({dim: list(old)}).reindex(
+                        {dim: list(new)}, fill_value=0.0
+                    )
+            if "part" in data.dims:
+                data = data.assign_coords(part=parts).reindex(
+                    part=np.arange(axes.n_parts), fill_value=0.0
+                )
+            elif "part" in data:
+                data = data.assign(part=data["part"].copy(data=parts[data["part"].astype(int)]))
+                data["part"] = data["part"].astype(float)
+            state = by_name[name].renumbered(state_of(data), offset)
+            states.setdefault(block, {})[name] = state
+    return states
+
+
+def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, Any]:
+    ours, theirs = left.provenance["corpus"], right.provenance["corpus"]
+    corpus = {
+        **ours,
+        "name": f"{ours['name']} + {theirs['name']}",
+        "documents": ours["documents"] + theirs["documents"],
+        "hash": f"{ours['hash']}+{theirs['hash']}",
+        "left_out": _added(ours.get("left_out", {}), theirs.get("left_out", {})),
+        "messages": [*ours.get("messages", ()), *theirs.get("messages", ())],
+    }
+    both = left.provenance, right.provenance
+    return {
+        **left.provenance,
+        "corpus": corpus,
+        "counts": _added(*(about["counts"] for about in both)),
+        "failed": [document for about in both for document in about["failed"]],
+        "plan": " + ".join(about["plan"] for about in both),
+        "axes": axes.to_dict(),
+        "merged": [dict(left.provenance), dict(right.provenance)],
+    }
+
+
+def _added(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}

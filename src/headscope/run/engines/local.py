@@ -1,0 +1,237 @@
+"""Shards on this machine: in this process, or by worker processes.
+
+A worker that dies (killed, out of memory) is replaced and its shard run again. A shard
+that keeps killing workers is narrowed down: first to the batch that ran when they died,
+whose documents are then run one at a time, then to the document, which is left out and
+reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch.multiprocessing as processes
+
+from headscope.errors import HeadscopeError, InputError
+from headscope.model.model import Model
+from headscope.run.checkpoint import Ledger, write_measured
+from headscope.run.engines.worker import Task, serve
+from headscope.run.plan import Plan, Shard
+from headscope.run.progress import Meter
+from headscope.run.shard import measure_shard, prepare, threads
+
+__all__ = ["n_cores", "run_here", "run_workers"]
+
+DEATHS_BEFORE_BLAME = 3
+MOST_EXCLUDED = 20
+WRITE_ATTEMPTS = 3
+
+
+def run_here(
+    model: Model, plan: Plan, shards: Iterator[Shard], ledger: Ledger, meter: Meter
+) -> None:
+    """Measure in this process, one shard after the other."""
+    with threads(plan.settings.threads):
+        prepare(plan)
+        for shard in shards:
+            measured = measure_shard(model, plan, shard)
+            for attempt in range(1, WRITE_ATTEMPTS + 1):
+                try:
+                    write_measured(ledger.path(shard.id), measured)
+                    break
+                except OSError:
+                    if attempt == WRITE_ATTEMPTS:
+                        raise
+                    time.sleep(attempt)
+            ledger.fold()
+            meter.advance(len(shard.documents))
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process, its pipe and what it is doing."""
+
+    process: Any
+    pipe: Connection
+    task: Task | None = None
+    at: list[int] = field(default_factory=list)
+    is_ready: bool = False
+
+
+class _Pool:
+    """Worker processes and the shards they are on."""
+
+    def __init__(self, model: Model, plan: Plan, ledger: Ledger, meter: Meter) -> None:
+        self._model, self._plan, self._ledger, self._meter = model, plan, ledger, meter
+        self._context = processes.get_context("spawn")
+        self._workers: list[_Worker] = []
+        self._again: deque[Task] = deque()
+        self._deaths: dict[int, int] = {}
+        self._failed_writes: dict[int, int] = {}
+        self._excluded = 0
+        self._killed_early = 0
+
+    def run(self, shards: Iterator[Shard], n: int) -> None:
+        """Keep n workers busy until no shard is left."""
+        try:
+            for _ in range(n):
+                self._workers.append(self._start())
+            while self._dispatch(shards):
+                for worker in self._waiting():
+                    self._hear(worker)
+                self._ledger.fold()
+        finally:
+            self._stop()
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(
+            target=serve, args=(theirs, self._model, self._plan), daemon=True
+        )
+        try:
+            process.start()
+        except Exception as error:  # pickling a live model can fail in many ways
+            raise InputError(
+                f"The model cannot be sent to worker processes ({type(error).__name__}: "
+                f"{error}). Run with workers=1."
+            ) from error
+        theirs.close()
+        return _Worker(process, ours)
+
+    def _dispatch(self, shards: Iterator[Shard]) -> bool:
+        """Give idle workers something to do; is anyone still busy or starting?"""
+        for worker in self._workers:
+            if worker.task is None and worker.is_ready:
+                task = self._next(shards)
+                if task is None:
+                    continue
+                worker.task, worker.at = task, []
+                try:
+                    worker.pipe.send(task)
+                except OSError:  # it died idle; its pipe will tell
+                    continue
+        return any(worker.task is not None or not worker.is_ready for worker in self._workers)
+
+    def _next(self, shards: Iterator[Shard]) -> Task | None:
+        if self._again:
+            return self._again.popleft()
+        shard = next(shards, None)
+        return None if shard is None else Task(shard, self._ledger.path(shard.id))
+
+    def _waiting(self) -> list[_Worker]:
+        """The workers that have something to say, or are dead."""
+        by_pipe = {worker.pipe: worker for worker in self._workers}
+        return [by_pipe[pipe] for pipe in wait(list(by_pipe)) if pipe in by_pipe]
+
+    def _hear(self, worker: _Worker) -> None:
+        try:
+            kind, content = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._bury(worker)
+            return
+        if kind == "ready":
+            worker.is_ready = True
+        elif kind == "at":
+            worker.at = content
+        elif kind == "done":
+            worker.task = None
+            self._meter.advance(content)
+        elif isinstance(content, OSError) and self._may_retry(worker):
+            worker.process.join()
+            self._replace(worker)
+        else:
+            raise content
+
+    def _may_retry(self, worker: _Worker) -> bool:
+        """A file that could not be written (a full disk) is tried again, a few times."""
+        if worker.task is None:
+            return False
+        shard_id = worker.task.shard.id
+        self._failed_writes[shard_id] = self._failed_writes.get(shard_id, 0) + 1
+        if self._failed_writes[shard_id] >= WRITE_ATTEMPTS:
+            return False
+        time.sleep(self._failed_writes[shard_id])
+        self._again.append(worker.task)
+        return True
+
+    def _bury(self, worker: _Worker) -> None:
+        worker.process.join()
+        code = worker.process.exitcode
+        was_killed = code is not None and code < 0
+        if not worker.is_ready:
+            self._killed_early += was_killed
+            if was_killed and self._killed_early <= DEATHS_BEFORE_BLAME:
+                self._replace(worker)
+                return
+            raise HeadscopeError(
+                f"A worker ended while it was starting (exit code {code}). In a script, call "
+                'analyze under `if __name__ == "__main__":`, and keep metrics of your own in a '
+                "module that workers can import; or run with workers=1."
+            )
+        task = worker.task
+        if task is not None:
+            self._again.append(self._lesson(task, worker.at))
+            self._meter.say(
+                f"A worker died (exit code {code}) at shard {task.shard.id}; running it again."
+            )
+        self._replace(worker)
+
+    def _lesson(self, task: Task, at: list[int]) -> Task:
+        """The task again, wiser by one death."""
+        shard_id = task.shard.id
+        self._deaths[shard_id] = self._deaths.get(shard_id, 0) + 1
+        if self._deaths[shard_id] < DEATHS_BEFORE_BLAME:
+            return task
+        self._deaths[shard_id] = DEATHS_BEFORE_BLAME - 2  # one more chance after each step
+        if len(at) != 1:
+            return replace(task, alone=task.alone | frozenset(at))
+        self._excluded += 1
+        if self._excluded > MOST_EXCLUDED:
+            raise HeadscopeError(
+                f"Workers died of {self._excluded} documents, each alone. Something else is "
+                "wrong, most likely too little memory: use fewer workers or smaller batches "
+                "(batch_tokens)."
+            )
+        return replace(task, excluded=task.excluded | frozenset(at))
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.pipe.close()
+        self._workers[self._workers.index(worker)] = self._start()
+
+    def _stop(self) -> None:
+        for worker in self._workers:
+            if worker.task is None and worker.is_ready:
+                with contextlib.suppress(OSError):
+                    worker.pipe.send(None)
+            else:
+                worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join(5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            worker.pipe.close()
+
+
+def run_workers(
+    model: Model,
+    plan: Plan,
+    shards: Iterator[Shard],
+    ledger: Ledger,
+    meter: Meter,
+    n: int,
+) -> None:
+    """Measure by n worker processes."""
+    _Pool(model, plan, ledger, meter).run(shards, n)
+
+
+def n_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,121 @@
+"""Sentences from the columns of CoNLL-2012 (OntoNotes, WinoBias), with coreference.
+
+The format does not say where spaces stand, so the text is spaced as English is, and the
+Penn Treebank's spellings of brackets and quotes (`-LRB-`, two backquotes) are undone. Tags
+are language-specific; the parse is of constituents and is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from headscope.errors import FileFormatError
+from headscope.text.readers.brackets import Bracket
+from headscope.text.readers.lines import Lines, Report, broken
+from headscope.text.readers.sentence import Sentence
+from headscope.text.readers.surface_forms import locate, spaced
+from headscope.text.tree import NO_HEAD
+
+__all__ = ["conll2012_sentences", "unescape"]
+
+_BEGIN = re.compile(r"#\s*begin document\s*\((?P<name>.*?)\)\s*;?\s*(?:part\s*(?P<part>\d+))?")
+_SPELLINGS = {
+    "-LRB-": "(",
+    "-RRB-": ")",
+    "-LSB-": "[",
+    "-RSB-": "]",
+    "-LCB-": "{",
+    "-RCB-": "}",
+    "``": '"',
+    "''": '"',
+    "/.": ".",
+    "/?": "?",
+    "/-": "-",
+}
+
+
+def unescape(word: str) -> str:
+    """The word as it was written, before the Penn Treebank spelled it its way."""
+    return _SPELLINGS.get(word, word)
+
+
+def conll2012_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]:
+    """The sentences of a CoNLL-2012 file.
+
+    Documents are named by the file's own names; of a document in several parts the later
+    ones get their number. Its first component (`nw`, `bc`) is the genre.
+
+    Args:
+        lines: The file.
+        name: What to call it in messages.
+        report: Where left-out sentences are counted.
+    """
+    document: str | None = None
+    opens, problem = False, None
+    rows: list[tuple[int, str]] = []
+
+    def finish() -> Iterator[Sentence]:
+        nonlocal opens, problem
+        try:
+            if problem is not None:
+                raise problem
+            if rows:
+                sentence = _sentence(rows, name)
+                sentence.opens_document = opens
+                if opens and document:
+                    sentence.document = document
+                    sentence.meta = {"genre": document.split("/")[0]}
+                opens = False
+                yield sentence
+        except FileFormatError as error:
+            report.leave_out("sentences", error)
+        problem = None
+        rows.clear()
+
+    for number, text in lines:
+        if isinstance(text, FileFormatError):
+            problem = text
+        elif text.startswith("#"):
+            yield from finish()
+            begin = _BEGIN.match(text)
+            if begin:
+                part = int(begin["part"] or 0)
+                document = begin["name"] + (f"/{part}" if part else "")
+                opens = True
+            elif not re.match(r"#\s*end document", text):
+                report.leave_out(
+                    "lines",
+                    broken(name, number, f"{text[:60]!r}", "'#begin document (name); part 000'"),
+                )
+        elif text and not text.isspace():
+            if document is None:
+                raise broken(name, number, "a word before any '#begin document (…); part 000'")
+            rows.append((number, text))
+        else:
+            yield from finish()
+    yield from finish()
+
+
+def _sentence(rows: list[tuple[int, str]], name: str) -> Sentence:
+    sentence = Sentence(line=rows[0][0])
+    for word, (number, row) in enumerate(rows):
+        columns = row.split()
+        if len(columns) < 5 or not columns[2].isdecimal() or int(columns[2]) != word:
+            found = f"word number {columns[2]!r}" if len(columns) > 4 else f"{len(columns)} columns"
+            raise broken(
+                name,
+                number,
+                f"{found} in {row[:60]!r}",
+                f"CoNLL-2012's columns (document, part, word number {word}, word, tag … "
+                "coreference)",
+            )
+        sentence.words.append(unescape(columns[3]))
+        sentence.xpos.append("_" if columns[4] == "-" else columns[4])
+        if columns[-1] != "-":
+            sentence.brackets.append(Bracket(word, columns[-1], number, ("eid",)))
+    empty = ["_"] * len(rows)
+    sentence.upos = sentence.lemmas = sentence.features = sentence.relations = empty
+    sentence.heads = [NO_HEAD] * len(rows)
+    sentence.text, sentence.spans = locate(spaced(sentence.words), None, name, rows[0][0])
+    return sentence

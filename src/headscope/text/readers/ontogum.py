@@ -1,0 +1,131 @@
+"""Documents from OntoGUM's three columns, and their coreference joined onto GUM's trees.
+
+OntoGUM holds GUM's documents word by word with OntoNotes-style coreference, but neither
+sentences nor spaces: those are in GUM's CoNLL-U.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from headscope.errors import FileFormatError, InputError
+from headscope.text.document import Document
+from headscope.text.readers.brackets import Bracket
+from headscope.text.readers.lines import Lines, Report, broken
+from headscope.text.readers.sentence import Sentence, assemble
+from headscope.text.readers.surface_forms import locate, spaced
+from headscope.text.tree import NO_HEAD
+
+__all__ = ["join_coreference", "ontogum_documents"]
+
+_BEGIN = re.compile(r"#\s*begin document\s+(?P<name>\S.*?)\s*$")
+
+
+def ontogum_documents(lines: Lines, name: str, report: Report) -> Iterator[Document]:
+    """The documents of an OntoGUM file; their sentences and paragraphs are unknown.
+
+    A document with a broken line is left out as a whole.
+
+    Args:
+        lines: The file.
+        name: What to call it in messages.
+        report: Where left-out documents are counted.
+    """
+    for document in assemble(_as_sentences(lines, name, report), name, "document", report):
+        yield replace(document, sentences=(), paragraphs=())
+
+
+def _as_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]:
+    """Each document as one long sentence."""
+    current: Sentence | None = None
+    problem: FileFormatError | None = None
+
+    def finish() -> Iterator[Sentence]:
+        if problem is not None:
+            report.leave_out("documents", problem)
+        elif current is not None and current.words:
+            empty = ["_"] * len(current.words)
+            current.upos = current.xpos = current.lemmas = empty
+            current.features = current.relations = empty
+            current.heads = [NO_HEAD] * len(empty)
+            current.text, current.spans = locate(spaced(current.words), None, name, current.line)
+            yield current
+
+    for number, text in lines:
+        if isinstance(text, FileFormatError):
+            problem = problem or text
+            continue
+        if text.startswith("#") and "\t" not in text:
+            begin = _BEGIN.match(text)
+            yield from finish()
+            current = problem = None
+            if begin:
+                current = Sentence(line=number, opens_document=True, document=begin["name"])
+                if match := re.match(r"GUM_([a-z]+)_", begin["name"]):
+                    current.meta = {"genre": match[1]}
+        elif text and not text.isspace() and problem is None:
+            columns = text.split("\t")
+            expected = len(current.words) if current is not None else 0
+            if current is None:
+                raise broken(name, number, "a word before any '# begin document NAME'")
+            if len(columns) != 3 or columns[0] != str(expected):
+                problem = broken(
+                    name,
+                    number,
+                    f"{text[:60]!r}",
+                    f"three columns separated by tabs, beginning with {expected}",
+                )
+                continue
+            current.words.append(columns[1])
+            if columns[2] != "_":
+                current.brackets.append(Bracket(expected, columns[2], number, ("eid",)))
+    yield from finish()
+
+
+def join_coreference(
+    documents: Iterable[Document], coreference: Iterable[Document], name: str, report: Report
+) -> Iterator[Document]:
+    """The documents with the mentions of their namesakes in another file.
+
+    Both are read side by side: as long as they have the same order, only what is at hand is
+    in memory. Mentions the documents had are replaced.
+
+    Args:
+        documents: Whole documents, say of GUM's CoNLL-U.
+        coreference: The same documents with other mentions, say of OntoGUM.
+        name: The coreference file, for messages.
+        report: Where documents without a namesake, or with other words, are counted.
+    """
+    ahead: dict[str, Document] = {}
+    source = iter(coreference)
+    for document in documents:
+        while document.id not in ahead:
+            other = next(source, None)
+            if other is None:
+                break
+            ahead[other.id] = other
+        other = ahead.pop(document.id, None)
+        try:
+            if other is None:
+                raise InputError(f"{name} has no document {document.id!r}.")
+            # OntoGUM drops the word "|" and keeps its place.
+            if len(other) != len(document) or any(
+                a != b and b for a, b in zip(document.words, other.words, strict=True)
+            ):
+                raise InputError(_difference(document, other, name))
+        except InputError as error:
+            report.leave_out("documents", FileFormatError(str(error)))
+            continue
+        yield replace(document, mentions=other.mentions)
+
+
+def _difference(document: Document, other: Document, name: str) -> str:
+    pairs = zip(document.words, other.words, strict=False)
+    at = next((i for i, (a, b) in enumerate(pairs) if a != b and b), min(len(document), len(other)))
+    return (
+        f"Document {document.id!r} has other words in {name} ({len(other)} against "
+        f"{len(document)}): word {at} is {other.words[at : at + 1]} against "
+        f"{document.words[at : at + 1]}. Expected two versions of the same text."
+    )

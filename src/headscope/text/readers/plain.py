@@ -1,0 +1,104 @@
+"""Documents from plain text: a document per line, per paragraph, or per file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Literal
+
+from headscope.errors import FileFormatError, UnknownName
+from headscope.text.document import Document, Span
+from headscope.text.readers.lines import Lines, Report
+from headscope.text.words import split_words
+
+__all__ = ["LAYOUTS", "Layout", "plain_document", "plain_documents"]
+
+Layout = Literal["auto", "line", "paragraph", "file"]
+LAYOUTS = ("auto", "line", "paragraph", "file")
+
+_LOOK_AHEAD = 1000
+
+
+def plain_document(text: str, name: str) -> Document:
+    """A document of raw text: its words are known, its sentences are not."""
+    spans = split_words(text)
+    return Document(name, text, tuple(text[a:b] for a, b in spans), tuple(spans))
+
+
+def plain_documents(lines: Lines, name: str, report: Report, layout: Layout) -> Iterator[Document]:
+    """The documents of a text file.
+
+    Args:
+        lines: The file.
+        name: What to call it in messages; its last part also names the documents.
+        report: Where lines that cannot be read are counted.
+        layout: `line`: every line is a document. `paragraph`: every block between blank
+            lines is, its line ends becoming spaces. `file`: all of it is, with its
+            paragraphs; this alone needs the whole file in memory. `auto`: `paragraph` where
+            a blank line separates text within the first 1,000 lines, else `line`.
+    """
+    if layout not in LAYOUTS:
+        raise UnknownName.of("layout", layout, LAYOUTS)
+    if layout == "auto":
+        start = list(islice(lines, _LOOK_AHEAD))
+        layout = "paragraph" if _has_blocks(start) else "line"
+        lines = chain(start, lines)
+    stem = Path(name).name.split(".")[0]
+    blocks = _lines(lines, report) if layout == "line" else _blocks(lines, report)
+    if layout == "file":
+        yield from _whole(blocks, stem)
+        return
+    for number, text in enumerate(blocks, 1):
+        yield plain_document(text, f"{stem}-{number}")
+
+
+def _whole(blocks: Iterator[str], stem: str) -> Iterator[Document]:
+    texts: list[str] = []
+    words: list[str] = []
+    spans: list[Span] = []
+    paragraphs: list[Span] = []
+    at = 0
+    for text in blocks:
+        first = len(words)
+        for start, end in split_words(text):
+            words.append(text[start:end])
+            spans.append((start + at, end + at))
+        if len(words) > first:
+            paragraphs.append((first, len(words)))
+        texts.append(text)
+        at += len(text) + 2
+    if texts:
+        yield Document(
+            stem, "\n\n".join(texts), tuple(words), tuple(spans), paragraphs=tuple(paragraphs)
+        )
+
+
+def _has_blocks(start: list[tuple[int, str | FileFormatError]]) -> bool:
+    filled = [not isinstance(text, str) or bool(text.strip()) for _, text in start]
+    if True not in filled:
+        return False
+    last = len(filled) - filled[::-1].index(True)
+    return False in filled[filled.index(True) : last]
+
+
+def _lines(lines: Lines, report: Report) -> Iterator[str]:
+    for _, text in lines:
+        if isinstance(text, FileFormatError):
+            report.leave_out("lines", text)
+        elif text.strip():
+            yield text.strip()
+
+
+def _blocks(lines: Lines, report: Report) -> Iterator[str]:
+    block: list[str] = []
+    for _, text in lines:
+        if isinstance(text, FileFormatError):
+            report.leave_out("lines", text)
+        elif text.strip():
+            block.append(text.strip())
+        elif block:
+            yield " ".join(block)
+            block = []
+    if block:
+        yield " ".join(block)

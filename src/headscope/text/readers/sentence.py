@@ -1,0 +1,170 @@
+"""Annotated sentences as they come from a file, and the documents they add up to.
+
+Readers of column formats produce `Sentence`s one by one; `assemble` puts them together by
+the unit asked for, so that only one unit at a time is in memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from headscope.errors import InputError
+from headscope.text.document import Document, Span, Unit
+from headscope.text.readers.brackets import Bracket, mentions_from_brackets
+from headscope.text.readers.lines import Report, broken
+from headscope.text.tree import NO_HEAD
+
+__all__ = ["Sentence", "assemble"]
+
+_COLUMNS = ("upos", "xpos", "lemmas", "features", "relations")
+
+
+@dataclass(slots=True)
+class Sentence:
+    """One sentence of a file. Words, heads and brackets count from 0 within it."""
+
+    line: int
+    """Where it starts."""
+    id: str = ""
+    text: str = ""
+    words: list[str] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    upos: list[str] = field(default_factory=list)
+    xpos: list[str] = field(default_factory=list)
+    lemmas: list[str] = field(default_factory=list)
+    features: list[str] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
+    relations: list[str] = field(default_factory=list)
+    brackets: list[Bracket] = field(default_factory=list)
+    empty_nodes: list[int] = field(default_factory=list)
+    glue: str = " "
+    """What stands between it and the next sentence of the paragraph."""
+    opens_document: bool = False
+    document: str = ""
+    """Id of the document it opens, where named."""
+    opens_paragraph: bool = False
+    paragraph: str = ""
+    meta: dict[str, str] = field(default_factory=dict)
+    """About the document it opens."""
+
+
+def assemble(
+    sentences: Iterable[Sentence], name: str, unit: Unit, report: Report
+) -> Iterator[Document]:
+    """The documents that the sentences of one file make.
+
+    Sentences before the first that opens a document belong to none: each paragraph of them
+    is a document, or each sentence where no paragraphs are marked.
+
+    Args:
+        sentences: In order of the file.
+        name: The file, for messages; its last part also names documents without an id.
+        unit: What is to be one document.
+        report: Where a mention that cannot be read is counted.
+    """
+    parent, parents, paragraphs, within = "", 0, 0, 0
+    meta: dict[str, str] = {}
+    stem = name.replace("\\", "/").rsplit("/", 1)[-1].split(".")[0]
+    loose_paragraphs = False
+    batch: list[Sentence] = []
+    batch_id = ""
+
+    def finish() -> Iterator[Document]:
+        if batch:
+            is_whole = unit == "document" or not parent
+            part_of = parent if parent and unit != "document" else None
+            yield _join(batch, batch_id, part_of, meta, is_whole, name, report)
+            batch.clear()
+
+    for sentence in sentences:
+        if sentence.opens_document:
+            yield from finish()
+            parents += 1
+            parent = sentence.document or f"{stem}-{parents}"
+            paragraphs = within = 0
+            meta = sentence.meta
+        elif sentence.opens_paragraph and not parent:
+            loose_paragraphs = True
+        within += 1
+        if sentence.opens_paragraph or not paragraphs:
+            paragraphs += 1
+            starts_paragraph = True
+        else:
+            starts_paragraph = False
+        root = parent or stem
+        if unit == "sentence" or (not parent and not loose_paragraphs):
+            yield from finish()
+            batch_id = sentence.id or f"{root}-{within}"
+        elif (unit == "paragraph" or not parent) and starts_paragraph:
+            yield from finish()
+            batch_id = sentence.paragraph or f"{root}-p{paragraphs}"
+        elif unit == "document" and not batch:
+            batch_id = root
+        batch.append(sentence)
+    yield from finish()
+
+
+def _join(
+    batch: list[Sentence],
+    batch_id: str,
+    part_of: str | None,
+    meta: dict[str, str],
+    is_whole: bool,
+    name: str,
+    report: Report,
+) -> Document:
+    """One document from the sentences of a batch."""
+    texts: list[str] = []
+    words: list[str] = []
+    spans: list[Span] = []
+    heads: list[int] = []
+    columns: dict[str, list[str]] = {column: [] for column in _COLUMNS}
+    ranges: list[Span] = []
+    paragraph_starts: list[int] = []
+    brackets: list[Bracket] = []
+    empty_nodes: list[int] = []
+    at = 0
+    for number, sentence in enumerate(batch):
+        first = len(words)
+        if number:
+            gap = "\n\n" if sentence.opens_paragraph else batch[number - 1].glue
+            texts.append(gap)
+            at += len(gap)
+        if sentence.opens_paragraph or not number:
+            paragraph_starts.append(first)
+        words += map(sys.intern, sentence.words)
+        spans += [(start + at, end + at) for start, end in sentence.spans]
+        heads += [head + first if head >= 0 else head for head in sentence.heads]
+        for column in _COLUMNS:
+            columns[column] += map(sys.intern, getattr(sentence, column))
+        brackets += [Bracket(b.word + first, *b[1:]) for b in sentence.brackets]
+        empty_nodes += [node + first for node in sentence.empty_nodes]
+        ranges.append((first, len(words)))
+        texts.append(sentence.text)
+        at += len(sentence.text)
+    mentions, problems = mentions_from_brackets(
+        brackets, empty_nodes=empty_nodes, is_whole=is_whole
+    )
+    for problem in problems:
+        report.leave_out(
+            "mentions", broken(name, problem.line, f"{problem.reason} (document {batch_id!r})")
+        )
+    stops = [*paragraph_starts[1:], len(words)]
+    try:
+        return Document(
+            id=batch_id,
+            text="".join(texts),
+            words=tuple(words),
+            spans=tuple(spans),
+            sentences=tuple(ranges),
+            paragraphs=tuple(zip(paragraph_starts, stops, strict=True)),
+            heads=tuple(heads) if any(head != NO_HEAD for head in heads) else None,
+            mentions=tuple(mentions),
+            part_of=part_of,
+            meta=meta,
+            **{c: tuple(v) if any(x != "_" for x in v) else None for c, v in columns.items()},
+        )
+    except InputError as error:
+        raise broken(name, batch[0].line, str(error).rstrip(".")) from error
