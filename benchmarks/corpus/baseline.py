@@ -73,7 +73,7 @@ def _add(
 ) -> None:
     special = found.special[0, :n]
     is_query, is_key = ~special, ~special
-    words, heads = found.words[0, :n], found.heads[0, :n]
+    words, heads = found.words[0, :n], found.parents[0, :n]
     key_parent = (heads[:, None] == words[None, :]) & (heads[:, None] >= 0)
     query_parent = key_parent.T
     distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :])

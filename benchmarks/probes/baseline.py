@@ -59,6 +59,6 @@ def _words(label: Sequences) -> tuple[list[list[int]], list[int], list[int]]:
         if word >= 0:
             groups.setdefault(int(word), []).append(token)
     order = {word: place for place, word in enumerate(groups)}
-    heads = [order.get(int(label.heads[0][group[0]]), -1) for group in groups.values()]
+    heads = [order.get(int(label.parents[0][group[0]]), -1) for group in groups.values()]
     relations = [int(label.relations[0][group[0]]) for group in groups.values()]
     return list(groups.values()), heads, relations

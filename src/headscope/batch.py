@@ -68,8 +68,8 @@ class Sequences:
     """True for tokens the tokenizer added."""
     words: np.ndarray
     """Number of the token's word, -1 for none."""
-    heads: np.ndarray
-    """Number of the word that is the head of the token's word, negative for none."""
+    parents: np.ndarray
+    """Number of the word that is the parent of the token's word, negative for none."""
     tags: np.ndarray
     """Index of the word's tag in `Axes.tags`, -1 for none."""
     relations: np.ndarray
@@ -77,7 +77,7 @@ class Sequences:
     is_tagged: np.ndarray
     """`document`: has it tags at all? Those without are left out of metrics of tags."""
     is_parsed: np.ndarray
-    """`document`: has it heads at all?"""
+    """`document`: has it a tree at all?"""
     ids: np.ndarray | None = None
     """Numbers that are equal where tokens are; None where they are not known."""
     classes: np.ndarray | None = None

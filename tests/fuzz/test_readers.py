@@ -44,7 +44,7 @@ DICTS = [
         "text": "The cat",
         "spans": [[0, 3], [4, 7]],
         "upos": ["DET", "NOUN"],
-        "heads": [1, -1],
+        "parents": [1, -1],
         "relations": ["det", "root"],
         "sentences": [[0, 2]],
         "mentions": [{"cluster": "1", "spans": [[0, 2]], "head": 1}],
@@ -125,7 +125,7 @@ def test_the_wrong_format(name: str, kind: str, unit: str) -> None:
     read_through(name, FILES[name], format=kind, unit=unit, on_error="skip")
 
 
-KEYS = ("text", "words", "spans", "upos", "heads", "relations", "sentences", "paragraphs")
+KEYS = ("text", "words", "spans", "upos", "parents", "relations", "sentences", "paragraphs")
 KEYS += ("mentions", "meta", "id", "part_of", "lemmas", "features", "cluster", "head", "kind")
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.one_of(

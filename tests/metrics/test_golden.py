@@ -67,7 +67,7 @@ def test_tags_and_dependencies() -> None:
         spans=((0, 3), (4, 7), (8, 11)),
         sentences=((0, 3),),
         upos=("DET", "NOUN", "VERB"),
-        heads=(1, 2, -1),
+        parents=(1, 2, -1),
         relations=("det", "nsubj", "root"),
     )
     trace = causal_trace()

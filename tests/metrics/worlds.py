@@ -82,7 +82,7 @@ def make_batch(
     """The batch of these cases, padded at the right."""
     longest = max(case.n for case in cases) + extra_padding
     shape = len(cases), longest
-    arrays = {name: np.full(shape, -1, dtype=np.int64) for name in ("words", "heads")}
+    arrays = {name: np.full(shape, -1, dtype=np.int64) for name in ("words", "parents")}
     tags, relations = np.full(shape, -1, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
     mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     ids = np.full(shape, -1, dtype=np.int64)
@@ -97,7 +97,7 @@ def make_batch(
         if case.words is None:
             continue
         arrays["words"][row, : case.n] = case.words
-        arrays["heads"][row, : case.n] = case.heads
+        arrays["parents"][row, : case.n] = case.heads
         tags[row, : case.n] = [TAGS.index(t) if t else -1 for t in case.tags]
         relations[row, : case.n] = [RELATIONS.index(r) if r else -1 for r in case.relations]
     annotated = np.array([case.words is not None for case in cases])

@@ -61,7 +61,7 @@ def slow_dependencies(
             for layer in range(n_layers)
             for head in range(n_heads)
         }
-        for word, parent in enumerate(document.heads):
+        for word, parent in enumerate(document.parents):
             name = document.relations[word]
             if not covered[word] or parent == -2 or (name == "punct" and not punctuation):
                 continue

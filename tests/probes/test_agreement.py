@@ -82,7 +82,7 @@ def test_what_is_not_known_agrees() -> None:
 def test_coordination_by_the_tree() -> None:
     both = traits(
         "Bob and Mary",
-        heads=(-1, 0, 3, 1),
+        parents=(-1, 0, 3, 1),
         relations=("root", "dep", "cc", "conj"),
     )
     assert both.numbers == frozenset(("plur",))

@@ -44,7 +44,7 @@ def document(number: int, text: str, heads: tuple[int, ...] | None, part_of: str
         spans=tuple((int(a), int(a) + len(w)) for a, w in zip(starts, words, strict=False)),
         sentences=((0, len(words)),),
         upos=tuple("PUNCT" if word in ".,!" else "X" for word in words),
-        heads=tuple(head - 1 for head in heads),
+        parents=tuple(head - 1 for head in heads),
         relations=tuple("punct" if word in ".,!" else "dep" for word in words),
         part_of=part_of,
     )
@@ -271,7 +271,7 @@ def test_a_probe_from_start_to_file(
         heads = probe.predict(documents[0], decoding=decoding)
         found = opened.predict(documents[0], decoding=decoding, model=tiny_bert, vectors=vectors)
         assert heads == found
-    dataclasses.replace(documents[0], heads=heads)  # which refuses what is no tree
+    dataclasses.replace(documents[0], parents=heads)  # which refuses what is no tree
 
 
 def test_predictions_are_what_was_scored(
@@ -282,7 +282,7 @@ def test_predictions_are_what_was_scored(
     )
     for decoding in ("greedy", "tree"):
         right = [
-            sum(a == b for a, b in zip(probe.predict(d, decoding=decoding), d.heads, strict=True))
+            sum(a == b for a, b in zip(probe.predict(d, decoding=decoding), d.parents, strict=True))
             for d in documents
         ]
         scored = probe.scores["right"].sel(decoding=decoding, punctuation="with")
@@ -321,7 +321,7 @@ def test_mistakes_are_said(
     with pytest.raises(UnknownName, match="Unknown kind of probe 'words'"):
         hs.train_probe(tiny_bert, documents, documents, "words")  # type: ignore[arg-type]
     bare = [Document("bare", "the cat", ("the", "cat"), ((0, 3), (4, 7)), ((0, 2),))]
-    with pytest.raises(InputError, match=r"Document 'bare-1' of .* has no heads"):
+    with pytest.raises(InputError, match=r"Document 'bare-1' of .* has no trees"):
         hs.train_probe(tiny_bert, bare, documents, "attention")
     with pytest.raises(InputError, match="epochs should be a whole number from 1 on, not 0"):
         hs.train_probe(tiny_bert, documents, documents, "attention", epochs=0)

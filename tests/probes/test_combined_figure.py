@@ -23,14 +23,14 @@ def conllu(path: Path) -> Path:
     lines = []
     for number, sentence in enumerate(SENTENCES):
         one = document(number, *sentence, "d")
-        assert one.heads is not None
+        assert one.parents is not None
         assert one.upos is not None
         lines += [f"# newdoc id = d{number % 3}"] if number < 3 else []
         lines += [f"# sent_id = {one.id}", f"# text = {one.text}"]
         for word in range(len(one)):
-            relation = "root" if one.heads[word] < 0 else "dep"
+            relation = "root" if one.parents[word] < 0 else "dep"
             columns = (word + 1, one.words[word], "_", one.upos[word], "_", "_")
-            columns += (one.heads[word] + 1, relation, "_", "_")
+            columns += (one.parents[word] + 1, relation, "_", "_")
             lines.append("\t".join(map(str, columns)))
         lines.append("")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -94,7 +94,7 @@ def by_hand(
     ends = np.cumsum([len(word) + 1 for word in words])
     spans = tuple((int(e) - len(w) - 1, int(e) - 1) for e, w in zip(ends, words, strict=True))
     document = Document(
-        "hand", forms, tuple(words), spans, ((0, len(words)),), heads=heads, relations=relations
+        "hand", forms, tuple(words), spans, ((0, len(words)),), parents=heads, relations=relations
     )
     tokenized = Tokenized(np.zeros(len(words), dtype=bool), np.array(spans))
     attention = np.array(weights, dtype=np.float64)[None, None]
@@ -192,7 +192,7 @@ PARSED = [
         ("the", "red", "cat", "sat"),
         ((0, 3), (4, 7), (8, 11), (12, 15)),
         ((0, 4),),
-        heads=(2, 2, 3, -1),
+        parents=(2, 2, 3, -1),
         relations=("det", "amod:big", "nsubj", "root"),
     )
     for number in range(6)
@@ -228,7 +228,7 @@ def test_subtypes_can_be_folded(tiny_bert: Model) -> None:
     folded = hs.probe_dependencies(tiny_bert, hs.read(PARSED), 2, fold_subtypes=True)
     assert "amod" in folded["relation"].values
     assert "amod:big" not in folded["relation"].values
-    plain = replace(PARSED[0], heads=None, relations=None)
+    plain = replace(PARSED[0], parents=None, relations=None)
     assert fold_subtypes(plain) is plain
 
 
@@ -243,7 +243,7 @@ def test_merged_results_are_those_of_one_run(tiny_bert: Model) -> None:
 def test_bad_input_is_refused(tiny_bert: Model, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="min_cases should be a whole number from 1 on, not 0"):
         hs.probe_dependencies(tiny_bert, hs.read(PARSED), 0)
-    with pytest.raises(InputError, match="needs heads, which no document has"):
+    with pytest.raises(InputError, match="needs parents, which no document has"):
         hs.probe_dependencies(tiny_bert, hs.read(["the cat sat"]))
     broken = tmp_path / "broken.conllu"
     broken.write_text(

@@ -68,7 +68,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     plain = tmp_path / "plain.txt"
     plain.write_text("The cat sat.\n", encoding="utf-8")
     for verb, message in (
-        ("dependencies", "needs heads, which no document has"),
+        ("dependencies", "needs parents, which no document has"),
         ("coreference", "has a mention with an antecedent"),
     ):
         assert run("probe", verb, str(plain), "-o", str(tmp_path / verb), "-q") == 2

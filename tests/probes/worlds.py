@@ -11,7 +11,7 @@ import torch
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch
 from headscope.measuring.labels import Labeler, Tokenized
-from headscope.text.document import NO_HEAD, Document
+from headscope.text.document import NO_PARENT, Document
 from headscope.text.mention import Mention
 
 FORMS = ("he", "she", "they", "it", "Mary", "cat", "dogs", "'s", "boss", "Bob", "team", ",")
@@ -52,7 +52,7 @@ def make_world(
         spans=tuple(spans),
         sentences=((0, n),),
         upos=tuple(str(tag) for tag in generator.choice(UPOS, n)),
-        heads=_tree(generator, n),
+        parents=_tree(generator, n),
         relations=tuple(str(name) for name in generator.choice(RELATIONS, n)),
         mentions=_mentions(generator, n),
         meta={"condition": str(generator.choice(["pro", "anti"]))},
@@ -98,7 +98,7 @@ def _tree(generator: np.random.Generator, n: int) -> tuple[int, ...]:
     for place in range(1, n):
         heads[int(order[place])] = int(order[generator.integers(0, place)])
     if n > 3 and generator.random() < 0.3:
-        heads[int(order[-1])] = NO_HEAD
+        heads[int(order[-1])] = NO_PARENT
     return tuple(heads)
 
 

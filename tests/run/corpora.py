@@ -35,7 +35,7 @@ def _document(generator: np.random.Generator, number: int) -> Document:
         spans=tuple(spans),
         sentences=((0, size),),
         upos=tuple(str(generator.choice(TAGS)) for _ in words),
-        heads=heads,
+        parents=heads,
         relations=("root", *(str(generator.choice(RELATIONS)) for _ in words[1:])),
         meta={"genre": "news" if number % 2 else "fiction"},
     )

@@ -56,7 +56,7 @@ def case_of(model: Model, document: Document) -> Case:
         trace.main.is_causal,
         words,
         labels(document.upos),
-        [document.heads[w] if w >= 0 else -1 for w in words],
+        [document.parents[w] if w >= 0 else -1 for w in words],
         labels(document.relations),
     )
 

@@ -38,8 +38,8 @@ def test_raw_text_gets_words_tags_heads_relations_and_entities() -> None:
     assert document.words[:7] == ("Apple", "is", "n't", "buying", "U.K.", "startups", ".")
     assert [document.text[a:b] for a, b in document.spans] == list(document.words)
     assert document.sentences == ((0, 7), (7, 14))
-    assert document.heads is not None
-    assert document.heads[:7] == (3, 3, 3, ROOT, 5, 3, 3)
+    assert document.parents is not None
+    assert document.parents[:7] == (3, 3, 3, ROOT, 5, 3, 3)
     assert document.relations is not None
     assert document.relations[:4] == ("nsubj", "aux", "neg", "ROOT")
     assert document.upos is not None
@@ -83,7 +83,7 @@ def test_batches_make_no_difference() -> None:
     whole = list(annotate(texts))
     for number in (0, 63, 64, 149):
         (alone,) = annotate([texts[number]])
-        assert (alone.heads, alone.xpos) == (whole[number].heads, whole[number].xpos)
+        assert (alone.parents, alone.xpos) == (whole[number].parents, whole[number].xpos)
 
 
 @needs_pipeline

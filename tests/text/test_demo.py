@@ -73,7 +73,7 @@ def test_our_reader_agrees_with_the_validator() -> None:
         assert document.id == sentence.id
         assert document.text == sentence.comments["text"]
         assert document.words == tuple(word.form for word in sentence.words)
-        assert document.heads == tuple(word.head - 1 for word in sentence.words)
+        assert document.parents == tuple(word.head - 1 for word in sentence.words)
         assert document.relations == tuple(word.relation for word in sentence.words)
         assert document.upos == tuple(word.upos for word in sentence.words)
         for (start, end), word in zip(document.spans, document.words, strict=True):
@@ -86,8 +86,8 @@ def test_given_heads_of_mentions_are_those_of_the_tree() -> None:
     for document in demo_corpus():
         for mention in document.mentions:
             inside = set(mention.words())
-            assert document.heads is not None
-            top = [w for w in inside if document.heads[w] not in inside]
+            assert document.parents is not None
+            top = [w for w in inside if document.parents[w] not in inside]
             assert [mention_head(document, mention)] == top
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.text.document import NO_HEAD, ROOT, Document, Mention
+from headscope.text.document import NO_PARENT, ROOT, Document, Mention
 from headscope.text.mention import mention_head
 from headscope.text.readers.items import document_from_dict
 from headscope.text.tree import check_tree
@@ -24,7 +24,7 @@ DOCUMENT = Document(
     sentences=((0, 6), (6, 9)),
     paragraphs=((0, 9),),
     upos=("PRON", "VERB", "DET", "ADJ", "NOUN", "PUNCT", "PRON", "VERB", "PUNCT"),
-    heads=(1, ROOT, 4, 4, 1, 1, 7, ROOT, 7),
+    parents=(1, ROOT, 4, 4, 1, 1, 7, ROOT, 7),
     relations=("nsubj", "root", "det", "amod", "obj", "punct", "nsubj", "root", "punct"),
     mentions=(Mention("a", ((0, 1),)), Mention("b", ((2, 5),), "animal"), Mention("b", ((6, 7),))),
     meta={"genre": "fiction"},
@@ -37,7 +37,7 @@ def test_cut_keeps_what_lies_inside() -> None:
     assert piece.text == "the old cat. It"
     assert [piece.text[a:b] for a, b in piece.spans] == list(piece.words)
     assert piece.sentences == ((0, 4), (4, 5))
-    assert piece.heads == (2, 2, NO_HEAD, NO_HEAD, NO_HEAD)
+    assert piece.parents == (2, 2, NO_PARENT, NO_PARENT, NO_PARENT)
     assert piece.mentions == (Mention("b", ((0, 3),), "animal"), Mention("b", ((4, 5),)))
     assert piece.meta == {"genre": "fiction"}
     assert DOCUMENT.cut(0, 9) == DOCUMENT
@@ -49,7 +49,7 @@ def test_cut_keeps_what_lies_inside() -> None:
 def test_split() -> None:
     first, second = DOCUMENT.split("sentence")
     assert (first.id, first.text, first.part_of) == ("d-1", "She saw the old cat.", "d")
-    assert (second.id, second.heads) == ("d-2", (1, ROOT, 1))
+    assert (second.id, second.parents) == ("d-2", (1, ROOT, 1))
     assert list(DOCUMENT.split("document")) == [DOCUMENT]
     (paragraph,) = DOCUMENT.split("paragraph")
     assert (paragraph.id, paragraph.part_of) == ("d-p1", "d")
@@ -57,7 +57,7 @@ def test_split() -> None:
 
 
 def test_unknown_sentences_are_guessed() -> None:
-    raw = replace(DOCUMENT, sentences=(), heads=None)
+    raw = replace(DOCUMENT, sentences=(), parents=None)
     assert [part.text for part in raw.split("sentence")] == ["She saw the old cat.", "It ran."]
     assert list(Document("x", "", (), ()).split("sentence")) == []
 
@@ -90,7 +90,7 @@ def test_a_dict_and_back() -> None:
     [
         ({"words": DOCUMENT.words[:3]}, "has 3 words, but 9 spans"),
         ({"upos": ("X",)}, "has 9 words, but 1 upos"),
-        ({"heads": (1,)}, "has 9 words, but 1 heads"),
+        ({"parents": (1,)}, "has 9 words, but 1 parents"),
         (
             {"spans": (*DOCUMENT.spans[:-1], (27, 99))},
             r"Word 8 of document 'd', '.', is at \(27, 99\): expected characters .*length 28",
@@ -100,9 +100,12 @@ def test_a_dict_and_back() -> None:
         ({"sentences": ((0, 6), (6, 8))}, "leave a gap or overlap at word 8"),
         ({"sentences": ((0, 6), (6, 6), (6, 9))}, "has an empty sentence"),
         ({"paragraphs": ((1, 9),)}, "paragraphs of document 'd' leave a gap"),
-        ({"heads": (1, ROOT, 4, 4, 1, 1, 7, ROOT, 0)}, "Sentence 1 of document 'd': the head of"),
-        ({"heads": (1, ROOT, 4, 4, 1, 1, 7, ROOT, ROOT)}, "Sentence 1 of document 'd' has 2 roots"),
-        ({"sentences": ()}, "has heads but no sentences"),
+        ({"parents": (1, ROOT, 4, 4, 1, 1, 7, ROOT, 0)}, "Sentence 1 of document 'd': the head of"),
+        (
+            {"parents": (1, ROOT, 4, 4, 1, 1, 7, ROOT, ROOT)},
+            "Sentence 1 of document 'd' has 2",
+        ),
+        ({"sentences": ()}, "has parents but no sentences"),
         ({"mentions": (Mention("a", ((8, 12),)),)}, r"a mention of cluster 'a' at \(\(8, 12\),\)"),
         ({"text": "\ud800" * 30}, "half a surrogate pair at character 0"),
     ],

@@ -65,7 +65,7 @@ def test_conll2012(tmp_path: Path) -> None:
     assert first.words[4] == "("
     assert first.xpos is not None
     assert first.xpos[:3] == ("DT", "NN", "VBD")
-    assert first.upos is first.heads is first.relations is None
+    assert first.upos is first.parents is first.relations is None
     assert first.sentences == ((0, 8), (8, 10))
     assert first.mentions == (
         Mention("1", ((0, 2),)),
@@ -150,7 +150,7 @@ def test_joining_ontogum_to_trees(tmp_path: Path) -> None:
     cat, dog = read(trees, coreference=coreference)
     assert cat.mentions == ()
     assert dog.mentions == (Mention("1", ((0, 2),)), Mention("1", ((4, 5),)))
-    assert dog.heads is not None
+    assert dog.parents is not None
     pieces = list(read(trees, coreference=coreference, unit="sentence"))
     assert [(p.text, len(p.mentions)) for p in pieces] == [
         ("Meow", 0),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import FileFormatError, HeadscopeError
-from headscope.text.document import NO_HEAD, ROOT, Document, Mention
+from headscope.text.document import NO_PARENT, ROOT, Document, Mention
 from headscope.text.readers.read import read
 
 
@@ -70,7 +70,7 @@ def test_every_part_of_a_document(german: Path) -> None:
     assert [first.text[a:b] for a, b in first.spans[8:11]] == ["Do", "n't", "!"]
     assert first.sentences == ((0, 8), (8, 11), (11, 14))
     assert first.paragraphs == ((0, 11), (11, 14))
-    assert first.heads == (1, ROOT, 4, 4, 1, 6, 1, 1, ROOT, 8, 8, 12, ROOT, 12)
+    assert first.parents == (1, ROOT, 4, 4, 1, 6, 1, 1, ROOT, 8, 8, 12, ROOT, 12)
     assert first.relations is not None
     assert first.relations[:4] == ("nsubj", "root", "case", "det")
     assert first.upos is not None
@@ -104,7 +104,7 @@ def test_units(german: Path) -> None:
 def test_reading_by_sentence_is_cutting_the_document(german: Path) -> None:
     whole = [part for document in read(german) for part in document.split("sentence")]
     for a, b in zip(whole, read(german, unit="sentence"), strict=True):
-        assert (a.text, a.spans, a.heads, a.mentions) == (b.text, b.spans, b.heads, b.mentions)
+        assert (a.text, a.spans, a.parents, a.mentions) == (b.text, b.spans, b.parents, b.mentions)
 
 
 def test_sentences_outside_documents_stand_for_themselves(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_ends_marks_and_compression_make_no_difference(
     path = tmp_path / ("other.conllu.gz" if compressed else "other.conllu")
     data = text.encode()
     path.write_bytes(gzip.compress(data) if compressed else data)
-    assert [(d.text, d.heads, d.mentions) for d in read(path)] == [
-        (d.text, d.heads, d.mentions) for d in read(german)
+    assert [(d.text, d.parents, d.mentions) for d in read(path)] == [
+        (d.text, d.parents, d.mentions) for d in read(german)
     ]
 
 
@@ -161,7 +161,7 @@ GOOD = rows("1 Ja ja INTJ _ _ 0 root _ _")
         (
             rows("1 a a X _ _ 0 root _ _", "2 b b X _ _ 3 dep _ _", "3 c c X _ _ 2 dep _ _"),
             3,
-            r"has a cycle: following the heads from word 2 never reaches .*\[2, 3\]",
+            r"has a cycle: following the parents from word 2 never reaches .*\[2, 3\]",
         ),
         (
             rows("1 Ja ja INTJ _ _ 0 root _ _", "2 ja ja INTJ _ _ _ dep _ _"),
@@ -225,8 +225,8 @@ def test_heads_may_be_unknown(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     (document,) = read(path)
-    assert document.heads == (ROOT, NO_HEAD, NO_HEAD)
-    assert [d.heads for d in read(path, unit="sentence")] == [(ROOT,), None]
+    assert document.parents == (ROOT, NO_PARENT, NO_PARENT)
+    assert [d.parents for d in read(path, unit="sentence")] == [(ROOT,), None]
 
 
 def test_the_text_may_have_other_spaces_than_the_words_say(tmp_path: Path) -> None:
@@ -253,14 +253,14 @@ def to_conllu(document: Document) -> str:
     """A plain writer, the inverse of the reader for documents without contractions."""
     lines = [f"# newdoc id = {document.id}"]
     for start, stop in document.sentences:
-        assert document.heads is not None
+        assert document.parents is not None
         assert document.upos is not None
         if any(start == p for p, _ in document.paragraphs):
             lines.append("# newpar")
         for word in range(start, stop):
             last = word + 1 == stop
             gap = last or document.spans[word][1] < document.spans[word + 1][0]
-            head = document.heads[word]
+            head = document.parents[word]
             lines.append(
                 f"{word - start + 1}\t{document.words[word]}\t_\t{document.upos[word]}\t_\t_\t"
                 f"{0 if head == ROOT else head - start + 1}\tdep\t_\t"
@@ -303,7 +303,7 @@ def documents(draw: st.DrawFn) -> Document:
         tuple(sentences),
         tuple(zip(paragraphs, [*paragraphs[1:], len(words)], strict=True)),
         upos=("X",) * len(words),
-        heads=tuple(heads),
+        parents=tuple(heads),
         relations=("dep",) * len(words),
     )
 

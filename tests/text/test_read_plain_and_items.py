@@ -48,7 +48,7 @@ def test_words_of_raw_text(tmp_path: Path) -> None:
     (document, _) = read(write(tmp_path, "a.txt", LINES))
     assert document.words == ("One", "line", ".")
     assert document.sentences == document.paragraphs == ()
-    assert document.upos is document.heads is None
+    assert document.upos is document.parents is None
 
 
 def test_windows_ends_mark_and_gzip(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ ANNOTATED: dict[str, Any] = {
     "text": "He slept. He did.",
     "words": ["He", "slept", ".", "He", "did", "."],
     "sentences": [[0, 3], [3, 6]],
-    "heads": [1, -1, 1, 4, -1, None],
+    "parents": [1, -1, 1, 4, -1, None],
     "upos": ["PRON", "VERB", "PUNCT", "PRON", "VERB", "PUNCT"],
     "mentions": [{"cluster": 1, "spans": [[0, 1]]}, {"cluster": 1, "spans": [[3, 4]], "head": 3}],
     "genre": "fiction",
@@ -138,7 +138,7 @@ def test_json_lines(tmp_path: Path) -> None:
     first, second, third, fourth = read(path)
     assert first.id == "x"
     assert first.spans == ((0, 2), (3, 8), (8, 9), (10, 12), (13, 16), (16, 17))
-    assert first.heads == (1, ROOT, 1, 4, ROOT, -2)
+    assert first.parents == (1, ROOT, 1, 4, ROOT, -2)
     assert first.mentions == (Mention("1", ((0, 1),)), Mention("1", ((3, 4),), head=3))
     assert first.meta == {"genre": "fiction", "label": "3"}
     assert (second.id, second.text) == ("a-3", "A bare string")
@@ -157,7 +157,7 @@ def test_json_lines(tmp_path: Path) -> None:
         ('{"words": ["a", 3]}', r"'words' is .* which cannot be read as words"),
         ('{"words": "ab"}', "'words' is 'ab', which cannot be read as words"),
         ('{"words": ["a", "b"], "text": "a c"}', r"words \['a', 'b'\] … are not those of the text"),
-        ('{"words": ["a"], "heads": [7]}', "the head of word 1 is word 8"),
+        ('{"words": ["a"], "parents": [7]}', "the head of word 1 is word 8"),
         ('{"words": ["a"], "spans": [[0, 1]]}', "'spans' without a text"),
         ('{"words": ["a"], "mentions": [{"cluster": 1}]}', "cannot be read as mentions"),
         ('{"words": ["a"], "sentences": [[0]]}', "cannot be read as sentences"),

@@ -138,8 +138,8 @@ def test_mentions_with_an_antecedent(
         ends: dict[str, int] = {}
         for mention in document.mentions:
             inside = mention.words()
-            assert document.heads is not None
-            tops = [word for word in inside if document.heads[word] not in inside]
+            assert document.parents is not None
+            tops = [word for word in inside if document.parents[word] not in inside]
             if len(tops) != 1:
                 continue
             assert tops == [mention_head(document, mention)]

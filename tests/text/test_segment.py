@@ -80,7 +80,7 @@ def test_annotations_come_along() -> None:
     assert sum(len(s.first) + len(s.second) for s in taken) == 1529
     for segment in taken:
         for half in (segment.first, segment.second):
-            assert half.heads is not None
+            assert half.parents is not None
             assert half.sentences
             assert half.part_of is not None
             assert half.meta["genre"]

@@ -56,7 +56,7 @@ class Metric(ABC):
     scope: ClassVar[Scope] = "layer"
     blocks: ClassVar[frozenset[Block]] = ALL_BLOCKS
     """The attention it makes sense for."""
-    needs: ClassVar[frozenset[Literal["tags", "heads", "relations", "mentions"]]] = frozenset()
+    needs: ClassVar[frozenset[Literal["tags", "parents", "relations", "mentions"]]] = frozenset()
     """Annotations without which there is nothing to measure."""
     adds_in_place: ClassVar[bool] = False
     """Does a run keep one state of sums and `add` to it, rather than merge those of batches?

@@ -1,6 +1,6 @@
-"""The words whose heads are looked for, as flat arrays: what a batch's trees say.
+"""The words whose parents are looked for, as flat arrays: what a batch's trees say.
 
-From the trees alone, without attention: made once per batch and shared by the heads'
+From the trees alone, without attention: made once per batch and shared by the parents'
 accuracy in all layers and by the baseline.
 """
 
@@ -76,21 +76,21 @@ def _make(
 ) -> DepCases:
     found = batch.query_sequences(attention.block)
     has = has_tokens(attention)
-    heads = np.full(has.shape, ROOT - 1, dtype=np.int64)
+    parents = np.full(has.shape, ROOT - 1, dtype=np.int64)
     relations = np.full(has.shape, -1, dtype=np.int64)
     documents, tokens = np.nonzero((found.words >= 0) & found.is_parsed[:, None])
     words = found.words[documents, tokens]
-    heads[documents, words] = found.heads[documents, tokens]
+    parents[documents, words] = found.parents[documents, tokens]
     relations[documents, words] = found.relations[documents, tokens]
-    counted = has & found.is_parsed[:, None] & (heads >= ROOT)
+    counted = has & found.is_parsed[:, None] & (parents >= ROOT)
     if batch.is_cut is not None:
         last = has.shape[1] - 1 - has[:, ::-1].argmax(axis=1)
-        counted &= ~(batch.is_cut[:, None] & (heads > last[:, None]))
+        counted &= ~(batch.is_cut[:, None] & (parents > last[:, None]))
     names = batch.axes.relations
     if not punctuation and PUNCTUATION in names:
         counted &= relations != names.index(PUNCTUATION)
     document, word = np.nonzero(counted)
-    head = heads[document, word]
+    head = parents[document, word]
     inside = np.clip(head, 0, has.shape[1] - 1)
     query = word.copy()
     if "poss" in names if possessive == "auto" else possessive:

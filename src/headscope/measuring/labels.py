@@ -1,4 +1,4 @@
-"""What the tokens of a document are labeled with: its words' tags, heads and relations."""
+"""What the tokens of a document are labeled with: its words' tags, parents and relations."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ class Labeler:
             numbers["words"][row, :n] = words
             tags = tags_of(document, self._tagset)
             is_tagged[row] = tags is not None
-            is_parsed[row] = document.heads is not None
+            is_parsed[row] = document.parents is not None
             for name, values in (
                 ("tags", _numbers(tags, self._tags)),
                 ("relations", _numbers(document.relations, self._relations)),
-                ("heads", document.heads),
+                ("parents", document.parents),
             ):
                 if values is not None and len(values):
                     found = np.asarray(values, dtype=np.int64)[np.maximum(words, 0)]
@@ -109,7 +109,7 @@ class Labeler:
         )
 
 
-FIELDS = ("words", "heads", "tags", "relations")
+FIELDS = ("words", "parents", "tags", "relations")
 
 
 def _numbers(labels: Sequence[str] | None, known: Mapping[str, int]) -> list[int] | None:

@@ -90,7 +90,7 @@ def _region(attention: Attention, batch: Batch) -> Region:
 
 def query_counts(attention: Attention, labels: str | None = None, side: str = "query") -> Tensor:
     """`document head`: how many queries count, float64; with `labels` (`tags`,
-    `heads`, `relations`) only those of documents that have any on that side.
+    `parents`, `relations`) only those of documents that have any on that side.
     """
 
     def make() -> Tensor:
@@ -102,7 +102,7 @@ def query_counts(attention: Attention, labels: str | None = None, side: str = "q
 
 
 def has_labels(attention: Attention, labels: str, side: str = "query") -> Tensor:
-    """`document 1`, float64: 1 where a document has tags (`tags`), a tree (`heads`), a tree
+    """`document 1`, float64: 1 where a document has tags (`tags`), a tree (`parents`), a tree
     with labels (`relations`).
     """
 
@@ -140,9 +140,9 @@ def relations_of_pairs(attention: Attention) -> tuple[Tensor, Tensor]:
 
     def make() -> tuple[Tensor, Tensor]:
         found = batch_of(attention).query_sequences(attention.block)
-        words, heads = torch.from_numpy(found.words), torch.from_numpy(found.heads)
-        known = (words >= 0) & (heads >= 0)
-        key_parent = (heads[:, :, None] == words[:, None, :]) & known[:, :, None]
+        words, parents = torch.from_numpy(found.words), torch.from_numpy(found.parents)
+        known = (words >= 0) & (parents >= 0)
+        key_parent = (parents[:, :, None] == words[:, None, :]) & known[:, :, None]
         return (
             key_parent.transpose(1, 2).to(attention.weights),
             key_parent.to(attention.weights),

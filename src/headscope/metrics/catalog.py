@@ -92,7 +92,7 @@ def find_metrics(
     Args:
         wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
             always comes along: it counts the documents.
-        available: the annotations there are (`tags`, `heads`, `relations`, `mentions`).
+        available: the annotations there are (`tags`, `parents`, `relations`, `mentions`).
             "all" leaves out metrics that need others; asking for one by name is an error. It
             also leaves out what costs more than a pass (`is_default`).
     """

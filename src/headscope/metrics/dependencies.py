@@ -36,7 +36,7 @@ class DepAlignment(RatioMetric):
     name: ClassVar[str] = "dep_alignment"
     paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 4, Figure 8"
     units: ClassVar[str] = "share of attention"
-    needs = frozenset(("heads",))
+    needs = frozenset(("parents",))
     blocks = SELF_BLOCKS
     dims = ("parent",)
 
@@ -50,11 +50,11 @@ class DepAlignment(RatioMetric):
 
     def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Attention between related tokens; all of it."""
-        is_parsed = has_labels(attention, "heads")
+        is_parsed = has_labels(attention, "parents")
         aligned = pair_sums(attention)[0][..., 1:] * is_parsed[..., None]
         total = total_mass(attention) * is_parsed
         either = aligned.sum(-1, keepdim=True)
-        return torch.cat((aligned, either), dim=-1), total, query_counts(attention, "heads")
+        return torch.cat((aligned, either), dim=-1), total, query_counts(attention, "parents")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class DepTypeTo(RatioMetric):
     name: ClassVar[str] = "dep_type_to"
     paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.3.2, Figure 9"
     units: ClassVar[str] = "share of attention"
-    needs = frozenset(("heads", "relations"))
+    needs = frozenset(("parents", "relations"))
     dims = ("relation",)
 
     def digests(self) -> tuple[Digest, ...]:

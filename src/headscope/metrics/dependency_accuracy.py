@@ -31,7 +31,7 @@ class _DepProbe(Metric):
     units: ClassVar[str] = "share of words"
     counts = "words"
     blocks = SELF_BLOCKS
-    needs = frozenset(("heads",))
+    needs = frozenset(("parents",))
     is_default = False
 
     punctuation: bool = True
@@ -43,7 +43,7 @@ class _DepProbe(Metric):
             raise UnknownName.of("possessive", self.possessive, map(str, get_args(Possessive)))
         if not self.punctuation or self.possessive not in ("auto", False):
             # Which words these are, only relations tell.
-            object.__setattr__(self, "needs", frozenset(("heads", "relations")))
+            object.__setattr__(self, "needs", frozenset(("parents", "relations")))
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
         """Relations as in the data, and all words together."""

@@ -27,7 +27,7 @@ class _OfPairs(RatioMetric):
 
     units: ClassVar[str] = "share of token pairs"
     scope = "tokens"
-    needs = frozenset(("heads",))
+    needs = frozenset(("parents",))
     blocks = SELF_BLOCKS
     has_heads = False
 
@@ -167,7 +167,7 @@ class _Pairs:
 def _pairs_of(attention: Attention) -> _Pairs:
     def make() -> _Pairs:
         region = region_of(attention)
-        is_parsed = has_labels(attention, "heads")[:, 0]
+        is_parsed = has_labels(attention, "parents")[:, 0]
         pairs = region.pairs.double() * is_parsed[:, None, None]
         query_parent, key_parent = relations_of_pairs(attention)
         related = pairs * (query_parent + key_parent)

@@ -1,4 +1,4 @@
-"""From the scores of candidates to heads: the best candidate of each word, or the best tree.
+"""From the scores of candidates to parents: the best candidate of each word, or the best tree.
 
 Scores are `word candidate`: candidates 0 … n-1 are the words, n is ROOT. What cannot be a
 head (the word itself, a word without tokens) has a score of -inf.
@@ -55,15 +55,15 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
         scores: `node candidate`, square; -inf where there is no edge.
         root: the node that gets no head.
     """
-    heads: np.ndarray = scores.argmax(1)
-    heads[root] = root
-    ring = _ring(heads, root)
+    parents: np.ndarray = scores.argmax(1)
+    parents[root] = root
+    ring = _ring(parents, root)
     if ring is None:
-        return heads
+        return parents
     inside = np.zeros(len(scores), dtype=bool)
     inside[ring] = True
     outer = np.flatnonzero(~inside)
-    kept = scores[ring, heads[ring]]
+    kept = scores[ring, parents[ring]]
     # The ring becomes one node: entering it at a word costs that word's edge in the ring.
     entering = scores[np.ix_(ring, outer)] - kept[:, None]
     leaving = scores[np.ix_(outer, ring)]
@@ -76,24 +76,24 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     found = _arborescence(smaller, int(np.flatnonzero(outer == root)[0]))
     for place, node in enumerate(outer):
         if node != root:
-            heads[node] = ring[exit_[place]] if found[place] == m else outer[found[place]]
+            parents[node] = ring[exit_[place]] if found[place] == m else outer[found[place]]
     broken = ring[entry[found[m]]]
-    heads[broken] = outer[found[m]]
-    return heads
+    parents[broken] = outer[found[m]]
+    return parents
 
 
-def _ring(heads: np.ndarray, root: int) -> np.ndarray | None:
-    """The nodes of a cycle, if following heads does not always end at the root."""
-    state = np.zeros(len(heads), dtype=np.int64)  # the walk in which a node was first met
+def _ring(parents: np.ndarray, root: int) -> np.ndarray | None:
+    """The nodes of a cycle, if following parents does not always end at the root."""
+    state = np.zeros(len(parents), dtype=np.int64)  # the walk in which a node was first met
     state[root] = -1
-    for start in range(len(heads)):
+    for start in range(len(parents)):
         node = start
         while state[node] == 0:
             state[node] = start + 1
-            node = int(heads[node])
+            node = int(parents[node])
         if state[node] == start + 1 and node != root:
             ring = [node]
-            while heads[ring[-1]] != node:
-                ring.append(int(heads[ring[-1]]))
+            while parents[ring[-1]] != node:
+                ring.append(int(parents[ring[-1]]))
             return np.array(ring)
     return None

@@ -1,4 +1,4 @@
-"""The sentences a trained probe learns from: words, heads, and which of them count.
+"""The sentences a trained probe learns from: words, parents, and which of them count.
 
 Plain NumPy, no attention and no model: which words have tokens is told by whoever
 tokenized (`headscope.probes.features`).
@@ -16,7 +16,7 @@ import numpy as np
 from headscope.errors import InputError
 from headscope.measuring.key_classes import is_punctuation
 from headscope.text.corpus import Corpus
-from headscope.text.document import NO_HEAD, ROOT, Document
+from headscope.text.document import NO_PARENT, ROOT, Document
 from headscope.text.readers.read import read
 
 __all__ = [
@@ -62,14 +62,14 @@ def read_treebank(corpus: Corpus | str | Path | Iterable[Any]) -> Treebank:
     """The sentences of a corpus, which must be parsed.
 
     Raises:
-        InputError: there are none, or a sentence has no heads, with its id.
+        InputError: there are none, or a sentence has no parents, with its id.
     """
     corpus = corpus.by("sentence") if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     documents = tuple(document for document in corpus if len(document))
     for document in documents:
-        if document.heads is None or set(document.heads) == {NO_HEAD}:
+        if document.parents is None or set(document.parents) == {NO_PARENT}:
             raise InputError(
-                f"Document {document.id!r} of {corpus.name} has no heads, and a probe learns from "
+                f"Document {document.id!r} of {corpus.name} has no trees, and a probe learns from "
                 "them. Give a treebank (CoNLL-U), or parse the corpus: headscope.annotate."
             )
     if not documents:
@@ -81,9 +81,9 @@ def targets(document: Document, has_tokens: np.ndarray) -> np.ndarray:
     """`word`: the number of its head, `len(document)` for ROOT, or `NOT_COUNTED` where the
     head is unknown or the word has no token.
     """
-    heads = np.asarray(document.heads, dtype=np.int64)
-    found = np.where(heads == ROOT, len(document), heads)
-    return np.where((heads == NO_HEAD) | ~has_tokens, NOT_COUNTED, found)
+    parents = np.asarray(document.parents, dtype=np.int64)
+    found = np.where(parents == ROOT, len(document), parents)
+    return np.where((parents == NO_PARENT) | ~has_tokens, NOT_COUNTED, found)
 
 
 def punctuation(document: Document) -> np.ndarray:

@@ -92,7 +92,7 @@ class Probe:
         model: Model | None = None,
         vectors: WordVectors | None = None,
     ) -> tuple[int, ...]:
-        """The head of each word, -1 for a root: as in `Document.heads`.
+        """The parent of each word, -1 for a root: as in `Document.parents`.
 
         Args:
             document: a document, sentence by sentence; or a text.

@@ -55,7 +55,7 @@ def measure(
     axes = replace(_axes(document, tagset), key_classes=_key_classes(trace))
     has = {
         "tags": bool(axes.tags),
-        "heads": document is not None and document.heads is not None,
+        "parents": document is not None and document.parents is not None,
         "relations": bool(axes.relations),
         "mentions": document is not None and bool(document.mentions),
     }
@@ -96,7 +96,7 @@ def _axes(document: Document | None, tagset: Tagset) -> Axes:
     if document is None:
         return Axes(parts_per_group=1)
     tags = set(tags_of(document, tagset) or ()) - {NO_TAG}
-    relations = set(document.relations or ()) if document.heads is not None else set()
+    relations = set(document.relations or ()) if document.parents is not None else set()
     relations -= {NO_TAG}
     return Axes(tuple(sorted(tags)), tuple(sorted(relations)), parts_per_group=1)
 

@@ -80,7 +80,7 @@ class Survey:
     documents: int
     hash: str
     tags: tuple[str, ...]
-    has_heads: bool
+    has_trees: bool
     has_mentions: bool
     relations: tuple[str, ...]
     groups: tuple[str, ...]
@@ -94,7 +94,7 @@ class Survey:
         """Which annotations there are."""
         has = {
             "tags": bool(self.tags),
-            "heads": self.has_heads,
+            "parents": self.has_trees,
             "relations": bool(self.relations),
             "mentions": self.has_mentions,
         }
@@ -193,15 +193,15 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
     report = Report(corpus.on_error)
     content = hashlib.sha256()
     tags: set[str] = set()
-    has_heads = has_mentions = False
+    has_trees = has_mentions = False
     relations: set[str] = set()
     groups: set[str] = set()
     lengths = array("L")
     for document in corpus.read(report):
         content.update(document.digest().encode())
         tags.update(tags_of(document, settings.tagset) or ())
-        if document.heads is not None:
-            has_heads = True
+        if document.parents is not None:
+            has_trees = True
             relations.update(document.relations or ())
         has_mentions = has_mentions or bool(document.mentions)
         groups.add(group_of(document, settings.by))
@@ -219,7 +219,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
         documents=len(lengths),
         hash=content.hexdigest(),
         tags=tuple(sorted(tags - {NO_TAG})),
-        has_heads=has_heads,
+        has_trees=has_trees,
         has_mentions=has_mentions,
         relations=tuple(sorted(relations - {NO_TAG})),
         groups=tuple(sorted(groups)),

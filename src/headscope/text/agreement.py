@@ -97,9 +97,9 @@ def _has_s(mention: Headed) -> bool:
 def _is_coordinated(document: Document, mention: Headed) -> bool:
     """Is it `the cat and the dog`? By the tree where there is one."""
     words = mention.mention.words()
-    if document.heads is not None and document.relations is not None:
+    if document.parents is not None and document.relations is not None:
         inside = zip(
-            (document.heads[word] for word in words),
+            (document.parents[word] for word in words),
             (document.relations[word] for word in words),
             strict=True,
         )

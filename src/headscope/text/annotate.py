@@ -1,4 +1,4 @@
-"""`headscope.annotate`: tags, heads, relations and entities for raw text, by spaCy.
+"""`headscope.annotate`: tags, parents, relations and entities for raw text, by spaCy.
 
 The only file that imports spaCy, and only when documents are read.
 """
@@ -18,7 +18,7 @@ from headscope.text.document import Document, Span, Unit
 from headscope.text.mention import Mention
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import read
-from headscope.text.tree import NO_HEAD, ROOT
+from headscope.text.tree import NO_PARENT, ROOT
 
 __all__ = ["SpacySource", "annotate"]
 
@@ -29,7 +29,7 @@ def annotate(
     corpus: Corpus | str | Path | Iterable[Any] | Callable[[], Iterable[Any]],
     pipeline: str = "en_core_web_sm",
 ) -> Corpus:
-    """The corpus with words, sentences, tags, heads, relations and entities by spaCy.
+    """The corpus with words, sentences, tags, parents, relations and entities by spaCy.
 
     What the documents carried before is replaced, for spaCy's words are others; relations
     are those of the pipeline (for English ClearNLP's: `dobj`, `nsubjpass`). Each named
@@ -93,14 +93,14 @@ def _document(parsed: Any, document: Document, pipeline: str) -> Document:
     tokens = [token for token in parsed if not token.is_space]
     number = {token.i: word for word, token in enumerate(tokens)}
     sentences: list[Span] = []
-    heads = None
+    parents = None
     if parsed.has_annotation("SENT_START"):
         for sentence in parsed.sents:
             inside = [number[token.i] for token in sentence if token.i in number]
             if inside:
                 sentences.append((inside[0], inside[-1] + 1))
         if sentences and parsed.has_annotation("DEP"):
-            heads = _heads(tokens, number, sentences)
+            parents = _parents(tokens, number, sentences)
     tagged = parsed.has_annotation("TAG")
     has_pos = parsed.has_annotation("POS")
     return Document(
@@ -115,30 +115,30 @@ def _document(parsed: Any, document: Document, pipeline: str) -> Document:
         features=tuple(str(t.morph) or "_" for t in tokens)
         if parsed.has_annotation("MORPH")
         else None,
-        heads=heads,
-        relations=None if heads is None else tuple(token.dep_ or "_" for token in tokens),
+        parents=parents,
+        relations=None if parents is None else tuple(token.dep_ or "_" for token in tokens),
         mentions=tuple(_entities(parsed, number)),
         part_of=document.part_of,
         meta={**document.meta, "annotator": pipeline},
     )
 
 
-def _heads(tokens: list[Any], number: dict[int, int], sentences: list[Span]) -> tuple[int, ...]:
-    heads = []
+def _parents(tokens: list[Any], number: dict[int, int], sentences: list[Span]) -> tuple[int, ...]:
+    parents = []
     for token in tokens:
         above = token.head
         while above.is_space and above.head.i != above.i:
             above = above.head
-        heads.append(ROOT if above.i == token.i or above.is_space else number[above.i])
+        parents.append(ROOT if above.i == token.i or above.is_space else number[above.i])
     for start, stop in sentences:
         # A root made of spaces leaves its dependents without one: the first takes its place.
-        roots = [word for word in range(start, stop) if heads[word] == ROOT]
+        roots = [word for word in range(start, stop) if parents[word] == ROOT]
         for word in roots[1:]:
-            heads[word] = roots[0]
+            parents[word] = roots[0]
         for word in range(start, stop):
-            if heads[word] != ROOT and not start <= heads[word] < stop:
-                heads[word] = NO_HEAD
-    return tuple(heads)
+            if parents[word] != ROOT and not start <= parents[word] < stop:
+                parents[word] = NO_PARENT
+    return tuple(parents)
 
 
 def _entities(parsed: Any, number: dict[int, int]) -> Iterator[Mention]:

@@ -19,14 +19,14 @@ from typing import Any, Literal
 from headscope.errors import InputError
 from headscope.text.boundaries import split_sentences
 from headscope.text.mention import Mention
-from headscope.text.tree import NO_HEAD, ROOT, check_tree
+from headscope.text.tree import NO_PARENT, ROOT, check_tree
 
-__all__ = ["NO_HEAD", "ROOT", "Document", "Mention", "Span", "Unit"]
+__all__ = ["NO_PARENT", "ROOT", "Document", "Mention", "Span", "Unit"]
 
 Span = tuple[int, int]
 Unit = Literal["document", "paragraph", "sentence"]
 
-_PER_WORD = ("spans", "upos", "xpos", "lemmas", "features", "heads", "relations")
+_PER_WORD = ("spans", "upos", "xpos", "lemmas", "features", "parents", "relations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Document:
     lemmas: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
     """Morphological features of each word as in CoNLL-U: `Number=Sing|Person=3`."""
-    heads: tuple[int, ...] | None = None
+    parents: tuple[int, ...] | None = None
     """Number of each word's head in `words`; `ROOT` (-1) for the root of a sentence and
-    `NO_HEAD` (-2) where the head is unknown or was cut off."""
+    `NO_PARENT` (-2) where the head is unknown or was cut off."""
     relations: tuple[str, ...] | None = None
     """Relation of each word to its head, as labeled in the data."""
     mentions: tuple[Mention, ...] = ()
@@ -68,11 +68,11 @@ class Document:
         self._check_names()
         self._check_ranges("sentence", self.sentences)
         self._check_ranges("paragraph", self.paragraphs)
-        if self.heads:
+        if self.parents:
             if not self.sentences:
-                raise InputError(f"Document {self.id!r} has heads but no sentences.")
+                raise InputError(f"Document {self.id!r} has parents but no sentences.")
             for number, (start, stop) in enumerate(self.sentences):
-                check_tree(self.heads, start, stop, f"Sentence {number} of document {self.id!r}")
+                check_tree(self.parents, start, stop, f"Sentence {number} of document {self.id!r}")
         for mention in self.mentions:
             if mention.start < 0 or mention.stop > len(self.words):
                 raise InputError(
@@ -94,7 +94,7 @@ class Document:
     def cut(self, start: int, stop: int, name: str | None = None) -> Document:
         """The words `start` … `stop - 1` as a document of their own.
 
-        Heads that fall outside become `NO_HEAD`; mentions are kept where all their words are.
+        Heads that fall outside become `NO_PARENT`; mentions are kept where all their words are.
 
         Args:
             start: The first word.
@@ -116,11 +116,11 @@ class Document:
             kept = ((max(a, start) - start, min(b, stop) - start) for a, b in values)
             return tuple((a, b) for a, b in kept if a < b)
 
-        heads = self.heads
-        if heads is not None:
-            heads = tuple(
-                head - start if start <= head < stop else ROOT if head == ROOT else NO_HEAD
-                for head in heads[start:stop]
+        parents = self.parents
+        if parents is not None:
+            parents = tuple(
+                head - start if start <= head < stop else ROOT if head == ROOT else NO_PARENT
+                for head in parents[start:stop]
             )
         return Document(
             id=self.id if name is None else name,
@@ -133,7 +133,7 @@ class Document:
             xpos=inside(self.xpos),
             lemmas=inside(self.lemmas),
             features=inside(self.features),
-            heads=heads,
+            parents=parents,
             relations=inside(self.relations),
             mentions=tuple(
                 mention.shift(-start)
@@ -174,7 +174,10 @@ class Document:
 
     def digest(self) -> str:
         """SHA-256 of everything in the document."""
-        content = json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True)
+        values = self.to_dict()
+        if "parents" in values:  # under its first name, so that hashes stay what they were
+            values["heads"] = values.pop("parents")
+        content = json.dumps(values, ensure_ascii=False, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _check_names(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headscope.errors import InputError
-from headscope.text.tree import NO_HEAD
+from headscope.text.tree import NO_PARENT
 
 if TYPE_CHECKING:
     from headscope.text.document import Document
@@ -91,10 +91,10 @@ def mention_head(document: Document, mention: Mention) -> int:
     if mention.head is not None:
         return mention.head
     words = mention.words()
-    heads = document.heads
-    if heads is not None and any(heads[word] > NO_HEAD for word in words):
+    parents = document.parents
+    if parents is not None and any(parents[word] > NO_PARENT for word in words):
         inside = set(words)
-        tops = [word for word in words if heads[word] not in inside]
+        tops = [word for word in words if parents[word] not in inside]
         if len(tops) == 1:
             return tops[0]
         relations = document.relations
@@ -102,7 +102,7 @@ def mention_head(document: Document, mention: Mention) -> int:
             tops or words,
             key=lambda word: (
                 relations is not None and relations[word] == "punct",
-                _depth(heads, word),
+                _depth(parents, word),
                 word,
             ),
         )
@@ -123,9 +123,9 @@ _AFTER_HEAD = re.compile(
 )
 
 
-def _depth(heads: tuple[int, ...], word: int) -> int:
+def _depth(parents: tuple[int, ...], word: int) -> int:
     depth = 0
-    while heads[word] >= 0:
-        word = heads[word]
+    while parents[word] >= 0:
+        word = parents[word]
         depth += 1
     return depth

@@ -142,11 +142,11 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
     at = words = 0
     spans: list[Span] = []
     ranges: list[Span] = []
-    heads: list[int] = []
+    parents: list[int] = []
     mentions = []
     for piece in pieces:
         spans += [(a + at, b + at) for a, b in piece.spans]
-        heads += [head + words if head >= 0 else head for head in piece.heads or ()]
+        parents += [head + words if head >= 0 else head for head in piece.parents or ()]
         mentions += [mention.shift(words) for mention in piece.mentions]
         ranges += [(a + words, b + words) for a, b in piece.sentences]
         at += len(piece.text) + 1
@@ -168,7 +168,7 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
         xpos=column("xpos"),
         lemmas=column("lemmas"),
         features=column("features"),
-        heads=tuple(heads) if len(heads) == words else None,
+        parents=tuple(parents) if len(parents) == words else None,
         relations=column("relations"),
         mentions=tuple(mentions),
         part_of=part_of,

@@ -1,4 +1,4 @@
-"""What makes the heads of a sentence a tree."""
+"""What makes the parents of a sentence a tree."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 from headscope.errors import InputError
 
-__all__ = ["NO_HEAD", "ROOT", "check_tree"]
+__all__ = ["NO_PARENT", "ROOT", "check_tree"]
 
 ROOT = -1
 """Head of the word that has none because it is the root."""
-NO_HEAD = -2
+NO_PARENT = -2
 """Head of a word whose head is unknown, or was cut off."""
 
 
-def check_tree(heads: Sequence[int], start: int, stop: int, name: str) -> None:
-    """Refuses heads that are no tree.
+def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None:
+    """Refuses parents that are no tree.
 
     Every head lies in the sentence, exactly one word is the root (at most one where some
-    heads are unknown), and following heads always ends there.
+    parents are unknown), and following parents always ends there.
 
     Args:
-        heads: Head of each word, counted like the words themselves.
+        parents: Head of each word, counted like the words themselves.
         start: First word of the sentence.
         stop: The word after its last.
         name: What to call the sentence in the message.
@@ -29,9 +29,9 @@ def check_tree(heads: Sequence[int], start: int, stop: int, name: str) -> None:
     Raises:
         InputError: They are not, with the name and the offending words.
     """
-    within = heads[start:stop]
+    within = parents[start:stop]
     for word, head in enumerate(within, start):
-        if head == word or not (start <= head < stop or head in (ROOT, NO_HEAD)):
+        if head == word or not (start <= head < stop or head in (ROOT, NO_PARENT)):
             raise InputError(
                 f"{name}: the head of word {word - start + 1} is word {head - start + 1}, "
                 + ("the word itself." if head == word else f"but there are {stop - start} words.")
@@ -39,7 +39,7 @@ def check_tree(heads: Sequence[int], start: int, stop: int, name: str) -> None:
     roots = [word - start + 1 for word, head in enumerate(within, start) if head == ROOT]
     if len(roots) > 1:
         raise InputError(f"{name} has {len(roots)} roots (words {roots}), expected one.")
-    if not roots and NO_HEAD not in within:
+    if not roots and NO_PARENT not in within:
         raise InputError(f"{name} has no root, expected exactly one word without a head.")
     reaches = [False] * (stop - start)
     for word in range(start, stop):
@@ -49,10 +49,10 @@ def check_tree(heads: Sequence[int], start: int, stop: int, name: str) -> None:
             if len(path) > stop - start:
                 ring = sorted({step - start + 1 for step in path[-(stop - start) :]})
                 raise InputError(
-                    f"{name} has a cycle: following the heads from word {word - start + 1} "
+                    f"{name} has a cycle: following the parents from word {word - start + 1} "
                     f"never reaches the root (words {ring})."
                 )
             path.append(at)
-            at = heads[at]
+            at = parents[at]
         for step in path:
             reaches[step - start] = True

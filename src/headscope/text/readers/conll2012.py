@@ -15,7 +15,7 @@ from headscope.text.readers.brackets import Bracket
 from headscope.text.readers.lines import Lines, Report, broken
 from headscope.text.readers.sentence import Sentence
 from headscope.text.readers.surface_forms import locate, spaced
-from headscope.text.tree import NO_HEAD
+from headscope.text.tree import NO_PARENT
 
 __all__ = ["conll2012_sentences", "unescape"]
 
@@ -116,6 +116,6 @@ def _sentence(rows: list[tuple[int, str]], name: str) -> Sentence:
             sentence.brackets.append(Bracket(word, columns[-1], number, ("eid",)))
     empty = ["_"] * len(rows)
     sentence.upos = sentence.lemmas = sentence.features = sentence.relations = empty
-    sentence.heads = [NO_HEAD] * len(rows)
+    sentence.parents = [NO_PARENT] * len(rows)
     sentence.text, sentence.spans = locate(spaced(sentence.words), None, name, rows[0][0])
     return sentence

@@ -15,7 +15,7 @@ from headscope.text.readers.brackets import ENTITY_FIELDS, Bracket
 from headscope.text.readers.lines import Lines, Report, broken
 from headscope.text.readers.sentence import Sentence
 from headscope.text.readers.surface_forms import Surface, locate
-from headscope.text.tree import NO_HEAD, check_tree
+from headscope.text.tree import NO_PARENT, check_tree
 
 __all__ = ["conllu_sentences"]
 
@@ -25,7 +25,7 @@ _TEN = "ten columns separated by tabs (ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL
 def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]:
     """The sentences of a CoNLL-U file.
 
-    A sentence with a broken line, or whose heads are no tree, is left out as a whole.
+    A sentence with a broken line, or whose parents are no tree, is left out as a whole.
 
     Args:
         lines: The file.
@@ -122,9 +122,9 @@ def _sentence(
             sentence.features.append(features)
             sentence.relations.append(relation)
             if head.isdecimal():
-                sentence.heads.append(int(head) - 1)
+                sentence.parents.append(int(head) - 1)
             elif head == "_":
-                sentence.heads.append(NO_HEAD)
+                sentence.parents.append(NO_PARENT)
             else:
                 raise broken(
                     name, number, f"HEAD is {head!r}", "a word's number, 0 for the root, or _"
@@ -159,12 +159,12 @@ def _sentence(
     sentence.text, sentence.spans = locate(surfaces, text, name, rows[0][0])
     sentence.glue = " " if surfaces[-1].space_after else ""
     what = f"sentence {sentence.id!r}" if sentence.id else "the sentence"
-    if any(h != NO_HEAD for h in sentence.heads):
-        if NO_HEAD in sentence.heads:
-            word = sentence.heads.index(NO_HEAD) + 1
+    if any(h != NO_PARENT for h in sentence.parents):
+        if NO_PARENT in sentence.parents:
+            word = sentence.parents.index(NO_PARENT) + 1
             raise broken(name, rows[0][0], f"{what}: word {word} has no head, others have")
         try:
-            check_tree(sentence.heads, 0, n_words, what)
+            check_tree(sentence.parents, 0, n_words, what)
         except InputError as error:
             raise broken(name, rows[0][0], str(error).rstrip(".")) from None
     return sentence

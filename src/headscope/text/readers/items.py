@@ -15,13 +15,14 @@ from headscope.text.mention import Mention
 from headscope.text.readers.lines import Lines, Report, broken
 from headscope.text.readers.plain import plain_document
 from headscope.text.readers.surface_forms import Surface, locate
-from headscope.text.tree import NO_HEAD
+from headscope.text.tree import NO_PARENT
 
 __all__ = ["document_from_dict", "item_documents", "json_documents"]
 
 _TAGS = ("upos", "xpos", "lemmas", "features", "relations")
-_KNOWN = {"id", "text", "words", "spans", "sentences", "paragraphs", "heads", "mentions"} | {
+_KNOWN = {"id", "text", "words", "spans", "sentences", "paragraphs", "parents", "mentions"} | {
     *_TAGS,
+    "heads",
     "part_of",
     "meta",
 }
@@ -84,7 +85,7 @@ def document_from_dict(
     """The document that a dict describes; undoes `Document.to_dict`.
 
     `text` or `words` is needed, everything else optional. Without `spans` the words are
-    looked up in the text; without a text they are joined by spaces. `heads` are numbers of
+    looked up in the text; without a text they are joined by spaces. `parents` are numbers of
     words from 0, -1 for the root, null where unknown. Other entries that are strings or
     numbers become `meta`.
 
@@ -129,8 +130,9 @@ def document_from_dict(
     for key in ("sentences", "paragraphs"):
         if item.get(key) is not None:
             values[key] = _ranges(item[key], key)
-    if item.get("heads") is not None:
-        values["heads"] = _convert(item["heads"], "heads", _head)
+    parents = item.get("parents", item.get("heads"))  # "heads" in files of the first edition
+    if parents is not None:
+        values["parents"] = _convert(parents, "parents", _parent)
         values.setdefault("sentences", ((0, len(words)),) if words else ())
     if item.get("mentions") is not None:
         values["mentions"] = _convert(item["mentions"], "mentions", _mention)
@@ -178,8 +180,8 @@ def _number(value: Any) -> int:
     return value
 
 
-def _head(value: Any) -> int:
-    return NO_HEAD if value is None else _number(value)
+def _parent(value: Any) -> int:
+    return NO_PARENT if value is None else _number(value)
 
 
 def _range(value: Any) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from headscope.text.readers.brackets import Bracket
 from headscope.text.readers.lines import Lines, Report, broken
 from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import locate, spaced
-from headscope.text.tree import NO_HEAD
+from headscope.text.tree import NO_PARENT
 
 __all__ = ["join_coreference", "ontogum_documents"]
 
@@ -49,7 +49,7 @@ def _as_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]
             empty = ["_"] * len(current.words)
             current.upos = current.xpos = current.lemmas = empty
             current.features = current.relations = empty
-            current.heads = [NO_HEAD] * len(empty)
+            current.parents = [NO_PARENT] * len(empty)
             current.text, current.spans = locate(spaced(current.words), None, name, current.line)
             yield current
 

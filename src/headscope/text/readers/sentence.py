@@ -14,7 +14,7 @@ from headscope.errors import InputError
 from headscope.text.document import Document, Span, Unit
 from headscope.text.readers.brackets import Bracket, mentions_from_brackets
 from headscope.text.readers.lines import Report, broken
-from headscope.text.tree import NO_HEAD
+from headscope.text.tree import NO_PARENT
 
 __all__ = ["Sentence", "assemble"]
 
@@ -23,7 +23,7 @@ _COLUMNS = ("upos", "xpos", "lemmas", "features", "relations")
 
 @dataclass(slots=True)
 class Sentence:
-    """One sentence of a file. Words, heads and brackets count from 0 within it."""
+    """One sentence of a file. Words, parents and brackets count from 0 within it."""
 
     line: int
     """Where it starts."""
@@ -35,7 +35,7 @@ class Sentence:
     xpos: list[str] = field(default_factory=list)
     lemmas: list[str] = field(default_factory=list)
     features: list[str] = field(default_factory=list)
-    heads: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
     relations: list[str] = field(default_factory=list)
     brackets: list[Bracket] = field(default_factory=list)
     empty_nodes: list[int] = field(default_factory=list)
@@ -119,7 +119,7 @@ def _join(
     texts: list[str] = []
     words: list[str] = []
     spans: list[Span] = []
-    heads: list[int] = []
+    parents: list[int] = []
     columns: dict[str, list[str]] = {column: [] for column in _COLUMNS}
     ranges: list[Span] = []
     paragraph_starts: list[int] = []
@@ -136,7 +136,7 @@ def _join(
             paragraph_starts.append(first)
         words += map(sys.intern, sentence.words)
         spans += [(start + at, end + at) for start, end in sentence.spans]
-        heads += [head + first if head >= 0 else head for head in sentence.heads]
+        parents += [head + first if head >= 0 else head for head in sentence.parents]
         for column in _COLUMNS:
             columns[column] += map(sys.intern, getattr(sentence, column))
         brackets += [Bracket(b.word + first, *b[1:]) for b in sentence.brackets]
@@ -160,7 +160,7 @@ def _join(
             spans=tuple(spans),
             sentences=tuple(ranges),
             paragraphs=tuple(zip(paragraph_starts, stops, strict=True)),
-            heads=tuple(heads) if any(head != NO_HEAD for head in heads) else None,
+            parents=tuple(parents) if any(head != NO_PARENT for head in parents) else None,
             mentions=tuple(mentions),
             part_of=part_of,
             meta=meta,
