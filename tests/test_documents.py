@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 import headscope as hs
-from headscope.metrics.catalog import METRICS
+from headscope.metrics import METRICS
 from headscope.model.model import Model
 
 ROOT = Path(__file__).parents[1]

@@ -35,13 +35,14 @@ from benchmarks.corpus.baseline import run_2019
 from benchmarks.rows import record
 from headscope.measuring.fold import Fold
 from headscope.measuring.kernels import has_numba
-from headscope.metrics.catalog import VIG_BELINKOV
+from headscope.metrics import VIG_BELINKOV
 from headscope.model.model import Model
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.batches import Encoder
 from headscope.run.checkpoint import Ledger
 from headscope.run.engines.local import _Pool
-from headscope.run.plan import Plan, Settings, Shard, survey
+from headscope.run.options import Settings
+from headscope.run.plan import Plan, Shard, survey
 from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard
 from headscope.text.corpus import Corpus

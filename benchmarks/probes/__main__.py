@@ -26,7 +26,8 @@ from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
 from headscope.model.model import Model
 from headscope.run.analyze import make_plan
 from headscope.run.batches import Encoder
-from headscope.run.plan import Settings, survey
+from headscope.run.options import Settings
+from headscope.run.plan import survey
 
 
 def compare_ways(model: Model, sentences: int, rounds: int, old: bool) -> dict[str, float]:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from headscope.heads.explain import explain_head
     from headscope.heads.head_map import HeadMap, map_heads
     from headscope.heads.probe_table import ProbeTable, probe_table
-    from headscope.measuring.contract import Metric, RatioMetric
-    from headscope.measuring.own import register_metric
+    from headscope.measuring.contract import Metric
+    from headscope.measuring.ratio import RatioMetric
+    from headscope.measuring.registry import register_metric
     from headscope.model.edit import ablate, scale_neurons, set_attention
     from headscope.model.load import load
     from headscope.model.model import Model
@@ -50,8 +51,9 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.results.trace import Trace
     from headscope.run.analyze import analyze
-    from headscope.run.combine import compare, group_result, merge
+    from headscope.run.compare import compare
     from headscope.run.measure import measure
+    from headscope.run.merge import group_result, merge
     from headscope.text.annotate import annotate
     from headscope.text.corpus import Corpus
     from headscope.text.demo_corpus import demo_corpus
@@ -121,7 +123,7 @@ _HOMES = {
     "Model": "headscope.model.model:Model",
     "ProbeTable": "headscope.heads.probe_table:ProbeTable",
     "Probe": "headscope.results.probe:Probe",
-    "RatioMetric": "headscope.measuring.contract:RatioMetric",
+    "RatioMetric": "headscope.measuring.ratio:RatioMetric",
     "Result": "headscope.results.result:Result",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
@@ -129,7 +131,7 @@ _HOMES = {
     "annotate": "headscope.text.annotate:annotate",
     "bias_table": "headscope.heads.bias_table:bias_table",
     "check_importance": "headscope.causal.removal:check_importance",
-    "compare": "headscope.run.combine:compare",
+    "compare": "headscope.run.compare:compare",
     "cut_segments": "headscope.model.segments:cut_segments",
     "demo_corpus": "headscope.text.demo_corpus:demo_corpus",
     "detect_heads": "headscope.heads.detect:detect_heads",
@@ -138,13 +140,13 @@ _HOMES = {
     "exemplar_table": "headscope.figures.exemplar_table:exemplar_table",
     "explain_head": "headscope.heads.explain:explain_head",
     "explore": "headscope.page.explorer:explore",
-    "group_result": "headscope.run.combine:group_result",
+    "group_result": "headscope.run.merge:group_result",
     "head_view": "headscope.page.explorer:head_view",
     "importance": "headscope.causal.importance:importance",
     "load": "headscope.model.load:load",
     "map_heads": "headscope.heads.head_map:map_heads",
     "measure": "headscope.run.measure:measure",
-    "merge": "headscope.run.combine:merge",
+    "merge": "headscope.run.merge:merge",
     "model_view": "headscope.page.explorer:model_view",
     "neuron_view": "headscope.page.explorer:neuron_view",
     "open": "headscope.results.opening:open_file",
@@ -155,7 +157,7 @@ _HOMES = {
     "probe_figure": "headscope.figures.best_heads:probe_figure",
     "probe_table": "headscope.heads.probe_table:probe_table",
     "read": "headscope.text.readers.read:read",
-    "register_metric": "headscope.measuring.own:register_metric",
+    "register_metric": "headscope.measuring.registry:register_metric",
     "report": "headscope.reporting.report:report",
     "save_figures": "headscope.figures.papers:save_figures",
     "save_page": "headscope.page.save_page:save_page",

@@ -7,22 +7,18 @@ model's own, and holding them is what makes extraction expensive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from headscope.batch import Batch
 
 __all__ = ["Attention", "Block", "Reader"]
 
 Block = Literal["self", "encoder", "decoder", "cross"]
 """Which attention of the model: `self` where there is one stack, the other three in
 encoder-decoders (`cross`: decoder tokens attending to encoder tokens)."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,17 +54,6 @@ class Attention:
     """`batch head query key`, what the softmax was taken of; only where asked for."""
     gradients: Tensor | None = None
     """`batch head query key`, ∂L/∂a of each document's own loss; only where a backward pass ran."""
-    batch: Batch | None = None
-    """What is known about the documents of the batch; set by who runs a corpus."""
-    derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    """What metrics computed from this layer, shared by them; see `once`."""
-
-    def once(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returns, made at the first use and kept for this layer."""
-        if name not in self.derived:
-            self.derived[name] = make()
-        found: T = self.derived[name]
-        return found
 
     def without_vectors(self) -> Attention:
         """The weights alone, for those who must keep several layers: scores go too."""

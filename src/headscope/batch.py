@@ -1,7 +1,7 @@
 """What is known about the documents of one batch: the annotations metrics sum over.
 
 Plain NumPy, one row per document, made once per batch and shared by all its layers. It
-rides on `Attention.batch`; models neither make nor read it.
+goes to metrics beside the attention; models neither make nor read it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Axes:
     """Values of what documents are grouped by (genres); one empty name without groups."""
     parts_per_group: int = 64
     key_classes: tuple[str, ...] = ()
-    """Names of the classes that keys are counted by (`headscope.measuring.key_classes`)."""
+    """Names of the classes that keys are counted by (`headscope.text.token_classes`)."""
 
     @property
     def n_parts(self) -> int:
@@ -117,6 +117,8 @@ class Batch:
     is_compiled: bool = False
     """May metrics use compiled loops (`headscope.measuring.compiled`)? A run decides it once:
     the last bits differ."""
+    facts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What metrics asked to be counted in the whole corpus, by their names for it."""
     derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""
 

@@ -4,6 +4,7 @@
     ├── InputError (ValueError)         what the caller passed in cannot be used
     │   ├── UnknownName                 a name that is not among the known ones
     │   ├── FileFormatError             a file that is not what it should be
+    │   ├── MetricError                 a metric of the user's own breaks its contract
     │   └── OtherRun                    a folder that holds another run
     ├── ModelError (RuntimeError)       a model cannot be loaded or read
     │   ├── ModelNotFound               no such packaged model, folder or hub id
@@ -30,6 +31,7 @@ __all__ = [
     "HeadscopeWarning",
     "InputError",
     "IntegrityError",
+    "MetricError",
     "MissingExtra",
     "MissingHead",
     "ModelError",
@@ -63,6 +65,10 @@ class UnknownName(InputError):
 
 class FileFormatError(InputError):
     """A file that is not what it should be."""
+
+
+class MetricError(InputError):
+    """A metric of the user's own does what its contract does not allow."""
 
 
 class OtherRun(InputError):

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from headscope.attention import Attention
-from headscope.measuring.contract import Metric, State
-from headscope.measuring.fold import Fold
-from headscope.measuring.own import KNOWN
-from headscope.metrics.catalog import METRICS, metric_from_dict, metric_to_dict
+from headscope.measuring.contract import LayersMetric, Metric, State
+from headscope.measuring.fold import Fold, measure_reading
+from headscope.measuring.reading import Reading
+from headscope.measuring.registry import known_metrics
+from headscope.metrics import METRICS, metric_from_dict, metric_to_dict
 from headscope.metrics.variability import Variability
 from tests.metrics.slow import Case
 from tests.metrics.worlds import attentions, make_batch, make_cases
@@ -21,9 +22,9 @@ from tests.metrics.worlds import attentions, make_batch, make_cases
 HEADS = 3
 
 
-@pytest.fixture(params=sorted({**METRICS, **KNOWN}))
+@pytest.fixture(params=sorted(known_metrics()))
 def metric(request: pytest.FixtureRequest) -> Metric:
-    return {**METRICS, **KNOWN}[request.param]()
+    return known_metrics()[request.param]()
 
 
 @pytest.fixture(params=[True, False], ids=["causal", "encoder"])
@@ -56,7 +57,7 @@ def zero(metric: Metric, cases: list[Case]) -> State:
     """Nothing, stacked over two layers as the fold does it."""
     axes = make_batch(cases).axes
     empty = metric.zero(HEADS, axes, is_causal=cases[0].is_causal)
-    if metric.scope != "layer":
+    if metric.scope == "text" or isinstance(metric, LayersMetric):
         return empty
     return {name: np.stack([array, array]) for name, array in empty.items()}
 
@@ -64,20 +65,20 @@ def zero(metric: Metric, cases: list[Case]) -> State:
 def test_zero_is_the_identity(metric: Metric, cases: list[Case]) -> None:
     some = state(metric, cases, [0, 1, 2])
     nothing = zero(metric, cases)
-    assert_same(metric.merge(some, nothing), some, bits=True)
-    assert_same(metric.merge(nothing, some), some, bits=True)
+    assert_same(metric.merge([some, nothing]), some, bits=True)
+    assert_same(metric.merge([nothing, some]), some, bits=True)
 
 
 def test_merge_is_commutative(metric: Metric, cases: list[Case]) -> None:
     a, b = state(metric, cases, [0, 1, 2]), state(metric, cases, [3, 4])
-    assert_same(metric.merge(a, b), metric.merge(b, a), bits=True)
+    assert_same(metric.merge([a, b]), metric.merge([b, a]), bits=True)
 
 
 def test_merging_in_place_gives_the_same_bits(metric: Metric, cases: list[Case]) -> None:
     a, b = state(metric, cases, [0, 1, 2]), state(metric, cases, [3, 4])
-    merged = metric.merge(a, b)
+    merged = metric.merge([a, b])
     copy = pickle.loads(pickle.dumps(b))
-    assert_same(metric.merge_into(a, b), merged, bits=True)
+    assert_same(metric.merge([a, b], in_place=True), merged, bits=True)
     assert_same(b, copy, bits=True)
 
 
@@ -85,29 +86,28 @@ def test_merging_in_place_gives_the_same_bits(metric: Metric, cases: list[Case])
 def test_a_full_sample_is_merged_in_its_own_arrays(cases: list[Case], budget: int) -> None:
     metric = Variability(budget=budget)
     a, b = state(metric, cases, [0, 1, 2]), state(metric, cases, [3, 4, 5])
-    merged, values = metric.merge(a, b), a["values"]
-    into = metric.merge_into(a, b)
+    merged, values = metric.merge([a, b]), a["values"]
+    into = metric.merge([a, b], in_place=True)
     assert_same(into, merged, bits=True)
     assert (into["values"] is values) == (budget <= 3)
 
 
 def test_merge_is_associative(metric: Metric, cases: list[Case]) -> None:
     a, b, c = (state(metric, cases, numbers) for numbers in ([0, 1], [2, 3, 4], [5]))
-    assert_same(
-        metric.merge(metric.merge(a, b), c),
-        metric.merge(a, metric.merge(b, c)),
-    )
+    left = metric.merge([metric.merge([a, b]), c])
+    assert_same(left, metric.merge([a, metric.merge([b, c])]))
+    assert_same(left, metric.merge([a, b, c]))
 
 
 def test_any_sharding_equals_the_whole(metric: Metric, cases: list[Case]) -> None:
-    whole = metric.merge(state(metric, cases, list(range(12))), zero(metric, cases))
+    whole = metric.merge([state(metric, cases, list(range(12))), zero(metric, cases)])
     generator = np.random.default_rng(1)
     for _ in range(4):
         order = [int(n) for n in generator.permutation(12)]
         cuts = sorted({0, 12, *(int(n) for n in generator.integers(1, 12, 3))})
         total = zero(metric, cases)
         for start, stop in itertools.pairwise(cuts):
-            total = metric.merge(total, state(metric, cases, order[start:stop]))
+            total = metric.merge([total, state(metric, cases, order[start:stop])])
         assert_same(total, whole)
 
 
@@ -116,12 +116,12 @@ def test_inputs_are_left_as_they_were(metric: Metric, cases: list[Case]) -> None
     layer = attentions(cases, batch)[0]
     before = layer.weights.clone()
     sequences = pickle.dumps(batch.stacks["self"])
-    metric.measure(layer)
+    measure_reading(metric, Reading(layer, batch))
     assert (layer.weights == before).all()
     assert pickle.dumps(batch.stacks["self"]) == sequences
     a, b = state(metric, cases, [0, 1]), state(metric, cases, [2])
     copies = pickle.loads(pickle.dumps((a, b)))
-    metric.merge(a, b)
+    metric.merge([a, b])
     metric.finalize(a, batch.axes)
     assert_same(a, copies[0], bits=True)
     assert_same(b, copies[1], bits=True)
@@ -152,8 +152,8 @@ def test_padding_changes_nothing(metric: Metric, cases: list[Case]) -> None:
 
 def test_order_within_a_batch_changes_nothing(metric: Metric, cases: list[Case]) -> None:
     nothing = zero(metric, cases)
-    forward = metric.merge(state(metric, cases, [0, 1, 2, 3]), nothing)
-    backward = metric.merge(state(metric, cases, [3, 1, 2, 0]), nothing)
+    forward = metric.merge([state(metric, cases, [0, 1, 2, 3]), nothing])
+    backward = metric.merge([state(metric, cases, [3, 1, 2, 0]), nothing])
     assert_same(forward, backward)
 
 
@@ -172,12 +172,13 @@ def test_nothing_measured_is_nan_with_a_count_of_0(metric: Metric, cases: list[C
 def test_values_have_the_axes_they_claim(metric: Metric, cases: list[Case]) -> None:
     axes = make_batch(cases).axes
     values = metric.finalize(state(metric, cases, [0, 1]), axes)
-    assert set(values) == set(metric.variables())
+    variables = {variable.name: variable for variable in metric.variables()}
+    assert set(values) == set(variables)
     sizes = {"layer": 2, "head": HEADS}
     sizes |= {"layer_a": 2, "head_a": HEADS, "layer_b": 2, "head_b": HEADS}
     sizes |= {dim: len(labels) for dim, labels in metric.coordinates(axes).items()}
     for name, array in values.items():
-        assert array.shape == tuple(sizes[dim] for dim in metric.variable_dims(name)), name
+        assert array.shape == tuple(sizes[dim] for dim in variables[name].dims), name
 
 
 def test_draws_of_all_parts_once_are_the_values(metric: Metric, cases: list[Case]) -> None:
@@ -195,6 +196,15 @@ def test_says_what_it_means_and_where_it_is_from(metric: Metric) -> None:
     assert len(metric.meaning) > 20
     assert metric.meaning.endswith((".", ","))
     assert metric.units
+    assert metric.title
+    assert f"{0.5:{metric.format}}"
+
+
+def test_titles_and_places_in_lists_are_all_different() -> None:
+    shown = [v for make in METRICS.values() for v in make().variables() if v.title]
+    assert len({variable.title for variable in shown}) == len(shown)
+    orders = [make.order for make in METRICS.values()]
+    assert len(set(orders)) == len(orders)
 
 
 def test_cross_layer_attention_is_not_kept(cases: list[Case]) -> None:
@@ -204,16 +214,4 @@ def test_cross_layer_attention_is_not_kept(cases: list[Case]) -> None:
     with fold.batch(batch) as read:
         for layer in layers:
             read(layer)
-    assert all(not layer.derived for layer in layers)
     assert not batch.derived
-
-
-def test_a_metric_of_all_layers_is_by_default_the_sum_of_them() -> None:
-    from headscope.metrics.distance import Distance
-
-    cases = make_cases(7, 3, is_causal=False, heads=HEADS)
-    batch = make_batch(cases)
-    layers = attentions(cases, batch)
-    metric = Distance()
-    expected = metric.merge(metric.measure(layers[0]), metric.measure(layers[1]))
-    assert_same(metric.measure_layers(layers), expected, bits=True)

@@ -143,7 +143,7 @@ def test_a_thousand_heads() -> None:
 
 def test_saved_merged_and_resumed(tiny_bert: Model, tmp_path: Path) -> None:
     from headscope.results.result_file import load_result
-    from headscope.run.combine import merge
+    from headscope.run.merge import merge
 
     left = analyze(tiny_bert, make_corpus(6), "js", out=tmp_path / "a")
     right = analyze(tiny_bert, make_corpus(5, seed=1, first=6), "js")
@@ -158,17 +158,18 @@ def test_layers_with_fewer_heads_are_filled_with_nan() -> None:
     import torch
 
     from headscope.attention import Attention
+    from headscope.measuring.reading import Reading
     from tests.metrics.worlds import make_batch, make_cases
 
     cases = make_cases(1, 3, is_causal=True)
     batch = make_batch(cases)
     n = batch.stacks["self"].mask.shape[1]
     layers = [
-        Attention(torch.full((3, heads, n, n), 1 / n), "self", layer, False, batch=batch)
+        Reading(Attention(torch.full((3, heads, n, n), 1 / n), "self", layer, False), batch)
         for layer, heads in ((1, 3), (0, 2))
     ]
     metric = JensenShannon()
-    found = metric.finalize(metric.measure_layers(layers), batch.axes)["js"]
+    found = metric.finalize(metric.measure(layers), batch.axes)["js"]
     assert found.shape == (2, 3, 2, 3)
     assert np.isnan(found[0, 2]).all()
     assert np.isfinite(found[1]).sum() == 3 * 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,11 +14,12 @@ from torch import Tensor
 import headscope as hs
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
-from headscope.errors import MissingExtra, ModelError, OtherRun
-from headscope.measuring import kernels
-from headscope.measuring.contract import Metric, RatioMetric, State
-from headscope.measuring.digests import Digest, read_digests
-from headscope.measuring.fold import Fold
+from headscope.errors import MetricError, MissingExtra, ModelError, OtherRun
+from headscope.measuring import kernels, registry
+from headscope.measuring.contract import Metric
+from headscope.measuring.fold import Fold, measure_reading
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Reading, read_digests
 from headscope.measuring.region import everything, region_of
 from headscope.measuring.region_sums import (
     log_sums,
@@ -30,7 +30,7 @@ from headscope.measuring.region_sums import (
     whole_masses,
 )
 from headscope.measuring.word_attention import best_words
-from headscope.metrics.catalog import METRICS
+from headscope.metrics import METRICS
 from headscope.metrics.dependency_accuracy import DepAccuracy
 from headscope.metrics.exemplars import Exemplars
 from headscope.model.model import Model
@@ -42,7 +42,7 @@ from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
 
 needs_numba = pytest.mark.skipif(not kernels.has_numba(), reason="numba is not installed")
-OF_DIGESTS = sorted(name for name, metric in METRICS.items() if metric().digests())
+OF_DIGESTS = sorted(name for name, metric in METRICS.items() if metric().digests)
 
 
 @dataclass
@@ -50,13 +50,14 @@ class Drawn:
     """Two documents under random attention, the second one padded."""
 
     attention: Attention
+    batch: Batch
 
-    def compiled(self) -> Attention:
-        batch = self.attention.batch
-        assert batch is not None
-        return replace(
-            self.attention, batch=replace(batch, is_compiled=True, derived={}), derived={}
-        )
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.attention, self.batch)
+
+    def compiled(self) -> Reading:
+        return Reading(self.attention, replace(self.batch, is_compiled=True, derived={}))
 
 
 def draw(n: int, *, is_causal: bool, heads: int = 3, seed: int = 0) -> Drawn:
@@ -80,7 +81,7 @@ def draw(n: int, *, is_causal: bool, heads: int = 3, seed: int = 0) -> Drawn:
         np.array([0.25, 0.75]),
         np.arange(2),
     )
-    return Drawn(Attention(weights, "self", 0, is_causal, batch=batch))
+    return Drawn(Attention(weights, "self", 0, is_causal), batch)
 
 
 @needs_numba
@@ -89,11 +90,11 @@ def draw(n: int, *, is_causal: bool, heads: int = 3, seed: int = 0) -> Drawn:
 def test_compiled_loops_give_what_torch_gives(n: int, is_causal: bool) -> None:
     drawn = draw(n, is_causal=is_causal)
     wanted = [masses, log_sums, whole_masses, whole_log_sums, peaks, best_words]
-    plain = read_digests(drawn.attention, wanted)
+    plain = read_digests(drawn.reading, wanted)
     found = read_digests(drawn.compiled(), wanted)
     for of_rows, of_logs, region in (
-        (masses, log_sums, region_of(drawn.attention)),
-        (whole_masses, whole_log_sums, everything(drawn.attention)),
+        (masses, log_sums, region_of(drawn.reading)),
+        (whole_masses, whole_log_sums, everything(drawn.reading)),
     ):
         queries = region.queries[:, None]  # other rows are not looked at
         for ours, theirs, counts in zip(
@@ -131,7 +132,7 @@ def test_all_layers_at_once_are_each_layer_by_itself(name: str, is_causal: bool)
     together = fold.states()["self"][name]
     batch.derived.clear()
     for number, layer in enumerate(layers):
-        alone: State = metric.measure(layer)
+        alone = measure_reading(metric, Reading(layer, batch))
         for array, values in alone.items():
             np.testing.assert_allclose(together[array][number], values, rtol=1e-12, atol=1e-13)
 
@@ -149,7 +150,7 @@ def test_layers_may_differ_in_heads() -> None:
     assert states["distance"]["numerator"].shape[2] == 3
     assert (states["distance"]["numerator"][1, :, 2] == 0).all()
     assert (states["distance"]["numerator"][1, :, :2].sum(0) > 0).all()
-    assert (states["exemplars"]["weight"][1, 2] == -1).all()
+    assert (states["exemplars"]["document"][1, 2] == -1).all()
 
 
 @pytest.mark.parametrize("expected", [1, 3, 5, 8])
@@ -173,25 +174,40 @@ def test_any_number_of_layers_may_come(expected: int) -> None:
 class _Peeks(RatioMetric):
     """Says it is made of digests, and reads the weights."""
 
-    name: ClassVar[str] = "peeks"
-    paper: ClassVar[str] = ""
-    units: ClassVar[str] = ""
+    name = "peeks"
+    paper = "none"
+    units = "none"
+    digests = (masses,)
 
-    def digests(self) -> tuple[Digest, ...]:
-        return (masses,)
+    reads: str = "weights"
 
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-        found = attention.weights.sum((-2, -1)).double()
-        return found, torch.ones_like(found), torch.ones_like(found)
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        whole = log_sums(reading)[0] if self.reads == "log_sums" else reading.weights
+        total = whole.sum((-2, -1)).double()
+        return total, torch.ones_like(total), torch.ones_like(total)
 
 
-def test_a_metric_of_digests_finds_no_weights() -> None:
+@pytest.mark.parametrize(
+    ("reads", "message"),
+    [
+        ("weights", r"handed these alone, .* \(masses\), and no weights"),
+        ("log_sums", r"reads the digest 'log_sums' without naming it .* named masses"),
+    ],
+)
+def test_a_metric_of_digests_is_told_what_it_may_read(reads: str, message: str) -> None:
+    """The error is about the metric, not about the model or a document."""
     cases = make_cases(5, 4, is_causal=False)
     batch = make_batch(cases)
     layer = attentions(cases, batch)[0]
-    fold = Fold([_Peeks()])
-    with pytest.raises(ModelError, match="numerator of peeks is NaN"), fold.batch(batch) as read:
+    fold = Fold([_Peeks(reads)])
+    with pytest.raises(MetricError, match=message), fold.batch(batch) as read:
         read(layer)
+
+
+def test_a_run_stops_where_a_metric_breaks_its_contract(tiny_bert: Model) -> None:
+    with pytest.raises(MetricError, match="and no weights"):
+        hs.analyze(tiny_bert, make_corpus(4), _Peeks())
+    registry._theirs.pop("peeks")
 
 
 @pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=needs_numba)])
@@ -201,16 +217,16 @@ def test_what_is_not_a_number_is_not_counted(
     make: Callable[[], Metric], sign: int, is_compiled: bool
 ) -> None:
     drawn = draw(12, is_causal=False)
-    attention = drawn.compiled() if is_compiled else drawn.attention
+    attention = drawn.attention
+    batch = drawn.compiled().batch if is_compiled else drawn.batch
     broken = attention.weights.clone()
     broken[1, 2] = sign * torch.nan
     metric = make()
     fold = Fold([metric])
-    assert attention.batch is not None
-    with fold.batch(attention.batch) as read:
+    with fold.batch(batch) as read:
         read(attention)
     before = fold.states()["self"][metric.name]
-    with pytest.raises(ModelError, match="not a number"), fold.batch(attention.batch) as read:
+    with pytest.raises(ModelError, match="not a number"), fold.batch(batch) as read:
         read(replace(attention, weights=broken))
     after = fold.states()["self"][metric.name]
     assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -218,7 +234,7 @@ def test_what_is_not_a_number_is_not_counted(
 
 def test_short_documents_have_squares_too() -> None:
     drawn = draw(4, is_causal=True)
-    (found,) = squares(10)(drawn.attention)
+    (found,) = squares(10)(drawn.reading)
     assert found.shape == (2, 3, 10, 10)
     weights = drawn.attention.weights
     torch.testing.assert_close(found[0, :, :4, 1:4], weights[0, :, :, 1:4])  # the first is null

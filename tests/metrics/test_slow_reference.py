@@ -12,7 +12,7 @@ import xarray as xr
 
 from headscope.measuring.assemble import assemble
 from headscope.measuring.fold import Fold
-from headscope.metrics.catalog import METRICS
+from headscope.metrics import METRICS
 from tests.metrics.slow import Case, slow_metrics
 from tests.metrics.worlds import attentions, make_batch, make_cases
 

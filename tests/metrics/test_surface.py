@@ -10,14 +10,12 @@ import xarray as xr
 
 from headscope.measuring.assemble import assemble
 from headscope.measuring.fold import Fold
-from headscope.measuring.key_classes import class_members, class_names
-from headscope.metrics.induction import DuplicateToken, Induction
-from headscope.metrics.key_class import ClassShare, SepFromOther, SepFromSep
-from headscope.metrics.offsets import OffsetShare
-from headscope.metrics.row_entropy import FirstEntropy, RowEntropy, UniformEntropy
-from headscope.metrics.sinks import SinkRate
+from headscope.metrics.entropy import FirstEntropy, RowEntropy, UniformEntropy
+from headscope.metrics.repeats import DuplicateToken, Induction
+from headscope.metrics.surface import ClassShare, OffsetShare, SepFromOther, SepFromSep, SinkRate
 from headscope.results.trace import Trace
 from headscope.run.measure import measure
+from headscope.text.token_classes import class_members, class_names
 from tests.metrics.slow import Case
 from tests.metrics.slow_surface import slow_surface
 from tests.metrics.worlds import KEY_CLASSES, attentions, make_batch, make_cases

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headscope.measuring.reading import Reading
 from headscope.metrics.variability import Variability
 from tests.metrics.worlds import attentions, make_batch, make_cases
 
@@ -16,7 +17,7 @@ def test_a_draw_is_the_number_of_the_documents_drawn(is_causal: bool) -> None:
     cases = make_cases(5, 8, is_causal=is_causal)
     metric = Variability()
     batch = make_batch(cases, parts_per_group=5)
-    states = [metric.measure(attention) for attention in attentions(cases, batch)]
+    states = [metric.measure(Reading(layer, batch)) for layer in attentions(cases, batch)]
     state = {name: np.stack([layer[name] for layer in states]) for name in states[0]}
     weights = np.random.default_rng(0).integers(0, 3, (6, batch.axes.n_parts)).astype(float)
     drawn = metric.draws(state, batch.axes, weights)["variability"]
@@ -36,7 +37,7 @@ def test_without_draws_there_is_no_interval() -> None:
     cases = make_cases(5, 3, is_causal=False)
     metric = Variability()
     batch = make_batch(cases)
-    states = [metric.measure(attention) for attention in attentions(cases, batch)]
+    states = [metric.measure(Reading(layer, batch)) for layer in attentions(cases, batch)]
     state = {name: np.stack([layer[name] for layer in states]) for name in states[0]}
     drawn = metric.draws(state, batch.axes, np.zeros((4, batch.axes.n_parts)))["variability"]
     assert np.isnan(drawn).all()

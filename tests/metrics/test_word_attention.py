@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import has_tokens, word_weights
 from tests.metrics.worlds import attentions, make_batch, make_cases
 
@@ -14,8 +15,9 @@ def test_sums_to_and_means_from(is_causal: bool) -> None:
     cases = make_cases(3, 9, is_causal=is_causal)
     batch = make_batch(cases, extra_padding=2)
     for layer, attention in enumerate(attentions(cases, batch)):
-        found = word_weights(attention).numpy()
-        has = has_tokens(attention)
+        reading = Reading(attention, batch)
+        found = word_weights(reading).numpy()
+        has = has_tokens(reading)
         for number, case in enumerate(cases):
             words = [-1] * len(case.special) if case.words is None else case.words
             assert set(np.flatnonzero(has[number])) == {w for w in words if w >= 0}

@@ -7,9 +7,9 @@ import torch
 
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
-from headscope.measuring.key_classes import class_members, class_names
 from headscope.text.document import Document
 from headscope.text.mention import Mention
+from headscope.text.token_classes import class_members, class_names
 from tests.metrics.slow import Case
 
 TAGS = ("ADJ", "NOUN", "VERB")
@@ -151,7 +151,7 @@ def make_document(case: Case) -> Document:
 def attentions(cases: list[Case], batch: Batch, garbage: float = 0.25) -> list[Attention]:
     """The layers of a batch; rows and columns of padding hold garbage and zeros."""
     length = batch.stacks["self"].mask.shape[1]
-    found = []
+    layers = []
     for layer in range(cases[0].attention.shape[0]):
         weights = np.zeros(
             (len(cases), cases[0].attention.shape[1], length, length), cases[0].attention.dtype
@@ -160,14 +160,13 @@ def attentions(cases: list[Case], batch: Batch, garbage: float = 0.25) -> list[A
             weights[row, :, : case.n, : case.n] = case.attention[layer]
             weights[row, :, case.n :, :] = garbage
         tensor = torch.from_numpy(weights)
-        found.append(
+        layers.append(
             Attention(
                 tensor,
                 "self",
                 layer,
                 cases[0].is_causal,
                 gradients=torch.sin(7 * tensor),  # of either sign, and not 0 where weights are
-                batch=batch,
             )
         )
-    return found
+    return layers

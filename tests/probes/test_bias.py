@@ -11,7 +11,7 @@ import pytest
 import headscope as hs
 from headscope.errors import InputError
 from headscope.metrics.bias import Bias
-from headscope.metrics.text_facts import TokensPerDocument
+from headscope.metrics.length import TokensPerDocument
 from headscope.model.model import Model
 from headscope.probes.probe_bias import pair_documents
 from headscope.text.antecedents import mention_kind

@@ -16,10 +16,11 @@ from headscope.attention import Attention
 from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import assemble
 from headscope.measuring.contract import Metric
-from headscope.measuring.fold import Fold
+from headscope.measuring.fold import Fold, measure_reading
 from headscope.measuring.labels import Tokenized
+from headscope.measuring.reading import Reading
 from headscope.metrics.dependency_accuracy import DIRECTIONS, OFFSETS, DepAccuracy, DepOffset
-from headscope.metrics.text_facts import TokensPerDocument
+from headscope.metrics.length import TokensPerDocument
 from headscope.model.model import Model
 from headscope.probes.probe_dependencies import fold_subtypes
 from headscope.text.document import Document
@@ -260,5 +261,5 @@ def test_sources_are_left_as_they_were() -> None:
     batch = batch_of_worlds(worlds)
     layer: Attention = layers_of(worlds, batch)[0]
     before = layer.weights.clone()
-    DepAccuracy().measure(layer)
+    measure_reading(DepAccuracy(), Reading(layer, batch))
     assert torch.equal(layer.weights, before)

@@ -147,7 +147,5 @@ def layers_of(worlds: list[World], batch: Batch) -> list[Attention]:
             n = len(world.words)
             weights[row, :, :n, :n] = world.attention[layer]
             weights[row, :, n:, :] = 0.25
-        found.append(
-            Attention(torch.from_numpy(weights), "self", layer, worlds[0].is_causal, batch=batch)
-        )
+        found.append(Attention(torch.from_numpy(weights), "self", layer, worlds[0].is_causal))
     return found

@@ -18,7 +18,7 @@ from headscope.reporting.equations import EQUATIONS
 from headscope.reporting.subjects import find_subjects
 from headscope.reporting.variables import NAMES
 from headscope.results.result import Result
-from headscope.run.combine import compare, group_result
+from headscope.run.merge import compare, group_result
 from tests.report.made_up import result
 
 pytestmark = pytest.mark.xdist_group("report")  # the results are made once

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import headscope as hs
-from headscope.measuring.region import query_counts
-from headscope.measuring.region_sums import region_weights, total_mass
+from headscope.measuring import query_counts, region_weights, total_mass
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from headscope.attention import Attention
+    from headscope.measuring import Reading
 
 
 @dataclass(frozen=True)
 class BackwardShare(hs.RatioMetric):
     """Share of a head's attention that goes at least `reach` tokens back."""
 
-    name: ClassVar[str] = "backward_share"
-    paper: ClassVar[str] = "ours"
-    units: ClassVar[str] = "share of attention"
+    name = "backward_share"
+    title = "Attention backward"
+    short_title = "Backward"
+    equation = r"\sum_{i - j \ge r} a_{ij}"
+    paper = "ours"
+    units = "share of attention"
+    format = ".1%"
+    order = 115
 
     reach: int = 1
 
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Attention backward; all of it; how many queries."""
-        back = region_weights(attention).tril(-self.reach).sum((-2, -1)).double()
-        return back, total_mass(attention), query_counts(attention)
+        back = region_weights(reading).tril(-self.reach).sum((-2, -1)).double()
+        return back, total_mass(reading), query_counts(reading)

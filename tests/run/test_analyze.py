@@ -23,9 +23,10 @@ from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
 from headscope.metrics.variability import Variability
 from headscope.run import checkpoint
 from headscope.run.analyze import analyze
-from headscope.run.combine import compare, group_result, merge
 from headscope.run.measure import measure
-from headscope.run.plan import Settings, survey
+from headscope.run.merge import compare, group_result, merge
+from headscope.run.options import Settings
+from headscope.run.plan import survey
 from headscope.text.document import Document
 from headscope.text.readers.read import read
 from tests.metrics.slow import Case, slow_metrics

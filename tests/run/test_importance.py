@@ -19,9 +19,10 @@ from headscope.model.scale_keys import ScaleKeys
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.backward import question
 from headscope.run.batches import Encoder
-from headscope.run.combine import merge
 from headscope.run.measure import measure
-from headscope.run.plan import Settings, survey
+from headscope.run.merge import merge
+from headscope.run.options import Settings
+from headscope.run.plan import survey
 from headscope.text.readers.read import read
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_close, assert_same_bits

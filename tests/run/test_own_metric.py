@@ -10,7 +10,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError
-from headscope.measuring import own
+from headscope.measuring import registry
 from headscope.run import checkpoint
 from tests.run.corpora import make_corpus, make_documents
 from tests.run.own_metric import BackwardShare
@@ -26,7 +26,7 @@ MINE = [BackwardShare(reach=2), "distance"]
 @pytest.fixture(autouse=True)
 def _forget() -> Any:
     yield
-    own.KNOWN.clear()
+    registry._theirs.clear()
 
 
 def test_it_says_what_it_should(tiny_bert: Model) -> None:
@@ -77,7 +77,7 @@ def test_saved_results_open_anywhere_and_merge_where_the_class_is_known(
     whole = hs.analyze(tiny_bert, hs.read([*first, *second]), MINE)
     for name, documents in (("a", first), ("b", second)):
         hs.analyze(tiny_bert, hs.read(documents), MINE).save(tmp_path / name)
-    own.KNOWN.clear()  # as in a new process
+    registry._theirs.clear()  # as in a new process
     left, right = hs.open(tmp_path / "a"), hs.open(tmp_path / "b")
     assert isinstance(left, hs.Result)
     assert isinstance(right, hs.Result)

@@ -12,11 +12,11 @@ import torch
 
 import headscope as hs
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
-from headscope.metrics.row_entropy import RowEntropy
+from headscope.metrics.entropy import RowEntropy
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
-from headscope.run.combine import compare, group_result, merge
 from headscope.run.measure import measure
+from headscope.run.merge import compare, group_result, merge
 from headscope.text.readers.read import read
 from tests.run.corpora import make_documents
 

@@ -14,7 +14,8 @@ from headscope.model.segments import cut_segments
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.batches import Encoder, special_names
 from headscope.run.measure import measure
-from headscope.run.plan import Settings, survey
+from headscope.run.options import Settings
+from headscope.run.plan import survey
 from headscope.text.readers.read import read
 from tests.conftest import word_piece_tokenizer
 from tests.run.corpora import make_documents

@@ -71,7 +71,8 @@ def test_blame_narrows_down_to_a_document() -> None:
 
 def test_excluded_documents_are_reported(tiny_bert: Model) -> None:
     from headscope.run.analyze import make_plan
-    from headscope.run.plan import Settings, survey
+    from headscope.run.options import Settings
+    from headscope.run.plan import survey
     from headscope.text.readers.read import read
 
     documents = make_documents(6)

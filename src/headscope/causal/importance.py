@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.result import Result
-from headscope.run.analyze import Engine, analyze
+from headscope.run.analyze import analyze
+from headscope.run.options import RunOptions, with_defaults
 from headscope.text.corpus import Corpus
 
 __all__ = ["importance"]
@@ -21,16 +22,7 @@ def importance(
     corpus: Corpus | str | Path | Iterable[Any],
     *,
     seed: int = 0,
-    out: str | Path | None = None,
-    engine: Engine = "local",
-    workers: int = 1,
-    resume: bool = True,
-    by: str | None = None,
-    max_tokens: int = 128,
-    batch_tokens: int = 512,
-    threads: int = 1,
-    address: str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """How much a model's loss depends on each class of keys it attends to, head by head.
 
@@ -42,17 +34,8 @@ def importance(
         model: a language model, or what `headscope.load` takes.
         corpus: the documents, or what `headscope.read` takes (then split into sentences).
         seed: decides which tokens an encoder has to guess.
-        out: a folder for checkpoints and the result.
-        engine: `local` or `ray`.
-        workers: worker processes.
-        resume: go on with what is in `out`.
-        by: also the values of each group of documents.
-        max_tokens: longer documents are cut.
-        batch_tokens: tokens of a batch. Logits take most of the memory: this many times the
-            vocabulary, three times over.
-        threads: of each worker.
-        address: of a Ray cluster.
-        progress: show progress; by default on a terminal.
+        options: see `RunOptions`. A document has at most 128 tokens by default, a batch 512:
+            logits take most of the memory, this many times the vocabulary, three times over.
 
     Returns:
         `importance` and `removal_estimate` over layer, head and class of keys, and `loss`.
@@ -62,18 +45,7 @@ def importance(
     """
     model = as_model(model)
     model.need_head("Gradient importance")
+    metrics = [Importance(seed=seed), RemovalEstimate(), Loss()]
     return analyze(
-        model,
-        corpus,
-        [Importance(seed=seed), RemovalEstimate(), Loss()],
-        out=out,
-        engine=engine,
-        workers=workers,
-        resume=resume,
-        by=by,
-        max_tokens=max_tokens,
-        batch_tokens=batch_tokens,
-        threads=threads,
-        address=address,
-        progress=progress,
+        model, corpus, metrics, **with_defaults(options, max_tokens=128, batch_tokens=512)
     )

@@ -24,15 +24,17 @@ from headscope.batch import Batch
 from headscope.causal.foretold import Paired, agreement
 from headscope.causal.replay import layer_modules, recorded, replayed
 from headscope.errors import InputError, UnknownName
+from headscope.measuring.reading import Reading
 from headscope.metrics.gradients import Importance, RemovalEstimate
-from headscope.metrics.key_class import ClassShare
+from headscope.metrics.surface import ClassShare
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.objective import asked, losses_of
 from headscope.model.scale_keys import ScaleKeys
 from headscope.run.backward import can_ask, question
 from headscope.run.batches import Encoder, key_classes_of, token_limit
-from headscope.run.plan import Settings, axes_for, survey
+from headscope.run.options import Settings
+from headscope.run.plan import axes_for, survey
 from headscope.run.progress import Meter
 from headscope.statistics.bootstrap import BOUNDS
 from headscope.text.corpus import Corpus
@@ -195,11 +197,11 @@ class _Study:
         def read_layer(attention: Attention) -> None:
             if attention.block != self.model.info.blocks[0]:
                 return
-            attention = replace(attention, batch=known)
+            reading = Reading(attention, known)
             rows = [row for row, (layer, _) in enumerate(self.heads) if layer == attention.layer]
             heads = [self.heads[row][1] for row in rows]
             for metric, *names in metrics:
-                for name, sums in zip(names, metric.rows(attention)[:2], strict=True):
+                for name, sums in zip(names, metric.rows(reading)[:2], strict=True):
                     by_class = sums[..., None].expand(-1, -1, 1) if sums.ndim == 2 else sums
                     columns = self.columns if sums.ndim == 3 else [0]
                     found[name][:, rows] = by_class[:, heads][..., columns].cpu().numpy()

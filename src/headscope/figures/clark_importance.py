@@ -10,8 +10,8 @@ from matplotlib.ticker import NullLocator
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, ticks
-from headscope.measuring.key_classes import FIRST, PUNCTUATION, REST, is_repeated
 from headscope.results.result import Result, short_name
+from headscope.text.token_classes import FIRST, PUNCTUATION, REST, is_repeated
 
 __all__ = ["clark_figure_3", "removal_figure"]
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from headscope.errors import InputError
 from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, ticks
-from headscope.measuring.key_classes import FIRST, PUNCTUATION, REST, is_repeated
 from headscope.results.result import Result
+from headscope.text.token_classes import FIRST, PUNCTUATION, REST, is_repeated
 
 __all__ = ["clark_figure_1", "clark_figure_2", "clark_figure_4"]
 

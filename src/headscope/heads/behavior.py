@@ -10,8 +10,8 @@ import xarray as xr
 
 from headscope.errors import InputError
 from headscope.heads import probed
-from headscope.measuring.key_classes import FIRST, PERIOD_OR_COMMA, REST, is_repeated
 from headscope.results.result import Result
+from headscope.text.token_classes import FIRST, PERIOD_OR_COMMA, REST, is_repeated
 
 __all__ = ["OTHER", "SURFACE", "Probes", "Thresholds", "behaviors", "heads_above", "probed_names"]
 

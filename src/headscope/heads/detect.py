@@ -18,10 +18,9 @@ from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import InputError
 from headscope.measuring.assemble import assemble
 from headscope.measuring.fold import Fold
-from headscope.metrics.induction import DuplicateToken, Induction
-from headscope.metrics.offsets import OffsetShare
-from headscope.metrics.sinks import SinkRate
-from headscope.metrics.text_facts import TokensPerDocument
+from headscope.metrics.length import TokensPerDocument
+from headscope.metrics.repeats import DuplicateToken, Induction
+from headscope.metrics.surface import OffsetShare, SinkRate
 from headscope.model.model import Model
 
 __all__ = ["detect_heads"]

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from headscope.batch import Axes
-from headscope.measuring.contract import Metric, State
-from headscope.metrics.text_facts import TokensPerDocument
+from headscope.measuring.contract import LayersMetric, Metric, State
+from headscope.measuring.registry import COUNTS_DOCUMENTS
 from headscope.statistics.bootstrap import BOUNDS, draw_weights, interval
 from headscope.statistics.correlation import correlation, pearson
 
-__all__ = ["Draws", "States", "assemble", "block_draws", "label_states", "state_of"]
+__all__ = ["Draws", "assemble", "block_draws", "label_states", "state_of"]
 
-States = dict[str, dict[str, State]]
-"""By block and metric."""
 Draws = dict[str, np.ndarray]
 """By variable, with a first axis `draw`."""
+Labels = Mapping[str, Sequence[str] | Sequence[int]]
 
 PAIRS = {
     "distance-entropy": ("distance", "entropy"),
@@ -39,11 +37,11 @@ def assemble(
     seed: int = 0,
 ) -> dict[str, xr.Dataset]:
     """The values of each block, with an interval beside every ratio."""
-    found = {}
+    blocks = {}
     for block, measured in states.items():
         draws = block_draws(measured, metrics, axes, n_draws=n_draws, seed=seed)
-        found[block] = _dataset(measured, metrics, axes, layers[block], draws)
-    return found
+        blocks[block] = _dataset(measured, metrics, axes, layers[block], draws)
+    return blocks
 
 
 def block_draws(
@@ -55,7 +53,7 @@ def block_draws(
     seed: int = 0,
 ) -> Draws:
     """Bootstrap values of every variable that has them, all from the same draws."""
-    counts = measured.get(TokensPerDocument.name)
+    counts = measured.get(COUNTS_DOCUMENTS)
     occupied = np.zeros(axes.n_parts) if counts is None else counts["count"]
     weights = draw_weights(occupied, n_draws, seed)
     draws: Draws = {}
@@ -72,60 +70,58 @@ def _dataset(
     layers: Sequence[int],
     draws: Draws,
 ) -> xr.Dataset:
-    variables: dict[str, xr.DataArray] = {}
-    coords: dict[str, Any] = {}
-    n_heads = 0
+    arrays: dict[str, xr.DataArray] = {}
+    coords: dict[str, list[str | int] | np.ndarray] = {}
     for metric in metrics:
         if metric.name not in measured:
             continue
-        own = {dim: list(labels) for dim, labels in metric.coordinates(axes).items()}
-        for dim, labels in own.items():
+        labels = metric.coordinates(axes)
+        for dim, names in labels.items():
             # Metrics may label an axis alike but for some ("all" relations): the others are NaN.
-            coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *labels)))
-        for name, values in metric.finalize(measured[metric.name], axes).items():
-            dims = metric.variable_dims(name)
-            attrs = {"units": metric.units, "paper": metric.paper, "long_name": metric.meaning}
-            if name.endswith("_count"):
-                what = metric.counts
-                attrs = {"units": what, "long_name": f"how many {what} {metric.name} is of"}
-            elif name in draws:
-                attrs["weighting"] = metric.averaged
-            variables[name] = xr.DataArray(values, _of(dims, own), dims, attrs=attrs)
-            if "head" in dims:
-                n_heads = variables[name].sizes["head"]
-            if name not in draws:
-                continue
-            variables[f"{name}_interval"] = _interval(name, draws[name], dims, metric, own)
-            if dims[:2] == ("layer", "head"):
-                mean = f"{name}_mean"
-                variables[mean] = (
-                    variables[name]
-                    .mean(("layer", "head"))
-                    .assign_attrs(units=metric.units, long_name=f"mean over heads of {name}")
-                )
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", RuntimeWarning)  # heads never measured
-                    drawn = np.nanmean(draws[name], axis=(1, 2))
-                variables[f"{mean}_interval"] = _interval(mean, drawn, dims[2:], metric, own)
-    variables.update(_correlations(variables, draws))
-    if any("layer" in array.dims for array in variables.values()):
+            coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
+        arrays.update(_values(metric, measured[metric.name], axes, labels, draws))
+    arrays.update(_correlations(arrays, draws))
+    if any("layer" in array.dims for array in arrays.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
-        coords["head"] = np.arange(n_heads)
-    if any("bound" in array.dims for array in variables.values()):
+        n_heads = [array.sizes["head"] for array in arrays.values() if "head" in array.dims]
+        coords["head"] = np.arange(n_heads[-1] if n_heads else 0)
+    if any("bound" in array.dims for array in arrays.values()):
         coords["bound"] = list(BOUNDS)
-    return xr.Dataset(variables, coords=coords)
+    return xr.Dataset(arrays, coords=coords)
 
 
-def _of(dims: tuple[str, ...], labels: Mapping[str, Any]) -> dict[str, Any]:
-    return {dim: labels[dim] for dim in dims if dim in labels}
+def _values(
+    metric: Metric, state: State, axes: Axes, labels: Labels, draws: Draws
+) -> dict[str, xr.DataArray]:
+    """A metric's variables as its description has them; intervals and means over heads."""
+    variables = {variable.name: variable for variable in metric.variables()}
+    arrays: dict[str, xr.DataArray] = {}
+    for name, values in metric.finalize(state, axes).items():
+        dims = variables[name].dims
+        attributes = variables[name].attributes()
+        if name in draws:
+            attributes["weighting"] = metric.averaged
+        arrays[name] = xr.DataArray(values, _of(dims, labels), dims, attrs=attributes)
+        if name not in draws:
+            continue
+        arrays[f"{name}_interval"] = _interval(name, draws[name], dims, metric, labels)
+        if dims[:2] == ("layer", "head"):
+            mean = f"{name}_mean"
+            arrays[mean] = arrays[name].mean(("layer", "head"))
+            arrays[mean].attrs = {"units": metric.units, "long_name": f"mean over heads of {name}"}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # heads never measured
+                drawn = np.nanmean(draws[name], axis=(1, 2))
+            arrays[f"{mean}_interval"] = _interval(mean, drawn, dims[2:], metric, labels)
+    return arrays
+
+
+def _of(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
+    return {dim: list(labels[dim]) for dim in dims if dim in labels}
 
 
 def _interval(
-    name: str,
-    draws: np.ndarray,
-    dims: tuple[str, ...],
-    metric: Metric,
-    labels: Mapping[str, Any],
+    name: str, draws: np.ndarray, dims: tuple[str, ...], metric: Metric, labels: Labels
 ) -> xr.DataArray:
     return xr.DataArray(
         interval(draws),
@@ -139,25 +135,25 @@ def _interval(
     )
 
 
-def _correlations(variables: Mapping[str, xr.DataArray], draws: Draws) -> dict[str, xr.DataArray]:
+def _correlations(arrays: Mapping[str, xr.DataArray], draws: Draws) -> dict[str, xr.DataArray]:
     """Pearson's r over heads, with p and an interval.
 
     Vig & Belinkov 2019, section 5.3.3. The p value is that of the usual t test, as if heads
     were independent; the interval is over documents.
     """
-    pairs = {name: both for name, both in PAIRS.items() if set(both) <= set(variables)}
+    pairs = {name: both for name, both in PAIRS.items() if set(both) <= set(arrays)}
     if not pairs:
         return {}
-    found = np.array(
-        [pearson(*(_by_head(variables[v].values, v) for v in p)) for p in pairs.values()]
+    r_and_p = np.array(
+        [pearson(*(_by_head(arrays[v].values, v) for v in p)) for p in pairs.values()]
     )
     attrs = {"units": "Pearson's r over heads", "paper": "Vig & Belinkov 2019, section 5.3.3"}
-    arrays = {
+    correlations = {
         "correlation": xr.DataArray(
-            found[:, 0], {"correlated": list(pairs)}, ("correlated",), attrs=attrs
+            r_and_p[:, 0], {"correlated": list(pairs)}, ("correlated",), attrs=attrs
         ),
         "correlation_p": xr.DataArray(
-            found[:, 1], dims=("correlated",), attrs={**attrs, "units": "p value (t test)"}
+            r_and_p[:, 1], dims=("correlated",), attrs={**attrs, "units": "p value (t test)"}
         ),
     }
     if all(name in draws for both in pairs.values() for name in both):
@@ -165,10 +161,10 @@ def _correlations(variables: Mapping[str, xr.DataArray], draws: Draws) -> dict[s
             correlation(*(_by_head(draws[name], name, 1) for name in both))
             for both in pairs.values()
         ]
-        arrays["correlation_interval"] = xr.DataArray(
+        correlations["correlation_interval"] = xr.DataArray(
             interval(np.array(drawn).T), dims=("bound", "correlated"), attrs=attrs
         )
-    return arrays
+    return correlations
 
 
 def _by_head(values: np.ndarray, name: str, n_lead: int = 0) -> np.ndarray:
@@ -185,9 +181,11 @@ def label_states(
     labeled: dict[str, dict[str, xr.Dataset]] = {}
     for block, measured in states.items():
         for name, state in measured.items():
-            lead = ("layer",) if by_name[name].scope == "layer" else ()
+            metric = by_name[name]
+            is_by_layer = metric.scope == "layer" and not isinstance(metric, LayersMetric)
+            lead = ("layer",) if is_by_layer else ()
             arrays = {
-                array: ((*lead, *by_name[name].state_dims(array)), values)
+                array: ((*lead, *metric.state_dims(array)), values)
                 for array, values in state.items()
             }
             labeled.setdefault(block, {})[name] = xr.Dataset(arrays)

@@ -1,7 +1,7 @@
 """The words whose parents are looked for, as flat arrays: what a batch's trees say.
 
-From the trees alone, without attention: made once per batch and shared by the parents'
-accuracy in all layers and by the baseline.
+From the trees alone, without attention: made once per batch and shared by the
+accuracy of the heads of all layers and by the baseline.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.attention import Attention
 from headscope.batch import Batch
-from headscope.measuring.contract import batch_of
+from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import has_tokens
 from headscope.text.tree import ROOT
 
@@ -37,52 +36,49 @@ class DepCases:
     """Its row in the batch."""
     query: np.ndarray
     """The word that predicts: itself, or the possessive particle after it."""
-    head: np.ndarray
-    """Its head; negative for the root."""
+    parent: np.ndarray
+    """Its parent; negative for the root."""
     relation: np.ndarray
     """Number in `Axes.relations`, as many as there are for a word without one."""
     part: np.ndarray
     has_target: np.ndarray
-    """Is the head a word that the model reads?"""
+    """Is the parent a word that the model reads?"""
 
     def visible(self, *, is_causal: bool) -> np.ndarray:
-        """`direction case`: can the model attend from the word to its head, and from its
-        head to the word? Causal models see only what came before.
+        """`direction case`: can the model attend from the word to its parent, and from its
+        parent to the word? Causal models see only what came before.
         """
         if not is_causal:
             return np.stack((self.has_target, self.has_target))
         return np.stack(
             (
-                self.has_target & (self.head < self.query),
-                self.has_target & (self.head > self.query),
+                self.has_target & (self.parent < self.query),
+                self.has_target & (self.parent > self.query),
             )
         )
 
 
-def dep_cases(attention: Attention, *, punctuation: bool, possessive: Possessive) -> DepCases:
+def dep_cases(reading: Reading, *, punctuation: bool, possessive: Possessive) -> DepCases:
     """The words of a batch that count.
 
     All words of parsed documents that have a token, the root among them; not those whose
-    head is unknown because the tree was cut, or was left out with the end of a document that
+    parent is unknown because the tree was cut, or was left out with the end of a document that
     is longer than the model reads, nor punctuation where that is left out.
     """
-    batch = batch_of(attention)
-    key = ("dep_cases", attention.block, punctuation, possessive)
-    return batch.once(key, lambda: _make(attention, batch, punctuation, possessive))
+    key = ("dep_cases", reading.block, punctuation, possessive)
+    return reading.batch.once(key, lambda: _cases(reading, punctuation, possessive))
 
 
-def _make(
-    attention: Attention, batch: Batch, punctuation: bool, possessive: Possessive
-) -> DepCases:
-    found = batch.query_sequences(attention.block)
-    has = has_tokens(attention)
+def _cases(reading: Reading, punctuation: bool, possessive: Possessive) -> DepCases:
+    batch, trees = reading.batch, reading.queries
+    has = has_tokens(reading)
     parents = np.full(has.shape, ROOT - 1, dtype=np.int64)
     relations = np.full(has.shape, -1, dtype=np.int64)
-    documents, tokens = np.nonzero((found.words >= 0) & found.is_parsed[:, None])
-    words = found.words[documents, tokens]
-    parents[documents, words] = found.parents[documents, tokens]
-    relations[documents, words] = found.relations[documents, tokens]
-    counted = has & found.is_parsed[:, None] & (parents >= ROOT)
+    documents, tokens = np.nonzero((trees.words >= 0) & trees.is_parsed[:, None])
+    words = trees.words[documents, tokens]
+    parents[documents, words] = trees.parents[documents, tokens]
+    relations[documents, words] = trees.relations[documents, tokens]
+    counted = has & trees.is_parsed[:, None] & (parents >= ROOT)
     if batch.is_cut is not None:
         last = has.shape[1] - 1 - has[:, ::-1].argmax(axis=1)
         counted &= ~(batch.is_cut[:, None] & (parents > last[:, None]))
@@ -90,10 +86,11 @@ def _make(
     if not punctuation and PUNCTUATION in names:
         counted &= relations != names.index(PUNCTUATION)
     document, word = np.nonzero(counted)
-    head = parents[document, word]
-    inside = np.clip(head, 0, has.shape[1] - 1)
+    parent = parents[document, word]
+    inside = np.clip(parent, 0, has.shape[1] - 1)
     query = word.copy()
-    if "poss" in names if possessive == "auto" else possessive:
+    is_possessive = "poss" in names if possessive == "auto" else possessive
+    if is_possessive:
         after = _particles(batch, has)[document, word]
         owned = [number for number, name in enumerate(names) if name in POSSESSIVE]
         query[after & np.isin(relations[document, word], owned)] += 1
@@ -101,10 +98,10 @@ def _make(
     return DepCases(
         document=document,
         query=query,
-        head=head,
+        parent=parent,
         relation=np.where(relation < 0, len(names), relation),
         part=np.asarray(batch.parts, dtype=np.int64)[document],
-        has_target=(head >= 0) & (head < has.shape[1]) & has[document, inside],
+        has_target=(parent >= 0) & (parent < has.shape[1]) & has[document, inside],
     )
 
 

@@ -1,10 +1,9 @@
 """The fold: one forward pass in, the states of all metrics out.
 
-Keeps one state per metric and layer. A batch counts only when all of it went through:
-what a failed forward pass left behind is forgotten. Metrics that are sums of rows are
-added up together, layer by layer; others add to their state themselves, or their states
-wait and are merged several at a time. Metrics that are made of digests get all layers of a
-batch at once.
+Keeps one state per metric and layer. A batch counts only when all of it went through: what a
+failed forward pass left behind is forgotten. The rows of all ratio metrics of a layer are
+added up in one table; sums made of digests are added to in place; other states wait and are
+merged several at a time.
 """
 
 from __future__ import annotations
@@ -13,28 +12,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from headscope.attention import Attention, Reader
-from headscope.batch import Batch
+from headscope.batch import Axes, Batch
 from headscope.errors import ModelError
-from headscope.measuring.assemble import States
-from headscope.measuring.contract import RATIO_ARRAYS, Metric, RatioMetric, State
-from headscope.measuring.digests import Digest, JoinedLayers, read_digests
+from headscope.measuring.contract import LayersMetric, MergedMetric, Metric, State, SumMetric
+from headscope.measuring.ratio import RATIO_ARRAYS, RatioMetric
+from headscope.measuring.reading import Digest, JoinedLayers, Reading, full, read_digests
 from headscope.measuring.sums import Sums, row_shape, side_by_side
 
-__all__ = ["Fold", "merge_states"]
+__all__ = ["Fold", "States", "measure_reading", "merge_states"]
 
+States = dict[str, dict[str, State]]
+"""By block and metric."""
 ONCE = -1
 """The layer of a state that belongs to none."""
 MOST_WAITING = 16
 
-_Reads = Literal["tokens", "layer", "digests", "layers"]
-"""What a metric gets: see `Scope`; `digests` are those of scope `layer` made of them."""
+_Handed = Literal["text", "layer", "digests", "layers"]
+"""What a metric is handed: any layer, because only the text matters; each layer; the digests
+of all layers; all layers."""
 
 
 class _Place(NamedTuple):
@@ -42,12 +43,12 @@ class _Place(NamedTuple):
 
     block: str
     layer: int
-    reads: _Reads
+    handed: _Handed
 
 
 @dataclass(eq=False)
 class _Rows:
-    """Rows of all metrics that are sums, of one layer."""
+    """Rows of all ratio metrics of one layer."""
 
     shapes: list[tuple[int, ...]]
     """Of each array, without `document`."""
@@ -56,13 +57,13 @@ class _Rows:
 
 
 @dataclass(eq=False)
-class _Found:
+class _Measured:
     """What one batch came to."""
 
     rows: dict[_Place, _Rows] = field(default_factory=dict)
     states: dict[tuple[_Place, str], State] = field(default_factory=dict)
-    to_add: list[tuple[Metric, Attention, tuple[int, ...]]] = field(default_factory=list)
-    """Metrics that add to their states themselves, what they read, and of which layers."""
+    to_add: list[tuple[SumMetric, Reading, tuple[int, ...]]] = field(default_factory=list)
+    """Sums to be added to in place, what they read, and of which layers."""
 
 
 class Fold:
@@ -76,95 +77,100 @@ class Fold:
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
         self._n_layers = n_layers
-        self._chosen: dict[tuple[str, _Reads], list[Metric]] = {}
+        self._chosen: dict[tuple[str, _Handed], list[Metric]] = {}
         self._sums: dict[_Place, Sums] = {}
         self._waiting: dict[tuple[_Place, str], list[State]] = {}
         self._added: dict[tuple[str, tuple[int, ...], str], State] = {}
         """By block, layers and metric: the heads of these layers side by side."""
+        self._axes = Axes()
+        self._is_causal: dict[str, bool] = {}
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[Reader]:
         """A reader for one forward pass over these documents."""
-        found = _Found()
+        measured = _Measured()
         blocks: dict[str, _Block] = {}
 
         def read(attention: Attention) -> None:
-            attention = replace(attention, batch=batch, weights=_full(attention.weights))
-            if attention.block not in blocks:
-                blocks[attention.block] = _Block(self._digests(attention.block), self._n_layers)
-                self._read(attention, [ONCE], "tokens", found)
-            self._read(attention, [attention.layer], "layer", found)
-            block = blocks[attention.block]
+            reading = Reading(replace(attention, weights=full(attention.weights)), batch)
+            if reading.block not in blocks:
+                blocks[reading.block] = _Block(self._digests(reading.block), self._n_layers)
+                self._is_causal[reading.block] = reading.is_causal
+                self._measure(reading, [ONCE], "text", measured)
+            self._measure(reading, [attention.layer], "layer", measured)
+            block = blocks[reading.block]
             if block.digests:
-                block.take_digests(attention)
-            attention.derived.clear()
-            if self._of(attention.block, "layers"):
-                block.layers.append(attention.without_vectors())
+                block.take_digests(reading)
+            reading.forget()
+            if self._handed(reading.block, "layers"):
+                block.layers.append(Reading(reading.attention.without_vectors(), batch))
 
         yield read
         for name, block in blocks.items():
-            for attention, layers in block.joined():
-                self._read(attention, layers, "digests", found)
-            for metric in self._of(name, "layers"):
+            for reading, layers in block.joined():
+                self._measure(reading, layers, "digests", measured)
+            for metric in self._handed(name, "layers"):
+                assert isinstance(metric, LayersMetric)
                 place = _Place(name, ONCE, "layers")
-                found.states[place, metric.name] = metric.measure_layers(block.layers)
-        self._check_finite(found)
-        self._add(found, batch)
+                measured.states[place, metric.name] = metric.measure(block.layers)
+        self._check_finite(measured)
+        self._axes = batch.axes
+        self._add(measured, batch)
         batch.derived.clear()
 
-    def _read(
-        self, attention: Attention, layers: Sequence[int], reads: _Reads, found: _Found
+    def _measure(
+        self, reading: Reading, layers: Sequence[int], handed: _Handed, measured: _Measured
     ) -> None:
         """Measure what belongs to one layer, to several at once, or to the text alone."""
         rows: list[Tensor] = []
-        places = [_Place(attention.block, layer, reads) for layer in layers]
-        for metric in self._of(attention.block, reads):
-            if metric.adds_in_place and reads == "digests":
-                found.to_add.append((metric, attention, tuple(layers)))
-            elif metric.is_sum:
-                rows.extend(cast("RatioMetric", metric).rows(attention))
+        places = [_Place(reading.block, layer, handed) for layer in layers]
+        for metric in self._handed(reading.block, handed):
+            if isinstance(metric, RatioMetric):
+                rows.extend(metric.rows(reading))
+            elif isinstance(metric, SumMetric) and handed == "digests":
+                measured.to_add.append((metric, reading, tuple(layers)))
             else:
-                states = _split(metric, metric.measure(attention), len(layers))
+                states = _split(metric, measure_reading(metric, reading), len(layers))
                 for place, state in zip(places, states, strict=True):
-                    found.states[place, metric.name] = state
+                    measured.states[place, metric.name] = state
         if rows:
             tables = side_by_side(rows, len(layers))
             shapes = [row_shape(array, len(layers)) for array in rows]
             for place, table in zip(places, tables.unbind(1), strict=True):
-                found.rows[place] = _Rows(shapes, table)
+                measured.rows[place] = _Rows(shapes, table)
 
-    def _of(self, block: str, reads: _Reads) -> list[Metric]:
-        """The metrics measured there."""
-        if (block, reads) not in self._chosen:
-            self._chosen[block, reads] = [
+    def _handed(self, block: str, handed: _Handed) -> list[Metric]:
+        """The metrics that are handed this in a block."""
+        if (block, handed) not in self._chosen:
+            self._chosen[block, handed] = [
                 metric
                 for metric in self._metrics.values()
-                if block in metric.blocks and _reads(metric) == reads
+                if block in metric.blocks and _handed_to(metric) == handed
             ]
-        return self._chosen[block, reads]
+        return self._chosen[block, handed]
 
     def _digests(self, block: str) -> tuple[Digest, ...]:
         """Those that its metrics are made of, each once."""
-        metrics = self._of(block, "digests")
-        return tuple(dict.fromkeys(d for metric in metrics for d in metric.digests()))
+        metrics = self._handed(block, "digests")
+        return tuple(dict.fromkeys(d for metric in metrics for d in metric.digests))
 
-    def _add(self, found: _Found, batch: Batch) -> None:
-        for place, rows in found.rows.items():
+    def _add(self, measured: _Measured, batch: Batch) -> None:
+        for place, rows in measured.rows.items():
             if place not in self._sums:
                 self._sums[place] = Sums(batch.axes.n_parts, rows.shapes)
             self._sums[place].add(rows.table, batch)
-        for key, state in found.states.items():
+        for key, state in measured.states.items():
             waiting = self._waiting.setdefault(key, [])
             waiting.append(state)
             if len(waiting) >= MOST_WAITING:
-                waiting[:] = [self._metrics[key[1]].merge_all(waiting)]
-        for metric, attention, layers in found.to_add:
-            where = attention.block, layers, metric.name
+                waiting[:] = [self._metrics[key[1]].merge(waiting)]
+        for metric, reading, layers in measured.to_add:
+            where = reading.block, layers, metric.name
             if where not in self._added:
                 self._added[where] = metric.zero(
-                    attention.n_heads, batch.axes, is_causal=attention.is_causal
+                    reading.n_heads, batch.axes, is_causal=reading.is_causal
                 )
-            metric.add(self._added[where], attention)
+            metric.add(self._added[where], reading)
 
     def layers(self) -> dict[str, list[int]]:
         """The layers of each block that were seen."""
@@ -177,31 +183,34 @@ class Fold:
 
     def states(self) -> States:
         """The states by block and metric, those of all layers stacked."""
-        found: dict[tuple[str, int], dict[str, State]] = {}
+        by_place: dict[tuple[str, int], dict[str, State]] = {}
         for place, sums in self._sums.items():
-            at = found.setdefault((place.block, place.layer), {})
+            here = by_place.setdefault((place.block, place.layer), {})
             for (name, array), values in zip(self._arrays(place), sums.arrays(), strict=True):
-                at.setdefault(name, {})[array] = values
+                here.setdefault(name, {})[array] = values
         for (place, name), waiting in self._waiting.items():
-            at = found.setdefault((place.block, place.layer), {})
-            at[name] = self._metrics[name].merge_all(waiting)
+            here = by_place.setdefault((place.block, place.layer), {})
+            here[name] = self._metrics[name].merge(waiting)
         for (block, layers, name), state in self._added.items():
             parts = _split(self._metrics[name], state, len(layers))
             for layer, part in zip(layers, parts, strict=True):
-                found.setdefault((block, layer), {})[name] = part
-        return self._stacked(found)
+                by_place.setdefault((block, layer), {})[name] = part
+        return self._stacked(by_place)
 
-    def _stacked(self, found: dict[tuple[str, int], dict[str, State]]) -> States:
+    def _stacked(self, by_place: dict[tuple[str, int], dict[str, State]]) -> States:
         states: States = {}
         for block, layers in self.layers().items():
-            once = found.get((block, ONCE), {})
-            by_layer = [found[block, layer] for layer in layers]
+            once = by_place.get((block, ONCE), {})
+            by_layer = [by_place[block, layer] for layer in layers]
             for name, metric in self._metrics.items():
                 if name in once:
                     states.setdefault(block, {})[name] = once[name]
-                elif by_layer and all(name in at for at in by_layer):
-                    of_layers = [at[name] for at in by_layer]
-                    states.setdefault(block, {})[name] = _stacked(metric, of_layers)
+                elif by_layer and all(name in here for here in by_layer):
+                    of_layers = [here[name] for here in by_layer]
+                    padded = _padded(metric, of_layers, self._axes, self._is_causal[block])
+                    states.setdefault(block, {})[name] = {
+                        array: np.stack([state[array] for state in padded]) for array in padded[0]
+                    }
         return states
 
     def _places(self) -> Iterator[tuple[str, int]]:
@@ -213,21 +222,28 @@ class Fold:
 
     def _arrays(self, place: _Place) -> list[tuple[str, str]]:
         """Metric and name of the arrays whose rows lie side by side."""
-        metrics = [metric.name for metric in self._of(place.block, place.reads) if metric.is_sum]
-        return [(metric, array) for metric in metrics for array in RATIO_ARRAYS]
+        metrics = self._handed(place.block, place.handed)
+        ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
+        return [(name, array) for name in ratios for array in RATIO_ARRAYS]
 
-    def _check_finite(self, found: _Found) -> None:
-        for place, rows in found.rows.items():
+    def _check_finite(self, measured: _Measured) -> None:
+        for place, rows in measured.rows.items():
             if rows.table.sum().isfinite():  # one pass: NaN and infinity stay what they are
                 continue
             arrays = rows.table.split([prod(shape) for shape in rows.shapes], dim=1)
             for (metric, name), array in zip(self._arrays(place), arrays, strict=True):
                 if not array.isfinite().all():
-                    raise _not_a_number(metric, name, place)
-        for (place, metric), state in found.states.items():
+                    raise _not_a_number(f"{name} of {metric} is", place)
+        for (place, metric), state in measured.states.items():
             for name, values in state.items():
                 if np.isnan(values).any():
-                    raise _not_a_number(metric, name, place)
+                    raise _not_a_number(f"{name} of {metric} is", place)
+        for metric_, reading, layers in measured.to_add:
+            for digest in metric_.digests:
+                for tensor in digest(reading):
+                    if tensor.is_floating_point() and tensor.isnan().any():
+                        place = _Place(reading.block, layers[0], "digests")
+                        raise _not_a_number(f"what {metric_.name} is made of is", place)
 
 
 class _Block:
@@ -235,27 +251,46 @@ class _Block:
 
     def __init__(self, digests: tuple[Digest, ...], n_layers: int) -> None:
         self.digests = digests
-        self.layers: list[Attention] = []
+        self.layers: list[Reading] = []
         """Of those who compare layers: whole."""
         self._n_layers = n_layers
-        self._joined: dict[torch.Size, JoinedLayers] = {}
+        self._joined: dict[tuple[int, ...], JoinedLayers] = {}
         """By shape: some models have layers with fewer heads."""
 
-    def take_digests(self, attention: Attention) -> None:
+    def take_digests(self, reading: Reading) -> None:
         """Those of one layer."""
-        shape = attention.weights.shape
+        shape = tuple(reading.weights.shape)
         if shape not in self._joined:
-            self._joined[shape] = JoinedLayers(attention, self._n_layers)
-        self._joined[shape].add(attention.layer, read_digests(attention, self.digests))
+            self._joined[shape] = JoinedLayers(reading, self._n_layers)
+        self._joined[shape].add(reading.layer, read_digests(reading, self.digests))
 
-    def joined(self) -> Iterator[tuple[Attention, list[int]]]:
+    def joined(self) -> Iterator[tuple[Reading, list[int]]]:
         """The digests of all layers of a shape, and the numbers of these layers."""
         for joined in self._joined.values():
             yield joined.joined(), joined.layers
 
 
-def _reads(metric: Metric) -> _Reads:
-    return "digests" if metric.scope == "layer" and metric.digests() else metric.scope
+def _handed_to(metric: Metric) -> _Handed:
+    if isinstance(metric, LayersMetric):
+        return "layers"
+    return "digests" if metric.scope == "layer" and metric.digests else metric.scope
+
+
+def measure_reading(metric: Metric, reading: Reading) -> State:
+    """The state of one reading, whatever the metric's kind."""
+    if isinstance(metric, MergedMetric):
+        return metric.measure(reading)
+    if isinstance(metric, LayersMetric):
+        return metric.measure([reading])
+    state = metric.zero(reading.n_heads, reading.batch.axes, is_causal=reading.is_causal)
+    if isinstance(metric, SumMetric):
+        metric.add(state, reading)
+    elif isinstance(metric, RatioMetric):
+        rows = metric.rows(reading)
+        sums = Sums(reading.batch.axes.n_parts, [row_shape(array) for array in rows])
+        sums.add(side_by_side(rows)[:, 0], reading.batch)
+        state = dict(zip(RATIO_ARRAYS, sums.arrays(), strict=True))
+    return state
 
 
 def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
@@ -267,14 +302,32 @@ def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
         dims = metric.state_dims(name)
         is_by_head = "head" in dims
         parts = np.split(array, n_layers, dims.index("head")) if is_by_head else [array] * n_layers
-        for own, part in zip(states, parts, strict=True):
-            own[name] = part
+        for of_layer, part in zip(states, parts, strict=True):
+            of_layer[name] = part
     return states
 
 
-def _full(weights: Tensor) -> Tensor:
-    """Weights of a model in half precision, in single: sums of distances leave its range."""
-    return weights.float() if weights.dtype.itemsize < 4 else weights
+def _padded(
+    metric: Metric, states: Sequence[State], axes: Axes, is_causal: bool
+) -> Sequence[State]:
+    """The states of layers; to those of fewer heads come heads of which nothing was measured."""
+    places = {name: metric.state_dims(name) for name in states[0]}
+    heads = {name: dims.index("head") for name, dims in places.items() if "head" in dims}
+    sizes = [max((state[name].shape[axis] for name, axis in heads.items()), default=0)
+             for state in states]  # fmt: skip
+    if len(set(sizes)) == 1:
+        return states
+    nothing = metric.zero(1, axes, is_causal=is_causal)
+    padded = []
+    for state, size in zip(states, sizes, strict=True):
+        arrays = dict(state)
+        for name, axis in heads.items():
+            width = [(0, 0)] * state[name].ndim
+            width[axis] = (0, max(sizes) - size)
+            fill = nothing[name].flat[0] if nothing[name].size else 0.0
+            arrays[name] = np.pad(state[name], width, constant_values=fill)
+        padded.append(arrays)
+    return padded
 
 
 def merge_states(
@@ -288,44 +341,23 @@ def merge_states(
         right: likewise.
         in_place: the arrays of `left` may be written to; it is not used again.
     """
-    by_name = {metric.name: metric for metric in metrics}
     merged: States = {}
     for block in {**left, **right}:
         ours, theirs = left.get(block, {}), right.get(block, {})
         merged[block] = {}
-        for name, metric in by_name.items():
-            if name in ours and name in theirs:
-                merge = metric.merge_into if in_place else metric.merge
-                merged[block][name] = merge(ours[name], theirs[name])
-            elif name in ours or name in theirs:
-                merged[block][name] = (ours if name in ours else theirs)[name]
+        for metric in metrics:
+            both = [states[metric.name] for states in (ours, theirs) if metric.name in states]
+            if len(both) == 2:
+                merged[block][metric.name] = metric.merge(both, in_place=in_place)
+            elif both:
+                merged[block][metric.name] = both[0]
     return merged
 
 
-def _stacked(metric: Metric, states: Sequence[State]) -> State:
-    """States of all layers along a new first axis; layers with fewer heads are filled up."""
-    stacked: State = {}
-    for name in states[0]:
-        arrays = [state[name] for state in states]
-        dims = metric.state_dims(name)
-        if "head" in dims and len({array.shape for array in arrays}) > 1:
-            axis = dims.index("head")
-            most = max(array.shape[axis] for array in arrays)
-            arrays = [_filled(array, axis, most, metric.nothing) for array in arrays]
-        stacked[name] = np.stack(arrays)
-    return stacked
-
-
-def _filled(array: np.ndarray, axis: int, size: int, value: float) -> np.ndarray:
-    padding = [(0, 0)] * array.ndim
-    padding[axis] = (0, size - array.shape[axis])
-    return np.pad(array, padding, constant_values=value)
-
-
-def _not_a_number(metric: str, array: str, place: _Place) -> ModelError:
+def _not_a_number(what: str, place: _Place) -> ModelError:
     is_of_layer = place.layer != ONCE
     where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
     return ModelError(
-        f"The model gives attention that is not a number: {array} of {metric} is NaN in {where}. "
+        f"The model gives attention that is not a number: {what} NaN in {where}. "
         "Check the model on this input, or its precision."
     )

@@ -12,9 +12,8 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 
-from headscope.attention import Attention
 from headscope.errors import MissingExtra
-from headscope.measuring.contract import batch_of
+from headscope.measuring.reading import Reading
 
 __all__ = ["can_compile", "has_numba", "load_loops"]
 
@@ -25,17 +24,16 @@ def has_numba() -> bool:
     return find_spec("numba") is not None
 
 
-def can_compile(attention: Attention) -> bool:
+def can_compile(reading: Reading) -> bool:
     """Are this layer's weights for compiled loops, and does the run want them?
 
     Raises:
         MissingExtra: it does, but was planned on another machine, which had numba.
     """
-    if not batch_of(attention).is_compiled:
+    if not reading.batch.is_compiled:
         return False
     _need_numba()
-    weights = attention.weights
-    return weights.dtype == torch.float32 and weights.device.type == "cpu"
+    return reading.dtype == torch.float32 and reading.device.type == "cpu"
 
 
 def load_loops() -> None:

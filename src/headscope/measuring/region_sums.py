@@ -14,15 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.attention import Attention
-from headscope.measuring.contract import batch_of
-from headscope.measuring.digests import Digest, Small
 from headscope.measuring.kernels import can_compile
+from headscope.measuring.reading import Digest, Reading, Small
 from headscope.measuring.region import (
     Region,
     distances,
     everything,
-    of_batch,
     region_of,
     relations_of_pairs,
 )
@@ -66,19 +63,19 @@ class _RegionDigest(Digest):
     region = staticmethod(region_of)
 
     @classmethod
-    def read_all(cls, attention: Attention, digests: Sequence[Digest]) -> dict[Digest, Small]:
+    def read_all(cls, reading: Reading, digests: Sequence[Digest]) -> dict[Digest, Small]:
         """All that are wanted in one pass over the weights."""
-        region = cls.region(attention)
-        if can_compile(attention):
-            return _read_compiled(attention, region, digests)
-        found: dict[Digest, list[Small]] = {digest: [] for digest in digests}
-        for piece in _pieces(attention.weights, region):
-            for digest, parts in found.items():
+        region = cls.region(reading)
+        if can_compile(reading):
+            return _read_compiled(reading, region, digests)
+        pieces: dict[Digest, list[Small]] = {digest: [] for digest in digests}
+        for piece in _pieces(reading.weights, region):
+            for digest, parts in pieces.items():
                 parts.append(tuple(part.flatten(0, 1) for part in digest.function(piece)))
-        lead = attention.weights.shape[:2]
+        lead = reading.weights.shape[:2]
         return {
             digest: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*parts, strict=True))
-            for digest, parts in found.items()
+            for digest, parts in pieces.items()
         }
 
 
@@ -115,19 +112,19 @@ peaks = _RegionDigest(_peaks)
 
 
 @Digest
-def pair_sums(attention: Attention) -> Small:
+def pair_sums(reading: Reading) -> Small:
     """`document head 3`, float64: attention times distance, attention where the query is
     the parent, and where the key is; one product with the flattened weights.
     """
 
     def forms() -> Tensor:
-        pairs = region_of(attention).pairs
-        query_parent, key_parent = relations_of_pairs(attention)
-        all_forms = (distances(attention).expand_as(pairs), query_parent, key_parent)
+        pairs = region_of(reading).pairs
+        query_parent, key_parent = relations_of_pairs(reading)
+        all_forms = (distances(reading).expand_as(pairs), query_parent, key_parent)
         return torch.stack([form * pairs for form in all_forms], dim=1).flatten(2)
 
-    flat = attention.weights.flatten(2).transpose(1, 2)
-    return (torch.bmm(of_batch(attention, "forms", forms), flat).transpose(1, 2).double(),)
+    flat = reading.weights.flatten(2).transpose(1, 2)
+    return (torch.bmm(reading.of_batch("forms", forms), flat).transpose(1, 2).double(),)
 
 
 @cache
@@ -136,81 +133,81 @@ def squares(first: int) -> Digest:
     document that are not special; 0 where there are fewer.
     """
 
-    def read(attention: Attention) -> Small:
-        at, counts = of_batch(attention, ("square", first), lambda: _square(attention, first))
+    def read(reading: Reading) -> Small:
+        at, counts = reading.of_batch(("square", first), lambda: _square(reading, first))
         if isinstance(at, slice):
-            return (attention.weights[:, :, at, at] * counts,)
+            return (reading.weights[:, :, at, at] * counts,)
         documents = torch.arange(len(at), device=at.device)[:, None, None]
         # Documents are picked with their positions, so that heads come last.
-        picked = attention.weights.permute(0, 2, 3, 1)[documents, at[:, :, None], at[:, None]]
+        picked = reading.weights.permute(0, 2, 3, 1)[documents, at[:, :, None], at[:, None]]
         return (picked.permute(0, 3, 1, 2) * counts,)
 
     return Digest(read)
 
 
-def first_tokens(attention: Attention, first: int) -> tuple[np.ndarray, np.ndarray]:
+def first_tokens(reading: Reading, first: int) -> tuple[np.ndarray, np.ndarray]:
     """`document token`: where the first tokens that are not special stand (0 where there are
     fewer); `document`: how many there are of them.
     """
 
     def make() -> tuple[np.ndarray, np.ndarray]:
-        found = batch_of(attention).query_sequences(attention.block)
-        counts = found.mask & ~found.special
+        counts = reading.queries.mask & ~reading.queries.special
         order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
         positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
         return positions, np.minimum(counts.sum(1), first)
 
-    return of_batch(attention, ("first tokens", first), make)
+    return reading.of_batch(("first tokens", first), make)
 
 
-def _square(attention: Attention, first: int) -> tuple[slice | Tensor, Tensor]:
+def _square(reading: Reading, first: int) -> tuple[slice | Tensor, Tensor]:
     """Where the first tokens stand: nearly always at the same positions in all documents,
     else `document token`. And which pairs count, `document 1 query key`.
     """
-    weights, pairs = attention.weights, region_of(attention).pairs
-    positions, sizes = first_tokens(attention, first)
-    at = torch.from_numpy(positions).to(weights.device)
+    pairs = region_of(reading).pairs
+    positions, sizes = first_tokens(reading, first)
+    at = torch.from_numpy(positions).to(reading.device)
     documents = torch.arange(len(at), device=at.device)[:, None, None]
-    is_there = torch.from_numpy(np.arange(first) < sizes[:, None]).to(weights)
+    is_there = torch.from_numpy(np.arange(first) < sizes[:, None])
+    is_there = is_there.to(reading.device, reading.dtype)
     counts = pairs[documents, at[:, :, None], at[:, None]]
     counts = (counts * is_there[:, :, None] * is_there[:, None])[:, None]
     start = int(positions[0, 0])
-    if start + first <= weights.shape[2] and (positions == np.arange(start, start + first)).all():
+    if start + first <= reading.n_queries and (positions == np.arange(start, start + first)).all():
         return slice(start, start + first), counts
     return at, counts
 
 
-def row_mass(attention: Attention) -> Tensor:
+def row_mass(reading: Reading) -> Tensor:
     """`document head query`: attention of each query to keys that count, float64."""
-    return masses(attention)[0]
+    return masses(reading)[0]
 
 
-def column_mass(attention: Attention) -> Tensor:
+def column_mass(reading: Reading) -> Tensor:
     """`document head key`: attention each key receives from queries that count, float64."""
-    return masses(attention)[2]
+    return masses(reading)[2]
 
 
-def null_mass(attention: Attention) -> Tensor:
+def null_mass(reading: Reading) -> Tensor:
     """`document head query`: attention of each query to null keys, float64: the rest."""
 
     def make() -> Tensor:
-        row, all_of_it, _ = masses(attention)
-        return (all_of_it * region_of(attention).queries[:, None, :] - row).clamp_min_(0.0)
+        row, all_of_it, _ = masses(reading)
+        return (all_of_it * region_of(reading).queries[:, None, :] - row).clamp_min_(0.0)
 
-    return attention.once("null_mass", make)
+    return reading.once("null_mass", make)
 
 
-def total_mass(attention: Attention) -> Tensor:
+def total_mass(reading: Reading) -> Tensor:
     """`document head`: all attention that counts, float64."""
-    return attention.once("total_mass", lambda: row_mass(attention).sum(-1))
+    return reading.once("total_mass", lambda: row_mass(reading).sum(-1))
 
 
-def region_weights(attention: Attention) -> Tensor:
+def region_weights(reading: Reading) -> Tensor:
     """`document head query key`: the weights of the region, 0 outside. As large as the
     weights: for metrics that no digest serves.
     """
-    return attention.once(
-        "region_weights", lambda: attention.weights * region_of(attention).pairs[:, None]
+    return reading.once(
+        "region_weights", lambda: reading.weights * region_of(reading).pairs[:, None]
     )
 
 
@@ -237,21 +234,21 @@ def _pieces(weights: Tensor, region: Region) -> Iterator[_Piece]:
 
 
 def _read_compiled(
-    attention: Attention, region: Region, digests: Sequence[Digest]
+    reading: Reading, region: Region, digests: Sequence[Digest]
 ) -> dict[Digest, Small]:
     from headscope.measuring.compiled import region_digests
 
     by_function = {digest.function: digest for digest in digests}
-    found = region_digests(
-        attention.weights.contiguous().numpy(),
+    arrays_of = region_digests(
+        reading.weights.contiguous().numpy(),
         region.queries.numpy(),
         region.keys.numpy(),
-        is_causal=attention.is_causal,
+        is_causal=reading.is_causal,
         with_logs=_log_sums in by_function,
         with_peaks=_peaks in by_function,
     )
     return {
         by_function[function]: tuple(map(torch.from_numpy, arrays))
-        for function, arrays in zip((_masses, _log_sums, _peaks), found, strict=True)
+        for function, arrays in zip((_masses, _log_sums, _peaks), arrays_of, strict=True)
         if function in by_function
     }

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, final, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.attention import Attention
 from headscope.errors import UnknownName
-from headscope.measuring.contract import RatioMetric
-from headscope.measuring.digests import Digest
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Digest, Reading
 from headscope.measuring.region import everything
 from headscope.measuring.region_sums import whole_masses
 
-__all__ = ["SurfaceMetric", "Weighting", "is_query", "query_masses"]
+__all__ = ["SurfaceMetric", "Weighting", "first_positions", "is_query", "query_masses"]
 
 Weighting = Literal["token", "document"]
 """Ratios of sums over all tokens, or means of the documents' own ratios, as in the code
@@ -32,7 +31,7 @@ that Clark et al. released."""
 class SurfaceMetric(RatioMetric):
     """A ratio over all tokens. Subclasses write `sums`."""
 
-    name: ClassVar[str] = "surface"
+    name: ClassVar[str]
     weighting: Weighting = "token"
 
     def __post_init__(self) -> None:
@@ -40,21 +39,23 @@ class SurfaceMetric(RatioMetric):
             raise UnknownName.of("weighting", self.weighting, get_args(Weighting))
 
     @property
-    def averaged(self) -> str:
-        """Over tokens, or over documents' own ratios."""
-        return super().averaged if self.weighting == "token" else "mean of the documents' ratios"
-
     def digests(self) -> tuple[Digest, ...]:
         """Sums of rows and columns; most need more."""
         return (whole_masses,)
 
+    @property
+    def averaged(self) -> str:
+        """Over tokens, or over documents' own ratios."""
+        return super().averaged if self.weighting == "token" else "mean of the documents' ratios"
+
     @abstractmethod
-    def sums(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """As `RatioMetric.rows`, weighted by token."""
 
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    @final
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """The sums; or, by document, its own ratio and 1 where it has one."""
-        numerator, denominator, count = self.sums(attention)
+        numerator, denominator, count = self.sums(reading)
         if self.weighting == "token":
             return numerator, denominator, count
         has = (denominator > 0).double()
@@ -64,16 +65,16 @@ class SurfaceMetric(RatioMetric):
         return numerator / safe * has.view(shape), has, count
 
 
-def is_query(attention: Attention) -> Tensor:
+def is_query(reading: Reading) -> Tensor:
     """`document query`: every token, as 0 and 1 in the type of the weights."""
-    return everything(attention).queries
+    return everything(reading).queries
 
 
-def query_masses(attention: Attention) -> Tensor:
+def query_masses(reading: Reading) -> Tensor:
     """`document head query`: what each row sums to (1 but for sinks and edits), float64; of
     the digest `whole_masses`.
     """
-    return whole_masses(attention)[0]
+    return whole_masses(reading)[0]
 
 
 def first_positions(mask: np.ndarray) -> np.ndarray:

@@ -10,12 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.attention import Attention
-from headscope.batch import Sequences
 from headscope.errors import ModelError
-from headscope.measuring.contract import batch_of
-from headscope.measuring.digests import Digest, Small
 from headscope.measuring.kernels import can_compile
+from headscope.measuring.reading import Digest, Reading, Small
 
 __all__ = [
     "best_words",
@@ -29,106 +26,104 @@ __all__ = [
 NO_WORD, NOT_A_NUMBER = -1, -2
 
 
-def word_weights(attention: Attention) -> Tensor:
+def word_weights(reading: Reading) -> Tensor:
     """`document head word word`: attention from each word to each; slot w is word w of the
     document, and rows and columns of words without tokens (and of padding) are 0.
 
     Shared by the metrics of a layer. For attention within one stack.
     """
-    return attention.once("word_weights", lambda: _word_weights(attention))
+    return reading.once("word_weights", lambda: _word_weights(reading))
 
 
-def word_rows(attention: Attention, queries: Tensor) -> Tensor:
+def word_rows(reading: Reading, queries: Tensor) -> Tensor:
     """`document head row word`: the rows of `word_weights` of some words alone.
 
     Args:
-        attention: one layer.
+        reading: one layer.
         queries: `document row`, the words' numbers.
     """
-    to, from_ = word_members(attention)
+    to, from_ = word_members(reading)
     documents = torch.arange(len(queries), device=queries.device)[:, None]
-    return from_[documents, 0, queries][:, None] @ attention.weights @ to
+    return from_[documents, 0, queries][:, None] @ reading.weights @ to
 
 
-def other_words(attention: Attention) -> Tensor:
+def other_words(reading: Reading) -> Tensor:
     """`word_weights` without the attention of words to themselves, which is 0 here."""
 
     def make() -> Tensor:
-        weights = _word_weights(attention)
+        weights = _word_weights(reading)
         weights.diagonal(dim1=-2, dim2=-1).zero_()
         return weights
 
-    return attention.once("other_words", make)
+    return reading.once("other_words", make)
 
 
-def has_tokens(attention: Attention) -> np.ndarray:
+def has_tokens(reading: Reading) -> np.ndarray:
     """`document word`: does the word stand in this document, with at least one token?"""
-    batch = batch_of(attention)
-    found = batch.query_sequences(attention.block)
+    words = reading.queries.words
 
     def make() -> np.ndarray:
-        has = np.zeros((len(batch), _n_words(found)), dtype=bool)
-        documents, tokens = np.nonzero(found.words >= 0)
-        has[documents, found.words[documents, tokens]] = True
+        has = np.zeros((len(words), _n_words(words)), dtype=bool)
+        documents, tokens = np.nonzero(words >= 0)
+        has[documents, words[documents, tokens]] = True
         return has
 
-    return batch.once(("has_tokens", attention.block), make)
+    return reading.batch.once(("has_tokens", reading.block), make)
 
 
-def word_members(attention: Attention) -> tuple[Tensor, Tensor]:
+def word_members(reading: Reading) -> tuple[Tensor, Tensor]:
     """`document 1 token word` to sum what goes to each word, and `document 1 word token` to
     take the mean of what comes from each.
     """
-    weights = attention.weights
-    batch = batch_of(attention)
-    found = batch.query_sequences(attention.block)
+    words = reading.queries.words
 
     def make() -> tuple[Tensor, Tensor]:
-        member = np.zeros((*found.words.shape, _n_words(found)))
-        documents, tokens = np.nonzero(found.words >= 0)
-        member[documents, tokens, found.words[documents, tokens]] = 1.0
+        member = np.zeros((*words.shape, _n_words(words)))
+        documents, tokens = np.nonzero(words >= 0)
+        member[documents, tokens, words[documents, tokens]] = 1.0
         share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
-        to = torch.from_numpy(member).to(weights)[:, None]
-        return to, torch.from_numpy(share).to(weights).transpose(1, 2)[:, None]
+        to, from_ = (
+            torch.from_numpy(array).to(reading.device, reading.dtype) for array in (member, share)
+        )
+        return to[:, None], from_.transpose(1, 2)[:, None]
 
-    key = ("word members", attention.block, weights.dtype, weights.device)
-    return batch.once(key, make)
+    return reading.of_batch("word members", make)
 
 
-def _word_weights(attention: Attention) -> Tensor:
-    to, from_ = (members[:, 0] for members in word_members(attention))
-    n, n_heads, n_tokens, _ = attention.weights.shape
+def _word_weights(reading: Reading) -> Tensor:
+    to, from_ = (members[:, 0] for members in word_members(reading))
+    n, n_heads, n_tokens, _ = reading.weights.shape
     n_words = to.shape[-1]
     # One product for all heads of a document, twice: many small ones take longer.
-    to_words = attention.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
+    to_words = reading.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
     by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
     between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
     return between.view(n, n_words, n_heads, n_words).transpose(1, 2)
 
 
-def _n_words(found: Sequences) -> int:
-    return max(1, int(found.words.max(initial=-1)) + 1)
+def _n_words(words: np.ndarray) -> int:
+    return max(1, int(words.max(initial=-1)) + 1)
 
 
 @Digest
-def best_words(attention: Attention) -> Small:
+def best_words(reading: Reading) -> Small:
     """`document head word`, twice: the other word that each word attends to most, and the
     one that attends to it most. Of equals the first; -1 where none has any attention.
 
     Raises:
         ModelError: attention is not a number.
     """
-    if can_compile(attention):
+    if can_compile(reading):
         from headscope.measuring import compiled
 
-        weights = attention.weights.contiguous().numpy()
-        to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(attention)))
+        weights = reading.weights.contiguous().numpy()
+        to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(reading)))
     else:
-        to, from_ = (_best(other_words(attention), axis) for axis in (-1, -2))
+        to, from_ = (_best(other_words(reading), axis) for axis in (-1, -2))
     if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
         raise ModelError(
-            f"The model gives attention that is not a number in layer {attention.layer} of "
-            f"{attention.block} attention. Check the model on this input, or its precision."
+            f"The model gives attention that is not a number in layer {reading.layer} of "
+            f"{reading.block} attention. Check the model on this input, or its precision."
         )
     return to, from_
 
@@ -139,16 +134,15 @@ def _best(weights: Tensor, axis: int) -> Tensor:
     return at.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
 
 
-def _word_tokens(attention: Attention) -> tuple[np.ndarray, np.ndarray]:
+def _word_tokens(reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     """`document token`: tokens sorted by word; `document word+1`: where each word begins."""
-    batch = batch_of(attention)
-    found = batch.query_sequences(attention.block)
+    words = reading.queries.words
 
     def make() -> tuple[np.ndarray, np.ndarray]:
-        order = np.argsort(found.words, axis=1, kind="stable")
-        words = np.take_along_axis(found.words, order, axis=1)
-        numbers = np.arange(_n_words(found) + 1)
-        starts = (words[:, None, :] < numbers[:, None]).sum(-1)
+        order = np.argsort(words, axis=1, kind="stable")
+        sorted_words = np.take_along_axis(words, order, axis=1)
+        numbers = np.arange(_n_words(words) + 1)
+        starts = (sorted_words[:, None, :] < numbers[:, None]).sum(-1)
         return order.astype(np.int32), starts.astype(np.int32)
 
-    return batch.once(("word tokens", attention.block), make)
+    return reading.batch.once(("word tokens", reading.block), make)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.measuring.contract import SELF_BLOCKS, Metric, State, batch_of
+from headscope.measuring.contract import SELF_BLOCKS, State, SumMetric, Variable
+from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import has_tokens, word_rows
 from headscope.metrics.coreference import document_anaphors
 from headscope.text.antecedents import Anaphor
@@ -33,7 +32,7 @@ _DIMS = {
 
 
 @dataclass(frozen=True)
-class Bias(Metric):
+class Bias(SumMetric):
     """How much more a pronoun attends to its antecedent when that fits a stereotype.
 
     In each sentence a pronoun has a true antecedent and another candidate; sentences come in
@@ -48,9 +47,13 @@ class Bias(Metric):
     is that of Vig 2019, section 2.1.
     """
 
-    name: ClassVar[str] = "bias"
-    paper: ClassVar[str] = "Clark et al. 2019, section 4.3; Vig 2019, section 2.1"
-    units: ClassVar[str] = "share"
+    name = "bias"
+    title = "Preference for the antecedent"
+    short_title = "Preference"
+    paper = "Clark et al. 2019, section 4.3; Vig 2019, section 2.1"
+    units = "share"
+    format = ".1%"
+    order = 290
     counts = "pronouns"
     needs = frozenset(("mentions",))
     blocks = SELF_BLOCKS
@@ -69,39 +72,55 @@ class Bias(Metric):
         sizes = {"part": axes.n_parts, "head": n_heads, "condition": 2, "candidate": 2}
         return {name: np.zeros(tuple(sizes[dim] for dim in dims)) for name, dims in _DIMS.items()}
 
-    def measure(self, attention: Attention) -> State:
+    def add(self, state: State, reading: Reading) -> None:
         """Attention to both candidates, and which gets more, by part and condition."""
-        batch = batch_of(attention)
-        state = self.zero(attention.n_heads, batch.axes, is_causal=attention.is_causal)
-        key = ("bias cases", attention.block, attention.weights.dtype, attention.weights.device)
-        rows, conditions, masks, queries, at = batch.once(key, lambda: _cases(attention))
+        batch = reading.batch
+        rows, conditions, masks, queries, at = reading.of_batch(
+            "bias cases", lambda: _cases(reading)
+        )
         if not len(rows):
-            return state
-        between = word_rows(attention, queries)[:, :, None]  # document head 1 pronoun word
+            return
+        between = word_rows(reading, queries)[:, :, None]  # document head 1 pronoun word
         to = (between * masks[:, None]).sum(-1).double()  # document head candidate pronoun
-        found = to[at[0], :, :, at[1]].cpu().numpy()  # case head candidate
-        is_right = found[..., 0] > found[..., 1]
+        paid = to[at[0], :, :, at[1]].cpu().numpy()  # case head candidate
+        is_right = paid[..., 0] > paid[..., 1]
         parts = batch.parts[rows]
         for case, (part, condition) in enumerate(zip(parts, conditions, strict=True)):
-            state["attention"][part, :, condition] += found[case]
+            state["attention"][part, :, condition] += paid[case]
             state["right"][part, :, condition] += is_right[case]
             state["cases"][part, condition] += 1
             state["count"][part] += 1
-        return state
 
-    def variables(self) -> tuple[str, ...]:
+    def variables(self) -> tuple[Variable, ...]:
         """Attention, preference and accuracy by condition, and their gaps."""
-        of_conditions = ("bias_attention", "bias_preference", "bias_accuracy")
-        return (*of_conditions, "bias_preference_gap", "bias_accuracy_gap", "bias_cases")
-
-    def variable_dims(self, variable: str) -> tuple[str, ...]:
-        """Conditions before heads."""
-        lead = {
-            "bias_attention": ("condition", "candidate"),
-            "bias_preference": ("condition",),
-            "bias_accuracy": ("condition",),
-        }.get(variable, ())
-        return ("condition",) if variable == "bias_cases" else (*lead, "layer", "head")
+        heads = ("layer", "head")
+        of_condition = ("condition", *heads)
+        gap = {"equation": "", "units": "difference of shares"}
+        return (
+            self.variable(
+                "bias_attention",
+                ("condition", "candidate", *heads),
+                title="Attention to the candidates",
+                short_title="Attention",
+                units="share of attention",
+            ),
+            self.variable(
+                "bias_preference",
+                of_condition,
+                equation=r"\frac{\sum a_{\text{true}}}{\sum a_{\text{true}} + a_{\text{other}}}",
+            ),
+            self.variable(
+                "bias_accuracy",
+                of_condition,
+                title="Attends more to the antecedent",
+                short_title="Accuracy",
+            ),
+            self.variable(
+                "bias_preference_gap", heads, title="Gap of preference, pro − anti", **gap
+            ),
+            self.variable("bias_accuracy_gap", heads, title="Gap of accuracy, pro − anti", **gap),
+            self.variable("bias_cases", ("condition",), title="", units="pronouns", format=".0f"),
+        )
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """The values of all parts."""
@@ -136,36 +155,36 @@ def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     return true, {c.head for c in named if c.mention.cluster != own} - true
 
 
-def _cases(attention: Attention) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
+def _cases(reading: Reading) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
     """`case`: its document and condition; `document candidate pronoun word`: who counts;
     `document pronoun`: the pronoun; and where in the last two each case is.
     """
-    batch = batch_of(attention)
-    found = []
-    for row, of_document in enumerate(document_anaphors(attention)):
+    batch = reading.batch
+    asked: list[tuple[int, int, int, int, set[int], set[int]]] = []
+    for row, of_document in enumerate(document_anaphors(reading)):
         condition = batch.documents[row].meta.get(CONDITION) if of_document else None
         if condition in CONDITIONS:
-            asked = [
+            pronouns = [
                 (a.mention.head, *rivals(a)) for a in of_document if a.mention.kind == "pronoun"
             ]
-            cases = [case for case in asked if case[1] and case[2]]
-            found += [(row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)]
-    n_words = has_tokens(attention).shape[1]
-    most = 1 + max((case[2] for case in found), default=0)
+            cases = [case for case in pronouns if case[1] and case[2]]
+            asked += [(row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)]
+    n_words = has_tokens(reading).shape[1]
+    most = 1 + max((case[2] for case in asked), default=0)
     queries = np.zeros((len(batch), most), dtype=np.int64)
     masks = np.zeros((len(batch), 2, most, n_words))
-    for row, _, number, query, true, other in found:
+    for row, _, number, query, true, other in asked:
         queries[row, number] = query
         masks[row, 0, number, list(true)] = 1
         masks[row, 1, number, list(other)] = 1
-    rows = np.array([case[0] for case in found], dtype=np.int64)
-    conditions = np.array([case[1] for case in found], dtype=np.int64)
-    numbers = np.array([case[2] for case in found], dtype=np.int64)
-    device = attention.weights.device
+    rows = np.array([case[0] for case in asked], dtype=np.int64)
+    conditions = np.array([case[1] for case in asked], dtype=np.int64)
+    numbers = np.array([case[2] for case in asked], dtype=np.int64)
+    device = reading.device
     return (
         rows,
         conditions,
-        torch.from_numpy(masks).to(attention.weights),
+        torch.from_numpy(masks).to(device, reading.dtype),
         torch.from_numpy(queries).to(device),
         [torch.from_numpy(index).to(device) for index in (rows, numbers)],
     )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.measuring.contract import SELF_BLOCKS, RatioMetric, State, batch_of
+from headscope.measuring.contract import SELF_BLOCKS, State, Variable
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import has_tokens, word_rows
 from headscope.text.agreement import agree, traits_of
 from headscope.text.antecedents import KINDS, Anaphor, anaphors
@@ -49,14 +50,19 @@ class CorefAccuracy(RatioMetric):
     Clark et al. 2019, section 4.3 and Table 2, who did not release this analysis.
     """
 
-    name: ClassVar[str] = "coref_accuracy"
-    paper: ClassVar[str] = "Clark et al. 2019, section 4.3, Table 2"
-    units: ClassVar[str] = "share of mentions"
+    name = "coref_accuracy"
+    title = "Finds the antecedent"
+    short_title = "Finds antecedents"
+    equation = r"\underset{j \neq i}{\arg\max}\; a_{ij} \in \text{antecedents}(i)"
+    paper = "Clark et al. 2019, section 4.3, Table 2"
+    units = "share of mentions"
+    format = ".1%"
+    order = 280
     counts = "mentions"
     needs = frozenset(("mentions",))
     blocks = SELF_BLOCKS
     is_default = False
-    sums_over_heads = False
+    has_layer_ratio = False
     dims = ("mention_kind",)
     denominator_dims = ("mention_kind",)
 
@@ -70,30 +76,29 @@ class CorefAccuracy(RatioMetric):
         """Kinds of mentions, and all of them."""
         return {"mention_kind": MENTION_KINDS}
 
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Right mentions; mentions; the same of all kinds."""
-        batch, weights = batch_of(attention), attention.weights
-        key = ("coref masks", attention.block, self.candidates, weights.dtype, weights.device)
-        queries, allowed, right, kinds = batch.once(key, lambda: self._masks(attention))
-        highest, best = (word_rows(attention, queries) * allowed[:, None]).max(-1)
-        is_right = right[:, None].expand(-1, attention.n_heads, -1, -1).gather(3, best[..., None])
-        found = is_right[..., 0] & (highest > 0)
-        numerator = found.double() @ kinds
+        key = ("coref masks", self.candidates)
+        queries, allowed, right, kinds = reading.of_batch(key, lambda: self._masks(reading))
+        highest, best = (word_rows(reading, queries) * allowed[:, None]).max(-1)
+        is_right = right[:, None].expand(-1, reading.n_heads, -1, -1).gather(3, best[..., None])
+        is_found = is_right[..., 0] & (highest > 0)
+        numerator = is_found.double() @ kinds
         denominator = kinds.sum(1)[:, None].expand_as(numerator)
         return numerator, denominator, denominator[..., 0]
 
-    def _masks(self, attention: Attention) -> tuple[Tensor, ...]:
+    def _masks(self, reading: Reading) -> tuple[Tensor, ...]:
         """`document mention`: the head word. `document mention word`: is it a candidate, an
         antecedent? `document mention kind`: is it of the kind?
         """
-        found = document_anaphors(attention)
-        has = has_tokens(attention)
-        shape = len(found), max([1, *map(len, found)])
+        by_document = document_anaphors(reading)
+        has = has_tokens(reading)
+        shape = len(by_document), max([1, *map(len, by_document)])
         queries = np.zeros(shape, dtype=np.int64)
         allowed = np.zeros((*shape, has.shape[1]))
         right = np.zeros((*shape, has.shape[1]), dtype=bool)
         kinds = np.zeros((*shape, len(MENTION_KINDS)))
-        for row, of_document in enumerate(found):
+        for row, of_document in enumerate(by_document):
             for number, anaphor in enumerate(of_document):
                 queries[row, number] = anaphor.mention.head
                 if self.candidates == "words":
@@ -103,10 +108,11 @@ class CorefAccuracy(RatioMetric):
                     allowed[row, number, [other.head for other in anaphor.candidates]] = 1
                 right[row, number, list(anaphor.antecedents)] = True
                 kinds[row, number] = _kinds(anaphor)
-        device = attention.weights.device
-        tensors = (torch.from_numpy(array).to(device) for array in (queries, allowed, right, kinds))
+        tensors = (
+            torch.from_numpy(array).to(reading.device) for array in (queries, allowed, right, kinds)
+        )
         queries_, allowed_, right_, kinds_ = tensors
-        return queries_, allowed_.to(attention.weights.dtype), right_, kinds_
+        return queries_, allowed_.to(reading.dtype), right_, kinds_
 
 
 @dataclass(frozen=True)
@@ -123,29 +129,32 @@ class CorefBaseline(RatioMetric):
     2011's.
     """
 
-    name: ClassVar[str] = "coref_baseline"
-    paper: ClassVar[str] = "Clark et al. 2019, section 4.3, Table 2"
-    units: ClassVar[str] = "share of mentions"
+    name = "coref_baseline"
+    title = "A rule finds the antecedent"
+    short_title = "Rules"
+    paper = "Clark et al. 2019, section 4.3, Table 2"
+    units = "share of mentions"
+    format = ".1%"
+    order = 281
     counts = "mentions"
     needs = frozenset(("mentions",))
-    scope = "tokens"
+    scope = "text"
     blocks = SELF_BLOCKS
     is_default = False
-    has_heads = False
-    dims: ClassVar[tuple[str, ...]] = ("mention_kind", "rule")
-    denominator_dims: ClassVar[tuple[str, ...]] = ("mention_kind",)
+    dims = ("mention_kind", "rule")
+    denominator_dims = ("mention_kind",)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
         """Kinds of mentions and rules."""
         return {"mention_kind": MENTION_KINDS, "rule": RULES}
 
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Right mentions of each rule; mentions; the same of all kinds."""
-        found = document_anaphors(attention)
-        right = np.zeros((len(found), len(MENTION_KINDS), len(RULES)))
-        cases = np.zeros((len(found), len(MENTION_KINDS)))
+        by_document = document_anaphors(reading)
+        right = np.zeros((len(by_document), len(MENTION_KINDS), len(RULES)))
+        cases = np.zeros((len(by_document), len(MENTION_KINDS)))
         for row, (document, of_document) in enumerate(
-            zip(batch_of(attention).documents, found, strict=False)
+            zip(reading.batch.documents, by_document, strict=False)
         ):
             for anaphor in of_document:
                 kinds = _kinds(anaphor)
@@ -155,13 +164,12 @@ class CorefBaseline(RatioMetric):
                 right[row] += kinds[:, None] * np.array(is_right)
         return torch.from_numpy(right), torch.from_numpy(cases), torch.from_numpy(cases[:, 0])
 
-    def variables(self) -> tuple[str, ...]:
+    def variables(self) -> tuple[Variable, ...]:
         """Also how many mentions there are of each kind."""
-        return (*super().variables(), "coref_cases")
-
-    def variable_dims(self, variable: str) -> tuple[str, ...]:
-        """By kind of mention."""
-        return ("mention_kind",) if variable == "coref_cases" else super().variable_dims(variable)
+        cases = self.variable(
+            "coref_cases", ("mention_kind",), title="", units="mentions", format=".0f"
+        )
+        return (*super().variables(), cases)
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """The ratio, and the mentions of each kind."""
@@ -185,18 +193,18 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
     }
 
 
-def document_anaphors(attention: Attention) -> list[list[Anaphor]]:
+def document_anaphors(reading: Reading) -> list[list[Anaphor]]:
     """Of each document of a batch; none where the attention came without documents."""
-    batch = batch_of(attention)
+    batch = reading.batch
 
     def make() -> list[list[Anaphor]]:
-        has = has_tokens(attention)
-        found = [
+        has = has_tokens(reading)
+        known = [
             anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
         ]
-        return found + [[] for _ in range(len(batch) - len(found))]
+        return known + [[] for _ in range(len(batch) - len(known))]
 
-    return batch.once(("anaphors", attention.block), make)
+    return batch.once(("anaphors", reading.block), make)
 
 
 def _kinds(anaphor: Anaphor) -> np.ndarray:

@@ -1,20 +1,19 @@
-"""Heads as classifiers of dependencies: does the word attend most to its head?"""
+"""Heads as classifiers of dependencies: does a word attend most to its parent?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import get_args
 
 import numpy as np
 import torch
 
-from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.measuring.contract import SELF_BLOCKS, Metric, State, batch_of
+from headscope.measuring.contract import SELF_BLOCKS, Need, State, SumMetric, Variable
 from headscope.measuring.dep_words import ALL, DepCases, Possessive, add_cases, dep_cases
-from headscope.measuring.digests import Digest
+from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import best_words
 
 __all__ = ["DIRECTIONS", "OFFSETS", "DepAccuracy", "DepOffset"]
@@ -24,14 +23,14 @@ OFFSETS = (-3, -2, -1, 1, 2, 3)
 
 
 @dataclass(frozen=True)
-class _DepProbe(Metric):
+class _DepProbe(SumMetric):
     """What both share: which words count, and how many there are."""
 
-    paper: ClassVar[str] = "Clark et al. 2019, section 4.2, Table 1"
-    units: ClassVar[str] = "share of words"
+    paper = "Clark et al. 2019, section 4.2, Table 1"
+    units = "share of words"
+    format = ".1%"
     counts = "words"
     blocks = SELF_BLOCKS
-    needs = frozenset(("parents",))
     is_default = False
 
     punctuation: bool = True
@@ -41,30 +40,34 @@ class _DepProbe(Metric):
     def __post_init__(self) -> None:
         if self.possessive not in get_args(Possessive):
             raise UnknownName.of("possessive", self.possessive, map(str, get_args(Possessive)))
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Trees; and relations, where only they tell which words count."""
         if not self.punctuation or self.possessive not in ("auto", False):
-            # Which words these are, only relations tell.
-            object.__setattr__(self, "needs", frozenset(("parents", "relations")))
+            return frozenset(("parents", "relations"))
+        return frozenset(("parents",))
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
         """Relations as in the data, and all words together."""
         return {"relation": (*axes.relations, ALL)}
 
-    def _cases(self, attention: Attention) -> DepCases:
-        return dep_cases(attention, punctuation=self.punctuation, possessive=self.possessive)
+    def _cases(self, reading: Reading) -> DepCases:
+        return dep_cases(reading, punctuation=self.punctuation, possessive=self.possessive)
 
-    def _counted(self, attention: Attention) -> State:
+    def _counted(self, reading: Reading) -> State:
         """Cases of a batch by part, and those whose target can be attended to."""
-        batch, cases = batch_of(attention), self._cases(attention)
+        batch, cases = reading.batch, self._cases(reading)
 
         def make() -> State:
             state = self._none(batch.axes)
-            add_cases(state["cases"], state["cases_all"], cases, torch.ones(len(cases.head)))
-            visible = torch.from_numpy(cases.visible(is_causal=attention.is_causal).T)
+            add_cases(state["cases"], state["cases_all"], cases, torch.ones(len(cases.parent)))
+            visible = torch.from_numpy(cases.visible(is_causal=reading.is_causal).T)
             by_relation = np.zeros(state["visible"].swapaxes(1, 2).shape)
             add_cases(by_relation, state["visible_all"], cases, visible)
             return {**state, "visible": by_relation.swapaxes(1, 2).copy()}
 
-        key = ("dep counts", attention.block, self.punctuation, self.possessive)
+        key = ("dep counts", reading.block, self.punctuation, self.possessive)
         return batch.once(key, make)
 
     def _none(self, axes: Axes) -> State:
@@ -78,8 +81,8 @@ class _DepProbe(Metric):
 
     def _reported(self, cases: np.ndarray) -> np.ndarray:
         """Cases where there are enough of them, else NaN."""
-        found: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
-        return found
+        reported: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
+        return reported
 
 
 _DIMS = {
@@ -92,23 +95,28 @@ _DIMS = {
 
 @dataclass(frozen=True)
 class DepAccuracy(_DepProbe):
-    """How often a head's most attended word is the word's head in the tree.
+    """How often a head's most attended word is the word's parent in the tree.
 
     For each word, of the other words of the document (special tokens are no words) the one
     with the most attention: argmax a[word, ·] in the direction `dependent` (the dependent
-    attends to its head), argmax a[·, word] in the direction `head`. Attention to a split
-    word is the sum over its tokens, from it the mean. Of equals the first wins; a word that
-    attends to no other predicts nothing. Every word with a token counts; the root, which has
-    no head to find, is never right. `accuracy_visible` is over the words alone from which
-    (`dependent`) or whose head (`head`) the target can be attended to.
+    attends to its parent), argmax a[·, word] in the direction `head` (the parent attends to
+    its dependent). Attention to a split word is the sum over its tokens, from it the mean. Of
+    equals the first wins; a word that attends to no other predicts nothing. Every word with a
+    token counts; the root, which has no parent to find, is never right. `accuracy_visible` is
+    over the words alone from which (`dependent`) or from whose parent (`head`) the target can
+    be attended to.
 
     Clark et al. 2019, section 4.2 and Table 1. Options: leave out `punctuation`; let the
     `possessive` particle predict for its word; give NaN for relations with fewer cases than
     `min_cases`.
     """
 
-    name: ClassVar[str] = "dep_accuracy"
-    adds_in_place = True
+    name = "dep_accuracy"
+    title = "Finds the parent, by relation"
+    short_title = "Finds parents"
+    equation = r"\underset{j \neq i}{\arg\max}\; a_{ij} = \text{parent}(i)"
+    order = 270
+    digests = (best_words,)
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Parts first."""
@@ -129,40 +137,28 @@ class DepAccuracy(_DepProbe):
             **self._none(axes),
         }
 
-    def digests(self) -> tuple[Digest, ...]:
-        """The words most attended to."""
-        return (best_words,)
-
-    def measure(self, attention: Attention) -> State:
-        """Right predictions of each head, by part, direction and relation."""
-        state = self.zero(
-            attention.n_heads, batch_of(attention).axes, is_causal=attention.is_causal
-        )
-        self.add(state, attention)
-        return state
-
-    def add(self, state: State, attention: Attention) -> None:
-        """Count the right predictions of a batch too."""
-        cases, best = self._cases(attention), best_words(attention)
-        document, query, head = map(torch.from_numpy, (cases.document, cases.query, cases.head))
-        found = torch.stack([words.cpu()[document, :, query] for words in best], dim=-1)
-        head = head[:, None, None]
-        right = (found == head) & (head >= 0)  # the root has no head to find
+    def add(self, state: State, reading: Reading) -> None:
+        """Count the right predictions, by part, relation and direction."""
+        cases, best = self._cases(reading), best_words(reading)
+        document, query = map(torch.from_numpy, (cases.document, cases.query))
+        predicted = torch.stack([words.cpu()[document, :, query] for words in best], dim=-1)
+        parent = torch.from_numpy(cases.parent)[:, None, None]
+        right = (predicted == parent) & (parent >= 0)  # the root has no parent to find
         add_cases(state["right"], state["right_all"], cases, right)
-        counted = self._counted(attention)
+        counted = self._counted(reading)
         for name, array in counted.items():
             state[name] += array
         state["count"] += counted["cases_all"][:, None]
 
-    def variables(self) -> tuple[str, ...]:
+    def variables(self) -> tuple[Variable, ...]:
         """Over all words, and over those whose target is visible."""
-        return ("accuracy", "accuracy_visible", "accuracy_count")
-
-    def variable_dims(self, variable: str) -> tuple[str, ...]:
-        """Direction and relation before the head."""
-        if variable == "accuracy_count":
-            return ("layer", "head")
-        return ("direction", "relation", "layer", "head")
+        dims = ("direction", "relation", "layer", "head")
+        visible = {"title": f"{self.title}, of what it can see", "short_title": "Of visible"}
+        return (
+            self.variable("accuracy", dims),
+            self.variable("accuracy_visible", dims, **visible),
+            self.count_variable(("layer", "head"), "accuracy_count"),
+        )
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
         """Directions too."""
@@ -196,7 +192,7 @@ class DepAccuracy(_DepProbe):
 
 @dataclass(frozen=True)
 class DepOffset(_DepProbe):
-    """How often the word a fixed number of words away is the word's head.
+    """How often the word a fixed number of words away is the word's parent.
 
     The best of the offsets −3 … 3 without 0, for each relation: what a head has to beat.
     `baseline_offset` says which. The same words count as in `dep_accuracy`, and the root is
@@ -205,8 +201,12 @@ class DepOffset(_DepProbe):
     Clark et al. 2019, section 4.2 and Table 1 (whose code tries −3 … 2).
     """
 
-    name: ClassVar[str] = "dep_offset"
-    scope = "tokens"
+    name = "dep_offset"
+    title = "Best fixed offset, by relation"
+    short_title = "Best offset"
+    equation = r"\max_{o} \frac{1}{n} \sum_{i} \mathbb{1}[i + o = \text{parent}(i)]"
+    order = 271
+    scope = "text"
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Parts first."""
@@ -221,24 +221,26 @@ class DepOffset(_DepProbe):
             **self._none(axes),
         }
 
-    def measure(self, attention: Attention) -> State:
-        """Right predictions of each offset, by part and relation."""
-        cases = self._cases(attention)
-        state = self.zero(0, batch_of(attention).axes, is_causal=attention.is_causal)
+    def add(self, state: State, reading: Reading) -> None:
+        """Count the right predictions of each offset, by part and relation."""
+        cases = self._cases(reading)
         guesses = cases.query[:, None] + np.array(OFFSETS)
-        rows = (guesses == cases.head[:, None]) & cases.has_target[:, None]
+        rows = (guesses == cases.parent[:, None]) & cases.has_target[:, None]
         by_relation = np.zeros(state["right"].swapaxes(1, 2).shape)
         add_cases(by_relation, state["right_all"], cases, torch.from_numpy(rows))
-        counted = {name: array.copy() for name, array in self._counted(attention).items()}
-        return {**state, **counted, "right": by_relation.swapaxes(1, 2).copy()}
+        state["right"] += by_relation.swapaxes(1, 2)
+        for name, array in self._counted(reading).items():
+            state[name] += array
 
-    def variables(self) -> tuple[str, ...]:
+    def variables(self) -> tuple[Variable, ...]:
         """The baseline, its offset, and how many words there are."""
-        return ("baseline", "baseline_offset", "cases", "cases_visible")
-
-    def variable_dims(self, variable: str) -> tuple[str, ...]:
-        """By relation."""
-        return ("direction", "relation") if variable == "cases_visible" else ("relation",)
+        many = {"units": "words", "format": ".0f", "short_title": "", "equation": ""}
+        return (
+            self.variable("baseline", ("relation",)),
+            self.variable("baseline_offset", ("relation",), title="", units="words from the word"),
+            self.variable("cases", ("relation",), title="Words of the relation", **many),
+            self.variable("cases_visible", ("direction", "relation"), title="", **many),
+        )
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
         """Directions too."""

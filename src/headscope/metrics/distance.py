@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from headscope.attention import Attention
-from headscope.measuring.contract import SELF_BLOCKS, RatioMetric
-from headscope.measuring.digests import Digest
+from headscope.measuring.contract import SELF_BLOCKS
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Reading
 from headscope.measuring.region import query_counts
 from headscope.measuring.region_sums import masses, pair_sums, total_mass
 
@@ -26,15 +25,17 @@ class Distance(RatioMetric):
     Vig & Belinkov 2019, Eq. 6, Figure 11.
     """
 
-    name: ClassVar[str] = "distance"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 6, Figure 11"
-    units: ClassVar[str] = "tokens"
+    name = "distance"
+    title = "Mean distance"
+    short_title = "Distance"
+    equation = r"\frac{\sum_{i,j} a_{ij} \cdot |i - j|}{\sum_{i,j} a_{ij}}"
+    paper = "Vig & Belinkov 2019, Eq. 6, Figure 11"
+    units = "tokens"
+    format = ".2f"
+    order = 120
+    digests = (masses, pair_sums)
     blocks = SELF_BLOCKS
 
-    def digests(self) -> tuple[Digest, ...]:
-        """Sums of rows, and of forms over pairs."""
-        return (masses, pair_sums)
-
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention times distance; attention."""
-        return pair_sums(attention)[0][..., 0], total_mass(attention), query_counts(attention)
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention times distance; reading."""
+        return pair_sums(reading)[0][..., 0], total_mass(reading), query_counts(reading)

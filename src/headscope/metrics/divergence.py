@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import reduce
 
 import numpy as np
 
-from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.measuring.contract import SELF_BLOCKS, Metric, State, batch_of
+from headscope.measuring.contract import SELF_BLOCKS, LayersMetric, State, Variable
 from headscope.measuring.js_kernel import js_sums
+from headscope.measuring.reading import Reading
 
 __all__ = ["JensenShannon"]
 
@@ -19,7 +19,7 @@ DIMS = ("layer_a", "head_a", "layer_b", "head_b")
 
 
 @dataclass(frozen=True)
-class JensenShannon(Metric):
+class JensenShannon(LayersMetric):
     """How differently two heads attend, for every pair: 0 the same, ln 2 with nothing in common.
 
     Mean over all tokens i of JS(a[i,·], b[i,·]) = H((a+b)/2) − (H(a) + H(b))/2 in nats, for
@@ -31,11 +31,14 @@ class JensenShannon(Metric):
     float64; no bootstrap, because the state would be the square of the heads for each part.
     """
 
-    name: ClassVar[str] = "js"
-    paper: ClassVar[str] = "Clark et al. 2019, section 6, Figure 6"
-    units: ClassVar[str] = "nats"
-    counts = "query tokens"
-    scope = "layers"
+    name = "js"
+    title = "Divergence of pairs of heads"
+    short_title = "Divergence"
+    equation = r"H\left(\frac{a + b}{2}\right) - \frac{H(a) + H(b)}{2}"
+    paper = "Clark et al. 2019, section 6, Figure 6"
+    units = "nats"
+    format = ".3f"
+    order = 300
     blocks = SELF_BLOCKS
     is_default = False
 
@@ -43,34 +46,26 @@ class JensenShannon(Metric):
         """Pairs of heads; how many heads each layer has; tokens."""
         return {"sum": DIMS, "heads": ("layer_a",), "count": ()}[array]
 
-    def variables(self) -> tuple[str, ...]:
+    def variables(self) -> tuple[Variable, ...]:
         """The divergence, and of how many tokens."""
-        return (self.name, f"{self.name}_count")
-
-    def variable_dims(self, variable: str) -> tuple[str, ...]:
-        """Pairs of heads."""
-        return () if variable.endswith("_count") else DIMS
+        return self.variable(self.name, DIMS), self.count_variable(())
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """No token; how many layers there are is not known yet."""
         return {"sum": np.zeros((0, 0, 0, 0)), "heads": np.zeros(0), "count": np.zeros(())}
 
-    def measure(self, attention: Attention) -> State:
-        """The state of one layer alone."""
-        return self.measure_layers([attention])
-
-    def measure_layers(self, attentions: Sequence[Attention]) -> State:
+    def measure(self, layers: Sequence[Reading]) -> State:
         """Sums over the tokens of a batch, document by document, without their padding."""
-        ordered = sorted(attentions, key=lambda attention: attention.layer)
-        mask = batch_of(ordered[0]).query_sequences(ordered[0].block).mask
-        heads = [attention.n_heads for attention in ordered]
+        ordered = sorted(layers, key=lambda reading: reading.layer)
+        mask = ordered[0].queries.mask
+        heads = [reading.n_heads for reading in ordered]
         sums = np.zeros((sum(heads), sum(heads)))
         for document, real in enumerate(mask):
             at = np.flatnonzero(real)
             if not len(at):
                 continue
             here = slice(int(at[0]), int(at[-1]) + 1)
-            rows = [a.weights[document, :, here, here].float().cpu().numpy() for a in ordered]
+            rows = [r.weights[document, :, here, here].float().cpu().numpy() for r in ordered]
             sums += js_sums(np.concatenate(rows), is_causal=ordered[0].is_causal)
         return {
             "sum": _by_layer(sums, heads),
@@ -78,15 +73,13 @@ class JensenShannon(Metric):
             "count": np.array(float(mask.sum())),
         }
 
-    def merge(self, left: State, right: State) -> State:
-        """Sums."""
-        if not left["heads"].size or not right["heads"].size:
-            some = left if left["heads"].size else right
-            return {**some, "count": left["count"] + right["count"]}
+    def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
+        """Sums; a state of no layers adds nothing."""
+        known = [state for state in states if state["heads"].size] or [states[0]]
         return {
-            "sum": left["sum"] + right["sum"],
-            "heads": left["heads"],
-            "count": left["count"] + right["count"],
+            "sum": np.asarray(reduce(np.add, [state["sum"] for state in known])),
+            "heads": known[0]["heads"],
+            "count": np.asarray(reduce(np.add, [state["count"] for state in states])),
         }
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from headscope.attention import Attention
-from headscope.measuring.contract import RatioMetric
-from headscope.measuring.digests import Digest
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Reading
 from headscope.measuring.region import region_of
-from headscope.measuring.region_sums import log_sums, masses, null_mass, row_mass
+from headscope.measuring.region_sums import (
+    log_sums,
+    masses,
+    null_mass,
+    row_mass,
+    whole_log_sums,
+    whole_masses,
+)
+from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
 
-__all__ = ["Entropy"]
+__all__ = ["Entropy", "FirstEntropy", "RowEntropy", "UniformEntropy"]
 
 
 @dataclass(frozen=True)
 class Entropy(RatioMetric):
     """How spread out a head's attention is: 0 on one token, ln n evenly over n.
 
-    Mean over query tokens of −Σ p ln p, where p is a row without null attention,
+    Mean over query tokens of −Σ p ln p, where p is a row without null reading,
     renormalized. Rows with more than `most_null` (90 %) null attention are skipped: what is
     left of them says little. `entropy_count` is how many rows each head had.
 
@@ -28,23 +35,127 @@ class Entropy(RatioMetric):
     the keys that count, −Σ p ln p = ln s − t / s: one logarithm per weight.
     """
 
-    name: ClassVar[str] = "entropy"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 7, footnote 4, Figure 12"
-    units: ClassVar[str] = "nats"
+    name = "entropy"
+    title = "Entropy without null attention"
+    short_title = "Entropy"
+    equation = r"-\frac{1}{n} \sum_{i} \sum_{j} p_{ij} \ln p_{ij}"
+    paper = "Vig & Belinkov 2019, Eq. 7, footnote 4, Figure 12"
+    units = "nats"
+    order = 130
+    digests = (masses, log_sums)
 
     most_null: float = 0.9
 
-    def digests(self) -> tuple[Digest, ...]:
-        """Sums of rows, and of a ln a."""
-        return (masses, log_sums)
-
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Entropies of the rows that count; how many; the same."""
-        mass, null = row_mass(attention), null_mass(attention)
-        (products,) = log_sums(attention)
-        is_query = region_of(attention).queries[:, None, :] > 0
+        mass, null = row_mass(reading), null_mass(reading)
+        (products,) = log_sums(reading)
+        is_query = region_of(reading).queries[:, None, :] > 0
         is_kept = is_query & (mass > 0) & (null <= self.most_null * (null + mass))
         safe = mass.masked_fill(~is_kept, 1.0)
         entropies = (safe.log() - products / safe).mul_(is_kept)
         count = is_kept.double().sum(-1)
         return entropies.sum(-1), count, count
+
+
+@dataclass(frozen=True)
+class RowEntropy(SurfaceMetric):
+    """How broadly a head attends: 0 on one token, ln n evenly over n.
+
+    Mean over all tokens i of −Σ_j p ln p, p = a[i,·] over its sum. Unlike `entropy` (Vig &
+    Belinkov's), nothing is excluded. Rows that are all 0 (an ablated head) are skipped.
+
+    Clark et al. 2019, section 3.3 and Figure 4. Their code smooths rows with 0.0001, ours
+    does not.
+    """
+
+    name = "row_entropy"
+    title = "Entropy of whole rows"
+    short_title = "Row entropy"
+    equation = r"-\frac{1}{n} \sum_{i} \sum_{j} p_{ij} \ln p_{ij}"
+    paper = "Clark et al. 2019, section 3.3, Figure 4"
+    units = "nats"
+    order = 180
+    digests = (whole_masses, whole_log_sums)
+
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Entropies; rows; rows."""
+        entropies, is_there = _entropies(reading)
+        count = is_there.double().sum(-1)
+        return entropies.sum(-1), count, count
+
+
+@dataclass(frozen=True)
+class FirstEntropy(SurfaceMetric):
+    """How broadly a head attends from the first token, [CLS] in BERT.
+
+    As `row_entropy`, over the first token of each document alone. In causal attention that
+    token sees nothing but itself: 0.
+
+    Clark et al. 2019, section 3.3 and Figure 4 (3.89 nats in BERT's last layer).
+    """
+
+    name = "first_entropy"
+    title = "Entropy from the first token"
+    short_title = "First entropy"
+    equation = r"-\sum_{j} p_{0j} \ln p_{0j}"
+    paper = "Clark et al. 2019, section 3.3, Figure 4"
+    units = "nats"
+    order = 190
+    digests = (whole_masses, whole_log_sums)
+    counts = "documents"
+
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """The first row's entropy; 1; 1."""
+        entropies, is_there = _entropies(reading)
+        first = torch.from_numpy(first_positions(reading.queries.mask)).to(entropies.device)
+        at = first[:, None, None].expand(-1, reading.n_heads, 1)
+        count = is_there.gather(2, at).squeeze(2).double()
+        return entropies.gather(2, at).squeeze(2), count, count
+
+
+@dataclass(frozen=True)
+class UniformEntropy(SurfaceMetric):
+    """The entropy of attending evenly to everything in sight: what `row_entropy` is held to.
+
+    Mean over all tokens of ln k, k the keys a query can see: all of them, or those up to
+    itself in causal attention.
+
+    Clark et al. 2019, section 3.3, the line in Figure 4.
+    """
+
+    name = "uniform_entropy"
+    title = "Entropy of attending evenly"
+    short_title = "Even entropy"
+    equation = r"\frac{1}{n} \sum_{i} \ln k_i"
+    paper = "Clark et al. 2019, section 3.3, Figure 4"
+    units = "nats"
+    order = 195
+    digests = ()
+    scope = "text"
+
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Logarithms; tokens; tokens."""
+        queries = torch.from_numpy(reading.queries.mask).double()
+        keys = torch.from_numpy(reading.keys.mask).double()
+        seen = keys.cumsum(-1) if reading.is_causal else keys.sum(-1, keepdim=True)
+        logs = seen.clamp_min(1).log() * queries
+        count = queries.sum(-1)
+        return logs.sum(-1), count, count
+
+
+def _entropies(reading: Reading) -> tuple[Tensor, Tensor]:
+    """`document head query`, float64: entropy of each row (0 where it does not count), and
+    whether it counts.
+    """
+
+    def make() -> tuple[Tensor, Tensor]:
+        (products,) = whole_log_sums(reading)
+        mass = query_masses(reading)
+        is_there = (mass > 0) & (is_query(reading)[:, None, :] > 0)
+        safe = torch.where(is_there, mass, 1.0)
+        # A row on one key comes to −0.0 or a rounding error below 0.
+        entropies = (safe.log() - products / safe).clamp_min(0)
+        return torch.where(is_there, entropies, 0.0), is_there
+
+    return reading.once("row_entropies", make)

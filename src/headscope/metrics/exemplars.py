@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from headscope.arguments import whole_number
-from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.measuring.contract import Metric, State, batch_of
-from headscope.measuring.digests import Digest
+from headscope.measuring.contract import MergedMetric, State, Variable
+from headscope.measuring.reading import Reading
 from headscope.measuring.region_sums import peaks
 
 __all__ = ["Exemplars"]
@@ -21,7 +19,7 @@ ARRAYS = ("weight", "document", "query", "key")
 
 
 @dataclass(frozen=True)
-class Exemplars(Metric):
+class Exemplars(MergedMetric):
     """The documents in which a head pays its highest attention to a single token.
 
     Per head the `k` documents with the highest a[i,j] of the region (null attention left
@@ -31,31 +29,30 @@ class Exemplars(Metric):
     Vig & Belinkov 2019, section 5.4, Tables 1 to 3.
     """
 
-    name: ClassVar[str] = "exemplars"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.4, Tables 1-3"
-    units: ClassVar[str] = "attention"
-    nothing = -1.0
+    name = "exemplars"
+    title = "Highest single weights"
+    short_title = "Exemplars"
+    equation = r"\max_{i,j} a_{ij}"
+    paper = "Vig & Belinkov 2019, section 5.4, Tables 1-3"
+    units = "attention"
+    format = ".3f"
+    order = 400
+    digests = (peaks,)
+    document_arrays = ("document",)
 
     k: int = 10
 
     def __post_init__(self) -> None:
         whole_number("k", self.k)
 
-    def digests(self) -> tuple[Digest, ...]:
-        """The highest weight of each document."""
-        return (peaks,)
-
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Heads and ranks."""
         return ("head", "rank")
 
-    def variables(self) -> tuple[str, ...]:
-        """The weights and where they are."""
-        return tuple(f"exemplar_{name}" for name in ARRAYS)
-
-    def variable_dims(self, variable: str) -> tuple[str, ...]:
-        """Layers, heads and ranks."""
-        return ("layer", "head", "rank")
+    def variables(self) -> tuple[Variable, ...]:
+        """The weights and where they are: shown as sentences, not by themselves."""
+        dims = ("layer", "head", "rank")
+        return tuple(self.variable(f"exemplar_{name}", dims, title="") for name in ARRAYS)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
         """Ranks from 0 on."""
@@ -68,34 +65,32 @@ class Exemplars(Metric):
             for name in ARRAYS
         }
 
-    def measure(self, attention: Attention) -> State:
+    def measure(self, reading: Reading) -> State:
         """The highest of this batch."""
-        batch = batch_of(attention)
-        weights, queries, keys = (found.cpu().numpy() for found in peaks(attention))
+        batch = reading.batch
+        weights, queries, keys = (tensor.cpu().numpy() for tensor in peaks(reading))
         k = min(self.k, len(batch))
         # In the order of the corpus, so that a stable sort lets the first of equals win.
         first = batch.once("by number", lambda: np.argsort(batch.numbers, kind="stable"))
         ranked = first[np.argsort(-weights[first], axis=0, kind="stable")[:k]].T
-        heads = np.arange(attention.n_heads)[:, None]
-        weight, query, key = (found[ranked, heads] for found in (weights, queries, keys))
-        state = self.zero(attention.n_heads, batch.axes, is_causal=attention.is_causal)
+        heads = np.arange(reading.n_heads)[:, None]
+        weight, query, key = (array[ranked, heads] for array in (weights, queries, keys))
+        state = self.zero(reading.n_heads, batch.axes, is_causal=reading.is_causal)
         is_there = ~(weight <= 0)  # what is not a number shall be seen
-        for name, found in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):
-            np.copyto(state[name][:, :k], found, where=is_there)
+        for name, values in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):
+            np.copyto(state[name][:, :k], values, where=is_there)
         return state
 
-    def merge(self, left: State, right: State) -> State:
-        """The highest of both."""
-        both = {name: np.concatenate((left[name], right[name]), axis=-1) for name in ARRAYS}
-        order = np.lexsort(
-            (both["key"], both["query"], both["document"], -both["weight"]), axis=-1
-        )[..., : self.k]
-        return {name: np.take_along_axis(both[name], order, axis=-1) for name in ARRAYS}
-
-    def renumbered(self, state: State, offset: int) -> State:
-        """Documents in another corpus, which has others before them."""
-        numbers = state["document"]
-        return {**state, "document": np.where(numbers < 0, numbers, numbers + offset)}
+    def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
+        """The highest of all."""
+        if len(states) == 1:
+            return states[0]
+        together = {
+            name: np.concatenate([state[name] for state in states], axis=-1) for name in ARRAYS
+        }
+        by = (together["key"], together["query"], together["document"], -together["weight"])
+        order = np.lexsort(by, axis=-1)[..., : self.k]
+        return {name: np.take_along_axis(together[name], order, axis=-1) for name in ARRAYS}
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """The weights, NaN where there are fewer documents than ranks."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from headscope.attention import Attention
 from headscope.batch import Axes
 from headscope.errors import InputError
-from headscope.measuring.contract import RatioMetric, batch_of
-from headscope.metrics.key_class import key_classes
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Reading
+from headscope.metrics.surface import key_classes
 
 __all__ = ["ALL", "Importance", "Loss", "RemovalEstimate"]
 
@@ -38,10 +37,18 @@ class Importance(RatioMetric):
     [SEP], ". or ," and all keys; by layer is the mean over the layer's heads.
     """
 
-    name: ClassVar[str] = "importance"
-    paper: ClassVar[str] = "Clark et al. 2019, section 3.2, Figure 3"
-    units: ClassVar[str] = "nats per unit of attention"
-    reads = "gradients"
+    name = "importance"
+    title = "Gradient |∂L/∂a| by class of key"
+    short_title = "Gradient"
+    equation = (
+        r"\frac{\sum_{i, j \in \text{class}} \left| \frac{\partial L}{\partial a_{ij}} "
+        r"\right|}{\text{pairs}(j \in \text{class})}"
+    )
+    paper = "Clark et al. 2019, section 3.2, Figure 3"
+    units = "nats per unit of attention"
+    format = ".2e"
+    order = 320
+    needs = frozenset(("gradients",))
     is_default = False
     dims = ("gradient_class",)
     denominator_dims = ("gradient_class",)
@@ -52,13 +59,13 @@ class Importance(RatioMetric):
         """Classes of the run, and all keys."""
         return {"gradient_class": (*axes.key_classes, ALL)}
 
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Sums of |∂L/∂a| by class; pairs; queries."""
-        pairs, members = _pairs(attention), _members(attention)
-        gradients = _gradients(attention).abs().double() * pairs[:, None]
+        pairs, members = _pairs(reading), _members(reading)
+        gradients = _gradients(reading).abs().double() * pairs[:, None]
         numerator = gradients.sum(2) @ members
         denominator = (pairs.sum(1)[:, None, :] @ members).expand_as(numerator)
-        count = pairs.any(2).double().sum(-1, keepdim=True).expand(-1, attention.n_heads)
+        count = pairs.any(2).double().sum(-1, keepdim=True).expand(-1, reading.n_heads)
         return numerator, denominator, count
 
 
@@ -75,13 +82,18 @@ class RemovalEstimate(RatioMetric):
     The gradient of Clark et al. 2019, section 3.2, times the attention that is there.
     """
 
-    name: ClassVar[str] = "removal_estimate"
-    paper: ClassVar[str] = "Clark et al. 2019, section 3.2 (beyond the paper)"
-    units: ClassVar[str] = "nats"
+    name = "removal_estimate"
+    title = "Estimated rise of the loss if removed"
+    short_title = "Estimated rise"
+    equation = r"-\sum_{i, j \in \text{class}} a_{ij} \cdot \frac{\partial L}{\partial a_{ij}}"
+    paper = "Clark et al. 2019, section 3.2 (beyond the paper)"
+    units = "nats"
+    format = ".2e"
+    order = 330
     counts = "documents"
-    reads = "gradients"
+    needs = frozenset(("gradients",))
     is_default = False
-    sums_over_heads = False
+    has_layer_ratio = False
     dims = ("gradient_class",)
 
     renormalized: bool = False
@@ -90,11 +102,11 @@ class RemovalEstimate(RatioMetric):
         """Classes of the run, and all keys."""
         return {"gradient_class": (*axes.key_classes, ALL)}
 
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Sums of −a·∂L/∂a by class; documents; documents."""
-        pairs, members = _pairs(attention)[:, None], _members(attention)
-        weights = attention.weights.double() * pairs
-        products = weights * _gradients(attention).double()
+        pairs, members = _pairs(reading)[:, None], _members(reading)
+        weights = reading.weights.double() * pairs
+        products = weights * _gradients(reading).double()
         numerator = -(products.sum(2) @ members)
         if self.renormalized:
             totals = weights.sum(-1, keepdim=True).clamp_min(1e-30)
@@ -113,50 +125,50 @@ class Loss(RatioMetric):
     Clark et al. 2019, section 3.2: the loss whose gradient is taken.
     """
 
-    name: ClassVar[str] = "loss"
-    paper: ClassVar[str] = "Clark et al. 2019, section 3.2"
-    units: ClassVar[str] = "nats per token"
+    name = "loss"
+    title = "Loss"
+    equation = r"-\frac{1}{n} \sum_{t} \ln p(x_t)"
+    paper = "Clark et al. 2019, section 3.2"
+    units = "nats per token"
+    order = 310
     counts = "predicted tokens"
-    scope = "tokens"
-    reads = "gradients"
+    scope = "text"
+    needs = frozenset(("loss",))
     is_default = False
-    has_heads = False
 
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Cross-entropies; predicted tokens; the same."""
-        losses = batch_of(attention).losses
+        losses = reading.batch.losses
         if losses is None:
             raise InputError("The loss is measured by headscope.importance, not by analyze.")
         sums, counts = torch.from_numpy(losses).double().unbind(-1)
         return sums, counts, counts
 
 
-def _gradients(attention: Attention) -> Tensor:
-    if attention.gradients is None:
+def _gradients(reading: Reading) -> Tensor:
+    gradients = reading.gradients
+    if gradients is None:
         raise InputError(
             "Gradients are measured by headscope.importance, which runs a backward pass; this "
             "is attention alone."
         )
-    return attention.gradients
+    return gradients
 
 
-def _pairs(attention: Attention) -> Tensor:
+def _pairs(reading: Reading) -> Tensor:
     """`document query key`, float64: what the model can attend to."""
-    batch = batch_of(attention)
-    device = attention.weights.device
 
     def make() -> Tensor:
-        queries = torch.from_numpy(batch.query_sequences(attention.block).mask)
-        keys = torch.from_numpy(batch.key_sequences(attention.block).mask)
+        queries, keys = (torch.from_numpy(t.mask) for t in (reading.queries, reading.keys))
         pairs = (queries[:, :, None] & keys[:, None, :]).double()
-        return (pairs.tril() if attention.is_causal else pairs).to(device)
+        return (pairs.tril() if reading.is_causal else pairs).to(reading.device)
 
-    return batch.once(("gradient pairs", attention.block, device), make)
+    return reading.of_batch("gradient pairs", make)
 
 
-def _members(attention: Attention) -> Tensor:
+def _members(reading: Reading) -> Tensor:
     """`document key class`, float64, with a last class of all keys."""
-    mask = torch.from_numpy(batch_of(attention).key_sequences(attention.block).mask)
-    everything = mask.double().to(attention.weights.device)[..., None]
-    classes = key_classes(attention)
+    mask = torch.from_numpy(reading.keys.mask)
+    everything = mask.double().to(reading.device)[..., None]
+    classes = key_classes(reading)
     return everything if classes is None else torch.cat((classes, everything), dim=-1)

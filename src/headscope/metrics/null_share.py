@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from headscope.attention import Attention
-from headscope.measuring.contract import RatioMetric
-from headscope.measuring.digests import Digest
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Reading
 from headscope.measuring.region import query_counts
 from headscope.measuring.region_sums import masses, null_mass, total_mass
 
@@ -28,15 +26,16 @@ class NullShare(RatioMetric):
     Vig & Belinkov 2019, section 5.2.3 and Figure 5, which knows only the first token.
     """
 
-    name: ClassVar[str] = "null_share"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.2.3, Figure 5"
-    units: ClassVar[str] = "share of attention"
+    name = "null_share"
+    title = "Null attention"
+    equation = r"\frac{\sum_{i} \sum_{j \in \text{null}} a_{ij}}{\sum_{i,j} a_{ij}}"
+    paper = "Vig & Belinkov 2019, section 5.2.3, Figure 5"
+    units = "share of attention"
+    format = ".1%"
+    order = 100
+    digests = (masses,)
 
-    def digests(self) -> tuple[Digest, ...]:
-        """Sums of rows."""
-        return (masses,)
-
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-        """Null attention; all attention."""
-        null = null_mass(attention).sum(-1)
-        return null, null + total_mass(attention), query_counts(attention)
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Null attention; all reading."""
+        null = null_mass(reading).sum(-1)
+        return null, null + total_mass(reading), query_counts(reading)

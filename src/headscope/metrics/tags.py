@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from headscope.attention import Attention
-from headscope.measuring.contract import RatioMetric
-from headscope.measuring.digests import Digest
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Reading
 from headscope.measuring.region import has_labels, one_hot, query_counts
 from headscope.measuring.region_sums import column_mass, masses, row_mass, total_mass
 
@@ -27,21 +25,23 @@ class PosTo(RatioMetric):
     Vig & Belinkov 2019, Eq. 3, Figures 6 and A.1.
     """
 
-    name: ClassVar[str] = "pos_to"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 3, Figures 6 and A.1"
-    units: ClassVar[str] = "share of attention"
+    name = "pos_to"
+    title = "Attention to each tag"
+    short_title = "To each tag"
+    equation = r"\frac{\sum_{i,j} a_{ij} \cdot \mathbb{1}[\text{tag}(j) = t]}{\sum_{i,j} a_{ij}}"
+    paper = "Vig & Belinkov 2019, Eq. 3, Figures 6 and A.1"
+    units = "share of attention"
+    format = ".1%"
+    order = 240
+    digests = (masses,)
     needs = frozenset(("tags",))
     dims = ("tag",)
 
-    def digests(self) -> tuple[Digest, ...]:
-        """Sums of rows and columns."""
-        return (masses,)
-
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Attention received by the tokens of each tag; all of it."""
-        to_tags = column_mass(attention) @ one_hot(attention, "key", "tags")
-        total = total_mass(attention) * has_labels(attention, "tags", "key")
-        return to_tags, total, query_counts(attention, "tags", "key")
+        to_tags = column_mass(reading) @ one_hot(reading, "key", "tags")
+        total = total_mass(reading) * has_labels(reading, "tags", "key")
+        return to_tags, total, query_counts(reading, "tags", "key")
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,20 @@ class PosFrom(RatioMetric):
     Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2.
     """
 
-    name: ClassVar[str] = "pos_from"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2"
-    units: ClassVar[str] = "share of attention"
+    name = "pos_from"
+    title = "Attention from each tag"
+    short_title = "From each tag"
+    equation = r"\frac{\sum_{i,j} a_{ij} \cdot \mathbb{1}[\text{tag}(i) = t]}{\sum_{i,j} a_{ij}}"
+    paper = "Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2"
+    units = "share of attention"
+    format = ".1%"
+    order = 250
+    digests = (masses,)
     needs = frozenset(("tags",))
     dims = ("tag",)
 
-    def digests(self) -> tuple[Digest, ...]:
-        """Sums of rows and columns."""
-        return (masses,)
-
-    def rows(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
         """Attention paid by the tokens of each tag; all of it."""
-        from_tags = row_mass(attention) @ one_hot(attention, "query", "tags")
-        total = total_mass(attention) * has_labels(attention, "tags", "query")
-        return from_tags, total, query_counts(attention, "tags", "query")
+        from_tags = row_mass(reading) @ one_hot(reading, "query", "tags")
+        total = total_mass(reading) * has_labels(reading, "tags", "query")
+        return from_tags, total, query_counts(reading, "tags", "query")

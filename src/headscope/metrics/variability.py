@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 
 from headscope.arguments import whole_number
-from headscope.attention import Attention
 from headscope.batch import Axes
-from headscope.measuring.contract import SELF_BLOCKS, Metric, State, batch_of
-from headscope.measuring.digests import Digest
+from headscope.measuring.contract import SELF_BLOCKS, MergedMetric, State, Variable
+from headscope.measuring.reading import Digest, Reading
 from headscope.measuring.region_sums import first_tokens, squares
 
 __all__ = ["Variability"]
@@ -22,7 +20,7 @@ ARRAYS = ("order", "part", "size", "values")
 
 
 @dataclass(frozen=True)
-class Variability(Metric):
+class Variability(MergedMetric):
     """How much a head's attention changes with the text: near 0, it follows positions.
 
     Σ|a[i,j] − ā[i,j]| / (2·Σ a[i,j]) over the first `first` tokens of each document that are
@@ -38,11 +36,17 @@ class Variability(Metric):
     (values up to 0.59). `variability_count` says how many were used.
     """
 
-    name: ClassVar[str] = "variability"
-    paper: ClassVar[str] = "Vig & Belinkov 2019, Eq. 5, Figure 10"
-    units: ClassVar[str] = "share of attention"
+    name = "variability"
+    title = "Variability with the text"
+    short_title = "Variability"
+    equation = r"\frac{\sum_{i,j} |a_{ij} - \bar{a}_{ij}|}{2 \sum_{i,j} a_{ij}}"
+    paper = "Vig & Belinkov 2019, Eq. 5, Figure 10"
+    units = "share of attention"
+    format = ".1%"
+    order = 140
     counts = "documents"
     blocks = SELF_BLOCKS
+    depends_on_count = True  # the fewer documents, the nearer is each to their mean
 
     first: int = 10
     budget: int = 1000
@@ -51,6 +55,7 @@ class Variability(Metric):
         for name in ("first", "budget"):
             whole_number(name, getattr(self, name))
 
+    @property
     def digests(self) -> tuple[Digest, ...]:
         """The squares of the first tokens."""
         return (squares(self.first),)
@@ -59,13 +64,9 @@ class Variability(Metric):
         """Documents; weights also have heads and pairs of positions."""
         return ("sampled", "head", "pair") if array == "values" else ("sampled",)
 
-    def variables(self) -> tuple[str, ...]:
+    def variables(self) -> tuple[Variable, ...]:
         """The ratio by head, and how many documents it is of."""
-        return (self.name, f"{self.name}_count")
-
-    def variable_dims(self, variable: str) -> tuple[str, ...]:
-        """Layers and heads."""
-        return ("layer",) if variable.endswith("_count") else ("layer", "head")
+        return self.variable(self.name, ("layer", "head")), self.count_variable(("layer",))
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """No document."""
@@ -73,16 +74,16 @@ class Variability(Metric):
         values = np.zeros((0, n_heads, n_pairs), dtype=np.float32)
         return {"order": np.zeros(0), "part": np.zeros(0), "size": np.zeros(0), "values": values}
 
-    def measure(self, attention: Attention) -> State:
+    def measure(self, reading: Reading) -> State:
         """The weights between the first tokens of each document.
 
         Kept in float32, which loses nothing, unless the model runs in float64.
         """
-        batch = batch_of(attention)
+        batch = reading.batch
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
-        _, sizes = first_tokens(attention, self.first)
-        values = squares(self.first)(attention)[0].flatten(2)
-        if attention.is_causal:
+        _, sizes = first_tokens(reading, self.first)
+        values = squares(self.first)(reading)[0].flatten(2)
+        if reading.is_causal:
             queries, keys = self._pairs(is_causal=True)
             values = values[:, :, torch.from_numpy(queries * self.first + keys)]
         if values.dtype != torch.float64:
@@ -94,16 +95,17 @@ class Variability(Metric):
             "values": values.cpu().numpy()[chosen],
         }
 
-    def merge(self, left: State, right: State) -> State:
-        """The documents of both with the smallest hashes."""
-        return self.merge_all((left, right))
+    def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
+        """The documents of all with the smallest hashes: chosen first, then copied once.
 
-    def merge_all(self, states: Sequence[State]) -> State:
-        """The documents of all with the smallest hashes: chosen first, then copied once."""
+        In place, a first state that is full keeps its arrays: they are written layer by layer.
+        """
         axis = states[0]["order"].ndim - 1
         kept, ends = self._kept(states)
         if len(kept) == ends[0] and (kept == np.arange(ends[0])).all():
             return states[0]
+        if in_place and axis and len(kept) == ends[0]:
+            return self._refill(states, kept)
         merged: State = {}
         for name in ARRAYS:
             shape = list(states[0][name].shape)
@@ -115,15 +117,11 @@ class Variability(Metric):
                 into[to] = np.moveaxis(state[name], axis, 0)[kept[to] - start]
         return merged
 
-    def merge_into(self, left: State, right: State) -> State:
-        """The same; a state that is full keeps its arrays, layer by layer."""
-        kept, ends = self._kept((left, right))
-        if left["order"].ndim == 1 or len(kept) != ends[0]:
-            return self.merge(left, right)
+    def _refill(self, states: Sequence[State], kept: np.ndarray) -> State:
         for name in ARRAYS:
-            for into, other in zip(left[name], right[name], strict=True):
-                into[:] = np.concatenate((into, other))[kept]
-        return left
+            for of_layer in zip(*(state[name] for state in states), strict=True):
+                of_layer[0][:] = np.concatenate(of_layer)[kept]
+        return states[0]
 
     def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
         """Which of all documents stay, smallest hash first, and where each state's end."""
@@ -132,10 +130,6 @@ class Variability(Metric):
         first = order.reshape(-1, order.shape[-1])[0]
         ends = np.cumsum([state["order"].shape[-1] for state in states])
         return np.argsort(first, kind="stable")[: self.budget], ends
-
-    def is_comparable(self, left: State, right: State) -> bool:
-        """Only of as many documents: the fewer there are, the nearer is each to their mean."""
-        return bool(left["order"].shape[-1] == right["order"].shape[-1])
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Sum of deviations over twice the sum of weights."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,10 +20,12 @@ from torch import Tensor
 from headscope.attention import Attention
 from headscope.batch import Axes, Sequences
 from headscope.errors import InputError
+from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import word_members, word_weights
 from headscope.model.model import Model
 from headscope.run.batches import EncodedDocument, Encoder, token_limit
-from headscope.run.plan import Numbered, Settings
+from headscope.run.options import Settings
+from headscope.run.plan import Numbered
 from headscope.text.align import align_array
 from headscope.text.document import Document
 
@@ -129,9 +131,9 @@ class AttentionReader:
         def read(attention: Attention) -> None:
             if attention.block != self.block:
                 return
-            attention = replace(attention, batch=batch)
-            words = word_weights(attention)
-            to, from_ = edge_weights(attention, edges.to(words.device))
+            reading = Reading(attention, batch)
+            words = word_weights(reading)
+            to, from_ = edge_weights(reading, edges.to(words.device))
             start = self._start[attention.layer]
             at = slice(start, start + attention.n_heads)
             w = words.shape[-1]
@@ -146,19 +148,19 @@ class AttentionReader:
             yield document.numbered[0], array[row, :length][:, columns]
 
 
-def edge_weights(attention: Attention, edges: Tensor) -> tuple[Tensor, Tensor]:
+def edge_weights(reading: Reading, edges: Tensor) -> tuple[Tensor, Tensor]:
     """Attention between words and edge tokens, collapsed as between words.
 
     Args:
-        attention: one layer, with its batch.
+        reading: one layer.
         edges: `document edge`, the position of each edge token.
 
     Returns:
         `document head word edge` (to the edges: the mean over the word's tokens) and
         `document head edge word` (from the edges: the sum).
     """
-    to_words, from_words = word_members(attention)
-    weights = attention.weights
+    to_words, from_words = word_members(reading)
+    weights = reading.weights
     shape = (*weights.shape[:3], edges.shape[1])
     columns = weights.gather(3, edges[:, None, None].expand(shape))
     shape = (*weights.shape[:2], edges.shape[1], weights.shape[3])

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from headscope.errors import InputError
 from headscope.metrics.bias import CONDITION, CONDITIONS, Bias, rivals
 from headscope.model.model import Model
 from headscope.results.result import Result
-from headscope.run.analyze import Engine, analyze
+from headscope.run.analyze import analyze
+from headscope.run.options import RunOptions, with_defaults
 from headscope.text.antecedents import anaphors, mention_kind
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
@@ -29,16 +30,7 @@ def probe_bias(
     model: Model | str,
     pro: Corpus | str | Path | Iterable[Any],
     anti: Corpus | str | Path | Iterable[Any],
-    *,
-    out: str | Path | None = None,
-    engine: Engine = "local",
-    workers: int = 1,
-    resume: bool = True,
-    max_tokens: int = 512,
-    batch_tokens: int = 2048,
-    threads: int = 1,
-    address: str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """How differently each head treats pronouns that fit a stereotype and those that do not.
 
@@ -46,21 +38,13 @@ def probe_bias(
     the same sentence with the pronoun's gender swapped. The true candidate is annotated (its
     mention and the pronoun's are of one cluster); the other is the word of the sentence,
     before the pronoun and outside all mentions, that is the head word of a mention elsewhere
-    in the two corpora. `headscope.bias_table` shows the heads that matter.
+    in the two corpora. `result.table()` shows the heads that matter.
 
     Args:
         model: the model, or what `headscope.load` takes.
         pro: sentences whose pronoun fits the stereotype of its antecedent.
         anti: the same sentences with the other pronoun.
-        out: a folder for checkpoints and the result.
-        engine: `local` or `ray`.
-        workers: worker processes.
-        resume: go on with what is in `out`.
-        max_tokens: longer documents are cut.
-        batch_tokens: tokens of a batch.
-        threads: of each worker.
-        address: of a Ray cluster.
-        progress: show progress; by default on a terminal.
+        options: see `RunOptions`. A batch has at most 2,048 tokens by default.
 
     Returns:
         `bias_attention` over `condition` (pro, anti), `candidate` (true, other), `layer` and
@@ -80,20 +64,7 @@ def probe_bias(
             "another word that is the head word of a mention elsewhere. Expected sentences as "
             "in WinoBias (CoNLL-2012 with coreference)."
         )
-    return analyze(
-        model,
-        paired,
-        [Bias()],
-        out=out,
-        engine=engine,
-        workers=workers,
-        resume=resume,
-        max_tokens=max_tokens,
-        batch_tokens=batch_tokens,
-        threads=threads,
-        address=address,
-        progress=progress,
-    )
+    return analyze(model, paired, [Bias()], **with_defaults(options, batch_tokens=2048))
 
 
 def pair_documents(pro: Corpus, anti: Corpus) -> Corpus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from headscope.arguments import whole_number
 from headscope.errors import InputError
@@ -14,7 +14,8 @@ from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.segments import offsets_by
 from headscope.results.result import Result
-from headscope.run.analyze import Engine, analyze
+from headscope.run.analyze import analyze
+from headscope.run.options import RunOptions, with_defaults
 from headscope.text.antecedents import anaphors
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
@@ -29,17 +30,8 @@ def probe_coreference(
     model: Model | str,
     corpus: Corpus | str | Path | Iterable[Any],
     *,
-    max_tokens: int | None = 128,
     candidates: Candidates = "mentions",
-    out: str | Path | None = None,
-    engine: Engine = "local",
-    workers: int = 1,
-    resume: bool = True,
-    by: str | None = None,
-    batch_tokens: int = 2048,
-    threads: int = 1,
-    address: str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """How well each head finds the antecedents of mentions (Clark et al. 2019, 4.3).
 
@@ -51,18 +43,9 @@ def probe_coreference(
         model: the model, or what `headscope.load` takes.
         corpus: documents with mentions (CorefUD's CoNLL-U, CoNLL-2012, OntoGUM), or what
             `headscope.read` takes.
-        max_tokens: documents are cut after the last word that fits; None for as much as the
-            model reads. Mentions that are cut in two are left out.
         candidates: `mentions`: the head words of mentions before; `words`: any other word.
-        out: a folder for checkpoints and the result.
-        engine: `local` or `ray`.
-        workers: worker processes.
-        resume: go on with what is in `out`.
-        by: also the values of each group of documents.
-        batch_tokens: tokens of a batch.
-        threads: of each worker.
-        address: of a Ray cluster.
-        progress: show progress; by default on a terminal.
+        options: see `RunOptions`. Documents are cut after the last word that fits into
+            `max_tokens`, 128 by default; mentions that are cut in two are left out.
 
     Returns:
         `coref_accuracy` over `layer`, `head` and `mention_kind` (all, pronoun, proper,
@@ -72,6 +55,7 @@ def probe_coreference(
     Raises:
         InputError: no mention has an antecedent.
     """
+    max_tokens = options.get("max_tokens", 128)
     if max_tokens is not None:
         whole_number("max_tokens", max_tokens)
     model = as_model(model)
@@ -84,21 +68,9 @@ def probe_coreference(
             "find. Coreference is read from CoNLL-U with Entity= (CorefUD), CoNLL-2012 and "
             "OntoGUM files, and needs whole documents (unit='document')."
         )
-    return analyze(
-        model,
-        cut,
-        [CorefAccuracy(candidates), CorefBaseline()],
-        out=out,
-        engine=engine,
-        workers=workers,
-        resume=resume,
-        by=by,
-        max_tokens=min(limits) if limits else 1 << 30,
-        batch_tokens=batch_tokens,
-        threads=threads,
-        address=address,
-        progress=progress,
-    )
+    options["max_tokens"] = min(limits) if limits else None
+    metrics = [CorefAccuracy(candidates), CorefBaseline()]
+    return analyze(model, cut, metrics, **with_defaults(options, batch_tokens=2048))
 
 
 def cut_documents(model: Model, corpus: Corpus, max_tokens: int) -> Corpus:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from headscope.arguments import whole_number
 from headscope.measuring.dep_words import Possessive
 from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
 from headscope.model.model import Model
 from headscope.results.result import Result
-from headscope.run.analyze import Engine, analyze
+from headscope.run.analyze import analyze
+from headscope.run.options import RunOptions, with_defaults
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import Report
@@ -29,18 +30,9 @@ def probe_dependencies(
     punctuation: bool = True,
     possessive: Possessive = "auto",
     fold_subtypes: bool = False,
-    out: str | Path | None = None,
-    engine: Engine = "local",
-    workers: int = 1,
-    resume: bool = True,
-    by: str | None = None,
-    max_tokens: int = 512,
-    batch_tokens: int = 2048,
-    threads: int = 1,
-    address: str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
-    """How well each head finds the head of each word, by relation (Clark et al. 2019, 4.2).
+    """How well each head finds the parent of each word, by relation (Clark et al. 2019, 4.2).
 
     A head predicts, for each word, the other word it attends to most. All heads, both
     directions and all relations in one pass; plan, shards, workers and resume are those of
@@ -56,20 +48,11 @@ def probe_dependencies(
             the particle `'s` or `'`, the particle predicts for it. By default in data with
             Stanford's label `poss`.
         fold_subtypes: count `nmod:poss` as `nmod`.
-        out: a folder for checkpoints and the result.
-        engine: `local` or `ray`.
-        workers: worker processes.
-        resume: go on with what is in `out`.
-        by: also the values of each group of documents.
-        max_tokens: longer documents are cut.
-        batch_tokens: tokens of a batch.
-        threads: of each worker.
-        address: of a Ray cluster.
-        progress: show progress; by default on a terminal.
+        options: see `RunOptions`. A batch has at most 2,048 tokens by default.
 
     Returns:
         `accuracy` and `accuracy_visible` over `direction` (`dependent`: the dependent attends
-        to its head; `head`: the head attends to the dependent), `relation` (with `all`),
+        to its parent; `head`: the parent attends to the dependent), `relation` (with `all`),
         `layer` and `head`; `baseline`, `baseline_offset` and `cases` over `relation`;
         `cases_visible` over `direction` and `relation`.
 
@@ -80,26 +63,13 @@ def probe_dependencies(
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     if fold_subtypes:
         corpus = Corpus(_Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
-    options = {
+    rules: dict[str, Any] = {
         "punctuation": punctuation,
         "possessive": possessive,
         "min_cases": min_cases,
     }
-    return analyze(
-        model,
-        corpus,
-        [DepAccuracy(**options), DepOffset(**options)],  # type: ignore[arg-type]
-        out=out,
-        engine=engine,
-        workers=workers,
-        resume=resume,
-        by=by,
-        max_tokens=max_tokens,
-        batch_tokens=batch_tokens,
-        threads=threads,
-        address=address,
-        progress=progress,
-    )
+    metrics = [DepAccuracy(**rules), DepOffset(**rules)]
+    return analyze(model, corpus, metrics, **with_defaults(options, batch_tokens=2048))
 
 
 def fold_subtypes(document: Document) -> Document:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,15 +11,16 @@ import numpy as np
 from headscope.attention import Attention, Block
 from headscope.batch import Batch
 from headscope.errors import UnknownName
-from headscope.measuring.contract import batch_of
 from headscope.measuring.dep_words import Possessive, dep_cases
+from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import other_words, word_weights
 from headscope.metrics.dependency_accuracy import DIRECTIONS
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.probe_example import ProbeArc, ProbeExample
 from headscope.run.batches import Encoder
-from headscope.run.plan import Settings, axes_for, survey
+from headscope.run.options import Settings
+from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import read
 
@@ -83,8 +83,8 @@ def probe_examples(
 
         def look(attention: Attention, batch: Batch = batch, made: Any = made) -> None:
             if (attention.block, attention.layer) == (site.block, site.layer):
-                attention = replace(attention, batch=batch, derived={})
-                made.append(_example(attention, head, number_of, direction, possessive))
+                reading = Reading(attention, batch)
+                made.append(_example(reading, head, number_of, direction, possessive))
 
         model.run(inputs, look)
         example = made[0]
@@ -97,19 +97,18 @@ def probe_examples(
 
 
 def _example(
-    attention: Attention, head: int, relation: int, direction: str, possessive: Possessive
+    reading: Reading, head: int, relation: int, direction: str, possessive: Possessive
 ) -> ProbeExample:
-    batch = batch_of(attention)
-    cases = dep_cases(attention, punctuation=True, possessive=possessive)
+    cases = dep_cases(reading, punctuation=True, possessive=possessive)
     weights, others = (
         (w[0, head] if direction == "dependent" else w[0, head].T).double().cpu().numpy()
-        for w in (word_weights(attention), other_words(attention))
+        for w in (word_weights(reading), other_words(reading))
     )
     arcs = []
     for case in np.flatnonzero((cases.relation == relation) & cases.has_target):
-        query, target = int(cases.query[case]), int(cases.head[case])
+        query, target = int(cases.query[case]), int(cases.parent[case])
         best = int(others[query].argmax())
         predicted = best if others[query, best] > 0 else None
         arcs.append(ProbeArc(query, predicted, target, predicted == target))
-    document = batch.documents[0]
+    document = reading.batch.documents[0]
     return ProbeExample(document.id, document.words[: len(weights)], weights, tuple(arcs))

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from headscope.errors import InputError
-from headscope.measuring.key_classes import is_punctuation
 from headscope.text.corpus import Corpus
 from headscope.text.document import NO_PARENT, ROOT, Document
 from headscope.text.readers.read import read
+from headscope.text.token_classes import is_punctuation
 
 __all__ = [
     "NOT_COUNTED",

@@ -34,7 +34,7 @@ from headscope.reporting.table_figures import (
     trained_table,
 )
 from headscope.reporting.wording import Sentence
-from headscope.run.combine import compare
+from headscope.run.compare import compare
 
 __all__ = ["FORMAT", "VERSION", "build_report"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import warnings
@@ -11,24 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Unpack
 
 import filelock
 
-from headscope.arguments import expect, whole_number
-from headscope.batch import NullKeys
-from headscope.errors import (
-    FileFormatError,
-    HeadscopeError,
-    HeadscopeWarning,
-    InputError,
-    UnknownName,
-)
-from headscope.measuring.assemble import States, assemble, label_states
+from headscope.errors import FileFormatError, HeadscopeError, HeadscopeWarning, InputError
+from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
+from headscope.measuring.fold import States
 from headscope.measuring.kernels import has_numba
-from headscope.measuring.labels import Tagset
-from headscope.metrics.catalog import METRICS, find_metrics
+from headscope.measuring.registry import facts_of
+from headscope.metrics import METRICS, find_metrics
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -36,18 +28,25 @@ from headscope.results.opening import RESULT, open_file
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
 from headscope.run.checkpoint import Ledger, check_plan
-from headscope.run.combine import used_documents, with_groups
 from headscope.run.engines.local import run_here, run_workers
-from headscope.run.plan import Plan, Settings, Shard, Survey, axes_for, survey
+from headscope.run.merge import used_documents, with_groups
+from headscope.run.options import (
+    MAX_TOKENS,
+    Execution,
+    RunOptions,
+    Settings,
+    check_options,
+    settings_of,
+)
+from headscope.run.plan import Plan, Shard, Survey, axes_for, survey
 from headscope.run.progress import Meter
 from headscope.run.shard import Measured
 from headscope.text.corpus import Corpus
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import read
 
-__all__ = ["Engine", "analyze"]
+__all__ = ["analyze"]
 
-Engine = Literal["local", "ray"]
 COMPILED_FROM = 50_000
 """Characters of a corpus from which on compiled loops make up for the time to load them."""
 
@@ -56,19 +55,7 @@ def analyze(
     model: Model | str,
     corpus: Corpus | str | Path | Iterable[Any],
     metrics: str | Metric | Iterable[str | Metric] = "all",
-    *,
-    out: str | Path | None = None,
-    engine: Engine = "local",
-    workers: int = 1,
-    resume: bool = True,
-    by: str | None = None,
-    tagset: Tagset = "universal",
-    null_keys: NullKeys = "auto",
-    max_tokens: int = 512,
-    batch_tokens: int = 1024,
-    threads: int = 1,
-    address: str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Measure what every head does over a corpus.
 
@@ -82,51 +69,30 @@ def analyze(
         corpus: the documents, or what `headscope.read` takes (then split into sentences,
             the documents of Vig & Belinkov).
         metrics: "all" for those that the annotations allow, names, or metrics with options.
-        out: a folder for checkpoints and the result.
-        engine: `local`, or `ray` for a Ray cluster.
-        workers: worker processes (or Ray actors); 1 measures in this process.
-        resume: go on with what is in `out`; False replaces it.
-        by: also give the values of each group of documents, by a name in their meta
-            (`genre`).
-        tagset: `universal` tags or the language's `specific` ones.
-        null_keys: which keys are null attention: `first`, `special`, or by the model.
-        max_tokens: longer documents are cut, and counted.
-        batch_tokens: tokens of a batch.
-        threads: of each worker.
-        address: of a Ray cluster; a local one by default.
-        progress: show progress; by default on a terminal.
+        options: where results go, who works, how documents are cut: see `RunOptions`. A
+            document has at most 512 tokens by default, a batch 1,024.
 
     Raises:
         InputError: an unknown metric, an empty corpus, a folder with another run.
         FileFormatError: `out` holds a result that is damaged.
         KeyboardInterrupt: stopped; says how to resume.
     """
-    if engine not in get_args(Engine):
-        raise UnknownName.of("engine", engine, get_args(Engine))
-    workers = whole_number("workers", workers)
-    expect("out", out, str | os.PathLike | None, "the name of a folder, or None")
+    check_options(options)
+    execution = Execution.of(options)
     model = as_model(model)
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
-    settings = Settings(
-        by=by,
-        tagset=tagset,
-        null_keys=null_keys,
-        max_tokens=token_limit(model, max_tokens),
-        batch_tokens=batch_tokens,
-        threads=threads,
-    )
-    found = survey(corpus, settings)
-    plan = make_plan(model, found, metrics, settings)
-    job = _Job(model, corpus, found, plan, engine, workers, address, progress, out is not None)
-    if out is None:
+    limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
+    settings = settings_of(options, limit)
+    surveyed = survey(corpus, settings, facts_of(metrics))
+    plan = make_plan(model, surveyed, metrics, settings)
+    job = _Job(model, corpus, surveyed, plan, execution)
+    if execution.out is None:
         with _temporary() as folder:
             return job.run(folder)
-    folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"out={str(folder)!r} is a file; give the name of a folder.")
+    folder = execution.out
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
-        check_plan(folder, plan, resume=resume)
+        check_plan(folder, plan, resume=execution.resume)
         if (folder / RESULT).is_file():
             return _finished(folder / RESULT)
         result = job.run(folder)
@@ -137,43 +103,43 @@ def analyze(
 
 def make_plan(
     model: Model,
-    found: Survey,
+    surveyed: Survey,
     metrics: str | Metric | Iterable[str | Metric],
     settings: Settings,
 ) -> Plan:
     """The plan of a run."""
-    key_classes = key_classes_of(model)
-    chosen = find_metrics(metrics, found.available)
-    _check_reads(model, chosen)
+    chosen = find_metrics(metrics, surveyed.available | {"gradients", "loss"})
+    _check_passes(model, chosen)
     return Plan(
         describe_model(model),
         {
-            "name": found.name,
-            "unit": found.unit,
-            "documents": found.documents,
-            "hash": found.hash,
-            "left_out": found.left_out,
-            "messages": list(found.messages),
+            "name": surveyed.name,
+            "unit": surveyed.unit,
+            "documents": surveyed.documents,
+            "hash": surveyed.hash,
+            "left_out": surveyed.left_out,
+            "messages": list(surveyed.messages),
         },
         chosen,
-        axes_for(found, settings, key_classes),
+        axes_for(surveyed, settings, key_classes_of(model)),
         settings,
-        is_compiled=sum(found.lengths) >= COMPILED_FROM and has_numba(),
+        is_compiled=sum(surveyed.lengths) >= COMPILED_FROM and has_numba(),
+        facts=surveyed.facts,
     )
 
 
-def _check_reads(model: Model, metrics: Iterable[Metric]) -> None:
+def _check_passes(model: Model, metrics: Iterable[Metric]) -> None:
     """Gradients need a model with a loss, and are not measured beside attention: an
     encoder's tokens are masked for them.
     """
-    of_gradients = [metric.name for metric in metrics if metric.reads == "gradients"]
-    of_attention = [m.name for m in metrics if m.reads == "attention" and m.scope != "tokens"]
-    if of_gradients:
-        model.need_head(f"Measuring {of_gradients[0]}")
-    if of_gradients and of_attention:
+    with_gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
+    without = [m.name for m in metrics if m.name not in with_gradients and m.scope != "text"]
+    if with_gradients:
+        model.need_head(f"Measuring {with_gradients[0]}")
+    if with_gradients and without:
         raise InputError(
-            f"{of_gradients[0]} is measured with a backward pass over the model's own task and "
-            f"{of_attention[0]} without: run them apart (headscope.importance, headscope.analyze)."
+            f"{with_gradients[0]} is measured with a backward pass over the model's own task and "
+            f"{without[0]} without: run them apart (headscope.importance, headscope.analyze)."
         )
 
 
@@ -183,23 +149,18 @@ class _Job:
 
     model: Model
     corpus: Corpus
-    found: Survey
+    surveyed: Survey
     plan: Plan
-    engine: Engine
-    workers: int
-    address: str | None
-    progress: bool | None
-    is_kept: bool
-    """Do the shards outlive the call?"""
+    execution: Execution
 
     def run(self, folder: Path) -> Result:
         """Measure all shards that are not done, and make the result."""
-        sizes = self.plan.shard_sizes(self.found.lengths)
+        sizes = self.plan.shard_sizes(self.surveyed.lengths)
         ledger = Ledger(folder, self.plan, len(sizes))
         done = ledger.done
-        shards = partial(self.plan.shards, self.corpus, self.found.lengths, done)
+        shards = partial(self.plan.shards, self.corpus, self.surveyed.lengths, done)
         n_done = sum(sizes[shard_id] for shard_id in done)
-        meter = Meter(self.found.documents, done=n_done, shown=self.progress)
+        meter = Meter(self.surveyed.documents, done=n_done, shown=self.execution.progress)
         try:
             if len(done) < len(sizes):
                 self._measure(shards, ledger, meter, len(sizes) - len(done))
@@ -228,16 +189,19 @@ class _Job:
         return self._result(ledger.total())
 
     def _advice(self, how_to_go_on: str) -> str:
-        return how_to_go_on if self.is_kept else "Nothing is kept without a folder: pass out=…."
+        is_kept = self.execution.out is not None
+        return how_to_go_on if is_kept else "Nothing is kept without a folder: pass out=…."
 
     def _measure(
         self, shards: Callable[[], Iterator[Shard]], ledger: Ledger, meter: Meter, n_left: int
     ) -> None:
-        workers = min(self.workers, n_left)
-        if self.engine == "ray":
+        asked = self.execution.workers
+        workers = min(asked, n_left)
+        if self.execution.engine == "ray":
             from headscope.run.engines.ray import run_ray
 
-            run_ray(self.model, self.plan, shards, ledger, meter, self.workers, self.address)
+            address = self.execution.address
+            run_ray(self.model, self.plan, shards, ledger, meter, asked, address)
         elif workers == 1:
             run_here(self.model, self.plan, shards(), ledger, meter)
         else:
@@ -259,7 +223,7 @@ class _Job:
         provenance = {
             "model": content["model"],
             "corpus": content["corpus"],
-            "settings": {**content["settings"], "unit": self.found.unit},
+            "settings": {**content["settings"], "unit": self.surveyed.unit},
             "metrics": content["metrics"],
             "not_measured": [
                 name for name in METRICS if name not in {m.name for m in plan.metrics}
@@ -286,26 +250,27 @@ class _Job:
             return {}
         encoder = Encoder.of(self.model, self.plan)
         wanted = set(numbers)
-        found: dict[int, MeasuredDocument] = {}
+        documents: dict[int, MeasuredDocument] = {}
         for number, document in enumerate(self.corpus.read(Report(self.corpus.on_error))):
             if number in wanted:
                 encoded = encoder.encode([(number, document)])[0]
-                found[number] = MeasuredDocument(document.id, encoder.shown(encoded))
-            if len(found) == len(wanted):
+                documents[number] = MeasuredDocument(document.id, encoder.shown(encoded))
+            if len(documents) == len(wanted):
                 break
-        return found
+        return documents
 
 
 def _finished(file: Path) -> Result:
     """The result of a run that is complete."""
     try:
-        found = open_file(file)
+        opened = open_file(file)
     except FileFormatError as error:
         raise FileFormatError(
             f"{error} Pass resume=False (--no-resume) to measure everything again."
         ) from error
-    expect(str(file), found, Result, "the result of a run")
-    return cast("Result", found)
+    if not isinstance(opened, Result):
+        raise FileFormatError(f"{file} is not the result of a run.")
+    return opened
 
 
 def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None:

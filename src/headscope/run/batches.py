@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +13,17 @@ from torch import Tensor
 from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch
 from headscope.errors import InputError
-from headscope.measuring.contract import Metric
-from headscope.measuring.key_classes import class_members, class_names
+from headscope.measuring.contract import LayersMetric, Metric
 from headscope.measuring.labels import Labeler, Tokenized
 from headscope.model.encode import joins_pairs
 from headscope.model.model import Model
 from headscope.model.readable import readable, spelling_of
 from headscope.model.tracing import decoder_start
-from headscope.run.plan import Numbered, Plan, Settings, document_key, group_of
+from headscope.run.options import Settings
+from headscope.run.plan import Numbered, Plan, document_key, group_of
 from headscope.text.document import Document
 from headscope.text.segment import SECOND
+from headscope.text.token_classes import class_members, class_names
 
 __all__ = ["EncodedDocument", "Encoder", "key_classes_of", "special_names", "token_limit"]
 
@@ -31,6 +32,7 @@ MOST_WEIGHTS = {"cpu": 1 << 20}
 """Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
 ENOUGH_TOKENS = 768
+NO_LIMIT = 1 << 30
 MOST_STRETCH = 1.15
 
 
@@ -67,10 +69,12 @@ class Encoder:
         metrics: Sequence[Metric] = (),
         *,
         is_compiled: bool = False,
+        facts: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
         self.model = model
         self.settings = settings
         self._is_compiled = is_compiled
+        self._facts = facts or {}
         self._axes = axes
         self._classes = axes.key_classes
         self._tokenizer: Any = model.need_tokenizer()
@@ -80,7 +84,7 @@ class Encoder:
         limits = [settings.max_tokens, model.info.max_length]
         self._max_tokens = min(limit for limit in limits if limit is not None)
         self._n_heads = model.info.n_heads
-        couples = any(metric.scope == "layers" for metric in metrics)
+        couples = any(isinstance(metric, LayersMetric) for metric in metrics)
         # What compares layers keeps all of them for a batch: four layers' worth of memory.
         layers = max(1, model.info.n_layers // 4) if couples else 1
         most = MOST_WEIGHTS.get(model.module.device.type, MOST_WEIGHTS_ELSEWHERE)
@@ -94,7 +98,14 @@ class Encoder:
     @classmethod
     def of(cls, model: Model, plan: Plan) -> Encoder:
         """The encoder of a plan."""
-        return cls(model, plan.axes, plan.settings, plan.metrics, is_compiled=plan.is_compiled)
+        return cls(
+            model,
+            plan.axes,
+            plan.settings,
+            plan.metrics,
+            is_compiled=plan.is_compiled,
+            facts=plan.facts,
+        )
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
         """Tokenize documents. Encoder-decoders read the document on both sides, as in
@@ -262,6 +273,7 @@ class Encoder:
             documents=tuple(plain),
             is_cut=is_cut if is_cut.any() else None,
             is_compiled=self._is_compiled,
+            facts=self._facts,
         )
 
     def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:
@@ -277,13 +289,13 @@ def key_classes_of(model: Model) -> tuple[str, ...]:
     return class_names(special_names(model.need_tokenizer()))
 
 
-def token_limit(model: Model, max_tokens: int) -> int:
+def token_limit(model: Model, max_tokens: int | None) -> int:
     """How many tokens of a document are read: so many, or what the model takes.
 
     Raises:
         InputError: not one token of a text would fit beside the special ones.
     """
-    asked = whole_number("max_tokens", max_tokens)
+    asked = NO_LIMIT if max_tokens is None else whole_number("max_tokens", max_tokens)
     limit = min(asked, model.info.max_length or asked)
     special = int(model.need_tokenizer().num_special_tokens_to_add(pair=False))
     if limit <= special:

@@ -21,8 +21,7 @@ import numpy as np
 
 from headscope.atomic import atomic_path
 from headscope.errors import HeadscopeWarning, InputError, OtherRun
-from headscope.measuring.assemble import States
-from headscope.measuring.fold import merge_states
+from headscope.measuring.fold import States, merge_states
 from headscope.results.opening import RESULT
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport

@@ -19,12 +19,12 @@ from headscope.errors import InputError
 from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
 from headscope.measuring.fold import Fold
-from headscope.measuring.key_classes import class_members, class_names
 from headscope.measuring.labels import NO_TAG, Labeler, Tagset, Tokenized, check_rules, tags_of
-from headscope.metrics.catalog import find_metrics, metric_to_dict
+from headscope.metrics import find_metrics, metric_to_dict
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Trace
 from headscope.text.document import Document
+from headscope.text.token_classes import class_members, class_names
 from headscope.text.tokens import Tokens
 
 __all__ = ["measure"]

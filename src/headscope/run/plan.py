@@ -11,20 +11,22 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headscope.batch import Axes, NullKeys
+from headscope.batch import Axes
 from headscope.errors import InputError
-from headscope.measuring.contract import Metric
-from headscope.measuring.labels import NO_TAG, Tagset, check_rules, tags_of
-from headscope.metrics.catalog import metric_to_dict
+from headscope.measuring.contract import Fact, Metric
+from headscope.measuring.labels import NO_TAG, tags_of
+from headscope.metrics import metric_to_dict
+from headscope.run.options import Settings
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.lines import Report
 
-__all__ = ["Numbered", "Plan", "Settings", "Shard", "Survey", "document_key", "survey"]
+__all__ = ["Numbered", "Plan", "Shard", "Survey", "document_key", "survey"]
 
 NO_GROUP = "(none)"
 FORMAT = 3
@@ -32,43 +34,6 @@ FORMAT = 3
 
 Numbered = tuple[int, Document]
 """A document and its number in the corpus."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Options of a run that change its numbers, or at least their last bits."""
-
-    by: str | None = None
-    """What to group documents by: a name in `Document.meta`, such as `genre`."""
-    tagset: Tagset = "universal"
-    null_keys: NullKeys = "auto"
-    max_tokens: int = 512
-    """Longer documents are cut."""
-    batch_tokens: int = 1024
-    """Tokens of a batch, padding included."""
-    shard_characters: int = 32_768
-    shard_documents: int = 256
-    window: int = 1024
-    """Documents among which shards of similar length are made."""
-    parts: int = 64
-    """Parts for the bootstrap, shared out among the groups, at least 16 for each."""
-    threads: int = 1
-    """Threads of a worker: sums in another order differ in their last bits."""
-
-    def __post_init__(self) -> None:
-        for name in (
-            "max_tokens",
-            "batch_tokens",
-            "shard_characters",
-            "shard_documents",
-            "window",
-            "parts",
-            "threads",
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} should be a number from 1 on, not {value!r}.")
-        check_rules(self.tagset, self.null_keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +53,8 @@ class Survey:
     """Characters of each document."""
     left_out: dict[str, int]
     messages: tuple[str, ...]
+    facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
+    """What metrics asked to be counted, by their names for it."""
 
     @property
     def available(self) -> frozenset[str]:
@@ -120,6 +87,8 @@ class Plan:
     settings: Settings
     is_compiled: bool = False
     """Are there compiled loops? They pay in long runs only, and differ in the last bits."""
+    facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
+    """Of the corpus, for metrics that asked for them; corpus and metrics decide them."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -143,7 +112,7 @@ class Plan:
     @property
     def reads_gradients(self) -> bool:
         """Does the run need a backward pass?"""
-        return any(metric.reads == "gradients" for metric in self.metrics)
+        return any(metric.needs & {"gradients", "loss"} for metric in self.metrics)
 
     def shard_sizes(self, lengths: Sequence[int]) -> list[int]:
         """How many documents each shard has."""
@@ -188,8 +157,9 @@ class Plan:
                 yield Shard(shard_id, chosen)
 
 
-def survey(corpus: Corpus, settings: Settings) -> Survey:
-    """Read the corpus once, for what a plan must know."""
+def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None = None) -> Survey:
+    """Read the corpus once, for what a plan must know and what metrics want counted."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in facts or {}}
     report = Report(corpus.on_error)
     content = hashlib.sha256()
     tags: set[str] = set()
@@ -206,6 +176,8 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
         has_mentions = has_mentions or bool(document.mentions)
         groups.add(group_of(document, settings.by))
         lengths.append(len(document.text))
+        for name, count in (facts or {}).items():
+            counts[name].update(count(document))
     if not lengths:
         raise InputError(f"{corpus.name} has no documents: there is nothing to measure.")
     if settings.by is not None and groups == {NO_GROUP}:
@@ -226,6 +198,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
         lengths=lengths,
         left_out=dict(report.counts),
         messages=tuple(report.messages),
+        facts={name: dict(counter) for name, counter in counts.items()},
     )
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from headscope.errors import TapUnsupported
-from headscope.measuring.assemble import States
-from headscope.measuring.fold import Fold
+from headscope.errors import MetricError, TapUnsupported
+from headscope.measuring.fold import Fold, States
 from headscope.measuring.kernels import load_loops
 from headscope.model.model import Model
 from headscope.run.backward import can_ask, measure_gradients
@@ -89,7 +88,7 @@ def measure_shard(
     encoded = []
     for document in _encoded(encoder, plan, shard, report):
         if document.numbered[0] in excluded:
-            _fail(report, document, "a worker died of it, alone, more than once")
+            _fail(report, document, "worker processes died measuring it alone")
         else:
             encoded.append(document)
     together = [d for d in encoded if d.numbered[0] not in alone]
@@ -100,8 +99,8 @@ def measure_shard(
         announce([document.numbered[0] for document in batch])
         try:
             _run(encoder, plan, fold, batch, report)
-        except TapUnsupported:
-            raise  # the model, not the documents
+        except (TapUnsupported, MetricError):
+            raise  # the model or a metric, not the documents
         except Exception as error:
             if len(batch) == 1:
                 _fail(report, batch[0], f"{type(error).__name__}: {error}")

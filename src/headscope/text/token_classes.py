@@ -11,9 +11,12 @@ import functools
 import string
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = [
     "FIRST",
@@ -22,6 +25,7 @@ __all__ = [
     "REST",
     "class_members",
     "class_names",
+    "is_punctuation",
     "is_repeated",
 ]
 

@@ -1,4 +1,4 @@
-"""Results added up and set against each other, from their states alone."""
+"""Results added up, and cut into their groups, from their states alone."""
 
 from __future__ import annotations
 
@@ -12,21 +12,14 @@ import xarray as xr
 from headscope.arguments import expect
 from headscope.batch import Axes
 from headscope.errors import InputError
-from headscope.measuring.assemble import (
-    States,
-    assemble,
-    block_draws,
-    label_states,
-    state_of,
-)
-from headscope.measuring.contract import Metric
-from headscope.measuring.fold import merge_states
-from headscope.metrics.catalog import metric_from_dict
-from headscope.metrics.text_facts import TokensPerDocument
+from headscope.measuring.assemble import assemble, label_states, state_of
+from headscope.measuring.contract import Metric, State
+from headscope.measuring.fold import States, merge_states
+from headscope.measuring.registry import COUNTS_DOCUMENTS
+from headscope.metrics import metric_from_dict
 from headscope.results.result import Result
-from headscope.statistics.bootstrap import BOUNDS, interval
 
-__all__ = ["axes_of", "compare", "group_result", "merge", "metrics_of"]
+__all__ = ["axes_of", "check_results", "group_result", "merge", "metrics_of", "used_documents"]
 
 
 def merge(left: Result, right: Result) -> Result:
@@ -35,7 +28,7 @@ def merge(left: Result, right: Result) -> Result:
     Raises:
         InputError: they are of different models, metrics or settings, or of the same corpus.
     """
-    _check_results(left, right)
+    check_results(left, right)
     _check_mergeable(left, right)
     metrics = metrics_of(left)
     axes = _joint_axes(axes_of(left), axes_of(right))
@@ -103,46 +96,16 @@ def group_result(result: Result, name: str) -> Result:
     provenance["metrics"] = [
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
-    found = Result(
+    of_group = Result(
         assemble(states, metrics, own, layers), label_states(states, metrics), provenance
     )
-    if TokensPerDocument.name in found:
-        provenance["counts"] = {"documents": found.n_documents}
-    return found
+    if COUNTS_DOCUMENTS in of_group:
+        provenance["counts"] = {"documents": of_group.n_documents}
+    return of_group
 
 
-def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
-    """Differences of two results, left minus right, with intervals.
-
-    Two models over one corpus, or two genres under one model (`group_result`). Variables
-    are compared head by head where both models have the same layers and heads; their means
-    over heads (`…_mean`) always. An interval that leaves out 0 is a difference that another
-    draw of documents would show again. Both sides are drawn independently. Variability is
-    left out where the sides kept different numbers of documents: fewer make it smaller.
-    """
-    _check_results(left, right)
-    found: dict[str, xr.DataArray] = {}
-    sides = [_side(result, seed, n_draws) for seed, result in enumerate((left, right))]
-    (ours, our_draws), (theirs, their_draws) = sides
-    alone = _not_comparable(left, right)
-    for name in our_draws:
-        if name not in their_draws or name in alone:
-            continue
-        a, b = xr.align(ours[name], theirs[name], join="inner")
-        if ours[name].sizes == theirs[name].sizes and a.sizes == ours[name].sizes:
-            drawn = our_draws[name] - their_draws[name]
-            found.update(_difference(name, a - b, drawn))
-        heads = [dim for dim in ("layer", "head") if dim in ours[name].dims]
-        if heads:
-            means = our_draws[name].mean(heads) - their_draws[name].mean(heads)
-            difference = ours[name].mean(heads) - theirs[name].mean(heads)
-            found.update(_difference(f"{name}_mean", difference, means))
-    if not found:
-        raise InputError("The two results have no variable in common.")
-    return xr.Dataset(found, attrs={"left": left.title, "right": right.title})
-
-
-def _check_results(*results: object) -> None:
+def check_results(*results: object) -> None:
+    """Refuse what is not a result, by the side it is on."""
     for side, result in zip(("left", "right"), results, strict=True):
         expect(side, result, Result, "a result of headscope.analyze or headscope.open")
 
@@ -170,57 +133,6 @@ def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
     return sorted(numbers - {-1})
 
 
-def _side(
-    result: Result, seed: int, n_draws: int
-) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
-    """The main values and their draws, labeled."""
-    block = next(iter(result.blocks))
-    data = result.blocks[block]
-    metrics, axes = metrics_of(result), axes_of(result)
-    measured = {name: state_of(state) for name, state in result.states[block].items()}
-    draws = block_draws(measured, metrics, axes, n_draws=n_draws, seed=seed)
-    values: dict[str, xr.DataArray] = {}
-    labeled: dict[str, xr.DataArray] = {}
-    for metric in metrics:
-        own = metric.coordinates(axes)
-        for name in metric.variables():
-            if name not in draws:
-                continue
-            # Beside other metrics a variable may have got labels it has no values for.
-            dims = [str(dim) for dim in data[name].dims]
-            here = {dim: list(own[dim]) for dim in dims if dim in own}
-            values[name] = data[name].sel(here)
-            labeled[name] = xr.DataArray(
-                draws[name],
-                {dim: values[name][dim] for dim in dims if dim in data.coords},
-                ("draw", *dims),
-            )
-    return values, labeled
-
-
-def _not_comparable(left: Result, right: Result) -> set[str]:
-    """Variables that differ by how much was measured."""
-    ours, theirs = (result.states[next(iter(result.blocks))] for result in (left, right))
-    return {
-        variable
-        for metric in metrics_of(left)
-        if metric.name in ours
-        and metric.name in theirs
-        and not metric.is_comparable(state_of(ours[metric.name]), state_of(theirs[metric.name]))
-        for variable in metric.variables()
-    }
-
-
-def _difference(name: str, value: xr.DataArray, drawn: xr.DataArray) -> dict[str, xr.DataArray]:
-    drawn = drawn.transpose("draw", *value.dims)
-    bounds = xr.DataArray(
-        interval(drawn.values),
-        {"bound": list(BOUNDS), **{dim: value[dim] for dim in value.dims if dim in value.coords}},
-        ("bound", *value.dims),
-    )
-    return {name: value, f"{name}_interval": bounds}
-
-
 def _check_mergeable(left: Result, right: Result) -> None:
     for what, keys in (
         ("model", ("weights_sha256", "architecture", "dtype", "edits")),
@@ -235,6 +147,12 @@ def _check_mergeable(left: Result, right: Result) -> None:
                 )
     if left.provenance["metrics"] != right.provenance["metrics"]:
         raise InputError("These results cannot be merged: they are of different metrics.")
+    with_facts = [metric.name for metric in metrics_of(left) if metric.facts]
+    if with_facts:
+        raise InputError(
+            f"These results cannot be merged: {with_facts[0]} depends on what was counted in its "
+            "whole corpus. Run it over both together."
+        )
     ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
     if ours & theirs:
         raise InputError(
@@ -283,9 +201,15 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
             elif "part" in data:
                 data = data.assign(part=data["part"].copy(data=parts[data["part"].astype(int)]))
                 data["part"] = data["part"].astype(float)
-            state = by_name[name].renumbered(state_of(data), offset)
+            state = _renumbered(by_name[name], state_of(data), offset)
             states.setdefault(block, {})[name] = state
     return states
+
+
+def _renumbered(metric: Metric, state: State, offset: int) -> State:
+    """The state with its documents, if it names any, numbered from `offset` on."""
+    numbers = {name: state[name] for name in metric.document_arrays}
+    return {**state, **{name: np.where(n < 0, n, n + offset) for name, n in numbers.items()}}
 
 
 def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, Any]:

@@ -1,0 +1,121 @@
+"""Ratios of sums over a corpus: what most metrics are."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, final
+
+import numpy as np
+from torch import Tensor
+
+from headscope.batch import Axes
+from headscope.measuring.contract import Metric, State, Variable, add_up
+from headscope.measuring.reading import Reading
+
+__all__ = ["RATIO_ARRAYS", "RatioMetric"]
+
+RATIO_ARRAYS = ("numerator", "denominator", "count")
+
+
+class RatioMetric(Metric):
+    """A ratio of sums over the corpus. Subclasses write `rows`.
+
+    The state holds `numerator` and `denominator` by part of the corpus, and `count`, the
+    number of query tokens that entered. Besides the ratio a result has its count and, unless
+    `has_layer_ratio` is off, the ratio over all heads of each layer.
+    """
+
+    dims: ClassVar[tuple[str, ...]] = ()
+    """Axes of the numerator after `part` and `head`."""
+    denominator_dims: ClassVar[tuple[str, ...]] = ()
+    """Axes of the denominator after `part` and `head`: the first of `dims`, or none."""
+    has_layer_ratio: ClassVar[bool] = True
+    """Is there a meaning to the ratio over all heads of a layer?"""
+
+    @abstractmethod
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """For each document: numerator (`document head …`), denominator (`document head …`)
+        and count (`document head`); without `head` where the scope is `text`.
+        """
+
+    @final
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """Zeros."""
+        lead = (axes.n_parts, n_heads) if self._has_heads else (axes.n_parts,)
+        sizes = {dim: len(labels) for dim, labels in self.coordinates(axes).items()}
+        shapes = {
+            "numerator": (*lead, *(sizes[dim] for dim in self.dims)),
+            "denominator": (*lead, *(sizes[dim] for dim in self.denominator_dims)),
+            "count": lead,
+        }
+        return {name: np.zeros(shape) for name, shape in shapes.items()}
+
+    @final
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """`part`, `head` and the metric's own."""
+        lead = ("part", "head") if self._has_heads else ("part",)
+        after = {"numerator": self.dims, "denominator": self.denominator_dims, "count": ()}
+        return (*lead, *after[array])
+
+    @final
+    def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
+        """Their sum."""
+        return add_up(states, in_place=in_place)
+
+    def variables(self) -> tuple[Variable, ...]:
+        """The ratio, its count and, where there are heads, the ratio by layer."""
+        heads = ("layer", "head") if self._has_heads else ()
+        ratio = self.variable(self.name, (*heads, *self.dims))
+        count = self.count_variable(heads)
+        if not self._has_by_layer:
+            return ratio, count
+        return ratio, count, self.variable(self._by_layer, ("layer", *self.dims), title="")
+
+    def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
+        """Numerator over denominator, summed over the parts."""
+        part = self._part_axis
+        sums = {name: array.sum(axis=part) for name, array in state.items()}
+        return {f"{self.name}_count": sums["count"], **self._values(sums, part)}
+
+    @final
+    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """The same of weighted sums."""
+        part = self._part_axis
+        sums = {
+            name: np.tensordot(weights, state[name], (1, part))
+            for name in ("numerator", "denominator")
+        }
+        return self._values(sums, part + 1)
+
+    @property
+    def _has_heads(self) -> bool:
+        return self.scope == "layer"
+
+    @property
+    def _has_by_layer(self) -> bool:
+        return self._has_heads and self.has_layer_ratio
+
+    @property
+    def _by_layer(self) -> str:
+        return f"{self.name}_by_layer"
+
+    @property
+    def _part_axis(self) -> int:
+        return 1 if self._has_heads else 0
+
+    def _values(self, sums: State, head_axis: int) -> dict[str, np.ndarray]:
+        numerator, denominator = sums["numerator"], sums["denominator"]
+        values = {self.name: self._ratio(numerator, denominator)}
+        if self._has_by_layer:
+            values[self._by_layer] = self._ratio(
+                numerator.sum(axis=head_axis), denominator.sum(axis=head_axis)
+            )
+        return values
+
+    def _ratio(self, numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+        missing = len(self.dims) - len(self.denominator_dims)
+        denominator = denominator.reshape(denominator.shape + (1,) * missing)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio: np.ndarray = np.where(denominator > 0, numerator / denominator, np.nan)
+        return ratio

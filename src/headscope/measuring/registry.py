@@ -1,0 +1,234 @@
+"""Metrics by name: headscope's own, and those that users write.
+
+A result says which class a metric of a user's own was of, and a hash of its code, so that runs
+of different code are not mixed. Files never name code to load: whoever opens a result with
+such a metric reads its values, and registers the class to add results up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from headscope.arguments import expect
+from headscope.errors import InputError, UnknownName
+from headscope.measuring.contract import Fact, LayersMetric, MergedMetric, Metric, SumMetric
+from headscope.measuring.ratio import RatioMetric
+
+__all__ = [
+    "COUNTS_DOCUMENTS",
+    "describe_variable",
+    "facts_of",
+    "find_metrics",
+    "known_metrics",
+    "metric_from_dict",
+    "metric_to_dict",
+    "register_metric",
+    "register_ours",
+]
+
+COUNTS_DOCUMENTS = "tokens_per_document"
+"""The metric that always comes along: its count is how many documents there are."""
+OWN = "own_class"
+"""Under which a metric's description says that it is not headscope's."""
+KINDS = (RatioMetric, SumMetric, MergedMetric, LayersMetric)
+
+_ours: dict[str, type[Metric]] = {}
+_theirs: dict[str, type[Metric]] = {}
+M = TypeVar("M", bound=type[Metric])
+
+
+def register_ours(*metrics: type[Metric]) -> dict[str, type[Metric]]:
+    """Make headscope's own metrics known, in the order in which results list them."""
+    _ours.update({metric.name: metric for metric in metrics})
+    return dict(_ours)
+
+
+def register_metric(metric: M) -> M:
+    """Make a metric of one's own known by its name: to `analyze(metrics="name")`, and to
+    `merge`, `compare` and `group` for results that were saved earlier.
+
+    Measuring with it registers it too. Usable as a decorator of the class.
+
+    Raises:
+        InputError: it is no metric, is abstract, or has the name of one of headscope's.
+    """
+    if not (isinstance(metric, type) and issubclass(metric, Metric)):
+        raise InputError(f"A metric is a class derived from headscope.Metric, not {metric!r}.")
+    if not issubclass(metric, KINDS):
+        kinds = ", ".join(kind.__name__ for kind in KINDS)
+        raise InputError(f"{metric.__name__} should derive from one of {kinds}.")
+    named = ("name", "paper", "units")
+    missing = [name for name in named if not isinstance(getattr(metric, name, None), str)]
+    missing += sorted(metric.__abstractmethods__)
+    if missing:
+        raise InputError(f"{metric.__name__} lacks {', '.join(missing)}: see headscope.Metric.")
+    if _ours.get(metric.name, metric) is not metric:
+        raise InputError(
+            f"{metric.__name__} is named {metric.name!r}, as one of headscope's own metrics. "
+            "Choose another name."
+        )
+    if metric.name not in _ours:
+        _theirs[metric.name] = metric
+    return metric
+
+
+def known_metrics() -> dict[str, type[Metric]]:
+    """All that are registered, headscope's own first."""
+    return {**_ours, **_theirs}
+
+
+def find_metrics(
+    wanted: str | Metric | Iterable[str | Metric], available: frozenset[str]
+) -> tuple[Metric, ...]:
+    """Metrics from their names, or from metrics with options of one's own.
+
+    Args:
+        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
+            always comes along: it counts the documents.
+        available: the annotations there are (`tags`, `parents`, `relations`, `mentions`), and
+            `gradients` and `loss` where the model has them. "all" leaves out metrics that
+            need others, and those that cost more than a pass (`is_default`); asking for one
+            by name is an error.
+    """
+    expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
+    given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
+    chosen: dict[str, Metric] = {COUNTS_DOCUMENTS: _ours[COUNTS_DOCUMENTS]()}
+    for item in given:
+        if item == "all":
+            usual = [make() for make in _ours.values() if make.is_default]
+            chosen = {m.name: m for m in usual if m.needs <= available} | chosen
+            continue
+        metric = _find(item)
+        if not metric.needs <= available:
+            raise _lacking(metric, metric.needs - available)
+        chosen[metric.name] = metric
+    if len(chosen) == 1 and not given:
+        raise InputError(f"There is no metric to measure. Known: all, {', '.join(_ours)}.")
+    return tuple(chosen.values())
+
+
+def _find(item: object) -> Metric:
+    if isinstance(item, Metric):
+        register_metric(type(item))
+        _options(item)
+        return item
+    known = known_metrics()
+    if isinstance(item, str) and item in known:
+        return known[item]()
+    raise UnknownName.of("metric", item, ["all", *known])
+
+
+def _lacking(metric: Metric, missing: Iterable[str]) -> InputError:
+    names = sorted(missing)
+    if set(names) & {"gradients", "loss"}:
+        return InputError(
+            f"{metric.name} is measured by headscope.importance, which runs a backward pass; this "
+            "is attention alone."
+        )
+    advice = ', or add annotations first: headscope.annotate(corpus, "en_core_web_sm")'
+    return InputError(
+        f"{metric.name} needs {' and '.join(names)}, which no document has. Read annotated text "
+        f"(CoNLL-U){'' if 'mentions' in names else advice}."
+    )
+
+
+def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
+    """What the metrics asked for want counted in the corpus, by their names for it.
+
+    Raises:
+        InputError: two metrics mean different things by one name.
+    """
+    expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
+    given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
+    facts: dict[str, Fact] = {}
+    for item in given:
+        if item == "all":
+            continue  # none of ours asks for any
+        for name, count in _find(item).facts.items():
+            if facts.setdefault(name, count) is not count:
+                raise InputError(
+                    f"Two metrics count different things as {name!r}. Rename one of them."
+                )
+    return facts
+
+
+def describe_variable(name: str) -> Mapping[str, str | int]:
+    """The attributes of a variable of a known metric; empty where there is none.
+
+    Results carry these themselves; those of the first edition did not.
+    """
+    for make in known_metrics().values():
+        for variable in make().variables():
+            if variable.name == name:
+                return variable.attributes()
+    return {}
+
+
+def metric_to_dict(metric: Metric) -> dict[str, object]:
+    """A metric as plain values: its name and options; of whose class, if not headscope's."""
+    values: dict[str, object] = {"name": metric.name, **_options(metric)}
+    return values if metric.name in _ours else {**values, OWN: _code(type(metric))}
+
+
+def metric_from_dict(values: Mapping[str, object]) -> Metric:
+    """The metric that `metric_to_dict` described, also where JSON made its tuples lists.
+
+    Raises:
+        InputError: it is of a class that is not registered here.
+    """
+    options = {name: _frozen(value) for name, value in values.items() if name not in ("name", OWN)}
+    name, own = str(values["name"]), values.get(OWN)
+    make = known_metrics().get(name)
+    if make is None and own is not None:
+        raise InputError(
+            f"{name!r} is not one of headscope's metrics. Its values can be read; for anything "
+            "more, define its class and call headscope.register_metric(its class) first."
+        )
+    if make is None:
+        raise UnknownName.of("metric", name, _ours)
+    codes = {own.get("code"), _code(make)["code"]} if isinstance(own, Mapping) else set()
+    if len(codes - {None}) > 1:
+        raise InputError(
+            f"{name!r} was measured with other code than the class registered here. Register "
+            "the class it was measured with."
+        )
+    return make(**options)
+
+
+def _options(metric: Metric) -> dict[str, object]:
+    """A metric's options: the fields of its dataclass, as JSON gives them back.
+
+    Raises:
+        InputError: they are not plain values, which plans and files could hold.
+    """
+    is_data = dataclasses.is_dataclass(type(metric))
+    names = [f.name for f in dataclasses.fields(metric)] if is_data else vars(metric)  # type: ignore[arg-type]
+    try:
+        options: dict[str, object] = json.loads(
+            json.dumps({name: getattr(metric, name) for name in names})
+        )
+    except TypeError as error:
+        raise InputError(
+            f"The options of {metric.name} should be numbers, texts or lists of them, for plans "
+            f"and files to hold: {error}."
+        ) from error
+    return options
+
+
+def _frozen(value: object) -> Any:
+    """Lists as tuples, all the way down: what a frozen metric holds."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _code(metric: type[Metric]) -> dict[str, str | None]:
+    """Which class it is, and a hash of its code where that can be read."""
+    try:
+        code = hashlib.sha256(inspect.getsource(metric).encode()).hexdigest()
+    except (OSError, TypeError):  # typed at a prompt
+        code = None
+    return {"class": metric.__qualname__, "code": code}

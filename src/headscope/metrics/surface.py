@@ -1,0 +1,267 @@
+"""What heads do at the surface: positions, delimiters, sinks. Nothing is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.batch import Axes
+from headscope.measuring.contract import SELF_BLOCKS
+from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Digest, Reading, Small
+from headscope.measuring.region_sums import whole_masses
+from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
+
+__all__ = [
+    "OFFSETS",
+    "ClassShare",
+    "OffsetShare",
+    "SepFromOther",
+    "SepFromSep",
+    "SinkRate",
+    "key_classes",
+]
+
+OFFSETS = (-1, 0, 1)
+
+
+@Digest
+def diagonal_sums(reading: Reading) -> Small:
+    """`document head offset`, float64: attention to the tokens at each offset."""
+    diagonals = [reading.weights.diagonal(offset, dim1=2, dim2=3) for offset in OFFSETS]
+    pairs = zip(diagonals, _pairs(reading), strict=True)
+    return (torch.stack([(d.double() * both).sum(-1) for d, (_, both) in pairs], -1),)
+
+
+@Digest
+def to_separators(reading: Reading) -> Small:
+    """`document head query`, float64: attention of each query to separators."""
+    keys = separators(reading, "key").to(reading.device, reading.dtype)
+    return ((reading.weights @ keys[:, None, :, None]).squeeze(-1).double(),)
+
+
+@Digest
+def to_first(reading: Reading) -> Small:
+    """`document head`, float64: what all queries together pay to the first token."""
+    first = torch.from_numpy(first_positions(reading.queries.mask)).to(reading.device)
+    at = first[:, None, None, None].expand(-1, *reading.weights.shape[1:3], 1)
+    paid = reading.weights.gather(3, at).squeeze(3) * is_query(reading)[:, None, :]
+    return (paid.double().sum(-1),)
+
+
+@dataclass(frozen=True)
+class OffsetShare(SurfaceMetric):
+    """Share of attention that goes to the token before (−1), itself (0) or after (1).
+
+    Σ a[i, i+o] / Σ a[i, j] over the queries i that have a token at i+o; offset is key minus
+    query. Above 0.5 at −1 a head is a previous-token head. In causal attention the next
+    token is out of sight: 0.
+
+    Clark et al. 2019, section 3.1. Their code divides by all tokens, the first one too,
+    which has no token before it: (n − 1)/n of ours. The legend of their plot swaps next and
+    previous.
+    """
+
+    name = "offset_share"
+    title = "Attention by position"
+    equation = r"\frac{\sum_{i} a_{i,i+o}}{\sum_{i,j} a_{ij}}"
+    paper = "Clark et al. 2019, section 3.1, Figure 1"
+    units = "share of attention"
+    format = ".1%"
+    order = 160
+    digests = (whole_masses, diagonal_sums)
+    blocks = SELF_BLOCKS
+    dims = ("offset",)
+    denominator_dims = ("offset",)
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
+        """Offsets."""
+        return {"offset": OFFSETS}
+
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention at each offset; attention of queries that have a token there; queries."""
+        masses = query_masses(reading)
+        paid = [(masses[..., here] * both).sum(-1) for here, both in _pairs(reading)]
+        count = is_query(reading).double().sum(-1, keepdim=True).expand(-1, reading.n_heads)
+        return diagonal_sums(reading)[0], torch.stack(paid, -1), count
+
+
+@dataclass(frozen=True)
+class ClassShare(SurfaceMetric):
+    """Share of attention to each class of keys: where a head rests.
+
+    Σ a[i,j]·1(j is of the class) / Σ a[i,j] over all tokens, special ones too. Classes are
+    the first token, each special token of the tokenizer, "." or ",", all punctuation and
+    the rest; they overlap.
+
+    Clark et al. 2019, section 3.2 and Figure 2, who have [CLS], [SEP] and ". or ,".
+    """
+
+    name = "class_share"
+    title = "Attention by class of key"
+    short_title = "By class of key"
+    equation = r"\frac{\sum_{i,j} a_{ij} \cdot \mathbb{1}[j \in \text{class}]}{\sum_{i,j} a_{ij}}"
+    paper = "Clark et al. 2019, section 3.2, Figure 2"
+    units = "share of attention"
+    format = ".1%"
+    order = 170
+    dims = ("key_class",)
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
+        """Classes of the run."""
+        return {"key_class": axes.key_classes}
+
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention to each class; all attention; queries."""
+        classes = key_classes(reading)
+        columns = whole_masses(reading)[2]
+        count = is_query(reading).double().sum(-1, keepdim=True).expand(-1, reading.n_heads)
+        known = torch.ones(())
+        if classes is None:
+            n_classes = len(reading.batch.axes.key_classes)
+            classes = columns.new_zeros((columns.shape[0], columns.shape[2], n_classes))
+            known = torch.zeros(())
+        known = known.to(columns)
+        return columns @ classes, query_masses(reading).sum(-1) * known, count * known
+
+
+@dataclass(frozen=True)
+class SepFromSep(SurfaceMetric):
+    """Share of attention that separators pay to separators: near 1, they look at nothing else.
+
+    Σ a[i,j] / Σ a[i,·] over queries i that are separators, keys j likewise. A separator is a
+    special token that is not the first token of its document ([SEP], </s>). Models without
+    one have no value and a count of 0.
+
+    Clark et al. 2019, section 3.2, bottom of Figure 2 (more than 0.9).
+    """
+
+    name = "sep_from_sep"
+    title = "Separators to separators"
+    equation = r"\frac{\sum_{i,j \in \text{sep}} a_{ij}}{\sum_{i \in \text{sep}, j} a_{ij}}"
+    paper = "Clark et al. 2019, section 3.2, Figure 2"
+    units = "share of attention"
+    format = ".1%"
+    order = 200
+    digests = (whole_masses, to_separators)
+    counts = "separators"
+
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention between separators; all of theirs; how many."""
+        return _from(reading, from_separators=True)
+
+
+@dataclass(frozen=True)
+class SepFromOther(SurfaceMetric):
+    """Share of attention that other tokens pay to separators: high where a head idles.
+
+    As `sep_from_sep`, over queries i that are not separators, in documents that have one.
+
+    Clark et al. 2019, section 3.2, bottom of Figure 2.
+    """
+
+    name = "sep_from_other"
+    title = "Other tokens to separators"
+    equation = (
+        r"\frac{\sum_{i \notin \text{sep}, j \in \text{sep}} a_{ij}}{\sum_{i \notin "
+        r"\text{sep}, j} a_{ij}}"
+    )
+    paper = "Clark et al. 2019, section 3.2, Figure 2"
+    units = "share of attention"
+    format = ".1%"
+    order = 210
+    digests = (whole_masses, to_separators)
+
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention of the others to separators; all of theirs; how many."""
+        return _from(reading, from_separators=False)
+
+
+@dataclass(frozen=True)
+class SinkRate(RatioMetric):
+    """Share of documents in which the first token is a head's attention sink.
+
+    A sink is a key that receives more than `threshold` of the attention of the queries that
+    see it, on average: (1/n) Σ_i a[i, first] > ε. Documents of one token are not counted:
+    there is nothing else to look at.
+
+    Named by Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks"
+    (arXiv 2309.17453); measured by Gu et al. 2024, "When Attention Sink Emerges in Language
+    Models: An Empirical View", whose Sink_1 with ε = 0.3 is our mean over heads. They measure
+    sequences of a fixed length; the shorter a document, the more easily it has a sink.
+    """
+
+    name = "sink_rate"
+    title = "First token is a sink"
+    short_title = "Sinks"
+    equation = r"\frac{1}{N} \sum_{d} \mathbb{1}\left[\frac{1}{n} \sum_{i} a_{i0} > 0.3\right]"
+    paper = "Gu et al. 2024 (arXiv 2410.10781)"
+    units = "share of documents"
+    format = ".1%"
+    order = 175
+    digests = (to_first,)
+    counts = "documents"
+    blocks = SELF_BLOCKS
+
+    threshold: float = 0.3
+
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """1 where the first token is a sink; 1; 1."""
+        n_tokens = is_query(reading).double().sum(-1, keepdim=True)
+        mean = to_first(reading)[0] / n_tokens.clamp_min(1)
+        counts = (n_tokens > 1).double().expand(-1, reading.n_heads)
+        return (mean > self.threshold).double() * counts, counts, counts
+
+
+def _pairs(reading: Reading) -> list[tuple[slice, Tensor]]:
+    """For each offset the queries that may have a token there; `document 1 query`: do they?"""
+
+    def make() -> list[tuple[slice, Tensor]]:
+        mask = is_query(reading)
+        n = mask.shape[1]
+        pairs = []
+        for offset in OFFSETS:
+            here = slice(max(0, -offset), n - max(0, offset))
+            there = slice(max(0, offset), n - max(0, -offset))
+            pairs.append((here, (mask[:, here] * mask[:, there])[:, None]))
+        return pairs
+
+    return reading.of_batch("offset pairs", make)
+
+
+def key_classes(reading: Reading) -> Tensor | None:
+    """`document key class`, float64: membership; None where it is not known."""
+    keys = reading.keys
+    if keys.classes is None:
+        return None
+    members = keys.classes & keys.mask[..., None]
+    return reading.of_batch(
+        "key classes", lambda: torch.from_numpy(members).double().to(reading.device)
+    )
+
+
+def separators(reading: Reading, side: str) -> Tensor:
+    """`document token`: is it a separator, on the side of queries or of keys?"""
+
+    def make() -> Tensor:
+        tokens = reading.queries if side == "query" else reading.keys
+        is_separator = tokens.special & tokens.mask
+        is_separator[np.arange(len(is_separator)), tokens.mask.argmax(axis=1)] = False
+        return torch.from_numpy(is_separator).to(reading.device)
+
+    return reading.of_batch(("separators", side), make)
+
+
+def _from(reading: Reading, *, from_separators: bool) -> tuple[Tensor, Tensor, Tensor]:
+    asking = separators(reading, "query")
+    if not from_separators:
+        asking = (is_query(reading) > 0) & ~asking
+    has = separators(reading, "key").any(1, keepdim=True)
+    queries = (asking & has).double()
+    count = queries.sum(-1, keepdim=True).expand(-1, reading.n_heads)
+    numerator = (to_separators(reading)[0] * queries[:, None, :]).sum(-1)
+    return numerator, (query_masses(reading) * queries[:, None, :]).sum(-1), count

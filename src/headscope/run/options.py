@@ -1,0 +1,140 @@
+"""The options of a run: one record, the same for `analyze`, `importance` and the probes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypedDict, Unpack, get_args
+
+from headscope.arguments import expect, whole_number
+from headscope.batch import NullKeys
+from headscope.errors import InputError, UnknownName
+from headscope.measuring.labels import Tagset, check_rules
+
+__all__ = [
+    "MAX_TOKENS",
+    "Engine",
+    "Execution",
+    "RunOptions",
+    "Settings",
+    "check_options",
+    "settings_of",
+    "with_defaults",
+]
+
+Engine = Literal["local", "ray"]
+MAX_TOKENS = 512
+
+
+class RunOptions(TypedDict, total=False):
+    """Options that every run over a corpus takes."""
+
+    out: str | Path | None
+    """A folder for checkpoints and the result. With it, a run that was stopped or killed goes on
+    where it was when called again, and a run that is complete is opened."""
+    engine: Engine
+    """`local`, or `ray` for a Ray cluster."""
+    workers: int
+    """Worker processes (or Ray actors); 1 measures in this process."""
+    resume: bool
+    """Go on with what is in `out` (the default); False replaces it."""
+    by: str | None
+    """Also give the values of each group of documents, by a name in their meta (`genre`)."""
+    tagset: Tagset
+    """`universal` tags (the default) or the language's `specific` ones."""
+    null_keys: NullKeys
+    """Which keys are null attention: `first`, `special`, or by the model (`auto`)."""
+    max_tokens: int | None
+    """Longer documents are cut, and counted; None reads as much as the model does."""
+    batch_tokens: int
+    """Tokens of a batch, padding included."""
+    threads: int
+    """Of each worker. Sums in another order differ in their last bits, so this is part of a
+    run's plan."""
+    address: str | None
+    """Of a Ray cluster; a local one by default."""
+    progress: bool | None
+    """Show progress; by default on a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Options of a run that change its numbers, or at least their last bits."""
+
+    by: str | None = None
+    tagset: Tagset = "universal"
+    null_keys: NullKeys = "auto"
+    max_tokens: int = MAX_TOKENS
+    batch_tokens: int = 1024
+    shard_characters: int = 32_768
+    shard_documents: int = 256
+    window: int = 1024
+    """Documents among which shards of similar length are made."""
+    parts: int = 64
+    """Parts for the bootstrap, shared out among the groups, at least 16 for each."""
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_tokens",
+            "batch_tokens",
+            "shard_characters",
+            "shard_documents",
+            "window",
+            "parts",
+            "threads",
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InputError(f"{name} should be a number from 1 on, not {value!r}.")
+        check_rules(self.tagset, self.null_keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Options of a run that say where and how it is carried out, and change no number."""
+
+    out: Path | None = None
+    engine: Engine = "local"
+    workers: int = 1
+    resume: bool = True
+    address: str | None = None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in get_args(Engine):
+            raise UnknownName.of("engine", self.engine, get_args(Engine))
+        whole_number("workers", self.workers)
+        if self.out is not None and self.out.exists() and not self.out.is_dir():
+            raise InputError(f"out={str(self.out)!r} is a file; give the name of a folder.")
+
+    @classmethod
+    def of(cls, options: Mapping[str, object]) -> Execution:
+        """Those among the options of a run."""
+        values = {name: options[name] for name in cls.__slots__ if name in options}
+        out = values.get("out")
+        expect("out", out, str | os.PathLike | None, "the name of a folder, or None")
+        if isinstance(out, str | os.PathLike):
+            values["out"] = Path(out)
+        return cls(**values)  # type: ignore[arg-type]
+
+
+def with_defaults(options: RunOptions, **defaults: Unpack[RunOptions]) -> RunOptions:
+    """The options, with these where others were not given."""
+    merged: RunOptions = {**defaults, **options}
+    return merged
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Refuse an option that no run has."""
+    for name in options:
+        if name not in RunOptions.__annotations__:
+            raise UnknownName.of("option", name, RunOptions.__annotations__)
+
+
+def settings_of(options: Mapping[str, object], max_tokens: int) -> Settings:
+    """Those options that change numbers; `max_tokens` as the model allows it."""
+    values = {name: options[name] for name in Settings.__slots__ if name in options}
+    return Settings(**{**values, "max_tokens": max_tokens})  # type: ignore[arg-type]
