@@ -15,6 +15,7 @@ from headscope.heads.behavior import Thresholds, behaviors, heads_above
 from headscope.heads.detect import detect_heads
 from headscope.heads.explain import explain_head
 from headscope.heads.head_map import HeadMap, map_heads
+from headscope.metrics import describe_variable
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
@@ -166,8 +167,8 @@ def test_a_card_of_several_results(tiny_llama: Model) -> None:
     results = [analyze(tiny_llama, corpus), importance(tiny_llama, corpus)]
     card = explain_head(results, 1, 2)
     topics = [topic for topic, _ in card.evidence]
-    assert "Mean |∂L/∂a| by class of key" in topics
-    assert "Tags it attends to" in topics
+    assert "Gradient |∂L/∂a| by class of key" in topics
+    assert "Attention to each tag" in topics
     with pytest.raises(InputError, match="There is no head 99"):
         explain_head(results, 0, 99)
     with pytest.raises(InputError, match="at least one result"):
@@ -182,6 +183,7 @@ def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
         accuracy=(("layer", "head", "relation", "direction"), accuracy),
         baseline=("relation", np.array([0.4, 0.3])),
     ).assign_coords(relation=["obj", "det"], direction=["dependent"])
+    data["accuracy"].attrs = dict(describe_variable("accuracy"))
     probe = replace(result, blocks={"self": data})
     monkeypatch.setattr(
         "headscope.heads.probed.behaviors", lambda _: {(1, 2): ["obj", "aux", "cop", "xcomp"]}
@@ -190,8 +192,11 @@ def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(heads.data["behavior"].values[6]) == "obj, aux, cop"  # no more than three
     text = str(explain_head([result, probe], 1, 2))
     assert "The best head for obj, aux, cop." in text
-    assert re.search(r"obj \(dependent\) +0\.700 +1st of 8; best offset 0\.400", text)
-    assert "det (dependent)" not in text  # an offset finds more
+    assert re.search(
+        r"(?:obj \(dependent → parent\)|dependent → parent \(obj\)) +70\.0\s% +1st of 8; best offset 40\.0\s%",
+        text,
+    )
+    assert "det" not in text.split("Finds the parent")[1].split("\n\n")[0]  # an offset finds more
     with pytest.raises(InputError, match="A probe names L9 H0"):
         behaviors(result, probes={(9, 0): "obj"})
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headscope.metrics import describe_variable
 from headscope.reporting.subjects import Subject
 from headscope.results.result import Result
 
@@ -75,6 +76,8 @@ def result(
     arrays.update(extra or {})
     data = xr.Dataset(arrays, coords)
     for name in values:
+        plain = {"title": name.replace("_", " ").capitalize()}
+        data[name].attrs.update(describe_variable(name) or plain)
         data[name].attrs.update(units=UNITS.get(name, ""), paper="A paper", long_name="A meaning.")
     about = {
         "model": {"name": model, "is_causal": is_causal, "weights_sha256": "0" * 64},

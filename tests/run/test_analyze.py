@@ -23,8 +23,9 @@ from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
 from headscope.metrics.variability import Variability
 from headscope.run import checkpoint
 from headscope.run.analyze import analyze
+from headscope.run.compare import compare
 from headscope.run.measure import measure
-from headscope.run.merge import compare, group_result, merge
+from headscope.run.merge import group_result, merge
 from headscope.run.options import Settings
 from headscope.run.plan import survey
 from headscope.text.document import Document

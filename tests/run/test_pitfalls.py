@@ -15,8 +15,9 @@ from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.metrics.entropy import RowEntropy
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
+from headscope.run.compare import compare
 from headscope.run.measure import measure
-from headscope.run.merge import compare, group_result, merge
+from headscope.run.merge import group_result, merge
 from headscope.text.readers.read import read
 from tests.run.corpora import make_documents
 

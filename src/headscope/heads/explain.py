@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,36 +12,18 @@ import xarray as xr
 from headscope.errors import InputError
 from headscope.heads.behavior import OTHER, SURFACE, behaviors, probed_names
 from headscope.heads.card import Evidence, HeadCard
+from headscope.heads.first_edition import with_descriptions
 from headscope.heads.head_map import HeadMap, nearest
+from headscope.results.described import Described, described, is_shown, label_of
 from headscope.results.result import Result
 
 __all__ = ["explain_head", "explain_heads"]
 
-SINGLE = (
-    ("row_entropy", "Entropy of its rows", "nats"),
-    ("first_entropy", "Entropy from the first token", "nats"),
-    ("entropy", "Entropy without null attention", "nats"),
-    ("distance", "Mean distance", "tokens"),
-    ("null_share", "Null attention", ""),
-    ("sep_from_other", "To separators, from other tokens", ""),
-    ("sink_rate", "First token is a sink", "of documents"),
-    ("induction", "To what followed the same token", ""),
-    ("duplicate_token", "To the same token, earlier", ""),
-    ("variability", "Variability with the text", ""),
-)
-LABELED = (
-    ("offset_share", ("offset",), "Attention by position", 3),
-    ("class_share", ("key_class",), "Attention by class of key", 6),
-    ("pos_to", ("tag",), "Tags it attends to", 3),
-    ("pos_from", ("tag",), "Tags it attends from", 3),
-    ("dep_type_to", ("relation",), "Relations of its keys", 3),
-    ("dep_alignment", ("parent",), "Attention along dependencies", 3),
-    ("accuracy", ("relation", "direction"), "Relations it finds, of their cases", 3),
-    ("coref_accuracy", ("mention_kind",), "Antecedents it finds, of their mentions", 4),
-    ("importance", ("gradient_class",), "Mean |∂L/∂a| by class of key", 6),
-    ("removal_estimate", ("gradient_class",), "Estimated rise of the loss if removed", 6),
-)
-OFFSET_NAMES = {"-1": "previous", "0": "itself", "1": "next"}
+SINGLE = "In short"
+"""The topic of variables without labels."""
+FEW_LABELS = 8
+"""Up to so many labels of a variable are all shown; of more, the highest few."""
+MOST_SHOWN = 3
 
 
 def explain_head(
@@ -80,6 +62,7 @@ def explain_heads(
 
 def _given(results: Result | Iterable[Result]) -> list[Result]:
     given = [results] if isinstance(results, Result) else list(results)
+    given = [with_descriptions(result) for result in given]
     if not given:
         raise InputError("explain_head needs at least one result.")
     models = {result.model for result in given}
@@ -100,7 +83,7 @@ class _Column:
     """One number for each head, and where heads stand by it."""
 
     what: str
-    units: str
+    known: Described
     values: np.ndarray
     ranks: np.ndarray
     n: int
@@ -108,11 +91,15 @@ class _Column:
 
     @classmethod
     def of(
-        cls, what: str, units: str, values: np.ndarray, baseline: tuple[float, str] | None = None
+        cls,
+        what: str,
+        known: Described,
+        values: np.ndarray,
+        baseline: tuple[float, str] | None = None,
     ) -> _Column:
-        known = np.sort(values[np.isfinite(values)])
-        ranks = 1 + len(known) - np.searchsorted(known, values, side="right")
-        return cls(what, units, values, ranks, len(known), baseline)
+        measured = np.sort(values[np.isfinite(values)])
+        ranks = 1 + len(measured) - np.searchsorted(measured, values, side="right")
+        return cls(what, known, values, ranks, len(measured), baseline)
 
     def size(self, row: int, head: int) -> float:
         """How much there is to say: the value, or what it is above its baseline."""
@@ -125,11 +112,24 @@ class _Column:
         value = float(self.values[row, head])
         if np.isnan(value):
             return None
-        shown = f"{value:.3f}" if abs(value) >= 0.0005 or value == 0 else f"{value:.1e}"
         place = f"{_ordinal(int(self.ranks[row, head]))} of {self.n}"
         if self.baseline is not None:
             place += f"; {self.baseline[1]}"
-        return Evidence(self.what, f"{shown} {self.units}".strip(), place)
+        return Evidence(self.what, self.known.show(value), place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """The columns of one variable, by its labels; those without labels stand together."""
+
+    title: str
+    layers: list[int]
+    columns: list[_Column]
+
+    @property
+    def most(self) -> int:
+        """How many of its labels are shown."""
+        return len(self.columns) if len(self.columns) <= FEW_LABELS else MOST_SHOWN
 
 
 class _Table:
@@ -137,31 +137,17 @@ class _Table:
 
     def __init__(self, results: Sequence[Result]) -> None:
         self.results = results
-        self.single: list[tuple[list[int], _Column]] = []
-        self.labeled: list[tuple[list[int], str, int, list[_Column]]] = []
-        seen: set[str] = set()  # of what several results measured, the first counts
+        self._topics: list[_Topic] = []
+        seen: dict[str, np.ndarray] = {}  # of what several results measured, the first counts
         for result in results:
             data = result.dataset
             layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
-            for name, what, units in SINGLE:
-                if name in data and name not in seen:
-                    values = data[name].transpose("layer", "head").values
-                    self.single.append((layers, _Column.of(what, units, values)))
-            for name, dims, topic, n in LABELED:
-                if name in data and name not in seen and set(dims) <= set(data[name].dims):
-                    array = data[name].transpose("layer", "head", *dims)
-                    if dims == ("key_class",):
-                        array = array.isel(key_class=_distinct(array.values))
-                    labels = itertools.product(*(array[dim].values.tolist() for dim in dims))
-                    flat = array.values.reshape(*array.shape[:2], -1)
-                    columns = [
-                        _Column.of(
-                            _label(dims, label), "", flat[..., i], _baseline(data, name, label)
-                        )
-                        for i, label in enumerate(labels)
-                    ]
-                    self.labeled.append((layers, topic, n, columns))
-            seen.update(map(str, data.data_vars))
+            for array in shown_variables(data):
+                values = array.values
+                is_again = any(np.array_equal(values, v, equal_nan=True) for v in seen.values())
+                if str(array.name) not in seen and not is_again:
+                    self._topics.append(_topic(data, array, layers))
+                seen.setdefault(str(array.name), values)
         self.behaviors = next(
             (behaviors(result) for result in results if all(name in result for name in SURFACE)),
             None,
@@ -172,20 +158,18 @@ class _Table:
 
     def topics(self, layer: int, head: int) -> dict[str, list[Evidence]]:
         """Evidence on one head by topic."""
-        found: dict[str, list[Evidence]] = {}
-        for layers, column in self.single:
-            if layer in layers and (evidence := column.evidence(layers.index(layer), head)):
-                found.setdefault("In short", []).append(evidence)
-        for layers, topic, n, columns in self.labeled:
-            if layer not in layers:
+        evidence: dict[str, list[Evidence]] = {}
+        for topic in sorted(self._topics, key=lambda topic: topic.title != SINGLE):
+            if layer not in topic.layers:
                 continue
-            row = layers.index(layer)
-            for column in sorted(columns, key=lambda c: -c.size(row, head))[:n]:
+            row = topic.layers.index(layer)
+            columns = sorted(topic.columns, key=lambda c: -c.size(row, head))[: topic.most]
+            for column in columns:
                 is_worse = column.baseline is not None and column.size(row, head) <= 0
-                evidence = None if is_worse else column.evidence(row, head)
-                if evidence is not None:
-                    found.setdefault(topic, []).append(evidence)
-        return found
+                line = None if is_worse else column.evidence(row, head)
+                if line is not None:
+                    evidence.setdefault(topic.title, []).append(line)
+        return evidence
 
     def summary(self, layer: int, head: int) -> str:
         """What the head does, in a sentence or two."""
@@ -225,16 +209,18 @@ def _card(
     )
 
 
-def _baseline(data: xr.Dataset, name: str, label: Sequence[object]) -> tuple[float, str] | None:
+def _baseline(
+    data: xr.Dataset, name: str, labels: Mapping[str, object]
+) -> tuple[float, str] | None:
     """What rules without attention reach, beside an accuracy of a probe; and in words."""
     if name == "accuracy" and "baseline" in data:
-        found = float(data["baseline"].sel(relation=label[0]))
-        return None if np.isnan(found) else (found, f"best offset {found:.3f}")
+        offset = float(data["baseline"].sel(relation=labels["relation"]))
+        return None if np.isnan(offset) else (offset, f"best offset {_percent(offset)}")
     if name == "coref_accuracy" and "coref_baseline" in data:
-        rules = data["coref_baseline"].sel(mention_kind=label[0])
+        rules = data["coref_baseline"].sel(mention_kind=labels["mention_kind"])
         match, sieves = (float(rules.sel(rule=rule)) for rule in ("head_match", "sieves"))
         if not np.isnan(match):
-            return match, f"head match {match:.3f}, sieves {sieves:.3f}"
+            return match, f"head match {_percent(match)}, sieves {_percent(sieves)}"
     return None
 
 
@@ -250,11 +236,41 @@ def _distinct(values: np.ndarray) -> list[int]:
     ]
 
 
-def _label(dims: Sequence[str], labels: Sequence[object]) -> str:
-    names = [
-        OFFSET_NAMES.get(str(label), str(label)) if dim == "offset" else str(label)
-        for dim, label in zip(dims, labels, strict=True)
+def shown_variables(data: xr.Dataset) -> list[xr.DataArray]:
+    """The variables over layer and head that have a heading, as their metrics order them."""
+    arrays = [
+        array
+        for array in data.data_vars.values()
+        if {"layer", "head"} <= set(map(str, array.dims)) and is_shown(array)
     ]
+    return sorted(arrays, key=lambda array: described(array).order)
+
+
+def _topic(data: xr.Dataset, array: xr.DataArray, layers: list[int]) -> _Topic:
+    known = described(array)
+    dims = [str(dim) for dim in reversed(array.dims) if dim not in ("layer", "head")]
+    array = array.transpose("layer", "head", *dims)
+    if not dims:
+        return _Topic(SINGLE, layers, [_Column.of(known.title, known, array.values)])
+    if dims == ["key_class"]:
+        array = array.isel(key_class=_distinct(array.values))
+    labels = itertools.product(*(array[dim].values.tolist() for dim in dims))
+    flat = array.values.reshape(*array.shape[:2], -1)
+    name = str(array.name)
+    columns = [
+        _Column.of(
+            _label(dims, label),
+            known,
+            flat[..., i],
+            _baseline(data, name, dict(zip(dims, label, strict=True))),
+        )
+        for i, label in enumerate(labels)
+    ]
+    return _Topic(known.title, layers, columns)
+
+
+def _label(dims: Sequence[str], labels: Sequence[object]) -> str:
+    names = [label_of(dim, label) for dim, label in zip(dims, labels, strict=True)]
     return names[0] if len(names) == 1 else f"{names[0]} ({', '.join(names[1:])})"
 
 
@@ -278,3 +294,7 @@ def _nearest(
 def _ordinal(n: int) -> str:
     ending = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
     return f"{n}{ending}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"

@@ -9,7 +9,7 @@ import xarray as xr
 
 from headscope.errors import InputError, MissingExtra
 from headscope.heads.head_map import HeadMap, map_heads
-from headscope.reporting.equations import EQUATIONS
+from headscope.reporting.equations import OTHERS, Tree, equation_tree
 from headscope.reporting.exemplar_cards import Documents, exemplar_figure, make_cards
 from headscope.reporting.figure import Figure, heads_figure, section
 from headscope.reporting.findings import about_model, notable_heads
@@ -33,6 +33,7 @@ from headscope.reporting.table_figures import (
     relation_table,
     trained_table,
 )
+from headscope.reporting.variables import describe
 from headscope.reporting.wording import Sentence
 from headscope.run.compare import compare
 
@@ -80,7 +81,7 @@ def build_report(
         ],
         "findings": [one for one in findings if one["paragraphs"]],
         "sections": sections,
-        "equations": _used_equations(sections),
+        "equations": _used_equations(sections, subjects),
         "cards": [
             make_cards(subject, maps.get(number), documents)
             for number, subject in enumerate(subjects)
@@ -137,7 +138,7 @@ def _sections(
                     "dep_alignment",
                 ),
                 relation_table(subjects),
-                label_maps(subjects, "dep_type_to", "relation", "Attention to each relation"),
+                label_maps(subjects, "dep_type_to", "relation"),
                 distances_of_text(subjects),
             ],
         ),
@@ -145,8 +146,8 @@ def _sections(
             "tags",
             "Parts of speech",
             [
-                label_maps(subjects, "pos_to", "tag", "Attention to each tag"),
-                label_maps(subjects, "pos_from", "tag", "Attention from each tag"),
+                label_maps(subjects, "pos_to", "tag"),
+                label_maps(subjects, "pos_from", "tag"),
             ],
         ),
         ("coreference-section", "Coreference", [coreference_table(subjects)]),
@@ -228,11 +229,18 @@ def _with_known(text: Sentence, figures: set[str]) -> Sentence:
     ]
 
 
-def _used_equations(sections: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _used_equations(
+    sections: Sequence[Mapping[str, Any]], subjects: Sequence[Subject]
+) -> dict[str, Tree]:
+    """The equations that figures, columns and variables name, from what metrics wrote."""
     names: set[str] = set()
     for one in sections:
         for figure in one["figures"]:
             names.add(str(figure.get("equation")))
             names.update(str(x.get("equation")) for x in figure.get("columns", ()))
             names.update(str(x.get("name")) for x in figure.get("variables", ()))
-    return {name: tree for name, tree in EQUATIONS.items() if name in names}
+    trees = {
+        name: equation_tree(OTHERS.get(name) or describe(subjects, name).equation)
+        for name in sorted(names)
+    }
+    return {name: tree for name, tree in trees.items() if tree is not None}

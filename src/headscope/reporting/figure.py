@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headscope.reporting.subjects import Subject
-from headscope.reporting.variables import describe, head_variables, name_of, values_of
+from headscope.reporting.variables import Variable, describe, head_variables, values_of
 from headscope.reporting.wording import Sentence
+from headscope.results.described import Described
 
 __all__ = ["Figure", "figure_of", "heads_figure", "section"]
 
@@ -52,14 +53,7 @@ def section(
 def heads_figure(subjects: Sequence[Subject]) -> Figure | None:
     """All variables over layer and head, one shown at a time."""
     variables = [
-        {
-            "id": variable.id,
-            "name": variable.name,
-            "group": name_of(variable.name),
-            "label": variable.label,
-            **describe(subjects, variable),
-            "values": [values_of(subject, variable) for subject in subjects],
-        }
+        _variable(describe(subjects, variable.name), variable, subjects)
         for variable in head_variables(subjects)
     ]
     if not variables:
@@ -73,3 +67,17 @@ def heads_figure(subjects: Sequence[Subject]) -> Figure | None:
         "head.",
         variables=variables,
     )
+
+
+def _variable(known: Described, variable: Variable, subjects: Sequence[Subject]) -> dict[str, Any]:
+    return {
+        "id": variable.id,
+        "name": variable.name,
+        "group": known.title,
+        "label": variable.label,
+        "units": known.units,
+        "share": known.is_share,
+        "paper": known.paper,
+        "meaning": known.meaning,
+        "values": [values_of(subject, variable) for subject in subjects],
+    }

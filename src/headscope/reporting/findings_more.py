@@ -18,7 +18,7 @@ from headscope.reporting.table_figures import (
     probe_name,
     probe_scores,
 )
-from headscope.reporting.variables import label_of, name_of
+from headscope.reporting.variables import describe
 from headscope.reporting.wording import (
     Measured,
     Sentence,
@@ -29,6 +29,7 @@ from headscope.reporting.wording import (
     measured,
     with_interval,
 )
+from headscope.results.described import label_of
 
 __all__ = [
     "about_differences",
@@ -154,7 +155,8 @@ def about_differences(
     found: list[Sentence] = []
     for left, right, data in differences:
         said = []
-        for name, units in COMPARED.items():
+        for name in COMPARED:
+            units = describe(subjects, name).units
             key = f"{name}_mean"
             if key not in data:
                 continue
@@ -164,7 +166,7 @@ def about_differences(
                 way = "higher" if apart.value > 0 else "lower"
                 size = Measured(abs(apart.value), *sorted((abs(apart.low), abs(apart.high))))
                 shown = with_interval(size, units).replace("\u00a0%", "\u00a0points")
-                said.append(f"{_spoken(name)} {way} by {shown}")
+                said.append(f"{_spoken(name, subjects)} {way} by {shown}")
         if said:
             found.append(
                 [
@@ -184,7 +186,7 @@ def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
     for subject in subjects:
         said = []
         for name in GROUPED:
-            units = COMPARED[name]
+            units = describe([subject], name).units
             values = {g: v for g, (v, _) in group_values(subject, name).items() if v.is_known}
             if len(values) < 2:
                 continue
@@ -192,8 +194,8 @@ def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
             high = max(values, key=lambda g: values[g].value)
             if values[high].is_apart(values[low]):
                 said.append(
-                    f"{_spoken(name)} from {with_interval(values[low], units)} in {low} to "
-                    f"{with_interval(values[high], units)} in {high}"
+                    f"{_spoken(name, [subject])} from {with_interval(values[low], units)} in {low} "
+                    f"to {with_interval(values[high], units)} in {high}"
                 )
         if said:
             found.append(
@@ -208,8 +210,8 @@ def _quoted(name: str) -> str:
     return f"“{shown}”" if not shown[0].isalpha() and not shown.startswith("[") else shown
 
 
-def _spoken(name: str) -> str:
+def _spoken(name: str, subjects: Sequence[Subject]) -> str:
     if name == "sink_rate":
         return "documents whose first token is a sink"
-    text = name_of(name)
-    return text[:1].lower() + text[1:]
+    title = describe(subjects, name).title
+    return title[:1].lower() + title[1:]

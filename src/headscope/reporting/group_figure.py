@@ -7,21 +7,15 @@ from typing import Any
 
 from headscope.reporting.figure import Figure, figure_of
 from headscope.reporting.subjects import Subject
-from headscope.reporting.table_figures import COMPARED, cell
-from headscope.reporting.variables import numbers
-from headscope.reporting.wording import Measured, is_share_of, measured
+from headscope.reporting.table_figures import cell
+from headscope.reporting.variables import describe, numbers
+from headscope.reporting.wording import Measured, measured
 
 __all__ = ["SHOWN", "group_figure", "group_values"]
 
-SHOWN = {
-    "null_share": "Null attention",
-    "dep_alignment": "Along dependencies",
-    "distance": "Distance",
-    "entropy": "Entropy",
-}
-"""Short names: columns are narrow. Variability is not among them: of few documents it is too
-small, and groups differ in how many they have.
-"""
+SHOWN = ("null_share", "dep_alignment", "distance", "entropy")
+"""Variability is not among them: of few documents it is too small, and groups differ in how
+many they have."""
 
 
 def group_values(subject: Subject, name: str) -> dict[str, tuple[Measured, Measured]]:
@@ -45,16 +39,16 @@ def group_figure(subjects: Sequence[Subject]) -> Figure | None:
     if not groups:
         return None
     columns: list[dict[str, Any]] = []
-    for name, title in SHOWN.items():
-        units = COMPARED[name]
+    for name in SHOWN:
+        known = describe(shown, name)
         values = [group_values(subject, name) for subject in shown]
         if not any(values):
             continue
         columns.append(
             {
-                "title": title,
-                "units": units,
-                "share": is_share_of(units),
+                "title": known.short_title,
+                "units": known.units,
+                "share": known.is_share,
                 "values": [
                     [cell(of[group][0]) if group in of else None for group in groups]
                     for of in values

@@ -11,8 +11,9 @@ import xarray as xr
 
 from headscope.reporting.figure import Figure, figure_of
 from headscope.reporting.subjects import Subject, measured_elsewhere
-from headscope.reporting.variables import PARENTS, label_of, name_of, numbers
-from headscope.reporting.wording import Sentence, is_share_of
+from headscope.reporting.variables import describe, numbers
+from headscope.reporting.wording import Sentence
+from headscope.results.described import label_of
 
 __all__ = [
     "ALIGNMENT",
@@ -59,9 +60,9 @@ class Column:
             return None
         level = None
         if self.baseline is not None:
-            found = subject.measured(self.baseline[0], **self.baseline_labels)
-            if found.is_known:
-                level = {"name": self.baseline[1], "value": numbers(found.value)}
+            baseline = subject.measured(self.baseline[0], **self.baseline_labels)
+            if baseline.is_known:
+                level = {"name": self.baseline[1], "value": numbers(baseline.value)}
         return {"series": [{"name": "", **line}], "baseline": level}
 
     @property
@@ -71,12 +72,11 @@ class Column:
 
     def describe(self, subjects: Sequence[Subject]) -> dict[str, Any]:
         """Its heading and units."""
-        attrs = _attrs(subjects, self.name)
-        units = str(attrs.get("units", ""))
+        known = describe(subjects, self.name)
         return {
-            "title": self.title or name_of(self.name),
-            "units": units,
-            "share": is_share_of(units),
+            "title": self.title or known.title,
+            "units": known.units,
+            "share": known.is_share,
             "equation": self.name,
         }
 
@@ -90,11 +90,11 @@ SURFACE = (
 ALIGNMENT = tuple(
     Column(
         "dep_alignment",
-        title[:1].upper() + title[1:],
+        label_of("parent", form).capitalize(),
         {"parent": form},
         ("dep_baseline_by_parent", "all token pairs"),
     )
-    for form, title in PARENTS.items()
+    for form in ("query", "key", "either")
 )
 
 
@@ -115,7 +115,7 @@ def layer_lines(
             rows.append({"subject": number, "panels": panels})
     if not rows:
         return None
-    papers = [str(_attrs(subjects, column.name).get("paper", "")) for column in columns]
+    papers = [describe(subjects, column.name).paper for column in columns]
     return figure_of(
         key,
         "lines",
@@ -152,9 +152,15 @@ def importance_lines(subjects: Sequence[Subject]) -> Figure | None:
         "attention meets small gradients, it changes little."
         + measured_elsewhere(subjects, "importance"),
         equation="importance",
-        paper=str(_attrs(subjects, "importance").get("paper", "")),
+        paper=describe(subjects, "importance").paper,
         axis="layer",
-        columns=[{"title": "Mean gradient", "units": "nats per unit of attention", "share": False}],
+        columns=[
+            {
+                "title": "Mean gradient",
+                "units": describe(subjects, "importance").units,
+                "share": False,
+            }
+        ],
         rows=rows,
     )
 
@@ -176,20 +182,22 @@ def distances_of_text(subjects: Sequence[Subject]) -> Figure | None:
         rows.append({"subject": number, "panels": [panel]})
     if not rows:
         return None
+    known = describe(subjects, "dep_by_distance")
     return figure_of(
         "text",
         "lines",
         "The text: how far dependencies reach",
         "Share of token pairs d apart that stand in a dependency relation. It is a property of "
         "the corpus and the model's tokens, not of attention.",
-        paper="Vig & Belinkov 2019, section 5.3.3",
+        equation="dep_by_distance",
+        paper=known.paper,
         axis="distance",
-        columns=[{"title": "Related pairs", "units": "share of token pairs", "share": True}],
+        columns=[{"title": "Related pairs", "units": known.units, "share": known.is_share}],
         rows=rows,
     )
 
 
-def label_maps(subjects: Sequence[Subject], name: str, dim: str, title: str) -> Figure | None:
+def label_maps(subjects: Sequence[Subject], name: str, dim: str) -> Figure | None:
     """Shares by layer for each tag or relation, most attended first."""
     shown = [s for s in subjects if s.has(f"{name}_by_layer")]
     if not shown:
@@ -216,7 +224,7 @@ def label_maps(subjects: Sequence[Subject], name: str, dim: str, title: str) -> 
                 },
             }
         )
-    attrs = _attrs(shown, name)
+    known_as = describe(shown, name)
     rest = len(means) - len(labels)
     caption = (
         "Share of each layer's attention, null attention left out; columns are layers. Shades "
@@ -226,13 +234,13 @@ def label_maps(subjects: Sequence[Subject], name: str, dim: str, title: str) -> 
     return figure_of(
         name,
         "matrix",
-        title,
+        known_as.title,
         caption,
         equation=name,
-        paper=str(attrs.get("paper", "")),
+        paper=known_as.paper,
         labels=[label_of(dim, label) for label in labels],
-        units=str(attrs.get("units", "")),
-        share=True,
+        units=known_as.units,
+        share=known_as.is_share,
         panels=panels,
     )
 
@@ -241,9 +249,3 @@ def _by_layer_array(subject: Subject, name: str) -> xr.DataArray:
     data = subject.data(f"{name}_by_layer")
     assert data is not None
     return data[f"{name}_by_layer"]
-
-
-def _attrs(subjects: Sequence[Subject], name: str) -> Mapping[str, Any]:
-    """What the first result that has a variable says of it."""
-    found = next((data for s in subjects if (data := s.data(name)) is not None), None)
-    return {} if found is None else {str(k): v for k, v in found[name].attrs.items()}

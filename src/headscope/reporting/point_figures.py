@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from headscope.heads.head_map import HeadMap
 from headscope.reporting.figure import Figure, figure_of
 from headscope.reporting.subjects import Subject, measured_elsewhere
-from headscope.reporting.variables import name_of, numbers
+from headscope.reporting.variables import describe, numbers
 from headscope.reporting.wording import with_interval
 
 __all__ = ["correlations", "map_figure"]
@@ -47,12 +47,8 @@ def correlations(subjects: Sequence[Subject]) -> list[Figure]:
                     equation="correlation",
                     paper="Vig & Belinkov 2019, section 5.3.3",
                     axes=[
-                        {"title": "Mean distance", "units": "tokens", "share": False},
-                        {
-                            "title": name_of(other),
-                            "units": "share of attention" if other != "entropy" else "nats",
-                            "share": other != "entropy",
-                        },
+                        {"title": known.title, "units": known.units, "share": known.is_share}
+                        for known in (describe(subjects, name) for name in ("distance", other))
                     ],
                     panels=panels,
                 )

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import xarray as xr
 
 from headscope.errors import InputError
+from headscope.heads.first_edition import with_descriptions
 from headscope.reporting.wording import Measured, measured
 from headscope.results.result import Result
 
@@ -120,7 +121,7 @@ def find_subjects(
     trained: list[Any] = []
     for item in results:
         if isinstance(item, Result):
-            for result in _by_block(item):
+            for result in _by_block(with_descriptions(item)):
                 _place(result, found)
         elif hasattr(item, "uas"):
             trained.append(item)

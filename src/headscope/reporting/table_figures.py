@@ -13,8 +13,8 @@ import xarray as xr
 from headscope.heads.probe_table import ProbeRow, probe_table
 from headscope.reporting.figure import Figure, figure_of
 from headscope.reporting.subjects import Subject, measured_elsewhere
-from headscope.reporting.variables import name_of, numbers
-from headscope.reporting.wording import Measured, head, is_share_of, measured
+from headscope.reporting.variables import describe, numbers
+from headscope.reporting.wording import Measured, head, measured
 
 __all__ = [
     "COMPARED",
@@ -197,19 +197,20 @@ def difference_table(
     """Means over heads of two subjects and their difference, with intervals."""
     rows: list[list[Any]] = []
     for left, right, data in differences:
-        for name, units in COMPARED.items():
+        for name in COMPARED:
             key = f"{name}_mean"
             if key not in data:
                 continue
             labels = {"parent": "either"} if "parent" in data[key].dims else {}
-            share = is_share_of(units)
+            known = describe(subjects, name)
+            share = known.is_share
             apart = measured(data, key, **labels)
             is_clear = apart.is_above(0) or apart.is_below(0)
             rows.append(
                 [
                     subjects[left].title,
                     subjects[right].title,
-                    name_of(name) + ("" if share else f" ({units})"),
+                    known.title + ("" if share else f" ({known.units})"),
                     cell(subjects[left].measured(key, **labels), share=share),
                     cell(subjects[right].measured(key, **labels), share=share),
                     cell(apart, share=share),
@@ -248,12 +249,13 @@ RULES = {
     "head_match": "Same head word",
     "sieves": "Four sieves",
 }
-COMPARED = {
-    "null_share": "share of attention",
-    "dep_alignment": "share of attention",
-    "distance": "tokens",
-    "entropy": "nats",
-    "variability": "share of attention",
-    "row_entropy": "nats",
-    "sink_rate": "share of documents",
-}
+COMPARED = (
+    "null_share",
+    "dep_alignment",
+    "distance",
+    "entropy",
+    "variability",
+    "row_entropy",
+    "sink_rate",
+)
+"""What two models are compared by: means over heads."""

@@ -1,0 +1,95 @@
+"""How to show a variable: what its metric wrote beside its values, read in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import xarray as xr
+
+__all__ = ["Described", "described", "is_shown", "label_of"]
+
+SPACE = "\u00a0"
+LABELS: Mapping[str, Mapping[str, str]] = {
+    "parent": {
+        "query": "the query is the parent",
+        "key": "the key is the parent",
+        "either": "either is the parent",
+    },
+    "offset": {"-1": "the previous token", "0": "itself", "1": "the next token"},
+    "direction": {"dependent": "dependent → parent", "head": "parent → dependent"},
+    "key_class": {"first": "the first token"},
+    "gradient_class": {"first": "the first token"},
+}
+"""Labels of axes that people call otherwise."""
+LAST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A variable in words.
+
+    Attributes:
+        title: what a heading says.
+        short_title: for narrow columns.
+        units: what it is counted in.
+        format: as Python formats numbers; `.1%` for shares.
+        equation: in LaTeX; empty where there is none.
+        paper: where it was defined.
+        meaning: one sentence for a researcher.
+        order: where it stands among others in lists.
+    """
+
+    title: str
+    short_title: str
+    units: str
+    format: str
+    equation: str
+    paper: str
+    meaning: str
+    order: int
+
+    @property
+    def is_share(self) -> bool:
+        """Is it printed in percent?"""
+        return self.format.endswith("%")
+
+    def show(self, value: float) -> str:
+        """A value with its units: `43.1 %`, `5.44 tokens`."""
+        if not math.isfinite(value):
+            return "–"
+        number = f"{value:{self.format}}".replace("-", "−")
+        if self.is_share:
+            return f"{number.removesuffix('%')}{SPACE}%"
+        return f"{number}{SPACE}{self.units}" if self.units else number
+
+
+def described(array: xr.DataArray, name: str | None = None) -> Described:
+    """What a variable's attributes say of it; its name where they say nothing."""
+    attributes: Mapping[Any, Any] = array.attrs
+    plain = str(name or array.name or "").replace("_", " ").capitalize()
+    title = str(attributes.get("title", plain))
+    units = str(attributes.get("units", ""))
+    usual = ".1%" if units.startswith("share") else ".2f"
+    return Described(
+        title=title,
+        short_title=str(attributes.get("short_title", title)),
+        units=units,
+        format=str(attributes.get("format", usual)),
+        equation=str(attributes.get("equation", "")),
+        paper=str(attributes.get("paper", "")),
+        meaning=str(attributes.get("long_name", "")),
+        order=int(attributes.get("order", LAST)),
+    )
+
+
+def is_shown(array: xr.DataArray) -> bool:
+    """Has it a heading of its own? Counts, intervals and means are shown beside others."""
+    return "title" in array.attrs
+
+
+def label_of(dim: str, label: object) -> str:
+    """A label of an axis as people call it."""
+    return LABELS.get(dim, {}).get(str(label), str(label))
