@@ -53,7 +53,7 @@ class CorefAccuracy(RatioMetric):
     name = "coref_accuracy"
     title = "Finds the antecedent"
     short_title = "Finds antecedents"
-    equation = r"\underset{j \neq i}{\arg\max}\; a_{ij} \in \text{antecedents}(i)"
+    equation = r"\underset{j \neq i}{\text{arg max}}\; a_{ij} \in \text{antecedents}(i)"
     paper = "Clark et al. 2019, section 4.3, Table 2"
     units = "share of mentions"
     format = ".1%"

@@ -114,7 +114,7 @@ class DepAccuracy(_DepProbe):
     name = "dep_accuracy"
     title = "Finds the parent, by relation"
     short_title = "Finds parents"
-    equation = r"\underset{j \neq i}{\arg\max}\; a_{ij} = \text{parent}(i)"
+    equation = r"\underset{j \neq i}{\text{arg max}}\; a_{ij} = \text{parent}(i)"
     order = 270
     digests = (best_words,)
 
