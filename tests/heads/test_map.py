@@ -193,7 +193,7 @@ def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     text = str(explain_head([result, probe], 1, 2))
     assert "The best head for obj, aux, cop." in text
     assert re.search(
-        r"(?:obj \(dependent → parent\)|dependent → parent \(obj\)) +70\.0\s% +1st of 8; best offset 40\.0\s%",
+        r"\(obj\) +70\.0\s% +1st of 8; best offset 40\.0\s%",
         text,
     )
     assert "det" not in text.split("Finds the parent")[1].split("\n\n")[0]  # an offset finds more
