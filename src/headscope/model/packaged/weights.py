@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from headscope.errors import ModelNotFound, UnknownName
 from headscope.model.packaged.pins import Pinned
 
@@ -101,8 +103,7 @@ def find_packaged(alias: str) -> PackagedModel:
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: `HEADSCOPE_CACHE`, or the user's cache folder."""
+    """Where converted models are kept: `HEADSCOPE_CACHE`, or the system's place for caches."""
     if chosen := os.environ.get("HEADSCOPE_CACHE"):
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "headscope"
+    return user_cache_path("headscope", appauthor=False)
