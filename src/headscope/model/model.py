@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, overload
 
@@ -16,9 +15,12 @@ from headscope.attention import Reader
 from headscope.errors import InputError, MissingHead
 from headscope.model.edit import Edit, check_edit
 from headscope.model.info import ModelInfo, describe
+from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.check import Check, wire
+from headscope.model.tap.claims import claimed, modules_of
+from headscope.model.tap.junction import uses_of
 from headscope.model.tap.sites import Wiring
-from headscope.model.tap.tap import Attachment, Tap
+from headscope.model.tap.tap import Tap
 from headscope.model.transfer import structure_of
 from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
@@ -53,29 +55,26 @@ class Model:
         self._has_lm_head = has_lm_head
         self._notes = notes
         self._example = example
-        self._lock = threading.RLock()
         self._wired: tuple[Wiring, Check, Tap] | None = None
         self._info: ModelInfo | None = None
-        self._edits: list[Edit] = []
-        self._lasting: AbstractContextManager[Model] | None = None
+        self._lasting = ExitStack()
 
     @property
     def info(self) -> ModelInfo:
         """What the model is, and how the tap reads it. The first use runs the self-check."""
-        with self._lock:
-            if self._info is None:
-                wiring, check, _ = self._attach()
-                self._info = describe(
-                    self.module,
-                    self.tokenizer,
-                    wiring,
-                    check,
-                    name=self.name,
-                    source=self._source,
-                    has_lm_head=self._has_lm_head,
-                    notes=self._notes,
-                )
-            return self._info
+        if self._info is None:
+            wiring, check, _ = self._attach()
+            self._info = describe(
+                self.module,
+                self.tokenizer,
+                wiring,
+                check,
+                name=self.name,
+                source=self._source,
+                has_lm_head=self._has_lm_head,
+                notes=self._notes,
+            )
+        return self._info
 
     @property
     def wiring(self) -> Wiring:
@@ -84,15 +83,20 @@ class Model:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edits in effect, outermost first."""
-        return tuple(self._edits)
+        """The edits in effect for this thread, outermost first. Edits act on the module, so
+        those made through another `Model` over the same module are among them.
+        """
+        if self._wired is None and not uses_of(modules_of(self.module)):
+            return ()
+        return self._attach()[2].edits()
 
     def _attach(self) -> tuple[Wiring, Check, Tap]:
-        with self._lock:
-            if self._wired is None:
-                wiring, check = wire(self.module, self._example)
-                self._wired = wiring, check, Tap(self.module, wiring)
-            return self._wired
+        if self._wired is None:
+            with claimed(modules_of(self.module)):  # one thread checks, others wait for it
+                if self._wired is None:
+                    wiring, check = wire(self.module, self._example)
+                    self._wired = wiring, check, Tap(self.module, wiring)
+        return self._wired
 
     @contextmanager
     def tapped(
@@ -223,11 +227,7 @@ class Model:
         for edit in edits:
             check_edit(edit, wiring)
         with tap.attached(Attachment(edits=edits)):
-            self._edits.extend(edits)
-            try:
-                yield self
-            finally:
-                del self._edits[len(self._edits) - len(edits) :]
+            yield self
 
     def gradients(
         self,
@@ -300,8 +300,8 @@ def _restored(
 ) -> Model:
     model = Model(module, tokenizer, **options)
     if edits:
-        model._lasting = model.edit(*edits)
-        model._lasting.__enter__()
+        tap = model._attach()[2]
+        model._lasting.enter_context(tap.attached_for_all(Attachment(edits=edits)))
     return model
 
 

@@ -20,8 +20,8 @@ from torch.nn import functional
 from headscope.attention import Attention, Reader
 from headscope.errors import InputError
 from headscope.model.collect import to_numpy
+from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.sites import Site
-from headscope.model.tap.tap import Attachment
 from headscope.model.tracing import encode_for
 from headscope.results.text_gradients import Gradients
 from headscope.text.tokens import Tokens
@@ -145,7 +145,7 @@ def backward(
     Returns the loss.
     """
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
-    with torch.enable_grad(), _frozen(model.module), model.attached(tap):
+    with torch.enable_grad(), model.attached(tap), _frozen(model.module):
         loss = loss_of(model.module(**model.placed(question.inputs)), question)
         loss.backward()
     return loss.item()
@@ -182,7 +182,7 @@ def asked(
             reader(found)
 
     tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
-    with torch.enable_grad(), _frozen(model.module), model.attached(tap):
+    with torch.enable_grad(), model.attached(tap), _frozen(model.module):
         losses = losses_of(model.module(**model.placed(inputs)).logits, labels)
 
         def run(reader: Reader) -> None:

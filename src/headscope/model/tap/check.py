@@ -21,8 +21,10 @@ from transformers import PreTrainedModel
 
 from headscope.attention import Block
 from headscope.errors import TapUnsupported
+from headscope.model.tap.claims import claimed, modules_of
 from headscope.model.tap.example import example_inputs
 from headscope.model.tap.interface import eager_attention
+from headscope.model.tap.junction import suspended
 from headscope.model.tap.record import Recording, record_fallback, record_interface
 from headscope.model.tap.sites import Route, Site, Wiring
 
@@ -80,6 +82,8 @@ class Check:
 def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tuple[Wiring, Check]:
     """Find every attention computation of a model and check the tap against the model's own.
 
+    The model is checked as it is: edits in effect are suspended meanwhile.
+
     Args:
         root: the model.
         example: inputs to try it with, where `example_inputs` cannot make them.
@@ -92,7 +96,12 @@ def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tup
         )
     inputs = dict(example) if example is not None else example_inputs(root)
     batch = next(x.shape[0] for x in inputs.values() if isinstance(x, Tensor))
-    with torch.inference_mode(), eager_attention(root):
+    with (
+        claimed(modules_of(root)),
+        suspended(),
+        torch.inference_mode(),
+        eager_attention(root),
+    ):
         official, reference = _official(root, inputs, family)
         route: Route = "interface"
         recordings, outputs = record_interface(root, inputs)

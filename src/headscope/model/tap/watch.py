@@ -182,29 +182,30 @@ class Watch(TorchFunctionMode):
 @contextmanager
 def watching(
     module: nn.Module,
-    start: Callable[[], tuple[Watch, T]],
+    start: Callable[[], tuple[Watch, T] | None],
     finish: Callable[[Watch, T], None],
 ) -> Iterator[None]:
-    """Run every call of a module, from this thread, under a `Watch`.
+    """Run calls of a module under a `Watch`.
 
     Args:
-        module: whose calls are watched.
-        start: makes the watch for a call, and whatever `finish` wants to know about it.
+        module: whose calls are watched, in every thread.
+        start: makes the watch for a call, and whatever `finish` wants to know about it;
+            or None, and the call is not watched.
         finish: told when the call has returned (not when it raised).
     """
-    owner = threading.get_ident()
-    running: list[tuple[Watch, T]] = []
+    calls = _Calls()
 
-    def enter(*_: Any) -> None:
-        if threading.get_ident() == owner:
-            watch, about = start()
-            watch.__enter__()  # type: ignore[no-untyped-call]
-            running.append((watch, about))
+    def enter(*_: object) -> None:
+        started = start()
+        if started is not None:
+            started[0].__enter__()  # type: ignore[no-untyped-call]
+        calls.under_way.append(started)
 
-    def leave(_module: nn.Module, _args: Any, result: Any) -> None:
-        if threading.get_ident() != owner or not running:
+    def leave(_module: nn.Module, _args: object, result: object) -> None:
+        started = calls.under_way.pop() if calls.under_way else None
+        if started is None:
             return
-        watch, about = running.pop()
+        watch, about = started
         watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         if result is not None:
             finish(watch, about)
@@ -218,6 +219,13 @@ def watching(
     finally:
         for hook in hooks:
             hook.remove()
+
+
+class _Calls(threading.local):
+    """The calls of a watched module in this thread: what `start` made for each."""
+
+    def __init__(self) -> None:
+        self.under_way: list[tuple[Watch, Any] | None] = []
 
 
 def sdpa_steps(
