@@ -9,7 +9,7 @@
     │   ├── ModelNotFound               no such packaged model, folder or hub id
     │   ├── IntegrityError              a packaged file is not the file we pinned
     │   ├── TapUnsupported              the model has no attention the tap can read
-    │   └── MissingHead                 the weights carry no language-model head
+    │   └── MissingObjective            the model predicts nothing, so it has no loss
     └── MissingExtra (ImportError)      an optional library is not installed
 
     HeadscopeWarning (UserWarning)      the answer is valid, but less than was asked for
@@ -31,7 +31,7 @@ __all__ = [
     "InputError",
     "IntegrityError",
     "MissingExtra",
-    "MissingHead",
+    "MissingObjective",
     "ModelError",
     "ModelNotFound",
     "OtherRun",
@@ -85,8 +85,8 @@ class TapUnsupported(ModelError):
     """The model has no attention that the tap can read and prove right."""
 
 
-class MissingHead(ModelError):
-    """The weights carry no language-model head, so there is no loss to ask for."""
+class MissingObjective(ModelError):
+    """The model predicts no token, so there is no loss to ask for."""
 
 
 class MissingExtra(HeadscopeError, ImportError):

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM
 
 import headscope as hs
-from headscope.errors import IntegrityError, MissingHead, ModelNotFound, UnknownName
+from headscope.errors import IntegrityError, MissingObjective, ModelNotFound, UnknownName
 from headscope.model.model import Model
 from headscope.model.packaged import gguf as gguf_module
 from headscope.model.packaged.gguf import MANIFEST, converted
@@ -78,7 +78,7 @@ def test_equals_official_attention_on_real_text(alias: str, request: pytest.Fixt
 def test_minilm_has_no_head(minilm: Model) -> None:
     assert not minilm.info.has_lm_head
     assert not isinstance(minilm.module, BertForMaskedLM)
-    with pytest.raises(MissingHead, match="its weights have no language-model head"):
+    with pytest.raises(MissingObjective, match="its weights have no language-model head"):
         minilm.gradients(TEXT)
 
 

@@ -16,6 +16,7 @@ import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import InputError
 from headscope.model.model import Model
+from headscope.model.objective import asked
 from tests.families.official import official, padded_inputs, tapped
 from tests.families.zoo import SUPPORTED, build
 
@@ -227,8 +228,6 @@ def test_models_in_threads_over_one_module(module: PreTrainedModel) -> None:
 def test_gradients_in_threads_leave_the_parameters_alone() -> None:
     module = family("llama")
     texts = {"input_ids": torch.arange(5, 12)[None]}
-    from headscope.model.objective import asked
-
     labels = torch.cat([texts["input_ids"][:, 1:], torch.full((1, 1), -100)], 1)
     sizes: list[float] = []
 
@@ -237,7 +236,7 @@ def test_gradients_in_threads_leave_the_parameters_alone() -> None:
         for _ in range(N_ROUNDS):
             seen: list[Tensor] = []
             with asked(model, texts, labels) as (_, backward):
-                backward(lambda attention: seen.append(attention.gradients))
+                backward(lambda attention, seen=seen: seen.append(attention.gradients))
             sizes.append(float(sum(gradient.abs().sum() for gradient in seen)))
 
     in_threads(work, work, work)

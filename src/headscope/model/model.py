@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention import Reader
-from headscope.errors import InputError, MissingHead
+from headscope.errors import InputError, MissingObjective
 from headscope.model.edit import Edit, check_edit
 from headscope.model.info import ModelInfo, describe
 from headscope.model.tap.attachment import Attachment
@@ -245,7 +245,7 @@ class Model:
         encoder-decoders predict `target`.
 
         Raises:
-            MissingHead: the weights have no language-model head, so there is no loss.
+            MissingObjective: the weights have no language-model head, so there is no loss.
         """
         from headscope.model.objective import gradients_of_text
 
@@ -260,7 +260,7 @@ class Model:
             )
         return self.tokenizer
 
-    def need_head(self, purpose: str) -> str:
+    def need_objective(self, purpose: str) -> str:
         """The model's objective, or an error that says why there is none."""
         if self.info.objective is None:
             why = (
@@ -268,7 +268,7 @@ class Model:
                 if self._has_lm_head
                 else "its weights have no language-model head"
             )
-            raise MissingHead(
+            raise MissingObjective(
                 f"{purpose} needs a language model, but {self.name} is none: {why}. "
                 "Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM or "
                 "…ForConditionalGeneration)."

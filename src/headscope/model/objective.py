@@ -6,7 +6,7 @@ activations, and each layer's ∂L/∂a is handed over as soon as it is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -33,16 +33,20 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 __all__ = [
-    "MASKED_SHARE",
+    "NOTHING",
     "Question",
     "ask",
     "asked",
     "backward",
+    "choose_masked",
     "gradients_of_text",
     "losses_of",
+    "mask_tokens",
 ]
 
 MASKED_SHARE = 0.15
+NOTHING = -100
+"""Label of a position that predicts nothing, as PyTorch's cross-entropy has it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +76,7 @@ def gradients_of_text(
     truncate: bool,
 ) -> Gradients:
     """See `Model.gradients`."""
-    objective = model.need_head("A gradient of the loss")
+    objective = model.need_objective("A gradient of the loss")
     question = ask(model, text, pair, target=target, seed=seed, truncate=truncate)
     found: dict[Block, dict[int, np.ndarray]] = {}
 
@@ -103,7 +107,7 @@ def ask(
     truncate: bool = True,
 ) -> Question:
     """The question the model's own objective puts to it about a text."""
-    objective = model.need_head("A loss")
+    objective = model.need_objective("A loss")
     encoded, stacks, inputs = encode_for(
         model, text, pair, target=target, generate=0, truncate=truncate
     )
@@ -114,27 +118,41 @@ def ask(
     if ids.shape[1] < 2:
         raise InputError("One token has no next token to predict. Give a longer text.")
     # The logits at a position are about the token after it.
-    labels = torch.cat([ids[:, 1:], torch.full((1, 1), -100)], dim=1)
+    labels = torch.cat([ids[:, 1:], torch.full((1, 1), NOTHING)], dim=1)
     return Question(inputs, labels, tuple(range(1, ids.shape[1])), stacks)
 
 
 def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> Question:
-    """15 % of the text's tokens, at least one, replaced by the mask token."""
-    tokenizer = model.need_tokenizer()
-    if tokenizer.mask_token_id is None:
-        raise InputError(f"The tokenizer of {model.name} has no mask token.")
-    candidates = [i for i, is_special in enumerate(tokens.special) if not is_special]
-    n = max(1, round(MASKED_SHARE * len(candidates)))
-    chosen = sorted(np.random.default_rng(seed).choice(candidates, n, replace=False).tolist())
-    labels = torch.full_like(inputs["input_ids"], -100)
-    labels[0, chosen] = inputs["input_ids"][0, chosen]
-    ids = inputs["input_ids"].clone()
-    ids[0, chosen] = tokenizer.mask_token_id
+    """The text with some of its tokens masked, and those as the labels."""
+    chosen = choose_masked([i for i, special in enumerate(tokens.special) if not special], seed)
+    ids, labels = mask_tokens(model, inputs["input_ids"], [chosen])
     shown = list(tokens.tokens)
     for i in chosen:
-        shown[i] = str(tokenizer.mask_token)
+        shown[i] = str(model.need_tokenizer().mask_token)
     seen = replace(tokens, tokens=tuple(shown), ids=tuple(int(x) for x in ids[0]))
     return Question({**inputs, "input_ids": ids}, labels, tuple(chosen), {"self": seen})
+
+
+def choose_masked(candidates: Sequence[int], seed: int | Sequence[int]) -> list[int]:
+    """15 % of the candidate positions, at least one; which ones, the seed decides."""
+    n = max(1, round(MASKED_SHARE * len(candidates)))
+    return sorted(np.random.default_rng(seed).choice(candidates, n, replace=False).tolist())
+
+
+def mask_tokens(
+    model: Model, ids: Tensor, chosen: Sequence[Sequence[int]]
+) -> tuple[Tensor, Tensor]:
+    """`row position`: ids with the mask token at each row's chosen positions, and labels
+    with the tokens that stood there.
+    """
+    mask_id = model.need_tokenizer().mask_token_id
+    if mask_id is None:
+        raise InputError(f"The tokenizer of {model.name} has no mask token.")
+    masked, labels = ids.clone(), torch.full_like(ids, NOTHING)
+    for row, positions in enumerate(chosen):
+        labels[row, positions] = ids[row, positions]
+        masked[row, positions] = mask_id
+    return masked, labels
 
 
 def backward(
@@ -195,7 +213,7 @@ def asked(
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
     """`document 2`: the sum of cross-entropies in nats, and of how many tokens."""
     labels = labels.to(logits.device)
-    at = labels != -100
+    at = labels != NOTHING
     # Only what is predicted: an encoder's masked tokens are few, and vocabularies large.
     found = functional.cross_entropy(logits[at], labels[at], reduction="none")
     sums = torch.zeros(len(labels), dtype=found.dtype, device=found.device)
@@ -207,7 +225,7 @@ def loss_of(outputs: Any, question: Question) -> Tensor:
     """Mean cross-entropy, in nats, of the predicted tokens."""
     logits: Tensor = outputs.logits
     labels = question.labels.to(logits.device)
-    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def _generated(
     model: Model, encoded: Encoded, n: int
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
     """Let the model write; its tokens by stack, and the inputs of the whole."""
-    model.need_head("Generating")
+    model.need_objective("Generating")
     if not model.module.can_generate():
         raise InputError(f"{model.info.architecture} cannot generate text.")
     tokenizer = model.need_tokenizer()

@@ -169,7 +169,7 @@ def _check_reads(model: Model, metrics: Iterable[Metric]) -> None:
     of_gradients = [metric.name for metric in metrics if metric.reads == "gradients"]
     of_attention = [m.name for m in metrics if m.reads == "attention" and m.scope != "tokens"]
     if of_gradients:
-        model.need_head(f"Measuring {of_gradients[0]}")
+        model.need_objective(f"Measuring {of_gradients[0]}")
     if of_gradients and of_attention:
         raise InputError(
             f"{of_gradients[0]} is measured with a backward pass over the model's own task and "
