@@ -7,6 +7,7 @@
     │   └── OtherRun                    a folder that holds another run
     ├── ModelError (RuntimeError)       a model cannot be loaded or read
     │   ├── ModelNotFound               no such packaged model, folder or hub id
+    │   │   └── HubUnreachable          no way to the hub from here
     │   ├── IntegrityError              a packaged file is not the file we pinned
     │   ├── TapUnsupported              the model has no attention the tap can read
     │   └── MissingObjective            the model predicts nothing, so it has no loss
@@ -28,6 +29,7 @@ __all__ = [
     "FileFormatError",
     "HeadscopeError",
     "HeadscopeWarning",
+    "HubUnreachable",
     "InputError",
     "IntegrityError",
     "MissingExtra",
@@ -75,6 +77,10 @@ class ModelError(HeadscopeError, RuntimeError):
 
 class ModelNotFound(ModelError):
     """No packaged model, folder or hub id of that name."""
+
+
+class HubUnreachable(ModelNotFound):
+    """The model hub does not answer, and its cache on this machine lacks the model."""
 
 
 class IntegrityError(ModelError):

