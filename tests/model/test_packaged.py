@@ -14,7 +14,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM
 
-import headscope as hs
 from headscope.errors import IntegrityError, MissingObjective, ModelNotFound, UnknownName
 from headscope.model.model import Model
 from headscope.model.packaged import gguf as gguf_module

@@ -10,6 +10,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Reader
 from headscope.errors import InputError, MissingObjective
@@ -126,8 +127,13 @@ class Model:
             yield
 
     def run(
-        self, inputs: Mapping[str, Any], reader: Reader, *, scores: bool = False, **options: Any
-    ) -> Any:
+        self,
+        inputs: Mapping[str, object],
+        reader: Reader,
+        *,
+        scores: bool = False,
+        **options: object,
+    ) -> ModelOutput:
         """One forward pass, its attention handed to `reader` layer by layer, without
         gradients; at most one layer's attention is held. Returns the model's output.
         """
@@ -136,9 +142,10 @@ class Model:
             torch.inference_mode(),
             self.tapped(reader, scores=scores, returns_weights=False),
         ):
-            return self.module(**placed, **options)
+            outputs: ModelOutput = self.module(**placed, **options)
+            return outputs
 
-    def placed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def placed(self, inputs: Mapping[str, object]) -> dict[str, object]:
         """Inputs on the model's device."""
         device = self.module.device
         return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
@@ -146,7 +153,7 @@ class Model:
     @overload
     def trace(  # type: ignore[overload-overlap]  # a str is a sequence of str
         self,
-        text: str | Mapping[str, Any],
+        text: str | Mapping[str, object],
         pair: str | None = ...,
         *,
         target: str | None = ...,
@@ -207,7 +214,8 @@ class Model:
                 raise InputError("Prepared inputs take no pair, target or generate.")
             return trace_inputs(self, text, **kept)
         if isinstance(text, str | bytes) or not isinstance(text, Sequence):
-            return trace_text(self, text, pair, target, generate, truncate=truncate, **kept)
+            second, aim = _as_one(pair, "pair"), _as_one(target, "target")
+            return trace_text(self, text, second, aim, generate, truncate=truncate, **kept)
         pairs, targets = (_as_many(text, x, n) for x, n in ((pair, "pair"), (target, "target")))
         return [
             trace_text(self, one, second, aim, generate, truncate=truncate, **kept)
@@ -310,7 +318,15 @@ def _restored(
     return model
 
 
-def _as_many(texts: Sequence[str], others: Any, name: str) -> Sequence[str | None]:
+def _as_one(other: str | Sequence[str] | None, name: str) -> str | None:
+    if other is None or isinstance(other, str):
+        return other
+    raise InputError(f"{name} should be a string, not {type(other).__name__}: {other!r:.80}.")
+
+
+def _as_many(
+    texts: Sequence[str], others: str | Sequence[str] | None, name: str
+) -> Sequence[str | None]:
     if others is None:
         return [None] * len(texts)
     if isinstance(others, str) or len(others) != len(texts):

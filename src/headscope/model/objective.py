@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -78,20 +78,20 @@ def gradients_of_text(
     """See `Model.gradients`."""
     objective = model.need_objective("A gradient of the loss")
     question = ask(model, text, pair, target=target, seed=seed, truncate=truncate)
-    found: dict[Block, dict[int, np.ndarray]] = {}
+    by_layer: dict[Block, dict[int, np.ndarray]] = {}
 
     def keep(site: Site, gradient: Tensor) -> None:
-        found.setdefault(site.block, {})[site.layer] = to_numpy(gradient[0])
+        by_layer.setdefault(site.block, {})[site.layer] = to_numpy(gradient[0])
 
     loss = backward(model, question, keep)
     blocks: dict[str, xr.DataArray] = {
         block: xr.DataArray(
-            np.stack([found[block][layer] for layer in sorted(found[block])]),
+            np.stack([by_layer[block][layer] for layer in sorted(by_layer[block])]),
             dims=("layer", "head", "query", "key"),
-            coords={"layer": sorted(found[block])},
+            coords={"layer": sorted(by_layer[block])},
         )
         for block in model.wiring.blocks
-        if block in found
+        if block in by_layer
     }
     about = {"model": model.name, "objective": objective, "seed": seed}
     return Gradients(loss, blocks, question.stack_tokens, question.predicted, about)
@@ -164,7 +164,7 @@ def backward(
     """
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
     with torch.enable_grad(), model.attached(tap), _frozen(model.module):
-        loss = loss_of(model.module(**model.placed(question.inputs)), question)
+        loss = loss_of(model.module(**model.placed(question.inputs)).logits, question)
         loss.backward()
     return loss.item()
 
@@ -195,9 +195,9 @@ def asked(
         )
 
     def hear(site: Site, gradient: Tensor) -> None:
-        found = replace(kept.pop((site.block, site.layer)), gradients=gradient)
+        attention = replace(kept.pop((site.block, site.layer)), gradients=gradient)
         for reader in readers:
-            reader(found)
+            reader(attention)
 
     tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
     with torch.enable_grad(), model.attached(tap), _frozen(model.module):
@@ -213,17 +213,16 @@ def asked(
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
     """`document 2`: the sum of cross-entropies in nats, and of how many tokens."""
     labels = labels.to(logits.device)
-    at = labels != NOTHING
+    is_predicted = labels != NOTHING
     # Only what is predicted: an encoder's masked tokens are few, and vocabularies large.
-    found = functional.cross_entropy(logits[at], labels[at], reduction="none")
-    sums = torch.zeros(len(labels), dtype=found.dtype, device=found.device)
-    sums = sums.index_add(0, at.nonzero()[:, 0], found)
-    return torch.stack((sums, at.sum(1).to(found)), dim=-1)
+    losses = functional.cross_entropy(logits[is_predicted], labels[is_predicted], reduction="none")
+    sums = torch.zeros(len(labels), dtype=losses.dtype, device=losses.device)
+    sums = sums.index_add(0, is_predicted.nonzero()[:, 0], losses)
+    return torch.stack((sums, is_predicted.sum(1).to(losses)), dim=-1)
 
 
-def loss_of(outputs: Any, question: Question) -> Tensor:
+def loss_of(logits: Tensor, question: Question) -> Tensor:
     """Mean cross-entropy, in nats, of the predicted tokens."""
-    logits: Tensor = outputs.logits
     labels = question.labels.to(logits.device)
     return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
 

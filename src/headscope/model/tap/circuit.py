@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -29,10 +28,10 @@ class Inputs:
     n_past: int = 0
 
     @classmethod
-    def of_call(cls, kwargs: Mapping[str, Any]) -> Inputs:
+    def of_call(cls, kwargs: Mapping[str, object]) -> Inputs:
         """Read off the keyword arguments of a forward pass."""
-        past: Any = kwargs.get("past_key_values")
-        n_past = int(past.get_seq_length()) if hasattr(past, "get_seq_length") else 0
+        count = getattr(kwargs.get("past_key_values"), "get_seq_length", None)
+        n_past = 0 if count is None else int(count())
         return cls(
             _padding(kwargs, "attention_mask"), _padding(kwargs, "decoder_attention_mask"), n_past
         )
@@ -133,18 +132,20 @@ class Circuit:
                     self._hooks = ()
                     self._forwards.stack.clear()
 
-    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _enter(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         if args:
             named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
             kwargs = named.arguments | named.arguments.get("kwargs", {})
         self._forwards.stack.append(_Forward(Inputs.of_call(kwargs)))
 
-    def _leave(self, _module: nn.Module, _args: tuple[Any, ...], _result: object) -> None:
+    def _leave(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
         if self._forwards.stack:
             self._forwards.stack.pop()
 
 
-def _padding(kwargs: Mapping[str, Any], name: str) -> Tensor | None:
+def _padding(kwargs: Mapping[str, object], name: str) -> Tensor | None:
     mask = kwargs.get(name)
     if not isinstance(mask, Tensor) or mask.ndim != 2 or bool(mask.all()):
         return None

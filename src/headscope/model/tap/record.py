@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
 
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.watch import Watch, watching
@@ -40,8 +41,8 @@ class Recording:
 
 
 def record_interface(
-    root: PreTrainedModel, inputs: Mapping[str, Any]
-) -> tuple[list[Recording], Any]:
+    root: PreTrainedModel, inputs: Mapping[str, object]
+) -> tuple[list[Recording], ModelOutput]:
     """Run the model, recording every call that goes through transformers' interface."""
     modules = dict(root.named_modules())
     names = {id(module): name for name, module in modules.items()}
@@ -89,8 +90,8 @@ def record_interface(
 
 
 def record_fallback(
-    root: PreTrainedModel, inputs: Mapping[str, Any]
-) -> tuple[list[Recording], Any]:
+    root: PreTrainedModel, inputs: Mapping[str, object]
+) -> tuple[list[Recording], ModelOutput]:
     """Run the model, recording every softmax inside any module, whoever wrote it."""
     recordings: list[Recording] = []
     calls: Counter[str] = Counter()
