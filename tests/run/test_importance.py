@@ -13,7 +13,7 @@ import torch
 import headscope as hs
 from headscope.causal.importance import importance
 from headscope.causal.removal import check_importance
-from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, MissingHead
+from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, MissingObjective
 from headscope.model.objective import losses_of
 from headscope.model.scale_keys import ScaleKeys
 from headscope.run.analyze import analyze, make_plan
@@ -111,15 +111,15 @@ def test_the_seed_decides_what_is_masked(tiny_bert: Model) -> None:
 
 def test_models_without_a_head_are_refused(tiny_bert: Model) -> None:
     headless = hs.load(tiny_bert.module.bert, tiny_bert.tokenizer)
-    with pytest.raises(MissingHead, match="Gradient importance needs a language model"):
+    with pytest.raises(MissingObjective, match="Gradient importance needs a language model"):
         importance(headless, ["the cat"])
-    with pytest.raises(MissingHead):
+    with pytest.raises(MissingObjective):
         check_importance(headless, ["the cat"])
 
 
 @pytest.mark.packaged
 def test_minilm_has_no_head(minilm: Model) -> None:
-    with pytest.raises(MissingHead, match="no language-model head"):
+    with pytest.raises(MissingObjective, match="no language-model head"):
         importance(minilm, ["The cat sat."])
 
 

@@ -41,10 +41,10 @@ def importance(
         `importance` and `removal_estimate` over layer, head and class of keys, and `loss`.
 
     Raises:
-        MissingHead: the weights have no language-model head, so there is no loss.
+        MissingObjective: the weights have no language-model head, so there is no loss.
     """
     model = as_model(model)
-    model.need_head("Gradient importance")
+    model.need_objective("Gradient importance")
     metrics = [Importance(seed=seed), RemovalEstimate(), Loss()]
     return analyze(
         model, corpus, metrics, **with_defaults(options, max_tokens=128, batch_tokens=512)

@@ -103,7 +103,7 @@ def check_importance(
         bootstrap over documents (whole ones, where they are pieces). And the `loss`.
     """
     model = as_model(model)
-    model.need_head("Gradient importance")
+    model.need_objective("Gradient importance")
     corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r} should be shares above 0 and at most 1.")

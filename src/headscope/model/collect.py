@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
+from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Attention
 from headscope.attention import Block as BlockName
@@ -45,7 +45,7 @@ class Collector:
         """Keep one layer, if it is wanted."""
         if self._wanted is not None and attention.layer not in self._wanted:
             return
-        found = {
+        read = {
             "attention": attention.weights,
             "scores": attention.scores,
             "queries": attention.queries,
@@ -53,7 +53,7 @@ class Collector:
             "values": attention.values,
             "outputs": attention.outputs,
         }
-        kept = {name: to_numpy(t[0]) for name in self._names if (t := found[name]) is not None}
+        kept = {name: to_numpy(t[0]) for name in self._names if (t := read[name]) is not None}
         if "scores" in kept:
             kept["scores"][kept["scores"] < MASKED] = -np.inf
         self._layers.setdefault(attention.block, {})[attention.layer] = kept
@@ -94,15 +94,15 @@ class Collector:
         return data.assign_coords(group_of_head=("head", groups))
 
 
-def hidden_states(outputs: Any) -> dict[str, xr.DataArray]:
+def hidden_states(outputs: ModelOutput) -> dict[str, xr.DataArray]:
     """`state query unit` of each stack, from a model's outputs."""
-    found = {}
+    states_by_stack = {}
     for key, stack in HIDDEN_STATES.items():
         states = getattr(outputs, key, None)
         if states and all(isinstance(s, Tensor) and s.ndim == 3 for s in states):
             array = _stack([to_numpy(state[0]) for state in states])
-            found[stack] = xr.DataArray(array, dims=("state", "query", "unit"))
-    return found
+            states_by_stack[stack] = xr.DataArray(array, dims=("state", "query", "unit"))
+    return states_by_stack
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from headscope.errors import InputError, TruncationWarning
 from headscope.model.readable import Spelling, readable, spelling_of
@@ -117,8 +117,7 @@ def decoded_tokens(
         offsets, segments = list(start.offsets or ()), list(start.segments)
     segment = max(segments, default=0)
     spans = [(a + len(base), b + len(base)) for a, b in spans]
-    found = split_words(base + text)
-    new_words = [span for span in found if span[1] > len(base)]
+    new_words = [span for span in split_words(base + text) if span[1] > len(base)]
     aligned = align_tokens(spans, new_words)
     first = len(word_texts)
     continues = bool(new_words) and new_words[0][0] < len(base) and bool(words)
@@ -186,22 +185,23 @@ def _tokenize(
     pair: str | None,
     as_target: bool,
     max_length: int | None = None,
-) -> Any:
+) -> BatchEncoding:
     options: dict[str, Any] = {
         "return_special_tokens_mask": True,
         "return_offsets_mapping": tokenizer.is_fast,
-        "verbose": False,  # its warning about length is ours to give
+        "verbose": False,  # of texts that are too long, `encode` warns
         "truncation": max_length is not None,
     }
     if max_length is not None:
         options["max_length"] = max_length
-    if as_target:
-        return tokenizer(text_target=text, **options)
-    return tokenizer(text, pair, **options)
+    encoding: BatchEncoding = (
+        tokenizer(text_target=text, **options) if as_target else tokenizer(text, pair, **options)
+    )
+    return encoding
 
 
 def _tokens(
-    tokenizer: PreTrainedTokenizerBase, encoding: Any, text: str, pair: str | None
+    tokenizer: PreTrainedTokenizerBase, encoding: BatchEncoding, text: str, pair: str | None
 ) -> Tokens:
     ids = list(encoding["input_ids"])
     special = [bool(flag) for flag in encoding["special_tokens_mask"]]
@@ -242,7 +242,7 @@ def _tokens(
     )
 
 
-def _segments(encoding: Any, n: int, *, is_pair: bool) -> list[int]:
+def _segments(encoding: BatchEncoding, n: int, *, is_pair: bool) -> list[int]:
     """0 or 1 for each token; a special token goes with the text before it."""
     if not is_pair:
         return [0] * n

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-from typing import Any
 
 import torch
 
@@ -13,7 +12,7 @@ from headscope.model.model import Model
 __all__ = ["describe_model", "versions", "weights_sha256"]
 
 
-def describe_model(model: Model) -> dict[str, Any]:
+def describe_model(model: Model) -> dict[str, object]:
     """The model as a plan knows it."""
     info = model.info
     return {

@@ -13,7 +13,16 @@ from headscope.attention import Block
 from headscope.model.tap.check import Check
 from headscope.model.tap.sites import Route, Wiring
 
-__all__ = ["ModelInfo", "Objective", "describe", "max_length", "objective_of"]
+__all__ = [
+    "ModelInfo",
+    "Objective",
+    "count_parameters",
+    "describe",
+    "is_language_model",
+    "max_length",
+    "model_facts",
+    "objective_of",
+]
 
 Objective = Literal["causal", "masked", "seq2seq"]
 """What the model was trained to predict: the next token, masked tokens, or a target text."""
@@ -81,7 +90,7 @@ def describe(
         has_lm_head=has_lm_head,
         objective=objective_of(module, is_causal) if has_lm_head else None,
         max_length=max_length(module, tokenizer),
-        n_parameters=sum(p.numel() for p in module.parameters()),
+        n_parameters=count_parameters(module),
         dtype=str(module.dtype).removeprefix("torch."),
         device=str(module.device),
         route=wiring.route,
@@ -89,6 +98,44 @@ def describe(
         has_vectors=all(site.head_size is not None for site in main),
         notes=notes,
     )
+
+
+def model_facts(
+    module: PreTrainedModel, source: str, info: ModelInfo | None
+) -> list[tuple[str, object]]:
+    """What a notebook shows of a model: name and value, row by row.
+
+    Args:
+        module: the model.
+        source: where it came from.
+        info: what the self-check found out, where it has run.
+    """
+    facts: list[tuple[str, object]] = [
+        ("class", type(module).__name__),
+        ("source", source),
+        ("parameters", count_parameters(module)),
+        ("runs on", f"{module.device}, {str(module.dtype).removeprefix('torch.')}"),
+    ]
+    if info is None:
+        return [*facts, ("attention", "not read yet: model.info runs the self-check")]
+    has_groups = info.n_groups is not None and info.n_groups < info.n_heads
+    attention = f"{info.n_layers} layers × {info.n_heads} heads"
+    attention += f" ({info.n_groups} key/value groups)" if has_groups else ""
+    attention += ", causal" if info.is_causal else ", bidirectional"
+    return [
+        *facts,
+        ("attention", attention),
+        ("blocks", ", ".join(info.blocks)),
+        ("objective", info.objective or "none (no language-model head)"),
+        ("length", f"up to {info.max_length:,} tokens" if info.max_length else None),
+        ("self-check", str(info.check)),
+        *(("note", note) for note in info.notes),
+    ]
+
+
+def count_parameters(module: nn.Module) -> int:
+    """How many numbers the model's weights are."""
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def objective_of(module: nn.Module, is_causal: bool) -> Objective | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from huggingface_hub import HfApi, try_to_load_from_cache
-from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -22,36 +20,45 @@ from transformers import (
 )
 from transformers.models.auto import modeling_auto
 
-from headscope.errors import InputError, ModelError, ModelNotFound, UnknownName
+from headscope.errors import (
+    HubUnreachable,
+    InputError,
+    ModelError,
+    ModelNotFound,
+    UnknownName,
+)
+from headscope.model.hub import reach_hub
 from headscope.model.info import is_language_model
 from headscope.model.model import Model
 from headscope.model.packaged.gguf import converted
-from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder, find_packaged
+from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
 from headscope.model.quiet import quiet
 
 __all__ = ["as_model", "load"]
 
 _LOG = logging.getLogger("headscope")
-HUB_TIMEOUT = 5.0
-"""Seconds to wait for the model hub before saying that it cannot be reached."""
 
 
 def load(
     source: str | Path | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
+    name: str | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype = "float32",
     revision: str | None = None,
     trust_remote_code: bool = False,
-    example: Mapping[str, Any] | None = None,
+    example: Mapping[str, object] | None = None,
 ) -> Model:
     """Load a model and its tokenizer for tracing and measuring.
 
     Args:
-        source: `"minilm"` or `"smollm2"` (packaged), a folder, a hub id such as `"gpt2"`,
-            or a live transformers model (used as it is: not copied, not moved).
+        source: `"minilm"` or `"smollm2"` (packaged, or else from the hub), a folder, a hub
+            id such as `"gpt2"`, or a live transformers model (used as it is: not copied,
+            not moved).
         tokenizer: for a live model; others bring theirs.
+        name: what to call the model in views and reports ("before fine-tuning"); the name
+            it has by default.
         device: where to run; a GPU if there is one, else the CPU.
         dtype: of the weights; `"auto"` keeps what was saved. On a CPU, float32 is fastest.
         revision: branch, tag or commit on the hub.
@@ -65,8 +72,10 @@ def load(
         ModelNotFound: there is no such model, or no network to get it.
         IntegrityError: a packaged file is not the one that was pinned.
     """
+    if name is not None and not (isinstance(name, str) and name.strip()):
+        raise InputError(f"name should be a text that is not empty, not {name!r}.")
     if isinstance(source, PreTrainedModel):
-        return _live(source, tokenizer, device, example)
+        return _live(source, tokenizer, name, device, example)
     if not isinstance(source, str | Path):
         raise InputError(
             f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
@@ -74,35 +83,23 @@ def load(
         )
     torch_dtype = _dtype(dtype)
     device = _device(device)
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    notes: tuple[str, ...] = ()
-    if isinstance(source, str) and source in PACKAGED:
-        packaged = find_packaged(source)
-        location, name, notes = str(_packaged_folder(packaged)), packaged.title, (packaged.notes,)
-        origin = f"packaged in {packaged.distribution} {packaged.version}"
-        options["local_files_only"] = True
-    elif _is_folder(source):
-        location, name, origin = str(_model_folder(Path(source))), Path(source).name, "folder"
-        options["local_files_only"] = True
-    else:
-        location = name = _hub_id(source)
-        origin = f"hub{f' at {revision}' if revision else ''}"
-        options |= {"revision": revision} | _reach_hub(location, revision)
+    place = _find(source, revision)
+    options = {"trust_remote_code": trust_remote_code, **place.options}
     with quiet():
         try:
-            config = AutoConfig.from_pretrained(location, **options)
-            module, has_head, found = _module(location, config, torch_dtype, options)
+            config = AutoConfig.from_pretrained(place.location, **options)
+            module, notes = _module(place.location, config, torch_dtype, options)
         except (OSError, ValueError) as error:
             raise ModelError(f"Could not load {str(source)!r}: {error}") from error
-        tokenizer = tokenizer or _tokenizer(location, options)
+        tokenizer = tokenizer or _tokenizer(place.location, options)
     torch.nn.Module.to(module, device).eval()
     return Model(
         module,
         tokenizer,
-        name=name,
-        source=origin,
-        has_lm_head=has_head,
-        notes=notes + found,
+        name=name or place.name,
+        source=place.origin,
+        has_lm_head=is_language_model(type(module).__name__),
+        notes=place.notes + notes,
         example=example,
     )
 
@@ -115,21 +112,78 @@ def as_model(model: Model | str | Path | PreTrainedModel) -> Model:
 def _live(
     module: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
+    name: str | None,
     device: str | torch.device | None,
-    example: Mapping[str, Any] | None,
+    example: Mapping[str, object] | None,
 ) -> Model:
     if device is not None:
         torch.nn.Module.to(module, _device(device))
-    has_head = is_language_model(type(module).__name__)
-    name = module.config.name_or_path or type(module).__name__
+    class_name = type(module).__name__
     return Model(
         module,
         tokenizer,
-        name=name,
+        name=name or module.config.name_or_path or class_name,
         source="live",
-        has_lm_head=has_head,
+        has_lm_head=is_language_model(class_name),
         example=example,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a model is: what transformers loads it from, and what to say about it."""
+
+    location: str
+    name: str
+    origin: str
+    notes: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def _find(source: str | Path, revision: str | None) -> _Place:
+    """The place of a packaged model, a folder or a hub id."""
+    if isinstance(source, str) and source in PACKAGED:
+        packaged = PACKAGED[source]
+        return (
+            _in_package(packaged)
+            if packaged.installed_version() is not None
+            else _instead(packaged, revision)
+        )
+    if _is_folder(source):
+        folder = _model_folder(Path(source))
+        return _Place(str(folder), Path(source).name, "folder", options={"local_files_only": True})
+    return _on_hub(_hub_id(source), revision)
+
+
+def _in_package(packaged: PackagedModel) -> _Place:
+    return _Place(
+        str(_packaged_folder(packaged)),
+        packaged.title,
+        f"packaged in {packaged.distribution} {packaged.version}",
+        (packaged.notes,),
+        {"local_files_only": True},
+    )
+
+
+def _instead(packaged: PackagedModel, revision: str | None) -> _Place:
+    """The model that was packaged, from the hub, where the package is not installed."""
+    try:
+        place = _on_hub(packaged.hub_id, revision)
+    except HubUnreachable as error:
+        raise HubUnreachable(
+            f"The packaged model {packaged.alias!r} is not installed, and the model hub, which "
+            f"has it as {packaged.hub_id}, cannot be reached. Run: {packaged.command}; or give "
+            'the folder of a saved model: --model FOLDER, in Python headscope.load("FOLDER").'
+        ) from error
+    note = f"as published on the hub: the package {packaged.distribution} is not installed"
+    return _Place(place.location, packaged.title, place.origin, (note,), place.options)
+
+
+def _on_hub(name: str, revision: str | None) -> _Place:
+    options: dict[str, Any] = {"revision": revision}
+    if not reach_hub(name, revision):
+        options["local_files_only"] = True
+    return _Place(name, name, f"hub at {revision}" if revision else "hub", options=options)
 
 
 def _packaged_folder(packaged: PackagedModel) -> Path:
@@ -165,59 +219,23 @@ def _hub_id(source: str | Path) -> str:
     return name
 
 
-def _reach_hub(name: str, revision: str | None) -> dict[str, bool]:
-    """Ask the hub for a model once, with a short patience, before any download starts.
-
-    transformers would retry for half a minute. A model already in the hub's cache is used
-    from there when the hub cannot be reached.
-    """
-    try:
-        cached = try_to_load_from_cache(name, "config.json", revision=revision)
-        HfApi().model_info(name, revision=revision, timeout=HUB_TIMEOUT)
-    except HFValidationError as error:
-        raise ModelNotFound(f"{name!r} is neither a folder nor a hub id: {error}") from None
-    except GatedRepoError as error:
-        raise ModelNotFound(
-            f"{name!r} is gated on the hub: accept its terms there and log in with "
-            f"`hf auth login`. ({error})"
-        ) from error
-    except RepositoryNotFoundError:
-        hint = UnknownName.of("model", name, PACKAGED)
-        raise ModelNotFound(
-            f"There is no model {name!r} on the hub (or it is private), no folder of that "
-            f"name, and no packaged model. {hint}"
-        ) from None
-    except Exception as error:  # no network: the hub client raises its HTTP library's errors
-        if isinstance(cached, str):
-            return {"local_files_only": True}
-        nearest = difflib.get_close_matches(name, PACKAGED, n=1)
-        guess = f"Did you mean {nearest[0]!r}? " if nearest else ""
-        raise ModelNotFound(
-            f"{guess}{name!r} is not a folder or a packaged model ({', '.join(PACKAGED)}), and the "
-            f"model hub cannot be reached ({error}). Connect to a network; or download the "
-            f"model elsewhere (`hf download {name}`) and pass its folder; or use a packaged "
-            "model."
-        ) from error
-    return {}
-
-
 def _device(device: str | torch.device | None) -> torch.device:
     """The device asked for, after trying that it is there; a GPU or the CPU by default."""
     try:
-        found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=found)
+        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError) as error:  # torch raises both for what is not there
         raise InputError(f"Cannot run on device {str(device)!r}: {error}") from None
-    return found
+    return chosen
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:
     if isinstance(dtype, torch.dtype) or dtype == "auto":
         return dtype
-    found = getattr(torch, str(dtype), None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    named = getattr(torch, str(dtype), None)
+    if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise UnknownName.of("dtype", dtype, ["auto", "float32", "float64", "float16", "bfloat16"])
-    return found
+    return named
 
 
 def _module(
@@ -225,10 +243,8 @@ def _module(
     config: PretrainedConfig,
     dtype: torch.dtype | str,
     options: dict[str, Any],
-) -> tuple[PreTrainedModel, bool, tuple[str, ...]]:
-    """The model in the richest class whose weights are all there, whether it has a
-    language-model head, and what to say about it.
-    """
+) -> tuple[PreTrainedModel, tuple[str, ...]]:
+    """The model in the richest class whose weights are all there, and what to say about it."""
     notes: tuple[str, ...] = ()
     for model_class in _candidate_classes(config):
         module, loading = model_class.from_pretrained(
@@ -240,7 +256,7 @@ def _module(
             key for key in loading["missing_keys"] if not (is_base and "pooler" in key)
         )
         if not missing:
-            return module, is_language_model(type(module).__name__), notes
+            return module, notes
         if is_base:
             raise ModelError(
                 f"{location!r} lacks {len(missing)} of the weights of "
@@ -270,16 +286,16 @@ def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
     base = modeling_auto.MODEL_MAPPING_NAMES.get(config.model_type)
     bases = {base} if isinstance(base, str) else set(base or ())
     for name in dict.fromkeys(names):
-        found = getattr(transformers, name, None) if name else None
-        if found is not None and name not in bases:
-            yield found
+        model_class = getattr(transformers, name, None) if name else None
+        if model_class is not None and name not in bases:
+            yield model_class
     yield AutoModel
 
 
 def _tokenizer(location: str, options: dict[str, Any]) -> PreTrainedTokenizerBase | None:
     """The model's tokenizer; None for models that read no text."""
     try:
-        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(location, **options)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(location, **options)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found
+    return tokenizer

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, overload
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Reader
-from headscope.errors import InputError, MissingHead
+from headscope.errors import InputError, MissingObjective
 from headscope.model.edit import Edit, check_edit
-from headscope.model.info import ModelInfo, describe
+from headscope.model.info import ModelInfo, describe, model_facts
+from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.check import Check, wire
+from headscope.model.tap.claims import claimed, modules_of
+from headscope.model.tap.junction import uses_of
 from headscope.model.tap.sites import Wiring
-from headscope.model.tap.tap import Attachment, Tap
+from headscope.model.tap.tap import Tap
 from headscope.model.transfer import structure_of
+from headscope.notebook import facts_table
 from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
 
@@ -44,7 +48,7 @@ class Model:
         source: str = "live",
         has_lm_head: bool = False,
         notes: tuple[str, ...] = (),
-        example: Mapping[str, Any] | None = None,
+        example: Mapping[str, object] | None = None,
     ) -> None:
         self.module = module
         self.tokenizer = tokenizer
@@ -53,29 +57,26 @@ class Model:
         self._has_lm_head = has_lm_head
         self._notes = notes
         self._example = example
-        self._lock = threading.RLock()
         self._wired: tuple[Wiring, Check, Tap] | None = None
         self._info: ModelInfo | None = None
-        self._edits: list[Edit] = []
-        self._lasting: AbstractContextManager[Model] | None = None
+        self._lasting = ExitStack()
 
     @property
     def info(self) -> ModelInfo:
         """What the model is, and how the tap reads it. The first use runs the self-check."""
-        with self._lock:
-            if self._info is None:
-                wiring, check, _ = self._attach()
-                self._info = describe(
-                    self.module,
-                    self.tokenizer,
-                    wiring,
-                    check,
-                    name=self.name,
-                    source=self._source,
-                    has_lm_head=self._has_lm_head,
-                    notes=self._notes,
-                )
-            return self._info
+        if self._info is None:
+            wiring, check, _ = self._attach()
+            self._info = describe(
+                self.module,
+                self.tokenizer,
+                wiring,
+                check,
+                name=self.name,
+                source=self._source,
+                has_lm_head=self._has_lm_head,
+                notes=self._notes,
+            )
+        return self._info
 
     @property
     def wiring(self) -> Wiring:
@@ -84,15 +85,20 @@ class Model:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edits in effect, outermost first."""
-        return tuple(self._edits)
+        """The edits in effect for this thread, outermost first. Edits act on the module, so
+        those made through another `Model` over the same module are among them.
+        """
+        if self._wired is None and not uses_of(modules_of(self.module)):
+            return ()
+        return self._attach()[2].edits()
 
     def _attach(self) -> tuple[Wiring, Check, Tap]:
-        with self._lock:
-            if self._wired is None:
-                wiring, check = wire(self.module, self._example)
-                self._wired = wiring, check, Tap(self.module, wiring)
-            return self._wired
+        if self._wired is None:
+            with claimed(modules_of(self.module)):  # one thread checks, others wait for it
+                if self._wired is None:
+                    wiring, check = wire(self.module, self._example)
+                    self._wired = wiring, check, Tap(self.module, wiring)
+        return self._wired
 
     @contextmanager
     def tapped(
@@ -121,8 +127,13 @@ class Model:
             yield
 
     def run(
-        self, inputs: Mapping[str, Any], reader: Reader, *, scores: bool = False, **options: Any
-    ) -> Any:
+        self,
+        inputs: Mapping[str, object],
+        reader: Reader,
+        *,
+        scores: bool = False,
+        **options: object,
+    ) -> ModelOutput:
         """One forward pass, its attention handed to `reader` layer by layer, without
         gradients; at most one layer's attention is held. Returns the model's output.
         """
@@ -131,9 +142,10 @@ class Model:
             torch.inference_mode(),
             self.tapped(reader, scores=scores, returns_weights=False),
         ):
-            return self.module(**placed, **options)
+            outputs: ModelOutput = self.module(**placed, **options)
+            return outputs
 
-    def placed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def placed(self, inputs: Mapping[str, object]) -> dict[str, object]:
         """Inputs on the model's device."""
         device = self.module.device
         return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
@@ -141,7 +153,7 @@ class Model:
     @overload
     def trace(  # type: ignore[overload-overlap]  # a str is a sequence of str
         self,
-        text: str | Mapping[str, Any],
+        text: str | Mapping[str, object],
         pair: str | None = ...,
         *,
         target: str | None = ...,
@@ -202,7 +214,8 @@ class Model:
                 raise InputError("Prepared inputs take no pair, target or generate.")
             return trace_inputs(self, text, **kept)
         if isinstance(text, str | bytes) or not isinstance(text, Sequence):
-            return trace_text(self, text, pair, target, generate, truncate=truncate, **kept)
+            second, aim = _as_one(pair, "pair"), _as_one(target, "target")
+            return trace_text(self, text, second, aim, generate, truncate=truncate, **kept)
         pairs, targets = (_as_many(text, x, n) for x, n in ((pair, "pair"), (target, "target")))
         return [
             trace_text(self, one, second, aim, generate, truncate=truncate, **kept)
@@ -223,11 +236,7 @@ class Model:
         for edit in edits:
             check_edit(edit, wiring)
         with tap.attached(Attachment(edits=edits)):
-            self._edits.extend(edits)
-            try:
-                yield self
-            finally:
-                del self._edits[len(self._edits) - len(edits) :]
+            yield self
 
     def gradients(
         self,
@@ -245,7 +254,7 @@ class Model:
         encoder-decoders predict `target`.
 
         Raises:
-            MissingHead: the weights have no language-model head, so there is no loss.
+            MissingObjective: the weights have no language-model head, so there is no loss.
         """
         from headscope.model.objective import gradients_of_text
 
@@ -260,7 +269,7 @@ class Model:
             )
         return self.tokenizer
 
-    def need_head(self, purpose: str) -> str:
+    def need_objective(self, purpose: str) -> str:
         """The model's objective, or an error that says why there is none."""
         if self.info.objective is None:
             why = (
@@ -268,7 +277,7 @@ class Model:
                 if self._has_lm_head
                 else "its weights have no language-model head"
             )
-            raise MissingHead(
+            raise MissingObjective(
                 f"{purpose} needs a language model, but {self.name} is none: {why}. "
                 "Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM or "
                 "…ForConditionalGeneration)."
@@ -291,6 +300,10 @@ class Model:
     def __repr__(self) -> str:
         return f"<Model {self.name}: {type(self.module).__name__}>"
 
+    def _repr_html_(self) -> str:
+        """A table for notebooks. It never runs the self-check, which may take a while."""
+        return facts_table(self.name, model_facts(self.module, self._source, self._info))
+
 
 def _restored(
     module: PreTrainedModel,
@@ -300,12 +313,20 @@ def _restored(
 ) -> Model:
     model = Model(module, tokenizer, **options)
     if edits:
-        model._lasting = model.edit(*edits)
-        model._lasting.__enter__()
+        tap = model._attach()[2]
+        model._lasting.enter_context(tap.attached_for_all(Attachment(edits=edits)))
     return model
 
 
-def _as_many(texts: Sequence[str], others: Any, name: str) -> Sequence[str | None]:
+def _as_one(other: str | Sequence[str] | None, name: str) -> str | None:
+    if other is None or isinstance(other, str):
+        return other
+    raise InputError(f"{name} should be a string, not {type(other).__name__}: {other!r:.80}.")
+
+
+def _as_many(
+    texts: Sequence[str], others: str | Sequence[str] | None, name: str
+) -> Sequence[str | None]:
     if others is None:
         return [None] * len(texts)
     if isinstance(others, str) or len(others) != len(texts):

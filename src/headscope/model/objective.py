@@ -6,10 +6,10 @@ activations, and each layer's ∂L/∂a is handed over as soon as it is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from torch.nn import functional
 from headscope.attention import Attention, Reader
 from headscope.errors import InputError
 from headscope.model.collect import to_numpy
+from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.sites import Site
-from headscope.model.tap.tap import Attachment
 from headscope.model.tracing import encode_for
 from headscope.results.text_gradients import Gradients
 from headscope.text.tokens import Tokens
@@ -33,16 +33,20 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 __all__ = [
-    "MASKED_SHARE",
+    "NOTHING",
     "Question",
     "ask",
     "asked",
     "backward",
+    "choose_masked",
     "gradients_of_text",
     "losses_of",
+    "mask_tokens",
 ]
 
 MASKED_SHARE = 0.15
+NOTHING = -100
+"""Label of a position that predicts nothing, as PyTorch's cross-entropy has it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,22 +76,22 @@ def gradients_of_text(
     truncate: bool,
 ) -> Gradients:
     """See `Model.gradients`."""
-    objective = model.need_head("A gradient of the loss")
+    objective = model.need_objective("A gradient of the loss")
     question = ask(model, text, pair, target=target, seed=seed, truncate=truncate)
-    found: dict[Block, dict[int, np.ndarray]] = {}
+    by_layer: dict[Block, dict[int, np.ndarray]] = {}
 
     def keep(site: Site, gradient: Tensor) -> None:
-        found.setdefault(site.block, {})[site.layer] = to_numpy(gradient[0])
+        by_layer.setdefault(site.block, {})[site.layer] = to_numpy(gradient[0])
 
     loss = backward(model, question, keep)
     blocks: dict[str, xr.DataArray] = {
         block: xr.DataArray(
-            np.stack([found[block][layer] for layer in sorted(found[block])]),
+            np.stack([by_layer[block][layer] for layer in sorted(by_layer[block])]),
             dims=("layer", "head", "query", "key"),
-            coords={"layer": sorted(found[block])},
+            coords={"layer": sorted(by_layer[block])},
         )
         for block in model.wiring.blocks
-        if block in found
+        if block in by_layer
     }
     about = {"model": model.name, "objective": objective, "seed": seed}
     return Gradients(loss, blocks, question.stack_tokens, question.predicted, about)
@@ -103,7 +107,7 @@ def ask(
     truncate: bool = True,
 ) -> Question:
     """The question the model's own objective puts to it about a text."""
-    objective = model.need_head("A loss")
+    objective = model.need_objective("A loss")
     encoded, stacks, inputs = encode_for(
         model, text, pair, target=target, generate=0, truncate=truncate
     )
@@ -114,27 +118,41 @@ def ask(
     if ids.shape[1] < 2:
         raise InputError("One token has no next token to predict. Give a longer text.")
     # The logits at a position are about the token after it.
-    labels = torch.cat([ids[:, 1:], torch.full((1, 1), -100)], dim=1)
+    labels = torch.cat([ids[:, 1:], torch.full((1, 1), NOTHING)], dim=1)
     return Question(inputs, labels, tuple(range(1, ids.shape[1])), stacks)
 
 
 def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> Question:
-    """15 % of the text's tokens, at least one, replaced by the mask token."""
-    tokenizer = model.need_tokenizer()
-    if tokenizer.mask_token_id is None:
-        raise InputError(f"The tokenizer of {model.name} has no mask token.")
-    candidates = [i for i, is_special in enumerate(tokens.special) if not is_special]
-    n = max(1, round(MASKED_SHARE * len(candidates)))
-    chosen = sorted(np.random.default_rng(seed).choice(candidates, n, replace=False).tolist())
-    labels = torch.full_like(inputs["input_ids"], -100)
-    labels[0, chosen] = inputs["input_ids"][0, chosen]
-    ids = inputs["input_ids"].clone()
-    ids[0, chosen] = tokenizer.mask_token_id
+    """The text with some of its tokens masked, and those as the labels."""
+    chosen = choose_masked([i for i, special in enumerate(tokens.special) if not special], seed)
+    ids, labels = mask_tokens(model, inputs["input_ids"], [chosen])
     shown = list(tokens.tokens)
     for i in chosen:
-        shown[i] = str(tokenizer.mask_token)
+        shown[i] = str(model.need_tokenizer().mask_token)
     seen = replace(tokens, tokens=tuple(shown), ids=tuple(int(x) for x in ids[0]))
     return Question({**inputs, "input_ids": ids}, labels, tuple(chosen), {"self": seen})
+
+
+def choose_masked(candidates: Sequence[int], seed: int | Sequence[int]) -> list[int]:
+    """15 % of the candidate positions, at least one; which ones, the seed decides."""
+    n = max(1, round(MASKED_SHARE * len(candidates)))
+    return sorted(np.random.default_rng(seed).choice(candidates, n, replace=False).tolist())
+
+
+def mask_tokens(
+    model: Model, ids: Tensor, chosen: Sequence[Sequence[int]]
+) -> tuple[Tensor, Tensor]:
+    """`row position`: ids with the mask token at each row's chosen positions, and labels
+    with the tokens that stood there.
+    """
+    mask_id = model.need_tokenizer().mask_token_id
+    if mask_id is None:
+        raise InputError(f"The tokenizer of {model.name} has no mask token.")
+    masked, labels = ids.clone(), torch.full_like(ids, NOTHING)
+    for row, positions in enumerate(chosen):
+        labels[row, positions] = ids[row, positions]
+        masked[row, positions] = mask_id
+    return masked, labels
 
 
 def backward(
@@ -145,8 +163,8 @@ def backward(
     Returns the loss.
     """
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
-    with torch.enable_grad(), _frozen(model.module), model.attached(tap):
-        loss = loss_of(model.module(**model.placed(question.inputs)), question)
+    with torch.enable_grad(), model.attached(tap), _frozen(model.module):
+        loss = loss_of(model.module(**model.placed(question.inputs)).logits, question)
         loss.backward()
     return loss.item()
 
@@ -177,12 +195,12 @@ def asked(
         )
 
     def hear(site: Site, gradient: Tensor) -> None:
-        found = replace(kept.pop((site.block, site.layer)), gradients=gradient)
+        attention = replace(kept.pop((site.block, site.layer)), gradients=gradient)
         for reader in readers:
-            reader(found)
+            reader(attention)
 
     tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
-    with torch.enable_grad(), _frozen(model.module), model.attached(tap):
+    with torch.enable_grad(), model.attached(tap), _frozen(model.module):
         losses = losses_of(model.module(**model.placed(inputs)).logits, labels)
 
         def run(reader: Reader) -> None:
@@ -195,19 +213,18 @@ def asked(
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
     """`document 2`: the sum of cross-entropies in nats, and of how many tokens."""
     labels = labels.to(logits.device)
-    at = labels != -100
+    is_predicted = labels != NOTHING
     # Only what is predicted: an encoder's masked tokens are few, and vocabularies large.
-    found = functional.cross_entropy(logits[at], labels[at], reduction="none")
-    sums = torch.zeros(len(labels), dtype=found.dtype, device=found.device)
-    sums = sums.index_add(0, at.nonzero()[:, 0], found)
-    return torch.stack((sums, at.sum(1).to(found)), dim=-1)
+    losses = functional.cross_entropy(logits[is_predicted], labels[is_predicted], reduction="none")
+    sums = torch.zeros(len(labels), dtype=losses.dtype, device=losses.device)
+    sums = sums.index_add(0, is_predicted.nonzero()[:, 0], losses)
+    return torch.stack((sums, is_predicted.sum(1).to(losses)), dim=-1)
 
 
-def loss_of(outputs: Any, question: Question) -> Tensor:
+def loss_of(logits: Tensor, question: Question) -> Tensor:
     """Mean cross-entropy, in nats, of the predicted tokens."""
-    logits: Tensor = outputs.logits
     labels = question.labels.to(logits.device)
-    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
 
 
 @contextmanager

@@ -6,7 +6,10 @@ import functools
 import json
 import re
 from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 __all__ = ["Spelling", "readable", "spelling_of"]
 
@@ -17,7 +20,7 @@ Spelling = Literal["bytes", "metaspace", "plain"]
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
-def spelling_of(tokenizer: Any) -> Spelling:
+def spelling_of(tokenizer: PreTrainedTokenizerBase) -> Spelling:
     """How a transformers tokenizer spells its tokens, from its decoder."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from headscope.arguments import whole_number
 from headscope.model.encode import joins_pairs
@@ -23,15 +24,15 @@ from headscope.text.segment import segments
 __all__ = ["cut_segments", "offsets_by"]
 
 
-def offsets_by(tokenizer: Any) -> Callable[[str], Sequence[Span]]:
+def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[Span]]:
     """A function from a text to the characters of its tokens, special ones left out."""
 
     def offsets(text: str) -> Sequence[Span]:
         encoding = tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
-        found: Sequence[Span] = encoding["offset_mapping"]
-        return found
+        spans: Sequence[Span] = encoding["offset_mapping"]
+        return spans
 
     return offsets
 
@@ -41,7 +42,7 @@ class _Segments:
     """The segments of a corpus's documents, as a source of documents."""
 
     corpus: Corpus
-    tokenizer: Any = field(repr=False, compare=False)
+    tokenizer: PreTrainedTokenizerBase = field(repr=False, compare=False)
     max_tokens: int
 
     @property
@@ -59,7 +60,7 @@ class _Segments:
 
 
 def cut_segments(
-    model: Model | str, corpus: Corpus | str | Path | Iterable[Any], max_tokens: int = 128
+    model: Model | str, corpus: Corpus | str | Path | Iterable[object], max_tokens: int = 128
 ) -> Corpus:
     """The corpus as segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
 

@@ -36,8 +36,8 @@ class _Options:
 def trace_text(
     model: Model,
     text: str,
-    pair: Any,
-    target: Any,
+    pair: str | None,
+    target: str | None,
     generate: int,
     *,
     vectors: bool,
@@ -59,7 +59,7 @@ def trace_text(
 
 def trace_inputs(
     model: Model,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
     *,
     vectors: bool,
     scores: bool | None,
@@ -123,17 +123,17 @@ def decoder_start(model: Model) -> int:
     generation = getattr(model.module, "generation_config", None)
     for source in (generation, config):
         for name in ("decoder_start_token_id", "bos_token_id"):
-            found = getattr(source, name, None)
-            if isinstance(found, int):
-                return found
+            token = getattr(source, name, None)
+            if isinstance(token, int):
+                return token
     raise InputError(f"{model.name} does not say which token its decoder starts with.")
 
 
 def _generated(
     model: Model, encoded: Encoded, n: int
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
-    """Let the model write; its tokens by stack, and the inputs of the whole."""
-    model.need_head("Generating")
+    """Let the model write. Returns the tokens by stack, and inputs with all of them."""
+    model.need_objective("Generating")
     if not model.module.can_generate():
         raise InputError(f"{model.info.architecture} cannot generate text.")
     tokenizer = model.need_tokenizer()
@@ -154,7 +154,7 @@ def _generated(
 
 def _traced(
     model: Model,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
     stacks: dict[str, Tokens],
     options: _Options,
     *,
@@ -202,7 +202,7 @@ def _checked_layers(model: Model, layers: Sequence[int] | None) -> set[int]:
 def _check_size(
     model: Model, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
 ) -> None:
-    """Refuse what would not fit in memory before hours are lost on it."""
+    """Refuse a trace that would not fit in memory, before the model runs."""
     if not stacks:
         return
     weights = sum(
@@ -212,7 +212,7 @@ def _check_size(
         for site in model.wiring.sites
         if site.layer in layers
     )
-    # Kept per layer, then stacked: twice for a moment.
+    # Four bytes a weight; kept by layer, then stacked: twice for a moment.
     needed = weights * 4 * (2 if scores else 1) * 2
     free = _free_memory()
     if free is not None and needed > free:
@@ -230,11 +230,13 @@ def _free_memory() -> int | None:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(found[0]) * 1024 if found else None
+    kilobytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(kilobytes[0]) * 1024 if kilobytes else None
 
 
-def _numbered(model: Model, collector: Collector, inputs: Mapping[str, Any]) -> dict[str, Tokens]:
+def _numbered(
+    model: Model, collector: Collector, inputs: Mapping[str, object]
+) -> dict[str, Tokens]:
     """Tokens for prepared inputs: from their ids where there are any, else positions."""
     ids = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
     stacks: dict[str, Tokens] = {}
@@ -242,7 +244,7 @@ def _numbered(model: Model, collector: Collector, inputs: Mapping[str, Any]) -> 
         if block == "cross":
             continue
         given = inputs.get(ids[block])
-        if given is not None and model.tokenizer is not None:
+        if isinstance(given, Tensor) and model.tokenizer is not None:
             stacks[block] = decoded_tokens(model.tokenizer, [int(x) for x in given[0]])
         else:
             n_queries, _ = collector.lengths(block)

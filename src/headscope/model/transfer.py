@@ -1,41 +1,46 @@
-"""A model for another process: pickled, with its weights shared where the pickler can.
+"""Models on their way to another process: pickled, with their weights shared where possible.
 
-Transformers installs hooks on a model to collect its outputs, and a tap in use has its own:
-they do not pickle. A model therefore travels as a copy of its structure without them,
-around the very same weights; the copy installs them anew.
+Two kinds of hooks do not pickle: those by which transformers collects a model's outputs, and
+those of a tap in use. So a model travels as a copy of its structure without them, around the
+very same weights. Both kinds are installed again where the copy arrives and is used.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
-import torch
+from torch import nn
 
 __all__ = ["structure_of"]
 
 INSTALLED = "_output_capturing_hooks_installed"
+"""The attribute by which transformers remembers that its hooks are installed."""
+
+Hook = Callable[..., object]
+Module = TypeVar("Module", bound=nn.Module)
 
 
-def structure_of(module: torch.nn.Module) -> Any:
+def structure_of(module: Module) -> Module:
     """A copy of a module that has the same tensors, and of its hooks only the user's."""
-    shared: dict[int, Any] = {id(t): t for t in (*module.parameters(), *module.buffers())}
+    shared: dict[int, object] = {id(t): t for t in (*module.parameters(), *module.buffers())}
     for part in module.modules():
         shared.update((id(hook), hook) for hooks in _hooks(part) for hook in hooks.values())
     copied = copy.deepcopy(module, shared)
     for part in copied.modules():
         part.__dict__.pop(INSTALLED, None)
         for hooks in _hooks(part):
-            for number in [n for n, hook in hooks.items() if _is_passing(hook)]:
+            for number in [n for n, hook in hooks.items() if _is_installed_on_use(hook)]:
                 del hooks[number]
     return copied
 
 
-def _hooks(part: torch.nn.Module) -> tuple[dict[int, Any], dict[int, Any]]:
+def _hooks(part: nn.Module) -> tuple[dict[int, Hook], dict[int, Hook]]:
     return part._forward_hooks, part._forward_pre_hooks
 
 
-def _is_passing(hook: Any) -> bool:
-    """Was it installed for as long as something lasts, and will be again?"""
-    is_collecting = "output_capturing_hook" in getattr(hook, "__qualname__", "")
-    return is_collecting or str(getattr(hook, "__module__", "")).startswith("headscope.")
+def _is_installed_on_use(hook: Hook) -> bool:
+    """Is this a hook of transformers or headscope, which install theirs when they need them?"""
+    is_transformers = "output_capturing_hook" in getattr(hook, "__qualname__", "")
+    return is_transformers or str(getattr(hook, "__module__", "")).startswith("headscope.")

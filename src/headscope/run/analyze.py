@@ -135,7 +135,7 @@ def _check_passes(model: Model, metrics: Iterable[Metric]) -> None:
     with_gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
     without = [m.name for m in metrics if m.name not in with_gradients and m.scope != "text"]
     if with_gradients:
-        model.need_head(f"Measuring {with_gradients[0]}")
+        model.need_objective(f"Measuring {with_gradients[0]}")
     if with_gradients and without:
         raise InputError(
             f"{with_gradients[0]} is measured with a backward pass over the model's own task and "

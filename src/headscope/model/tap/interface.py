@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import AttentionInterface
+
+from headscope.model.tap.claims import modules_of
 
 __all__ = ["EagerFunction", "eager_attention", "intercepted"]
 
@@ -26,9 +29,9 @@ EagerFunction = Callable[..., tuple[Tensor, Tensor | None]]
 Handler = Callable[..., tuple[Tensor, Tensor | None]]
 
 _original = AttentionInterface.get_interface
-_handlers: dict[int, tuple[int, Handler]] = {}
-"""Attention module → the thread that tapped it, and what to call instead."""
-_lock = threading.Lock()
+_handlers: dict[int, tuple[Handler, ...]] = {}
+"""Id of an attention module → what to call instead; the last one counts."""
+_lock = threading.RLock()
 
 
 def _get_interface(
@@ -40,65 +43,99 @@ def _get_interface(
 def _dispatch(
     function: EagerFunction, module: nn.Module, *args: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Call the handler of a tapped module; let every other module and thread pass."""
-    thread, handler = _handlers.get(id(module), (None, None))
-    if handler is None or thread != threading.get_ident():
+    """Call the handler of an intercepted module; let every other module pass."""
+    handlers = _handlers.get(id(module))
+    if handlers is None:
         return function(module, *args, **kwargs)
-    return handler(function, module, *args, **kwargs)
+    return handlers[-1](function, module, *args, **kwargs)
 
 
 @contextmanager
-def intercepted(modules: Mapping[int, str], handler: Handler) -> Iterator[None]:
-    """Send the attention calls of these modules (by id), from this thread, to `handler`.
+def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None]:
+    """Send the attention calls of these modules, from every thread, to `handler`.
 
-    The handler gets the function that would have run, then its arguments.
+    The handler gets the function that would have run, then its arguments. Where blocks
+    overlap, the handler of the later block is called, and the earlier one comes back into
+    effect afterwards.
     """
-    entry = (threading.get_ident(), handler)
+    keys = [id(module) for module in modules]
     with _lock:
-        _handlers.update(dict.fromkeys(modules, entry))
+        for key in keys:
+            _handlers[key] = (*_handlers.get(key, ()), handler)
         AttentionInterface.get_interface = _get_interface  # type: ignore[method-assign]
     try:
         yield
     finally:
         with _lock:
-            for module in modules:
-                _handlers.pop(module, None)
+            for key in keys:
+                others = tuple(other for other in _handlers[key] if other is not handler)
+                if others:
+                    _handlers[key] = others
+                else:
+                    del _handlers[key]
             if not _handlers:
                 AttentionInterface.get_interface = _original  # type: ignore[method-assign]
 
 
 @contextmanager
 def eager_attention(root: nn.Module) -> Iterator[None]:
-    """Run the model with its eager attention and in eval mode; restore both on exit."""
-    modules = _modules(root)
-    configs = {id(config): config for config in _configs(modules)}.values()
-    implementations = [config._attn_implementation_internal for config in configs]
-    training = [module for module in modules if module.training]
-    try:
-        for config in configs:
-            config._attn_implementation_internal = "eager"
-        for module in training:
-            module.training = False
-        yield
-    finally:
-        for config, implementation in zip(configs, implementations, strict=True):
-            config._attn_implementation_internal = implementation
-        for module in training:
-            module.training = True
+    """Run the model with its eager attention and in eval mode.
 
-
-def _modules(root: nn.Module) -> list[nn.Module]:
-    """All modules, each once. `root.modules()` makes every name on the way, which costs a
-    small model as much as reading a layer does.
+    Where several such blocks overlap, the last one to end restores what the first found.
     """
-    found: dict[int, nn.Module] = {}
-    ahead = [root]
-    while ahead:
-        module = ahead.pop()
-        if id(module) not in found:
-            found[id(module)] = module
-            ahead += [child for child in module._modules.values() if child is not None]
-    return list(found.values())
+    modules = modules_of(root)
+    with _EAGER.set_on(_configs(modules)), _EVAL.set_on(modules):
+        yield
+
+
+@dataclass(slots=True)
+class _Saved:
+    """The value an attribute had before anyone set it, and how many blocks have set it."""
+
+    value: object
+    n_blocks: int
+
+
+class _Setting:
+    """An attribute that has one value while any block asks for it."""
+
+    def __init__(self, attribute: str, value: object) -> None:
+        self._attribute = attribute
+        self._value = value
+        self._saved: dict[int, _Saved] = {}
+        """By the id of the object; the blocks hold the objects themselves."""
+
+    @contextmanager
+    def set_on(self, objects: Iterable[object]) -> Iterator[None]:
+        """Set the attribute within the block; the last block to end restores it."""
+        changed: dict[int, object] = {}
+        with _lock:
+            for owner in objects:
+                saved = self._saved.get(id(owner))
+                if id(owner) in changed:
+                    continue
+                if saved is not None:
+                    saved.n_blocks += 1
+                elif (value := getattr(owner, self._attribute)) != self._value:
+                    self._saved[id(owner)] = _Saved(value, 1)
+                else:
+                    continue
+                changed[id(owner)] = owner
+                setattr(owner, self._attribute, self._value)
+        try:
+            yield
+        finally:
+            with _lock:
+                for key, owner in changed.items():
+                    saved = self._saved[key]
+                    saved.n_blocks -= 1
+                    if not saved.n_blocks:
+                        del self._saved[key]
+                        setattr(owner, self._attribute, saved.value)
+
+
+_EAGER = _Setting("_attn_implementation_internal", "eager")
+_EVAL = _Setting("training", False)
 
 
 def _configs(modules: Iterable[nn.Module]) -> Iterator[PretrainedConfig]:

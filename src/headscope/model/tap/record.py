@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
 
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.watch import Watch, watching
@@ -39,10 +41,12 @@ class Recording:
 
 
 def record_interface(
-    root: PreTrainedModel, inputs: Mapping[str, Any]
-) -> tuple[list[Recording], Any]:
+    root: PreTrainedModel, inputs: Mapping[str, object]
+) -> tuple[list[Recording], ModelOutput]:
     """Run the model, recording every call that goes through transformers' interface."""
-    names = {id(module): name for name, module in root.named_modules()}
+    modules = dict(root.named_modules())
+    names = {id(module): name for name, module in modules.items()}
+    thread = threading.current_thread()
     calls: Counter[str] = Counter()
     recordings: list[Recording] = []
 
@@ -55,6 +59,8 @@ def record_interface(
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
+        if threading.current_thread() is not thread:
+            return function(module, query, key, value, *args, **kwargs)
         with Watch() as watch:
             output, weights = function(module, query, key, value, *args, **kwargs)
         if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
@@ -78,23 +84,28 @@ def record_interface(
         calls[name] += 1
         return output, weights
 
-    with intercepted(names, record):
+    with intercepted(modules.values(), record):
         outputs = root(**inputs)
     return recordings, outputs
 
 
 def record_fallback(
-    root: PreTrainedModel, inputs: Mapping[str, Any]
-) -> tuple[list[Recording], Any]:
+    root: PreTrainedModel, inputs: Mapping[str, object]
+) -> tuple[list[Recording], ModelOutput]:
     """Run the model, recording every softmax inside any module, whoever wrote it."""
     recordings: list[Recording] = []
     calls: Counter[str] = Counter()
+    thread = threading.current_thread()
+
+    def start() -> tuple[Watch, None] | None:
+        return (Watch(), None) if threading.current_thread() is thread else None
+
     with ExitStack() as stack:
         for name, module in root.named_modules():
             # A bare nn.Softmax is part of the module that holds it.
             if name and not type(module).__module__.startswith("torch.nn."):
                 keep = partial(_keep, name, calls, recordings)
-                stack.enter_context(watching(module, lambda: (Watch(), None), keep))
+                stack.enter_context(watching(module, start, keep))
         outputs = root(**inputs)
     # A softmax is seen by every module around it; the innermost is heard first.
     seen: set[int] = set()

@@ -24,6 +24,9 @@ from torch.overrides import TorchFunctionMode
 __all__ = ["Product", "Steps", "Watch", "sdpa_steps", "watching"]
 
 T = TypeVar("T")
+TorchFunction = Callable[..., Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Of a call: by position, and by name."""
 
 SOFTMAX = frozenset({torch.softmax, functional.softmax, Tensor.softmax, torch.special.softmax})
 SDPA = functional.scaled_dot_product_attention
@@ -62,6 +65,8 @@ class Steps:
     """`… query neuron`"""
 
 
+Rebuild = Callable[[Product], Arguments]
+"""The arguments of a call that takes another product."""
 WeightsHook = Callable[[Tensor], Tensor]
 FactorsHook = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 ValueHook = Callable[[Tensor], Tensor]
@@ -103,7 +108,7 @@ class Watch(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: TorchFunction,
         types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
@@ -117,9 +122,7 @@ class Watch(TorchFunctionMode):
             return self._product(func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _softmax(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _softmax(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         scores = args[0] if args else kwargs["input"]
         weights = func(*args, **kwargs)
         index = len(self.steps)
@@ -143,9 +146,7 @@ class Watch(TorchFunctionMode):
             on_value=None if self._on_value is None else _bind(self._on_value, index),
         )
 
-    def _product(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _product(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         product, rebuild = _operands(func, args, kwargs)
         if product is None:
             return func(*args, **kwargs)
@@ -162,10 +163,10 @@ class Watch(TorchFunctionMode):
 
     def _times_values(
         self,
-        func: Callable[..., Any],
+        func: TorchFunction,
         steps: Steps,
         product: Product,
-        rebuild: Callable[[Product], tuple[tuple[Any, ...], dict[str, Any]]],
+        rebuild: Rebuild,
     ) -> Any:
         index = len(self.steps) - 1
         if self._on_weights is not None and self._at_product:
@@ -182,29 +183,30 @@ class Watch(TorchFunctionMode):
 @contextmanager
 def watching(
     module: nn.Module,
-    start: Callable[[], tuple[Watch, T]],
+    start: Callable[[], tuple[Watch, T] | None],
     finish: Callable[[Watch, T], None],
 ) -> Iterator[None]:
-    """Run every call of a module, from this thread, under a `Watch`.
+    """Run calls of a module under a `Watch`.
 
     Args:
-        module: whose calls are watched.
-        start: makes the watch for a call, and whatever `finish` wants to know about it.
+        module: whose calls are watched, in every thread.
+        start: makes the watch for a call, and whatever `finish` wants to know about it;
+            or None, and the call is not watched.
         finish: told when the call has returned (not when it raised).
     """
-    owner = threading.get_ident()
-    running: list[tuple[Watch, T]] = []
+    calls = _Calls()
 
-    def enter(*_: Any) -> None:
-        if threading.get_ident() == owner:
-            watch, about = start()
-            watch.__enter__()  # type: ignore[no-untyped-call]
-            running.append((watch, about))
+    def enter(*_: object) -> None:
+        started = start()
+        if started is not None:
+            started[0].__enter__()  # type: ignore[no-untyped-call]
+        calls.under_way.append(started)
 
-    def leave(_module: nn.Module, _args: Any, result: Any) -> None:
-        if threading.get_ident() != owner or not running:
+    def leave(_module: nn.Module, _args: object, result: object) -> None:
+        started = calls.under_way.pop() if calls.under_way else None
+        if started is None:
             return
-        watch, about = running.pop()
+        watch, about = started
         watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         if result is not None:
             finish(watch, about)
@@ -218,6 +220,13 @@ def watching(
     finally:
         for hook in hooks:
             hook.remove()
+
+
+class _Calls(threading.local):
+    """The calls of a watched module in this thread: what `start` made for each."""
+
+    def __init__(self) -> None:
+        self.under_way: list[tuple[Watch, Any] | None] = []
 
 
 def sdpa_steps(
@@ -284,8 +293,8 @@ def _is_weights(left: Tensor, steps: Steps) -> bool:
 
 
 def _operands(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Product | None, Callable[[Product], tuple[tuple[Any, ...], dict[str, Any]]]]:
+    func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Product | None, Rebuild]:
     """The two factors of a product call, and how to call it with others."""
     if func is EINSUM:
         return _einsum_operands(args, kwargs)
@@ -294,7 +303,7 @@ def _operands(
         bound = dict(zip(names, args, strict=False)) | kwargs
         extra = {name: bound[name] for name in bound if name not in names}
 
-        def rebuild_added(product: Product) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        def rebuild_added(product: Product) -> Arguments:
             return (bound["input"], product.left, product.right), extra
 
         alpha = float(extra.get("alpha", 1.0))
@@ -308,7 +317,7 @@ def _operands(
 
 def _einsum_operands(
     args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Product | None, Callable[[Product], tuple[tuple[Any, ...], dict[str, Any]]]]:
+) -> tuple[Product | None, Rebuild]:
     """An einsum that is a batched matrix product, as one; None for any other."""
     operands = args[1:]
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
@@ -320,7 +329,7 @@ def _einsum_operands(
     left_order = [first.index(label) for label in (*batch, row, inner)]
     right_order = [second.index(label) for label in (*batch, inner, column)]
 
-    def rebuild(product: Product) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def rebuild(product: Product) -> Arguments:
         left = product.left.permute(_inverse(left_order))
         right = product.right.permute(_inverse(right_order))
         return (args[0], left, right), kwargs

@@ -1,0 +1,28 @@
+"""What someone wants of the tap: to read, to change, to hear of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from headscope.attention import Reader
+from headscope.model.edit import Edit
+from headscope.model.tap.sites import Site
+
+__all__ = ["Attachment"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attachment:
+    """One use of the tap: who reads, what is changed, what else is wanted."""
+
+    reader: Reader | None = None
+    edits: tuple[Edit, ...] = ()
+    on_gradient: Callable[[Site, Tensor], None] | None = None
+    """Called during the backward pass with ∂L/∂a, `batch head query key`, layer by layer."""
+    wants_scores: bool = False
+    returns_weights: bool = True
+    """Hand the weights back to the model, so that `output_attentions=True` still works.
+    Off, a layer's attention is freed as soon as its reader returns."""

@@ -1,0 +1,161 @@
+"""A model's wiring on its live modules, and the forward passes of it that are under way."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from headscope.attention import Block
+from headscope.model.edit import Positions
+from headscope.model.tap.sites import Site, Wiring
+
+__all__ = ["Circuit", "Inputs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a forward pass was given: its padding masks, and how many tokens are cached."""
+
+    mask: Tensor | None = None
+    decoder_mask: Tensor | None = None
+    n_past: int = 0
+
+    @classmethod
+    def of_call(cls, kwargs: Mapping[str, object]) -> Inputs:
+        """Read off the keyword arguments of a forward pass."""
+        count = getattr(kwargs.get("past_key_values"), "get_seq_length", None)
+        n_past = 0 if count is None else int(count())
+        return cls(
+            _padding(kwargs, "attention_mask"), _padding(kwargs, "decoder_attention_mask"), n_past
+        )
+
+    def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:
+        """Where the queries and keys of a call stand in the whole sequence."""
+        past = self.n_past if block in ("self", "decoder") else 0
+        key_start = 0 if block == "cross" else max(0, past + n_queries - n_keys)
+        query_start = self.n_past if block == "cross" else past
+        return Positions(query_start, key_start)
+
+    def masks(
+        self, block: Block, n_queries: int, n_keys: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The padding masks of the queries and of the keys, where they are known."""
+        query_mask = self.decoder_mask if block in ("decoder", "cross") else self.mask
+        key_mask = self.decoder_mask if block == "decoder" else self.mask
+        return _last(query_mask, n_queries, exact=False), _last(key_mask, n_keys, exact=True)
+
+
+@dataclass(slots=True)
+class _Forward:
+    """One forward pass: what it was given, and how often it has called each module."""
+
+    inputs: Inputs | None
+    """None outside of any forward pass of the root."""
+    calls: Counter[str] = field(default_factory=Counter)
+
+
+class _Forwards(threading.local):
+    """The forward passes under way in this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.stack: list[_Forward] = []
+        self.outside = _Forward(None)
+        """Calls of a part alone: `generate` runs an encoder without the root module."""
+
+    @property
+    def current(self) -> _Forward:
+        return self.stack[-1] if self.stack else self.outside
+
+
+class Circuit:
+    """Where each attention call of a model has its place, call by call."""
+
+    def __init__(self, root: nn.Module, wiring: Wiring) -> None:
+        self.root = root
+        self.wiring = wiring
+        self.modules = {name: root.get_submodule(name) for name in wiring.modules}
+        self._names = {id(module): name for name, module in self.modules.items()}
+        self._forwards = _Forwards()
+        self._lock = threading.RLock()
+        self._n_followers = 0
+        self._hooks: tuple[RemovableHandle, ...] = ()
+
+    @property
+    def inputs(self) -> Inputs | None:
+        """What the forward pass under way was given; None where the root is not running."""
+        return self._forwards.current.inputs
+
+    def next_call(self, module: nn.Module) -> dict[int, Site]:
+        """Computation → site of the call of `module` that starts now."""
+        name = self._names[id(module)]
+        calls = self._forwards.current.calls
+        # Outside of a forward pass nothing says when the count starts anew: it wraps.
+        occurrence = calls[name] % self.wiring.calls_per_forward(name)
+        calls[name] += 1
+        return self.wiring.at(name, occurrence)
+
+    def site_like(self, site: Site, other: Circuit) -> Site | None:
+        """The site of this circuit that is a given site of another; None where none is."""
+        module = other.modules[site.module]
+        name = self._names.get(id(module))
+        if name is None:
+            return None
+        return self.wiring.at(name, site.occurrence).get(site.computation)
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Within the block, forward passes of the root are noticed."""
+        with self._lock:
+            if not self._n_followers:
+                self._hooks = (
+                    self.root.register_forward_pre_hook(self._enter, with_kwargs=True),
+                    self.root.register_forward_hook(self._leave, always_call=True),
+                )
+            self._n_followers += 1
+        if not self._forwards.stack:
+            self._forwards.outside = _Forward(None)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_followers -= 1
+                if not self._n_followers:
+                    for hook in self._hooks:
+                        hook.remove()
+                    self._hooks = ()
+                    self._forwards.stack.clear()
+
+    def _enter(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        if args:
+            named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+            kwargs = named.arguments | named.arguments.get("kwargs", {})
+        self._forwards.stack.append(_Forward(Inputs.of_call(kwargs)))
+
+    def _leave(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
+        if self._forwards.stack:
+            self._forwards.stack.pop()
+
+
+def _padding(kwargs: Mapping[str, object], name: str) -> Tensor | None:
+    mask = kwargs.get(name)
+    if not isinstance(mask, Tensor) or mask.ndim != 2 or bool(mask.all()):
+        return None
+    return mask.bool()
+
+
+def _last(mask: Tensor | None, n: int, *, exact: bool) -> Tensor | None:
+    """The last n columns of a padding mask; None where it does not describe these tokens
+    (an audio encoder downsamples its input).
+    """
+    if mask is None or mask.shape[1] < n or (exact and mask.shape[1] != n):
+        return None
+    return mask[:, mask.shape[1] - n :]

@@ -1,0 +1,384 @@
+"""Where taps meet: one junction per attention module in use, whatever models share it.
+
+A call of the module is carried out once. Everything attached to it takes part: all edits,
+in the order they were attached, then all readers. Each sees the call under the block and
+layer that its own model gives it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from headscope.attention import Attention, Block
+from headscope.errors import InputError, TapUnsupported
+from headscope.model.edit import Edit, Positions, Vectors
+from headscope.model.tap.attachment import Attachment
+from headscope.model.tap.circuit import Circuit, Inputs
+from headscope.model.tap.interface import EagerFunction, intercepted
+from headscope.model.tap.sites import Route, Site
+from headscope.model.tap.watch import Watch, watching
+
+__all__ = ["Use", "connected", "suspended", "uses_of"]
+
+_count = itertools.count()
+_lock = threading.RLock()
+_junctions: dict[int, _Junction] = {}
+"""Id of an attention module → its junction, while anything is attached to it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Use:
+    """An attachment through one model's circuit."""
+
+    circuit: Circuit
+    attachment: Attachment
+    thread: threading.Thread | None
+    """The thread whose calls are meant; None for those of every thread."""
+    number: int = field(default_factory=lambda: next(_count))
+    """Uses are numbered in the order they were attached."""
+
+
+class _Here(threading.local):
+    is_suspended = False
+
+
+_here = _Here()
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Within the block, modules run in this thread as if nothing were attached to them."""
+    was_suspended, _here.is_suspended = _here.is_suspended, True
+    try:
+        yield
+    finally:
+        _here.is_suspended = was_suspended
+
+
+@contextmanager
+def connected(modules: Iterable[nn.Module], use: Use) -> Iterator[None]:
+    """Within the block, every call of these attention modules takes `use` into account."""
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(_connected(module, use))
+        yield
+
+
+@contextmanager
+def _connected(module: nn.Module, use: Use) -> Iterator[None]:
+    route = use.circuit.wiring.route
+    with _lock:
+        junction = _junctions.get(id(module))
+        if junction is None:
+            junction = _junctions[id(module)] = _Junction(module, route)
+        elif junction.route != route:
+            raise InputError(
+                f"A {type(module).__name__} of this {type(use.circuit.root).__name__} is being "
+                "read in another way through another model that has it as a part. Leave that "
+                "model's block (edit, tapped) first."
+            )
+        junction.uses = (*junction.uses, use)
+    try:
+        yield
+    finally:
+        with _lock:
+            junction.uses = tuple(other for other in junction.uses if other is not use)
+            if not junction.uses:
+                del _junctions[id(module)]
+                junction.close()
+
+
+def uses_of(modules: Iterable[nn.Module]) -> list[Use]:
+    """What is attached to any of these modules for this thread, in order."""
+    uses = {
+        use.number: use
+        for module in modules
+        if (junction := _junctions.get(id(module))) is not None
+        for use in junction.uses_here()
+    }
+    return [uses[number] for number in sorted(uses)]
+
+
+class _Part(NamedTuple):
+    """The part that one use has in one attention computation."""
+
+    use: Use
+    site: Site
+    inputs: Inputs
+    """What the forward pass under way was given."""
+    block: Block
+    """The block of the computation in the model whose forward pass that is."""
+
+    def positions(self, n_queries: int, n_keys: int) -> Positions:
+        return self.inputs.positions(self.block, n_queries, n_keys)
+
+
+class _Parts(tuple[_Part, ...]):
+    """All parts in one computation."""
+
+    __slots__ = ()
+
+    @property
+    def edits(self) -> list[tuple[_Part, Edit]]:
+        """The edits that apply here, in order."""
+        return [
+            (part, edit)
+            for part in self
+            for edit in part.use.attachment.edits
+            if edit.touches(part.site, part.use.circuit.wiring.main_block())
+        ]
+
+    @property
+    def wants_scores(self) -> bool:
+        return any(part.use.attachment.wants_scores for part in self)
+
+    @property
+    def wants_gradient(self) -> bool:
+        return any(part.use.attachment.on_gradient is not None for part in self)
+
+    @property
+    def returns_weights(self) -> bool:
+        return all(part.use.attachment.returns_weights for part in self)
+
+
+class _Junction:
+    """One attention module, and everything attached to it."""
+
+    def __init__(self, module: nn.Module, route: Route) -> None:
+        self.route = route
+        self.uses: tuple[Use, ...] = ()
+        self._module = module
+        self._opened = ExitStack()
+        if route == "interface":
+            self._opened.enter_context(intercepted([module], self._through_interface))
+        else:
+            self._opened.enter_context(watching(module, self._start_watch, self._finish_watch))
+
+    def close(self) -> None:
+        """Leave the module as it was."""
+        self._opened.close()
+
+    def uses_here(self) -> list[Use]:
+        """What is attached for calls of this thread."""
+        here = threading.current_thread()
+        return [use for use in self.uses if use.thread is None or use.thread is here]
+
+    def _next_call(self) -> dict[int, _Parts]:
+        """Who takes part in the call that starts now, by computation."""
+        uses = [] if _here.is_suspended else self.uses_here()
+        sites: dict[Circuit, dict[int, Site]] = {}
+        for use in uses:
+            if use.circuit not in sites:
+                sites[use.circuit] = use.circuit.next_call(self._module)
+        parts: dict[int, list[_Part]] = {}
+        for use in uses:
+            for computation, site in sites[use.circuit].items():
+                part = _Part(use, site, *_inputs(use.circuit, computation, sites))
+                parts.setdefault(computation, []).append(part)
+        return {computation: _Parts(some) for computation, some in parts.items()}
+
+    # The interface route: the family's eager function is called here.
+
+    def _through_interface(
+        self,
+        function: EagerFunction,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        parts = self._next_call().get(0)
+        if parts is None:
+            return function(module, query, key, value, *args, **kwargs)
+        edits, wants_scores = parts.edits, parts.wants_scores
+        vectors = _edit_vectors(edits, Vectors(query, key, value))
+        scores: Tensor | None = None
+        if edits or wants_scores or parts.wants_gradient:
+            lengths = query.shape[2], key.shape[2]
+            watch = Watch(
+                on_weights=lambda _, weights: _change(parts, edits, weights, lengths),
+                keeps_scores=wants_scores,
+                replace_at="product",
+            )
+            with watch:
+                output, weights = function(module, *vectors, *args, **kwargs)
+            steps = watch.steps[-1]
+            weights, scores = steps.weights, steps.scores
+        else:
+            output, weights = function(module, *vectors, *args, **kwargs)
+        assert weights is not None
+        _read(parts, weights, vectors, output.transpose(1, 2), scores if wants_scores else None)
+        return output, weights if parts.returns_weights else None
+
+    # The fallback route: the module runs as it is, watched.
+
+    def _start_watch(self) -> tuple[Watch, dict[int, _Parts]] | None:
+        calls = self._next_call()
+        if not calls:
+            return None
+        edits = {index: parts.edits for index, parts in calls.items()}
+
+        def change_weights(index: int, weights: Tensor) -> Tensor:
+            if index not in calls:
+                return weights
+            unfolded = _unfold(weights, _n_heads(calls[index]))
+            n_queries, n_keys = unfolded.shape[2:]
+            changed = _change(calls[index], edits[index], unfolded, (n_queries, n_keys))
+            return weights if changed is unfolded else changed.reshape(weights.shape)
+
+        def change_factors(index: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+            if not edits.get(index):
+                return query, key
+            n_heads = _n_heads(calls[index])
+            rows = key.transpose(-1, -2)
+            vectors = Vectors(_unfold(query, n_heads), _unfold(rows, n_heads), None)
+            changed = _edit_vectors(edits[index], vectors)
+            assert changed.query is not None
+            assert changed.key is not None
+            return (
+                changed.query.reshape(query.shape),
+                changed.key.reshape(rows.shape).transpose(-1, -2),
+            )
+
+        def change_value(index: int, value: Tensor) -> Tensor:
+            if not edits.get(index):
+                return value
+            vectors = Vectors(None, None, _unfold(value, _n_heads(calls[index])))
+            changed = _edit_vectors(edits[index], vectors).value
+            assert changed is not None
+            return changed.reshape(value.shape)
+
+        watch = Watch(
+            on_weights=change_weights,
+            on_factors=change_factors,
+            on_value=change_value,
+            keeps_scores=any(parts.wants_scores for parts in calls.values()),
+        )
+        return watch, calls
+
+    def _finish_watch(self, watch: Watch, calls: dict[int, _Parts]) -> None:
+        for index, parts in calls.items():
+            site = parts[0].site
+            steps = watch.steps[index] if index < len(watch.steps) else None
+            if steps is None or steps.weights is None:
+                raise TapUnsupported(
+                    f"{site.module} computed its attention another way than in the self-check, "
+                    "so it cannot be read for this input."
+                )
+            first = steps.products[0] if site.head_size is not None else None
+            unfold = functools.partial(_unfold_any, n_heads=site.n_heads)
+            _read(
+                parts,
+                _unfold(steps.weights, site.n_heads),
+                Vectors(
+                    unfold(None if first is None else first.left),
+                    unfold(None if first is None else first.right.transpose(-1, -2)),
+                    unfold(steps.value),
+                ),
+                unfold(steps.output),
+                unfold(steps.scores),
+            )
+
+
+def _inputs(
+    circuit: Circuit, computation: int, sites: dict[Circuit, dict[int, Site]]
+) -> tuple[Inputs, Block]:
+    """What is known of the forward pass under way: of the circuit's own root where that
+    runs, else of whichever root does (a base model may run alone).
+    """
+    own_block = sites[circuit][computation].block
+    if circuit.inputs is not None:
+        return circuit.inputs, own_block
+    for other, others_sites in sites.items():
+        if other.inputs is not None and computation in others_sites:
+            return other.inputs, others_sites[computation].block
+    return Inputs(), own_block
+
+
+def _edit_vectors(edits: Sequence[tuple[_Part, Edit]], vectors: Vectors) -> Vectors:
+    for part, edit in edits:
+        vectors = edit.on_vectors(vectors, part.site)
+    return vectors
+
+
+def _change(
+    parts: _Parts,
+    edits: Sequence[tuple[_Part, Edit]],
+    weights: Tensor,
+    lengths: tuple[int, int],
+) -> Tensor:
+    """The weights to use instead, with a hook where their gradient is wanted.
+
+    With frozen parameters nothing upstream asks for a gradient, so the weights of the
+    first layer become a leaf of the graph themselves.
+    """
+    for part, edit in edits:
+        weights = edit.on_weights(weights, part.positions(*lengths))
+    for part in parts:
+        on_gradient = part.use.attachment.on_gradient
+        if on_gradient is not None and torch.is_grad_enabled():
+            if not weights.requires_grad:
+                weights = weights.detach().requires_grad_()
+            weights.register_hook(functools.partial(on_gradient, part.site))
+    return weights
+
+
+def _read(
+    parts: _Parts,
+    weights: Tensor,
+    vectors: Vectors,
+    outputs: Tensor | None,
+    scores: Tensor | None,
+) -> None:
+    """Hand the attention to every reader, under its own model's block and layer."""
+    made: dict[Circuit, Attention] = {}
+    for part in parts:
+        reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit
+        if reader is None:
+            continue
+        if weights.ndim != 4 or weights.shape[1] != site.n_heads:
+            raise TapUnsupported(
+                f"{site.module} has attention of shape {tuple(weights.shape)} here; the "
+                f"self-check saw {site.n_heads} heads of queries by keys."
+            )
+        if circuit not in made:
+            n_queries, n_keys = weights.shape[2:]
+            query_mask, key_mask = part.inputs.masks(part.block, n_queries, n_keys)
+            made[circuit] = Attention(
+                weights=weights,
+                block=site.block,
+                layer=site.layer,
+                is_causal=site.block in circuit.wiring.causal_blocks,
+                query_mask=query_mask,
+                key_mask=key_mask,
+                queries=vectors.query,
+                keys=vectors.key,
+                values=vectors.value,
+                outputs=outputs,
+                scores=None if scores is None else scores[..., :n_keys],
+            )
+        reader(made[circuit])
+
+
+def _n_heads(parts: _Parts) -> int:
+    return parts[0].site.n_heads
+
+
+def _unfold(tensor: Tensor, n_heads: int) -> Tensor:
+    """`batch·head … …` as `batch head … …`; four axes stay as they are."""
+    return tensor if tensor.ndim != 3 else tensor.reshape(-1, n_heads, *tensor.shape[1:])
+
+
+def _unfold_any(tensor: Tensor | None, n_heads: int) -> Tensor | None:
+    return None if tensor is None else _unfold(tensor, n_heads)
