@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
 from headscope.model.load import as_model
@@ -12,13 +10,14 @@ from headscope.model.model import Model
 from headscope.results.result import Result
 from headscope.run.analyze import Engine, analyze
 from headscope.text.corpus import Corpus
+from headscope.text.readers.read import Readable
 
 __all__ = ["importance"]
 
 
 def importance(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     *,
     seed: int = 0,
     out: str | Path | None = None,
@@ -40,7 +39,7 @@ def importance(
 
     Args:
         model: a language model, or what `headscope.load` takes.
-        corpus: the documents, or what `headscope.read` takes (then split into sentences).
+        corpus: the documents, or what `headscope.read` takes (files by sentence).
         seed: decides which tokens an encoder has to guess.
         out: a folder for checkpoints and the result.
         engine: `local` or `ray`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from headscope.text.antecedents import anaphors
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.segment import shorten
 
 __all__ = ["cut_documents", "probe_coreference"]
@@ -27,7 +27,7 @@ __all__ = ["cut_documents", "probe_coreference"]
 
 def probe_coreference(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     *,
     max_tokens: int | None = 128,
     candidates: Candidates = "mentions",
@@ -50,7 +50,7 @@ def probe_coreference(
     Args:
         model: the model, or what `headscope.load` takes.
         corpus: documents with mentions (CorefUD's CoNLL-U, CoNLL-2012, OntoGUM), or what
-            `headscope.read` takes.
+            `headscope.read` takes: files are read as whole documents.
         max_tokens: documents are cut after the last word that fits; None for as much as the
             model reads. Mentions that are cut in two are left out.
         candidates: `mentions`: the head words of mentions before; `words`: any other word.
@@ -75,7 +75,7 @@ def probe_coreference(
     if max_tokens is not None:
         whole_number("max_tokens", max_tokens)
     model = as_model(model)
-    corpus = corpus if isinstance(corpus, Corpus) else read(corpus)
+    corpus = as_corpus(corpus, "document")
     limits = [limit for limit in (max_tokens, model.info.max_length) if limit is not None]
     cut = cut_documents(model, corpus, min(limits)) if limits else corpus
     if not any(anaphors(document) for document in cut):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import filelock
 
@@ -43,7 +43,7 @@ from headscope.run.progress import Meter
 from headscope.run.shard import Measured
 from headscope.text.corpus import Corpus
 from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 
 __all__ = ["Engine", "analyze"]
 
@@ -54,7 +54,7 @@ COMPILED_FROM = 50_000
 
 def analyze(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     metrics: str | Metric | Iterable[str | Metric] = "all",
     *,
     out: str | Path | None = None,
@@ -79,8 +79,8 @@ def analyze(
 
     Args:
         model: the model, or what `headscope.load` takes.
-        corpus: the documents, or what `headscope.read` takes (then split into sentences,
-            the documents of Vig & Belinkov).
+        corpus: the documents, or what `headscope.read` takes: files are read by sentence, as
+            Vig & Belinkov did; texts and documents that are given are never cut.
         metrics: "all" for those that the annotations allow, names, or metrics with options.
         out: a folder for checkpoints and the result.
         engine: `local`, or `ray` for a Ray cluster.
@@ -106,7 +106,7 @@ def analyze(
     workers = whole_number("workers", workers)
     expect("out", out, str | os.PathLike | None, "the name of a folder, or None")
     model = as_model(model)
-    corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    corpus = as_corpus(corpus)
     settings = Settings(
         by=by,
         tagset=tagset,

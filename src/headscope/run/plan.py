@@ -215,7 +215,7 @@ def survey(corpus: Corpus, settings: Settings) -> Survey:
         )
     return Survey(
         name=corpus.name,
-        unit=corpus.unit,
+        unit=corpus.unit_name,
         documents=len(lengths),
         hash=content.hexdigest(),
         tags=tuple(sorted(tags - {NO_TAG})),
