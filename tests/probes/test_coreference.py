@@ -64,8 +64,8 @@ def test_nested_mentions_are_ordered_by_their_head_words() -> None:
     """[[his] wife] … [he]: `his` is before `wife`, and both are before `he`."""
     one = document("his wife said he left", span("a", 0, 1), span("b", 0, 2), span("a", 3, 4))
     (only,) = anaphors(one)
-    assert only.mention.head == 3
-    assert [c.head for c in only.candidates] == [0, 1]
+    assert only.mention.head_word == 3
+    assert [c.head_word for c in only.candidates] == [0, 1]
     assert only.antecedents == {0}
 
 
@@ -78,7 +78,7 @@ def test_crossing_and_doubled_mentions() -> None:
     assert len(anaphors(doubled)) == 1
     twice = document("Bob saw him", span("x", 0, 1), span("x", 2, 3), span("y", 2, 3))
     (only,) = anaphors(twice)
-    assert [c.head for c in only.candidates] == [0]
+    assert [c.head_word for c in only.candidates] == [0]
     same_head = document("the man left", span("x", 0, 2, head=1), span("x", 0, 3, head=1))
     assert anaphors(same_head) == []
 
