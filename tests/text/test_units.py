@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import headscope as hs
-from headscope.errors import InputError
+from headscope.errors import HeadscopeWarning, InputError
 from headscope.text.corpus import Corpus
 from headscope.text.demo_corpus import demo_corpus
-from headscope.text.document import Document
+from headscope.text.document import Document, Mention
 from headscope.text.readers.read import as_corpus
 
 TEXT = "A cat sat. A dog ran."
@@ -103,6 +104,18 @@ def test_a_trained_probe_asks_for_sentences(tiny_bert: hs.Model) -> None:
     for source in ([parsed()], demo_corpus("document")):
         with pytest.raises(InputError, match=r"has \d+ sentences, .* corpus\.by\(\"sentence\"\)"):
             hs.train_probe(tiny_bert, source, source, "attention")
+
+
+def test_coreference_says_what_sentences_hide(tiny_bert: hs.Model, tmp_path: Path) -> None:
+    mentions = (Mention("c", ((0, 2),)), Mention("c", ((4, 6),)))
+    hs.read([replace(parsed(), mentions=mentions)]).save(tmp_path / "a.jsonl")
+    result = hs.probe_coreference(tiny_bert, tmp_path / "a.jsonl")
+    assert int(result["coref_cases"].sel(mention_kind="all")) == 1
+    with (
+        pytest.warns(HeadscopeWarning, match=r"read by sentence.*corpus\.by\(\"document\"\)"),
+        pytest.raises(InputError, match="No document .* has a mention with an antecedent"),
+    ):
+        hs.probe_coreference(tiny_bert, hs.read(tmp_path / "a.jsonl"))
 
 
 def test_segments_are_cut_from_whole_documents(tiny_bert: hs.Model, file: Path) -> None:

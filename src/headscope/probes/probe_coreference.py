@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headscope.arguments import whole_number
-from headscope.errors import InputError
+from headscope.errors import HeadscopeWarning, InputError
 from headscope.metrics.coreference import Candidates, CorefAccuracy, CorefBaseline
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -76,6 +77,13 @@ def probe_coreference(
         whole_number("max_tokens", max_tokens)
     model = as_model(model)
     corpus = as_corpus(corpus, "document")
+    if corpus.unit == "sentence":
+        warnings.warn(
+            f"{corpus.name} is read by sentence, so antecedents in earlier sentences are out of "
+            'sight. For whole documents pass corpus.by("document").',
+            HeadscopeWarning,
+            stacklevel=2,
+        )
     limits = [limit for limit in (max_tokens, model.info.max_length) if limit is not None]
     cut = cut_documents(model, corpus, min(limits)) if limits else corpus
     if not any(anaphors(document) for document in cut):
