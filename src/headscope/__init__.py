@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from headscope.text.demo_corpus import demo_corpus
     from headscope.text.document import Document
     from headscope.text.readers.read import read
+    from headscope.text.readers.reader import Reader
+    from headscope.text.readers.registry import register_reader
 
 __version__ = "0.1.0"
 
@@ -71,6 +73,7 @@ __all__ = [
     "Probe",
     "ProbeTable",
     "RatioMetric",
+    "Reader",
     "Result",
     "Trace",
     "__version__",
@@ -107,6 +110,7 @@ __all__ = [
     "probe_table",
     "read",
     "register_metric",
+    "register_reader",
     "report",
     "save_figures",
     "save_page",
@@ -124,6 +128,7 @@ _HOMES = {
     "ProbeTable": "headscope.heads.probe_table:ProbeTable",
     "Probe": "headscope.results.probe:Probe",
     "RatioMetric": "headscope.measuring.ratio:RatioMetric",
+    "Reader": "headscope.text.readers.reader:Reader",
     "Result": "headscope.results.result:Result",
     "Trace": "headscope.results.trace:Trace",
     "ablate": "headscope.model.edit:ablate",
@@ -158,6 +163,7 @@ _HOMES = {
     "probe_table": "headscope.heads.probe_table:probe_table",
     "read": "headscope.text.readers.read:read",
     "register_metric": "headscope.measuring.registry:register_metric",
+    "register_reader": "headscope.text.readers.registry:register_reader",
     "report": "headscope.reporting.report:report",
     "save_figures": "headscope.figures.papers:save_figures",
     "save_page": "headscope.page.save_page:save_page",

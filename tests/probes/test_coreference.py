@@ -64,22 +64,22 @@ def test_nested_mentions_are_ordered_by_their_head_words() -> None:
     """[[his] wife] … [he]: `his` is before `wife`, and both are before `he`."""
     one = document("his wife said he left", span("a", 0, 1), span("b", 0, 2), span("a", 3, 4))
     (only,) = anaphors(one)
-    assert only.mention.head == 3
-    assert [c.head for c in only.candidates] == [0, 1]
+    assert only.mention.head_word == 3
+    assert [c.head_word for c in only.candidates] == [0, 1]
     assert only.antecedents == {0}
 
 
 def test_crossing_and_doubled_mentions() -> None:
     """Crossing spans are two mentions; the same one twice is one; the same words in two
     clusters are two, and share a head word, so neither is a candidate of the other."""
-    crossing = document("a b c d", span("x", 0, 3, head=1), span("y", 2, 4, head=3))
+    crossing = document("a b c d", span("x", 0, 3, head_word=1), span("y", 2, 4, head_word=3))
     assert anaphors(crossing) == []
     doubled = document("Bob saw Bob", span("x", 0, 1), span("x", 2, 3), span("x", 2, 3))
     assert len(anaphors(doubled)) == 1
     twice = document("Bob saw him", span("x", 0, 1), span("x", 2, 3), span("y", 2, 3))
     (only,) = anaphors(twice)
-    assert [c.head for c in only.candidates] == [0]
-    same_head = document("the man left", span("x", 0, 2, head=1), span("x", 0, 3, head=1))
+    assert [c.head_word for c in only.candidates] == [0]
+    same_head = document("the man left", span("x", 0, 2, head_word=1), span("x", 0, 3, head_word=1))
     assert anaphors(same_head) == []
 
 
@@ -97,9 +97,9 @@ def test_the_three_rules_by_hand() -> None:
     assert guess(she, only) == {"nearest": 2, "head_match": None, "sieves": 0}
     again = document(
         "the old cat saw the new dog , the old cat ran",
-        span("c", 0, 3, head=2),
-        span("d", 4, 7, head=6),
-        span("c", 8, 11, head=10),
+        span("c", 0, 3, head_word=2),
+        span("d", 4, 7, head_word=6),
+        span("c", 8, 11, head_word=10),
     )
     (only,) = anaphors(again)
     assert guess(again, only) == {"nearest": 6, "head_match": 2, "sieves": 2}
@@ -109,9 +109,9 @@ def test_full_strings_come_before_head_words() -> None:
     """`the red car … a car … the red car`: the nearest car is not the one meant."""
     cars = document(
         "the red car hit a car and the red car burned",
-        span("r", 0, 3, head=2),
-        span("o", 4, 6, head=5),
-        span("r", 7, 10, head=9),
+        span("r", 0, 3, head_word=2),
+        span("o", 4, 6, head_word=5),
+        span("r", 7, 10, head_word=9),
     )
     (only,) = anaphors(cars)
     assert guess(cars, only) == {"nearest": 5, "head_match": 5, "sieves": 2}

@@ -17,7 +17,6 @@ from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import assemble
 from headscope.measuring.contract import Metric
 from headscope.measuring.fold import Fold, measure_reading
-from headscope.measuring.labels import Tokenized
 from headscope.measuring.reading import Reading
 from headscope.metrics.dependency_accuracy import DIRECTIONS, OFFSETS, DepAccuracy, DepOffset
 from headscope.metrics.length import TokensPerDocument
@@ -31,6 +30,7 @@ from tests.probes.worlds import (
     batch_of_worlds,
     layers_of,
     make_worlds,
+    tokens_at,
 )
 
 
@@ -97,9 +97,9 @@ def by_hand(
     document = Document(
         "hand", forms, tuple(words), spans, ((0, len(words)),), parents=heads, relations=relations
     )
-    tokenized = Tokenized(np.zeros(len(words), dtype=bool), np.array(spans))
+    tokens = tokens_at(document, spans)
     attention = np.array(weights, dtype=np.float64)[None, None]
-    return World(document, list(range(len(words))), attention, is_causal, tokenized)
+    return World(document, list(range(len(words))), attention, is_causal, tokens)
 
 
 def test_three_words_by_hand() -> None:

@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 
 import headscope as hs
-from headscope.measuring.labels import Tokenized
 from headscope.metrics.coreference import MENTION_KINDS, RULES, CorefAccuracy, CorefBaseline
 from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
 from headscope.model.model import Model
@@ -32,11 +31,8 @@ def traced(model: Model, document: Document) -> World:
     assert offsets is not None
     words = align_tokens(offsets, document.spans)
     words = [-1 if s else w for w, s in zip(words, trace.text.special, strict=True)]
-    special = np.array(trace.text.special, dtype=bool)
     weights = trace.attention.values.astype(np.float64)
-    return World(
-        document, words, weights, model.info.is_causal, Tokenized(special, np.array(offsets))
-    )
+    return World(document, words, weights, model.info.is_causal, trace.text)
 
 
 def assert_alike(engine: xr.DataArray, same: xr.DataArray) -> None:

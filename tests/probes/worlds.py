@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +11,10 @@ import torch
 
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch
-from headscope.measuring.labels import Labeler, Tokenized
-from headscope.text.document import NO_PARENT, Document
+from headscope.measuring.labels import Labeler
+from headscope.text.document import NO_PARENT, Document, Span
 from headscope.text.mention import Mention
+from headscope.text.tokens import Tokens
 
 FORMS = ("he", "she", "they", "it", "Mary", "cat", "dogs", "'s", "boss", "Bob", "team", ",")
 UPOS = ("PRON", "NOUN", "PROPN", "PUNCT")
@@ -29,7 +31,7 @@ class World:
     attention: np.ndarray
     """`layer head query key`"""
     is_causal: bool
-    tokenized: Tokenized
+    tokens: Tokens
 
     @property
     def covered(self) -> list[bool]:
@@ -75,8 +77,24 @@ def make_world(
         scores[..., ~np.tril(np.ones((length, length), dtype=bool))] = -np.inf
     weights = np.exp(scores - scores.max(-1, keepdims=True)) if length else scores
     weights = weights / weights.sum(-1, keepdims=True)
-    tokenized = Tokenized(np.array(special, dtype=bool), np.array(offsets).reshape(-1, 2))
-    return World(document, words, weights, is_causal, tokenized)
+    tokens = tokens_at(document, offsets, special)
+    return World(document, words, weights, is_causal, tokens)
+
+
+def tokens_at(
+    document: Document, offsets: Sequence[Span], special: Sequence[bool] | None = None
+) -> Tokens:
+    """Tokens of a document that stand there in its text."""
+    n = len(offsets)
+    return Tokens(
+        texts=(document.text,),
+        tokens=tuple(document.text[start:end] for start, end in offsets),
+        ids=(-1,) * n,
+        special=(False,) * n if special is None else tuple(special),
+        segments=(0,) * n,
+        generated=(False,) * n,
+        offsets=tuple(offsets),
+    )
 
 
 def make_worlds(
@@ -125,7 +143,7 @@ def batch_of_worlds(
 ) -> Batch:
     axes = Axes((), relations, parts_per_group=parts)
     documents = [world.document for world in worlds]
-    sequences = Labeler(axes, "universal").sequences(documents, [w.tokenized for w in worlds])
+    sequences = Labeler(axes, "universal").sequences(documents, [w.tokens for w in worlds])
     numbers = np.arange(first, first + len(worlds), dtype=np.float64)
     return Batch(
         axes,

@@ -24,7 +24,7 @@ def test_sentences_of_one_document_are_dealt_together() -> None:
 
 
 def test_documents_of_no_other_are_dealt_by_id_and_text() -> None:
-    document = next(iter(demo_corpus()))
+    document = next(iter(demo_corpus("document")))
     assert document.part_of is None
     others = [document, replace(document, id="other"), replace(document, meta={"genre": "x"})]
     numbers = [document_key(other)[1] for other in others]

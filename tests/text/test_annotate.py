@@ -99,7 +99,7 @@ def test_a_text_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_saved_annotations(tmp_path: Path) -> None:
     corpus = annotate([TEXT])
     corpus.save(tmp_path / "a.jsonl")
-    assert list(read(tmp_path / "a.jsonl")) == list(corpus)
+    assert list(read(tmp_path / "a.jsonl", unit="document")) == list(corpus)
 
 
 @needs_pipeline

@@ -63,7 +63,7 @@ def test_discontinuous() -> None:
 
 def test_head_of_a_discontinuous_mention_counts_all_its_words() -> None:
     (mention,), _ = read("(e1[1/2]-person-3", "e1[1/2])", "", "(e1[2/2]-person-3)")
-    assert mention.head == 3
+    assert mention.head_word == 3
 
 
 def test_empty_nodes_are_no_words() -> None:

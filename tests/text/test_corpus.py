@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.text.demo_corpus import demo_corpus
-from headscope.text.document import Document
+from headscope.text.document import Document, Unit
 from headscope.text.readers.conllu import conllu_sentences
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import read
@@ -88,17 +89,18 @@ def test_a_sample_of_a_sample_is_refused() -> None:
 
 
 def test_units_can_be_changed_later() -> None:
-    corpus = demo_corpus()
+    corpus = demo_corpus("document")
     assert corpus.by("document") is corpus
     assert corpus.by("sentence").summary().documents == 88
     assert corpus.by("sentence").by("document").hash == corpus.hash
 
 
-def test_saving_and_reading_again(tmp_path: Path) -> None:
-    corpus = demo_corpus()
+@pytest.mark.parametrize("unit", ["document", "sentence"])
+def test_saving_and_reading_again(tmp_path: Path, unit: Unit) -> None:
+    corpus = demo_corpus(unit)
     for name in ("demo.jsonl", "demo.jsonl.gz"):
         corpus.save(tmp_path / name)
-        again = read(tmp_path / name)
+        again = read(tmp_path / name, unit=unit)
         assert list(again) == list(corpus)
         assert again.hash == corpus.hash
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.jsonl", "demo.jsonl.gz"]
@@ -159,3 +161,60 @@ def test_a_save_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         read(documents).save(tmp_path / "corpus.jsonl")
     assert not list(tmp_path.iterdir())
+
+
+def test_small_corpora_have_a_length_and_are_indexed(tmp_path: Path) -> None:
+    corpus = demo_corpus()
+    documents = list(corpus)
+    assert len(corpus) == 88
+    assert corpus[0] == documents[0]
+    assert corpus[-1] == documents[-1]
+    assert corpus[3:5] == tuple(documents[3:5])
+    with pytest.raises(IndexError):
+        corpus[88]
+    assert len(demo_corpus("document")) == 11
+    assert len(read(["a", 1, "b"], on_error="skip")) == 2
+    drawn = read(TEXTS, sample=20, seed=1)
+    assert len(drawn) == 20
+    assert drawn[0].id == "list-4"
+
+
+def test_documents_that_were_indexed_are_not_pickled() -> None:
+    corpus = read(TEXTS)
+    before = len(pickle.dumps(corpus))
+    assert corpus[7].text == TEXTS[7]
+    assert len(pickle.dumps(corpus)) == before
+    assert pickle.loads(pickle.dumps(corpus))[7] == corpus[7]
+
+
+def test_large_corpora_have_no_length(tmp_path: Path) -> None:
+    path = tmp_path / "large.txt"
+    path.write_text("A line of text.\n" * 300_000, encoding="utf-8")
+    packed = tmp_path / "a.txt.gz"
+    packed.write_bytes(gzip.compress(b"Some text."))
+    for corpus in (read(path), read(packed), read(lambda: iter(TEXTS))):
+        assert corpus  # asked without reading it
+        with pytest.raises(
+            TypeError, match=r"has no len\(\).*Iterate .*corpus\.summary\(\)\.documents"
+        ):
+            len(corpus)
+        with pytest.raises(TypeError, match="cannot be indexed"):
+            corpus[0]
+    packed_corpus = read(packed)
+    assert packed_corpus.summary().documents == len(packed_corpus) == 1  # now it is known
+    assert len(list(read(packed))) == 1
+
+
+def test_a_notebook_shows_what_is_known() -> None:
+    corpus = read(["One <b>.", 3], name="<script>alert(1)</script>", on_error="skip", sample=1)
+    html = corpus._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert "document as given" in html
+    assert "corpus.summary()" in html
+    assert "words" not in html
+    corpus.summary()
+    html = corpus._repr_html_()
+    assert "words" in html
+    assert "1 documents" in html
+    assert "corpus.summary()" not in html

@@ -56,10 +56,11 @@ def test_words_are_tagged_alike_everywhere() -> None:
 
 
 def test_it_is_what_the_docs_say() -> None:
-    summary = demo_corpus().summary()
+    summary = demo_corpus("document").summary()
     assert (summary.documents, summary.sentences, summary.words) == (11, 88, 1529)
     assert (summary.mentions, summary.clusters) == (228, 83)
-    assert demo_corpus("sentence").summary().documents == 88
+    assert demo_corpus() == demo_corpus("sentence")
+    assert demo_corpus().summary().documents == 88
     assert demo_corpus("paragraph").summary().documents == 30
     relations = Counter(r for d in demo_corpus() for r in d.relations or ())
     assert len(relations) >= 38

@@ -120,11 +120,11 @@ def test_wrong_documents_are_refused(change: dict[str, object], message: str) ->
 )
 def test_wrong_mentions_are_refused(spans: tuple[tuple[int, int], ...], head: int | None) -> None:
     with pytest.raises(InputError, match="Ranges must be in order and not empty"):
-        Mention("a", spans, head=head)
+        Mention("a", spans, head_word=head)
 
 
 def test_head_of_a_mention_given_by_tree_or_by_rule() -> None:
-    given_ = Mention("b", ((2, 5),), head=3)
+    given_ = Mention("b", ((2, 5),), head_word=3)
     assert mention_head(DOCUMENT, given_) == 3
     assert mention_head(DOCUMENT, Mention("b", ((2, 5),))) == 4
     # Two words with heads outside: the one highest in the tree, punctuation last.

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headscope.errors import FileFormatError, HeadscopeError
 from headscope.text.document import Mention
-from headscope.text.readers.read import detect, read
+from headscope.text.readers.read import read
+from headscope.text.readers.registry import known_readers, reader_for
 from headscope.text.readers.surface_forms import locate, spaced
 
 CONLL2012 = """\
@@ -58,8 +59,8 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def test_conll2012(tmp_path: Path) -> None:
     path = write(tmp_path, "a.v4_gold_conll", CONLL2012)
-    assert detect(path) == "conll2012"
-    first, second = read(path)
+    assert reader_for(path, known_readers()).name == "conll2012"
+    first, second = read(path, unit="document")
     assert first.id == "nw/x/00/x_0001"
     assert first.text == "The dog didn't (bark). It slept"
     assert first.words[4] == "("
@@ -92,23 +93,23 @@ def test_conll2012(tmp_path: Path) -> None:
 def test_broken_conll2012(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = write(tmp_path, "a.conll", CONLL2012.replace(old, new))
     with pytest.raises(FileFormatError, match=message):
-        list(read(path))
-    assert sum(read(path, on_error="skip").summary().skipped.values()) >= 1
+        list(read(path, unit="document"))
+    assert sum(read(path, on_error="skip", unit="document").summary().skipped.values()) >= 1
 
 
 def test_unbalanced_coreference_is_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "a.conll", CONLL2012.replace("1)|(2", "1)").replace("-  (1)", "-  1)"))
     with pytest.raises(FileFormatError, match=r"line 5: '2\)' .* has no opening bracket"):
-        list(read(path))
-    corpus = read(path, on_error="skip")
+        list(read(path, unit="document"))
+    corpus = read(path, on_error="skip", unit="document")
     assert corpus.summary().skipped == {"mentions": 2}
     assert corpus.summary().mentions == 1
 
 
 def test_ontogum(tmp_path: Path) -> None:
     path = write(tmp_path, "a.ontogum.conll", ONTOGUM)
-    assert detect(path) == "ontogum"
-    first, second = read(path)
+    assert reader_for(path, known_readers()).name == "ontogum"
+    first, second = read(path, unit="document")
     assert (first.id, first.text) == ("GUM_news_dog", "The dog barked. It slept")
     assert first.sentences == ()
     assert first.mentions == (Mention("1", ((0, 2),)), Mention("1", ((4, 5),)))
@@ -120,8 +121,8 @@ def test_ontogum(tmp_path: Path) -> None:
 def test_broken_ontogum(tmp_path: Path) -> None:
     path = write(tmp_path, "a.conll", ONTOGUM.replace("2\tbarked", "7\tbarked"))
     with pytest.raises(FileFormatError, match=r"line 4: .* three columns .* beginning with 2"):
-        list(read(path))
-    corpus = read(path, on_error="skip")
+        list(read(path, unit="document"))
+    corpus = read(path, on_error="skip", unit="document")
     assert [d.id for d in corpus] == ["GUM_vlog_cat"]
     assert corpus.summary().skipped == {"documents": 1}
 
@@ -147,7 +148,7 @@ def test_joining_ontogum_to_trees(tmp_path: Path) -> None:
         "a.conllu",
         conllu(("GUM_vlog_cat", "Meow"), ("GUM_news_dog", "The dog barked . / It slept")),
     )
-    cat, dog = read(trees, coreference=coreference)
+    cat, dog = read(trees, coreference=coreference, unit="document")
     assert cat.mentions == ()
     assert dog.mentions == (Mention("1", ((0, 2),)), Mention("1", ((4, 5),)))
     assert dog.parents is not None
@@ -167,8 +168,8 @@ def test_joining_what_does_not_fit(tmp_path: Path) -> None:
         conllu(("GUM_vlog_cat", "|"), ("GUM_news_dog", "The cat barked . It slept"), ("z", "a")),
     )
     with pytest.raises(FileFormatError, match=r"word 1 is \('dog',\) against \('cat',\)"):
-        list(read(trees, coreference=coreference))
-    corpus = read(trees, coreference=coreference, on_error="skip")
+        list(read(trees, coreference=coreference, unit="document"))
+    corpus = read(trees, coreference=coreference, on_error="skip", unit="document")
     assert [d.id for d in corpus] == ["GUM_vlog_cat"]  # an empty word stands for any
     assert corpus.summary().skipped == {"documents": 2}
     assert "has no document 'z'" in corpus.summary().messages[1]
@@ -176,8 +177,11 @@ def test_joining_what_does_not_fit(tmp_path: Path) -> None:
 
 def test_columns_of_no_known_format(tmp_path: Path) -> None:
     path = write(tmp_path, "a.conll", "EU NNP B-ORG\nrejects VBZ O\n")
-    with pytest.raises(FileFormatError, match=r"of no known format; it begins with 'EU NNP B-ORG'"):
-        list(read(path))
+    with pytest.raises(
+        FileFormatError,
+        match=r"ends in 'conll', but is in no known format: it begins with 'EU NNP B-ORG'",
+    ):
+        list(read(path, unit="document"))
 
 
 @pytest.mark.parametrize(
@@ -211,4 +215,4 @@ def test_hostile_bytes_are_read_or_refused(
     path.write_bytes(b"".join(junk))
     for on_error in ("raise", "skip"):
         with contextlib.suppress(HeadscopeError):
-            list(read(path, format=kind, on_error=on_error))  # type: ignore[arg-type]
+            list(read(path, format=kind, on_error=on_error, unit="document"))  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def german(tmp_path: Path) -> Path:
 
 
 def test_every_part_of_a_document(german: Path) -> None:
-    first, second = read(german)
+    first, second = read(german, unit="document")
     assert first.id == "zug"
     assert first.text == "Er geht zum Zug, oder? Don't!\n\nEr kam."
     assert first.words == (
@@ -102,7 +102,9 @@ def test_units(german: Path) -> None:
 
 
 def test_reading_by_sentence_is_cutting_the_document(german: Path) -> None:
-    whole = [part for document in read(german) for part in document.split("sentence")]
+    whole = [
+        part for document in read(german, unit="document") for part in document.split("sentence")
+    ]
     for a, b in zip(whole, read(german, unit="sentence"), strict=True):
         assert (a.text, a.spans, a.parents, a.mentions) == (b.text, b.spans, b.parents, b.mentions)
 
@@ -110,11 +112,14 @@ def test_reading_by_sentence_is_cutting_the_document(german: Path) -> None:
 def test_sentences_outside_documents_stand_for_themselves(tmp_path: Path) -> None:
     one = rows("1 Ja ja INTJ _ _ 0 root _ _")
     (tmp_path / "a.conllu").write_text(f"{one}\n{one}\n", encoding="utf-8")
-    assert [d.id for d in read(tmp_path / "a.conllu")] == ["a-1", "a-2"]
+    assert [d.id for d in read(tmp_path / "a.conllu", unit="document")] == ["a-1", "a-2"]
     (tmp_path / "b.conllu").write_text(
         f"# newpar\n{one}\n{one}\n# newpar id = x\n{one}\n", encoding="utf-8"
     )
-    assert [(d.id, len(d)) for d in read(tmp_path / "b.conllu")] == [("b-p1", 2), ("x", 1)]
+    assert [(d.id, len(d)) for d in read(tmp_path / "b.conllu", unit="document")] == [
+        ("b-p1", 2),
+        ("x", 1),
+    ]
     assert [len(d) for d in read(tmp_path / "b.conllu", unit="sentence")] == [1, 1, 1]
 
 
@@ -129,8 +134,8 @@ def test_ends_marks_and_compression_make_no_difference(
     path = tmp_path / ("other.conllu.gz" if compressed else "other.conllu")
     data = text.encode()
     path.write_bytes(gzip.compress(data) if compressed else data)
-    assert [(d.text, d.parents, d.mentions) for d in read(path)] == [
-        (d.text, d.parents, d.mentions) for d in read(german)
+    assert [(d.text, d.parents, d.mentions) for d in read(path, unit="document")] == [
+        (d.text, d.parents, d.mentions) for d in read(german, unit="document")
     ]
 
 
@@ -178,10 +183,10 @@ def test_a_broken_sentence_is_pointed_at_or_skipped(
     path = tmp_path / "broken.conllu"
     path.write_text(f"{GOOD}\n{bad}\n{GOOD}\n", encoding="utf-8")
     with pytest.raises(FileFormatError, match=message) as caught:
-        list(read(path))
+        list(read(path, unit="document"))
     assert f"{path}, line {line}:" in str(caught.value)
     assert 'on_error="skip"' in str(caught.value)
-    corpus = read(path, on_error="skip")
+    corpus = read(path, on_error="skip", unit="document")
     assert [d.text for d in corpus] == ["Ja", "Ja"]
     assert corpus.summary().skipped == {"sentences": 1}
     assert f"line {line}:" in corpus.summary().messages[0]
@@ -191,7 +196,7 @@ def test_the_sentence_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.conllu"
     path.write_text("# sent_id = s-9\n" + rows("1 a a X _ _ 9 dep _ _") + "\n", encoding="utf-8")
     with pytest.raises(FileFormatError, match="sentence 's-9': the head of word 1 is word 9"):
-        list(read(path))
+        list(read(path, unit="document"))
 
 
 def test_what_a_skipped_sentence_opens_is_opened_by_the_next(tmp_path: Path) -> None:
@@ -201,7 +206,7 @@ def test_what_a_skipped_sentence_opens_is_opened_by_the_next(tmp_path: Path) -> 
         f"# newdoc id = one\n{GOOD}\n# newdoc id = two\n# meta::genre = g\n{bad}\n{GOOD}\n",
         encoding="utf-8",
     )
-    documents = list(read(path, on_error="skip"))
+    documents = list(read(path, on_error="skip", unit="document"))
     assert [(d.id, len(d), dict(d.meta)) for d in documents] == [
         ("one", 1, {}),
         ("two", 1, {"genre": "g"}),
@@ -212,8 +217,8 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "bytes.conllu"
     path.write_bytes(GOOD.encode() + b"\n1\tJ\xff\tja\n\n" + GOOD.encode())
     with pytest.raises(FileFormatError, match=r"line 3: byte 0xff at position 3 is not UTF-8"):
-        list(read(path))
-    corpus = read(path, on_error="skip")
+        list(read(path, unit="document"))
+    corpus = read(path, on_error="skip", unit="document")
     assert len(list(corpus)) == 2
     assert corpus.summary().skipped == {"sentences": 1}
 
@@ -224,7 +229,7 @@ def test_heads_may_be_unknown(tmp_path: Path) -> None:
         f"# newdoc\n{GOOD}\n" + rows("1 Ja ja INTJ _ _ _ _ _ _", "2 so so ADV _ _ _ _ _ _") + "\n",
         encoding="utf-8",
     )
-    (document,) = read(path)
+    (document,) = read(path, unit="document")
     assert document.parents == (ROOT, NO_PARENT, NO_PARENT)
     assert [d.parents for d in read(path, unit="sentence")] == [(ROOT,), None]
 
@@ -237,7 +242,7 @@ def test_the_text_may_have_other_spaces_than_the_words_say(tmp_path: Path) -> No
         + "3\tweit\t_\tADV\t_\t_\t0\troot\t_\t_\n",
         encoding="utf-8",
     )
-    (document,) = read(path)
+    (document,) = read(path, unit="document")
     assert document.text == "10 000\u00a0km  weit"
     assert [document.text[a:b] for a, b in document.spans] == ["10 000", "km", "weit"]
 
@@ -246,7 +251,7 @@ def test_entities_need_their_id_first(tmp_path: Path) -> None:
     path = tmp_path / "old.conllu"
     path.write_text(f"# global.Entity = etype-eid\n{GOOD}\n", encoding="utf-8")
     with pytest.raises(FileFormatError, match=r"global.Entity begins with 'etype'"):
-        list(read(path))
+        list(read(path, unit="document"))
 
 
 def to_conllu(document: Document) -> str:
@@ -313,7 +318,7 @@ def documents(draw: st.DrawFn) -> Document:
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, document: Document) -> None:
     path = tmp_path_factory.mktemp("round") / "a.conllu"
     path.write_text(to_conllu(document), encoding="utf-8", newline="\n")
-    assert list(read(path)) == [document]
+    assert list(read(path, unit="document")) == [document]
 
 
 @settings(deadline=None)
@@ -332,7 +337,7 @@ def test_hostile_bytes_are_read_or_refused(
     path.write_bytes(b"".join(junk))
     for on_error in ("raise", "skip"):
         try:
-            for document in read(path, on_error=on_error):
+            for document in read(path, on_error=on_error, unit="document"):
                 assert len(document.spans) == len(document.words)
         except HeadscopeError:
             pass
@@ -346,7 +351,7 @@ def test_comments_of_their_own_belong_to_the_next_sentence(tmp_path: Path) -> No
         f"# newdoc id = two\n# meta::genre = blog\n\n# newpar\n\n{GOOD}\n{GOOD}\n",
         encoding="utf-8",
     )
-    documents = list(read(path))
+    documents = list(read(path, unit="document"))
     assert [(d.id, dict(d.meta), len(d.sentences)) for d in documents] == [
         ("one", {"genre": "news"}, 1),
         ("two", {"genre": "blog"}, 2),
@@ -369,7 +374,7 @@ def test_zero_pronouns_are_no_words(tmp_path: Path) -> None:
         + "\n",
         encoding="utf-8",
     )
-    (document,) = read(path)
+    (document,) = read(path, unit="document")
     assert document.words == ("Ana", "canta", ".", "Baila", ".")
     assert [(m.cluster, m.spans) for m in document.mentions] == [
         ("e1", ((0, 1),)),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName
 from headscope.text.document import ROOT, Document, Mention
 from headscope.text.readers.items import document_from_dict
-from headscope.text.readers.read import detect, read
+from headscope.text.readers.read import read
+from headscope.text.readers.registry import known_readers, reader_for
 
 LINES = "One line.\nAnother one!\n\n"
 BLOCKS = "First\nparagraph here.\n\n\nSecond one.\n"
@@ -25,16 +26,22 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
+def format_of(path: Path) -> str:
+    return reader_for(path, known_readers()).name
+
+
 def test_a_document_per_line_or_paragraph_or_file(tmp_path: Path) -> None:
     lines, blocks = write(tmp_path, "a.txt", LINES), write(tmp_path, "b.txt", BLOCKS)
-    assert [(d.id, d.text) for d in read(lines)] == [("a-1", "One line."), ("a-2", "Another one!")]
-    assert [d.text for d in read(blocks)] == ["First paragraph here.", "Second one."]
-    assert [d.text for d in read(blocks, layout="line")] == [
+    whole_lines = [(d.id, d.text) for d in read(lines, unit="document")]
+    assert whole_lines == [("a-1", "One line."), ("a-2", "Another one!")]
+    whole_blocks = [d.text for d in read(blocks, unit="document")]
+    assert whole_blocks == ["First paragraph here.", "Second one."]
+    assert [d.text for d in read(blocks, layout="line", unit="document")] == [
         "First",
         "paragraph here.",
         "Second one.",
     ]
-    (whole,) = read(blocks, layout="file")
+    (whole,) = read(blocks, layout="file", unit="document")
     assert whole.text == "First paragraph here.\n\nSecond one."
     assert whole.paragraphs == ((0, 4), (4, 7))
     assert [d.text for d in read(blocks, layout="file", unit="paragraph")] == [
@@ -45,7 +52,7 @@ def test_a_document_per_line_or_paragraph_or_file(tmp_path: Path) -> None:
 
 
 def test_words_of_raw_text(tmp_path: Path) -> None:
-    (document, _) = read(write(tmp_path, "a.txt", LINES))
+    (document, _) = read(write(tmp_path, "a.txt", LINES), unit="document")
     assert document.words == ("One", "line", ".")
     assert document.sentences == document.paragraphs == ()
     assert document.upos is document.parents is None
@@ -90,7 +97,7 @@ def test_folders_and_paths(tmp_path: Path) -> None:
     write(tmp_path, "c.txt", "")
     assert read(tmp_path, on_error="skip").summary().skipped == {"files": 1}
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty has no files ending in \.conllu"):
+    with pytest.raises(InputError, match=r"empty has no files ending in \.conll12, .*\.txt, conll"):
         read(tmp_path / "empty")
     with pytest.raises(
         InputError, match=r"No file or folder 'Hello world.'. A text itself is read"
@@ -99,9 +106,9 @@ def test_folders_and_paths(tmp_path: Path) -> None:
 
 
 def test_formats_are_told_by_content(tmp_path: Path) -> None:
-    assert detect(write(tmp_path, "a", '{"text": "x"}\n')) == "jsonl"
-    assert detect(write(tmp_path, "b", "1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n")) == "conllu"
-    assert detect(write(tmp_path, "c", "just text")) == "plain"
+    assert format_of(write(tmp_path, "a", '{"text": "x"}\n')) == "jsonl"
+    assert format_of(write(tmp_path, "b", "1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n")) == "conllu"
+    assert format_of(write(tmp_path, "c", "just text")) == "plain"
 
 
 def test_unknown_options_name_the_known(tmp_path: Path) -> None:
@@ -135,11 +142,11 @@ ANNOTATED: dict[str, Any] = {
 def test_json_lines(tmp_path: Path) -> None:
     lines = [json.dumps(ANNOTATED), "", '"A bare string"', '{"words": ["a", "b"]}', '{"text": "t"}']
     path = write(tmp_path, "a.jsonl", "\n".join(lines))
-    first, second, third, fourth = read(path)
+    first, second, third, fourth = read(path, unit="document")
     assert first.id == "x"
     assert first.spans == ((0, 2), (3, 8), (8, 9), (10, 12), (13, 16), (16, 17))
     assert first.parents == (1, ROOT, 1, 4, ROOT, -2)
-    assert first.mentions == (Mention("1", ((0, 1),)), Mention("1", ((3, 4),), head=3))
+    assert first.mentions == (Mention("1", ((0, 1),)), Mention("1", ((3, 4),), head_word=3))
     assert first.meta == {"genre": "fiction", "label": "3"}
     assert (second.id, second.text) == ("a-3", "A bare string")
     assert (third.text, third.spans) == ("a b", ((0, 1), (2, 3)))

@@ -35,7 +35,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_everything_is_read(name: str) -> None:
-    summary = read(FOLDER / name).summary()
+    summary = read(FOLDER / name, unit="document").summary()
     found = (
         summary.documents,
         summary.sentences,
@@ -50,7 +50,7 @@ def test_everything_is_read(name: str) -> None:
 @pytest.mark.parametrize("name", ["gum/en_gum-dev.conllu", "ud_ewt/en_ewt-ud-dev.conllu"])
 def test_counts_agree_with_the_lines(name: str) -> None:
     lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
-    summary = read(FOLDER / name).summary()
+    summary = read(FOLDER / name, unit="document").summary()
     assert summary.documents == sum(line.startswith("# newdoc") for line in lines)
     assert summary.sentences == sum(line.startswith("# sent_id") for line in lines)
     assert summary.words == sum(line.split("\t")[0].isdigit() for line in lines)
@@ -74,7 +74,7 @@ def test_words_stand_where_the_text_has_them(name: str) -> None:
     ]
     sentences = list(read(FOLDER / name, unit="sentence"))
     assert [sentence.text for sentence in sentences] == texts
-    for document in read(FOLDER / name):
+    for document in read(FOLDER / name, unit="document"):
         differing = [
             (word, document.text[a:b])
             for word, (a, b) in zip(document.words, document.spans, strict=True)
@@ -84,7 +84,10 @@ def test_words_stand_where_the_text_has_them(name: str) -> None:
 
 
 def test_genres() -> None:
-    genres = {document.meta["genre"] for document in read(FOLDER / "gum/en_gum-train.conllu")}
+    genres = {
+        document.meta["genre"]
+        for document in read(FOLDER / "gum/en_gum-train.conllu", unit="document")
+    }
     assert len(genres) >= 12
     assert {"news", "fiction", "conversation"} <= genres
 
@@ -94,6 +97,7 @@ def test_ontogum_joins_onto_the_trees(part: str, mentions: int) -> None:
     corpus = read(
         FOLDER / f"gum/en_gum-{part}.conllu",
         coreference=FOLDER / f"gum/en_gum-{part}.ontogum.conll",
+        unit="document",
     )
     summary = corpus.summary()
     assert summary.skipped == {}
@@ -130,6 +134,7 @@ def test_mentions_with_an_antecedent(
     corpus = read(
         FOLDER / "gum/en_gum-train.conllu",
         coreference=FOLDER / "gum/en_gum-train.ontogum.conll",
+        unit="document",
     )
     for whole in corpus:
         if is_spaced:
@@ -150,7 +155,7 @@ def test_mentions_with_an_antecedent(
 
 def test_every_word_has_a_token(tokenize: Callable[[str], list[tuple[int, int]]]) -> None:
     covered = total = 0
-    for document in read(FOLDER / "gum/en_gum-dev.conllu"):
+    for document in read(FOLDER / "gum/en_gum-dev.conllu", unit="document"):
         words = set(align_tokens(tokenize(document.text), document.spans)) - {-1}
         covered += len(words)
         total += len(document)
@@ -159,7 +164,7 @@ def test_every_word_has_a_token(tokenize: Callable[[str], list[tuple[int, int]]]
 
 def test_segments_of_gum(tokenize: Callable[[str], list[tuple[int, int]]]) -> None:
     lengths, words = [], 0
-    for segment in segments(read(FOLDER / "gum/en_gum-dev.conllu"), tokenize):
+    for segment in segments(read(FOLDER / "gum/en_gum-dev.conllu", unit="document"), tokenize):
         lengths.append(len(tokenize(segment.first.text)) + len(tokenize(segment.second.text)) + 3)
         words += len(segment.first) + len(segment.second)
     assert max(lengths) <= 128

@@ -75,7 +75,7 @@ def test_documents_are_not_mixed_but_paragraphs_of_one_are() -> None:
 
 
 def test_annotations_come_along() -> None:
-    corpus = demo_corpus()
+    corpus = demo_corpus("document")
     taken = list(segments(corpus, split_words, 128))
     assert sum(len(s.first) + len(s.second) for s in taken) == 1529
     for segment in taken:

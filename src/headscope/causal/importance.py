@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
 from headscope.model.load import as_model
@@ -13,13 +11,14 @@ from headscope.results.result import Result
 from headscope.run.analyze import analyze
 from headscope.run.options import RunOptions, with_defaults
 from headscope.text.corpus import Corpus
+from headscope.text.readers.read import Readable
 
 __all__ = ["importance"]
 
 
 def importance(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     *,
     seed: int = 0,
     **options: Unpack[RunOptions],
@@ -32,7 +31,7 @@ def importance(
 
     Args:
         model: a language model, or what `headscope.load` takes.
-        corpus: the documents, or what `headscope.read` takes (then split into sentences).
+        corpus: the documents, or what `headscope.read` takes (files by sentence).
         seed: decides which tokens an encoder has to guess.
         options: see `RunOptions`. A document has at most 128 tokens by default, a batch 512:
             logits take most of the memory, this many times the vocabulary, three times over.

@@ -8,10 +8,9 @@ wholly, where it may not be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from headscope.run.plan import axes_for, survey
 from headscope.run.progress import Meter
 from headscope.statistics.bootstrap import BOUNDS
 from headscope.text.corpus import Corpus
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 
 __all__ = ["check_importance"]
 
@@ -57,7 +56,7 @@ NAMES = {
 
 def check_importance(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     *,
     classes: Sequence[str] | None = None,
     heads: Sequence[tuple[int, int]] | int | None = None,
@@ -104,7 +103,7 @@ def check_importance(
     """
     model = as_model(model)
     model.need_objective("Gradient importance")
-    corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    corpus = as_corpus(corpus)
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r} should be shares above 0 and at most 1.")
     settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -12,31 +11,15 @@ from headscope.batch import Axes, NullKeys, Sequences
 from headscope.errors import UnknownName
 from headscope.text.align import align_array
 from headscope.text.document import Document
+from headscope.text.token_classes import class_members
+from headscope.text.tokens import Tokens
 
-__all__ = ["NO_TAG", "Labeler", "Tagset", "Tokenized", "check_rules", "tags_of"]
+__all__ = ["NO_TAG", "Labeler", "Tagset", "check_rules", "tags_of"]
 
 Tagset = Literal["universal", "specific"]
 """Universal tags (`NOUN`), or the language's own (`NNS`)."""
 
 NO_TAG = "_"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tokenized:
-    """A document's tokens in one stack."""
-
-    special: np.ndarray
-    """`token`: added by the tokenizer."""
-    offsets: np.ndarray | None
-    """`token 2`: characters of the document; None where the tokenizer does not tell, or
-    the tokens are of another text."""
-    ids: np.ndarray | None = None
-    """`token`: numbers that are equal where tokens are."""
-    classes: np.ndarray | None = None
-    """`token class`: is it of each of `Axes.key_classes`?"""
-
-    def __len__(self) -> int:
-        return len(self.special)
 
 
 def check_rules(tagset: object, null_keys: object) -> None:
@@ -59,31 +42,39 @@ class Labeler:
 
     def __init__(self, axes: Axes, tagset: Tagset) -> None:
         self._tagset = tagset
-        self._n_classes = len(axes.key_classes)
+        self._classes = axes.key_classes
         self._tags = {tag: number for number, tag in enumerate(axes.tags)}
         self._relations = {name: number for number, name in enumerate(axes.relations)}
 
-    def sequences(self, documents: Sequence[Document], tokenized: Sequence[Tokenized]) -> Sequences:
-        """The labels of all tokens, padded at the right to the longest document."""
-        shape = len(documents), max((len(tokens) for tokens in tokenized), default=0)
+    def sequences(self, documents: Sequence[Document], sequences: Sequence[Tokens]) -> Sequences:
+        """The labels of all tokens, padded at the right to the longest document.
+
+        Tokens of another text than the document's (the target of a translation), or without
+        offsets, have no words and hence no labels. Their ids are left out where one of them
+        is unknown.
+
+        Args:
+            documents: annotated, or not.
+            sequences: the tokens of each, in one stack of the model.
+        """
+        shape = len(documents), max((len(tokens) for tokens in sequences), default=0)
         mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         numbers = {name: np.full(shape, -1, dtype=np.int64) for name in FIELDS}
         is_tagged = np.zeros(len(documents), dtype=bool)
         is_parsed = np.zeros(len(documents), dtype=bool)
         ids = np.full(shape, -1, dtype=np.int64)
-        classes = np.zeros((*shape, self._n_classes), dtype=bool)
-        for row, (document, tokens) in enumerate(zip(documents, tokenized, strict=True)):
+        classes = np.zeros((*shape, len(self._classes)), dtype=bool)
+        for row, (document, tokens) in enumerate(zip(documents, sequences, strict=True)):
             n = len(tokens)
+            is_special = np.array(tokens.special, dtype=bool)
             mask[row, :n] = True
-            special[row, :n] = tokens.special
-            if tokens.ids is not None:
-                ids[row, :n] = tokens.ids
-            if tokens.classes is not None:
-                classes[row, :n] = tokens.classes
-            if tokens.offsets is None:
+            special[row, :n] = is_special
+            ids[row, :n] = tokens.ids
+            classes[row, :n] = class_members(tokens.tokens, is_special, self._classes)
+            if tokens.offsets is None or tokens.texts != (document.text,):
                 continue
             words = align_array(tokens.offsets, document.spans)
-            words[tokens.special] = -1
+            words[is_special] = -1
             numbers["words"][row, :n] = words
             tags = tags_of(document, self._tagset)
             is_tagged[row] = tags is not None
@@ -94,17 +85,15 @@ class Labeler:
                 ("parents", document.parents),
             ):
                 if values is not None and len(values):
-                    found = np.asarray(values, dtype=np.int64)[np.maximum(words, 0)]
-                    numbers[name][row, :n] = np.where(words >= 0, found, -1)
-        has_ids = all(tokens.ids is not None for tokens in tokenized)
-        has_classes = all(tokens.classes is not None for tokens in tokenized)
+                    labels = np.asarray(values, dtype=np.int64)[np.maximum(words, 0)]
+                    numbers[name][row, :n] = np.where(words >= 0, labels, -1)
         return Sequences(
             mask=mask,
             special=special,
             is_tagged=is_tagged,
             is_parsed=is_parsed,
-            ids=ids if has_ids else None,
-            classes=classes if has_classes else None,
+            ids=ids if (ids[mask] >= 0).all() else None,
+            classes=classes,
             **numbers,
         )
 

@@ -151,8 +151,8 @@ def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     """Head words of a pronoun's antecedents and of the other candidates, pronouns left out."""
     own = anaphor.mention.mention.cluster
     named = [c for c in anaphor.candidates if c.kind != "pronoun"]
-    true = {c.head for c in named if c.mention.cluster == own}
-    return true, {c.head for c in named if c.mention.cluster != own} - true
+    true = {c.head_word for c in named if c.mention.cluster == own}
+    return true, {c.head_word for c in named if c.mention.cluster != own} - true
 
 
 def _cases(reading: Reading) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
@@ -165,7 +165,9 @@ def _cases(reading: Reading) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, li
         condition = batch.documents[row].meta.get(CONDITION) if of_document else None
         if condition in CONDITIONS:
             pronouns = [
-                (a.mention.head, *rivals(a)) for a in of_document if a.mention.kind == "pronoun"
+                (a.mention.head_word, *rivals(a))
+                for a in of_document
+                if a.mention.kind == "pronoun"
             ]
             cases = [case for case in pronouns if case[1] and case[2]]
             asked += [(row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)]

@@ -100,12 +100,12 @@ class CorefAccuracy(RatioMetric):
         kinds = np.zeros((*shape, len(MENTION_KINDS)))
         for row, of_document in enumerate(by_document):
             for number, anaphor in enumerate(of_document):
-                queries[row, number] = anaphor.mention.head
+                queries[row, number] = anaphor.mention.head_word
                 if self.candidates == "words":
                     allowed[row, number] = has[row]
-                    allowed[row, number, anaphor.mention.head] = 0
+                    allowed[row, number, anaphor.mention.head_word] = 0
                 else:
-                    allowed[row, number, [other.head for other in anaphor.candidates]] = 1
+                    allowed[row, number, [other.head_word for other in anaphor.candidates]] = 1
                 right[row, number, list(anaphor.antecedents)] = True
                 kinds[row, number] = _kinds(anaphor)
         tensors = (
@@ -179,13 +179,13 @@ class CorefBaseline(RatioMetric):
 def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
     """The head word that each rule takes for the antecedent; None for none."""
     mention, candidates = anaphor.mention, anaphor.candidates
-    same_text = [c.head for c in candidates if c.text == mention.text]
-    same_head = [c.head for c in candidates if c.form == mention.form]
+    same_text = [c.head_word for c in candidates if c.text == mention.text]
+    same_head = [c.head_word for c in candidates if c.form == mention.form]
     sieved = same_text or same_head
     if not sieved:
         own = traits_of(document, mention)
-        sieved = [c.head for c in candidates if agree(own, traits_of(document, c))]
-    nearest = [c.head for c in candidates]
+        sieved = [c.head_word for c in candidates if agree(own, traits_of(document, c))]
+    nearest = [c.head_word for c in candidates]
     return {
         "nearest": nearest[-1],
         "head_match": same_head[-1] if same_head else None,

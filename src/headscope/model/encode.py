@@ -1,34 +1,94 @@
 """From text to model inputs, keeping what people need to find their way back: offsets,
 words, segments, which tokens are special, which were cut off.
+
+`encode_texts` is the one way from text to tokens; traces and runs over a corpus both take it.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from headscope.errors import InputError, TruncationWarning
-from headscope.model.readable import Spelling, readable, spelling_of
-from headscope.text.align import align_tokens
-from headscope.text.tokens import NO_WORD, Tokens
+from headscope.model.readable import Speller, Spelling
+from headscope.text.align import NO_WORD, align_tokens
+from headscope.text.tokens import Tokens
 from headscope.text.words import split_words
 
-__all__ = ["Encoded", "decoded_tokens", "encode", "joins_pairs"]
+__all__ = [
+    "Encoded",
+    "decoded_tokens",
+    "encode",
+    "encode_texts",
+    "joins_pairs",
+    "shifted_target",
+]
+
+INPUTS = ("input_ids", "token_type_ids")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """A text (or pair) ready for the model."""
+    """A text (or pair) as tokens."""
 
     tokens: Tokens
-    inputs: dict[str, Tensor]
+    inputs: dict[str, list[int]]
+    """What the model reads: `input_ids`, and `token_type_ids` where the tokenizer has them."""
     n_cut: int
     """Tokens that did not fit."""
+
+    def tensors(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
+        """The inputs as a batch of one, with an attention mask where the model takes one."""
+        inputs = {name: torch.tensor([values]) for name, values in self.inputs.items()}
+        if "attention_mask" in tokenizer.model_input_names:
+            inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        return inputs
+
+
+def encode_texts(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    pairs: Sequence[str | None] | None = None,
+    *,
+    max_length: int | None,
+    as_target: bool = False,
+    speller: Speller | None = None,
+) -> list[Encoded]:
+    """Tokenize texts, or pairs of texts, and cut those that are too long.
+
+    Args:
+        tokenizer: of the model.
+        texts: the texts.
+        pairs: for each text a second one, put together with it as the tokenizer does it; None
+            where there is none.
+        max_length: the most tokens the model takes; None where it has no limit.
+        as_target: tokenize as the decoder side of a translation model. Targets have no pairs.
+        speller: of the tokenizer; whoever encodes again and again keeps one.
+    """
+    speller = Speller(tokenizer) if speller is None else speller
+    pairs = [None] * len(texts) if pairs is None else pairs
+    encoded: dict[int, Encoded] = {}
+    for is_pair in (False, True):
+        rows = [row for row, pair in enumerate(pairs) if (pair is not None) == is_pair]
+        if not rows:
+            continue
+        call = _Call(tokenizer, texts, pairs if is_pair else None, as_target)
+        together = call(rows)
+        for index, row in enumerate(rows):
+            encoding = together
+            n_all = len(encoding["input_ids"][index])
+            if max_length is not None and n_all > max_length:
+                encoding, index = call([row], max_length), 0
+            tokens = _tokens(encoding, index, texts[row], pairs[row], speller)
+            inputs = {name: encoding[name][index] for name in INPUTS if name in encoding}
+            encoded[row] = Encoded(tokens, inputs, n_all - len(tokens))
+    return [encoded[row] for row in range(len(texts))]
 
 
 def encode(
@@ -40,7 +100,7 @@ def encode(
     truncate: bool = True,
     as_target: bool = False,
 ) -> Encoded:
-    """Tokenize a text, or a pair of texts.
+    """Tokenize one text that a user gave, or a pair, with errors and warnings about it.
 
     Args:
         tokenizer: of the model.
@@ -54,33 +114,46 @@ def encode(
     if pair is not None:
         _check_text(pair, "pair")
         pair = _continued(tokenizer, pair)
-    encoding = _tokenize(tokenizer, text, pair, as_target)
-    n_all = len(encoding["input_ids"])
-    if max_length is not None and n_all > max_length:
+    (encoded,) = encode_texts(tokenizer, [text], [pair], max_length=max_length, as_target=as_target)
+    if encoded.n_cut:
+        n_all = len(encoded.tokens) + encoded.n_cut
         if not truncate:
             raise InputError(
                 f"The text has {n_all} tokens; the model takes {max_length}. "
                 "Shorten it, or pass truncate=True to cut it."
             )
-        encoding = _tokenize(tokenizer, text, pair, as_target, max_length)
         warnings.warn(
             f"The text has {n_all} tokens and the model takes {max_length}: the last "
-            f"{n_all - len(encoding['input_ids'])} were cut.",
+            f"{encoded.n_cut} were cut.",
             TruncationWarning,
             stacklevel=5,
         )
-    tokens = _tokens(tokenizer, encoding, text, pair)
-    if all(tokens.special):
+    if all(encoded.tokens.special):
         raise InputError(
             f"The text {text!r} gives no token of its own (special tokens alone). "
             "Give a text with at least one word."
         )
-    inputs = {
-        name: torch.tensor([encoding[name]])
-        for name in ("input_ids", "attention_mask", "token_type_ids")
-        if name in encoding
-    }
-    return Encoded(tokens, inputs, n_all - len(tokens))
+    return encoded
+
+
+def shifted_target(target: Encoded, start: int, speller: Speller) -> Tokens:
+    """What a decoder reads to predict a target: its start token, then all but the last.
+
+    Args:
+        target: the target, encoded as such.
+        start: the token the decoder starts with.
+        speller: of the tokenizer.
+    """
+    tokens = target.tokens
+    return Tokens(
+        texts=tokens.texts,
+        tokens=(*speller.spell([start]), *tokens.tokens[:-1]),
+        ids=(start, *tokens.ids[:-1]),
+        special=(True, *tokens.special[:-1]),
+        segments=tokens.segments or (0,),
+        generated=tokens.generated or (False,),
+        offsets=None if tokens.offsets is None else ((0, 0), *tokens.offsets[:-1]),
+    )
 
 
 def decoded_tokens(
@@ -101,10 +174,11 @@ def decoded_tokens(
     n_start = 0 if start is None else len(start)
     new = ids[n_start:]
     special_ids = set(tokenizer.all_special_ids)
-    shown = _shown(tokenizer, new)
+    speller = Speller(tokenizer)
+    shown = speller.spell(new)
     special = [token in special_ids for token in new]
     spans, text = [], ""
-    pieces = _pieces(shown, special, spelling_of(tokenizer))
+    pieces = _pieces(shown, special, speller.spelling)
     for piece in pieces:
         spans.append((len(text), len(text) + len(piece)))
         text += piece
@@ -153,13 +227,6 @@ def _pieces(shown: list[str], special: list[bool], spelling: Spelling) -> list[s
     return ["" if is_special else t for t, is_special in zip(shown, special, strict=True)]
 
 
-def _shown(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
-    """Ids as readable tokens. A model may have more ids than its tokenizer has names."""
-    names = tokenizer.convert_ids_to_tokens(ids)
-    tokens = [f"<{i}>" if name is None else name for i, name in zip(ids, names, strict=True)]
-    return readable(tokens, spelling_of(tokenizer), tokenizer.all_special_tokens)
-
-
 def _check_text(text: object, name: str) -> None:
     if not isinstance(text, str):
         raise InputError(f"{name} should be a string, not {type(text).__name__}: {text!r:.80}.")
@@ -179,79 +246,63 @@ def _continued(tokenizer: PreTrainedTokenizerBase, pair: str) -> str:
     return pair if joins_pairs(tokenizer) or pair[0].isspace() else " " + pair
 
 
-def _tokenize(
-    tokenizer: PreTrainedTokenizerBase,
-    text: str,
-    pair: str | None,
-    as_target: bool,
-    max_length: int | None = None,
-) -> BatchEncoding:
-    options: dict[str, Any] = {
-        "return_special_tokens_mask": True,
-        "return_offsets_mapping": tokenizer.is_fast,
-        "verbose": False,  # of texts that are too long, `encode` warns
-        "truncation": max_length is not None,
-    }
-    if max_length is not None:
-        options["max_length"] = max_length
-    encoding: BatchEncoding = (
-        tokenizer(text_target=text, **options) if as_target else tokenizer(text, pair, **options)
-    )
-    return encoding
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """Calls the tokenizer for some of the texts."""
+
+    tokenizer: PreTrainedTokenizerBase
+    texts: Sequence[str]
+    pairs: Sequence[str | None] | None
+    as_target: bool
+
+    def __call__(self, rows: Sequence[int], max_length: int | None = None) -> Any:
+        options: dict[str, Any] = {
+            "return_special_tokens_mask": True,
+            "return_offsets_mapping": self.tokenizer.is_fast,
+            "return_attention_mask": False,
+            "verbose": False,  # its warning about length is ours to give
+            "truncation": max_length is not None,
+        }
+        if max_length is not None:
+            options["max_length"] = max_length
+        texts = [self.texts[row] for row in rows]
+        if self.as_target:
+            return self.tokenizer(text_target=texts, **options)
+        if self.pairs is None:
+            return self.tokenizer(texts, **options)
+        return self.tokenizer(texts, [self.pairs[row] for row in rows], **options)
 
 
-def _tokens(
-    tokenizer: PreTrainedTokenizerBase, encoding: BatchEncoding, text: str, pair: str | None
-) -> Tokens:
-    ids = list(encoding["input_ids"])
-    special = [bool(flag) for flag in encoding["special_tokens_mask"]]
-    shown = _shown(tokenizer, ids)
-    texts = (text,) if pair is None else (text, pair)
-    segments = _segments(encoding, len(ids), is_pair=pair is not None)
-    offsets = encoding.get("offset_mapping")
-    if offsets is not None:
+def _tokens(encoding: Any, index: int, text: str, pair: str | None, speller: Speller) -> Tokens:
+    """The tokens of one text of a batch."""
+    ids = tuple(encoding["input_ids"][index])
+    special = tuple(map(bool, encoding["special_tokens_mask"][index]))
+    offsets = None
+    if "offset_mapping" in encoding:
         offsets = tuple(
-            (0, 0) if is_special else (int(a), int(b))
-            for (a, b), is_special in zip(offsets, special, strict=True)
+            (0, 0) if is_special else span
+            for span, is_special in zip(encoding["offset_mapping"][index], special, strict=True)
         )
-    words = [NO_WORD] * len(ids)
-    word_texts: list[str] = []
-    for number, part in enumerate(texts):
-        if offsets is None:
-            break
-        spans = split_words(part)
-        inside = [i for i in range(len(ids)) if segments[i] == number and not special[i]]
-        for i, word in zip(inside, align_tokens([offsets[i] for i in inside], spans), strict=True):
-            words[i] = NO_WORD if word < 0 else len(word_texts) + word
-        word_texts += [part[a:b] for a, b in spans]
-    if offsets is None:  # a tokenizer written in Python: every token is its own word
-        kept = [i for i in range(len(ids)) if not special[i]]
-        for word, i in enumerate(kept):
-            words[i] = word
-        word_texts = [shown[i].strip() for i in kept]
     return Tokens(
-        texts=texts,
-        tokens=tuple(shown),
-        ids=tuple(ids),
-        special=tuple(special),
-        segments=tuple(segments),
+        texts=(text,) if pair is None else (text, pair),
+        tokens=tuple(speller.spell(ids)),
+        ids=ids,
+        special=special,
+        segments=(0,) * len(ids) if pair is None else _segments(encoding, index, len(ids)),
         generated=(False,) * len(ids),
         offsets=offsets,
-        words=tuple(words),
-        word_texts=tuple(word_texts),
     )
 
 
-def _segments(encoding: BatchEncoding, n: int, *, is_pair: bool) -> list[int]:
-    """0 or 1 for each token; a special token goes with the text before it."""
-    if not is_pair:
-        return [0] * n
+def _segments(encoding: Any, index: int, n: int) -> tuple[int, ...]:
+    """0 or 1 for each token of a pair; a special token goes with the text before it."""
     try:
-        numbers = encoding.sequence_ids(0)
+        numbers = encoding.sequence_ids(index)
     except (AttributeError, ValueError):  # a tokenizer written in Python does not know
-        return [int(kind == 1) for kind in encoding.get("token_type_ids", [0] * n)]
+        kinds = encoding["token_type_ids"][index] if "token_type_ids" in encoding else [0] * n
+        return tuple(int(kind == 1) for kind in kinds)
     segments, current = [], 0
     for number in numbers:
         current = current if number is None else number
         segments.append(current)
-    return segments
+    return tuple(segments)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["Spelling", "readable", "spelling_of"]
+__all__ = ["Speller", "Spelling", "readable", "spelling_of"]
 
 Spelling = Literal["bytes", "metaspace", "plain"]
 """How a vocabulary writes spaces and odd characters: GPT-2's byte alphabet, SentencePiece's
@@ -33,6 +33,37 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase) -> Spelling:
     if hasattr(tokenizer, "byte_decoder"):
         return "bytes"
     return "metaspace" if hasattr(tokenizer, "sp_model") else "plain"
+
+
+class Speller:
+    """A tokenizer's ids as readable tokens, each looked up once.
+
+    Args:
+        tokenizer: whose ids. Its vocabulary should not change meanwhile.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._names: dict[int, str] = {}
+
+    @functools.cached_property
+    def spelling(self) -> Spelling:
+        """How the vocabulary writes spaces."""
+        return spelling_of(self._tokenizer)
+
+    def spell(self, ids: Sequence[int]) -> list[str]:
+        """The tokens of ids. A model may have more ids than its tokenizer has names."""
+        names = self._names
+        unseen = [token for token in dict.fromkeys(ids) if token not in names]
+        if unseen:
+            known = self._tokenizer.convert_ids_to_tokens(unseen)
+            named = [
+                f"<{token}>" if name is None else name
+                for token, name in zip(unseen, known, strict=True)
+            ]
+            special = self._tokenizer.all_special_tokens
+            names.update(zip(unseen, readable(named, self.spelling, special), strict=True))
+        return [names[token] for token in ids]
 
 
 def readable(tokens: Sequence[str], spelling: Spelling, special: Collection[str]) -> list[str]:

@@ -5,9 +5,8 @@ Lengths are in tokens, so segments belong to a tokenizer: this is where text mee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
@@ -18,7 +17,7 @@ from headscope.model.model import Model
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Span, Unit
 from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.segment import segments
 
 __all__ = ["cut_segments", "offsets_by"]
@@ -50,7 +49,7 @@ class _Segments:
         return f"{self.corpus.name}, segments of {self.max_tokens} tokens"
 
     def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
-        """Segments as documents; `unit` is theirs."""
+        """A document for each segment, whatever the unit."""
         added = self.tokenizer.num_special_tokens_to_add
         special = int(added(pair=joins_pairs(self.tokenizer)))
         for segment in segments(
@@ -59,9 +58,7 @@ class _Segments:
             yield segment.joined()
 
 
-def cut_segments(
-    model: Model | str, corpus: Corpus | str | Path | Iterable[object], max_tokens: int = 128
-) -> Corpus:
+def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int = 128) -> Corpus:
     """The corpus as segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
 
     `[CLS] first span [SEP] second span [SEP]`, token types 0 and 1, two consecutive spans of
@@ -70,10 +67,12 @@ def cut_segments(
 
     Args:
         model: whose tokenizer counts, or what `headscope.load` takes.
-        corpus: whole documents (or paragraphs), or what `headscope.read` takes.
+        corpus: whole documents (or paragraphs), or what `headscope.read` takes: files are read
+            as whole documents.
         max_tokens: of a segment, special tokens included.
     """
     whole_number("max_tokens", max_tokens)
-    corpus = corpus if isinstance(corpus, Corpus) else read(corpus)
+    corpus = as_corpus(corpus, "document")
     tokenizer = as_model(model).need_tokenizer()
-    return Corpus(_Segments(corpus, tokenizer, max_tokens), on_error=corpus.on_error)
+    source = _Segments(corpus, tokenizer, max_tokens)
+    return Corpus(source, on_error=corpus.on_error, given_as="segment")

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.model.collect import Collector, hidden_states
-from headscope.model.encode import Encoded, decoded_tokens, encode
+from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
 from headscope.model.quiet import quiet
+from headscope.model.readable import Speller
 from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Trace
 from headscope.text.tokens import Tokens
 
@@ -99,11 +100,11 @@ def encode_for(
     if not has_decoder:
         if target is not None:
             raise InputError(f"{model.name} has no decoder side, so it takes no target.")
-        return encoded, {"self": encoded.tokens}, encoded.inputs
+        return encoded, {"self": encoded.tokens}, encoded.tensors(tokenizer)
     if generate:
         if target is not None:
             raise InputError("Give either target (what the decoder reads) or generate, not both.")
-        return encoded, {"encoder": encoded.tokens}, encoded.inputs
+        return encoded, {"encoder": encoded.tokens}, encoded.tensors(tokenizer)
     if target is None:
         raise InputError(
             f"{model.name} is an encoder-decoder: say what its decoder reads with target='…', "
@@ -112,9 +113,10 @@ def encode_for(
     aim = encode(
         tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
     )
-    ids = [decoder_start(model), *aim.tokens.ids[:-1]]
-    stacks = {"encoder": encoded.tokens, "decoder": decoded_tokens(tokenizer, ids)}
-    return encoded, stacks, encoded.inputs | {"decoder_input_ids": torch.tensor([ids])}
+    decoder = shifted_target(aim, decoder_start(model), Speller(tokenizer))
+    stacks = {"encoder": encoded.tokens, "decoder": decoder}
+    ids = torch.tensor([decoder.ids])
+    return encoded, stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}
 
 
 def decoder_start(model: Model) -> int:
@@ -138,7 +140,7 @@ def _generated(
         raise InputError(f"{model.info.architecture} cannot generate text.")
     tokenizer = model.need_tokenizer()
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    inputs = model.placed(encoded.inputs)
+    inputs = model.placed(encoded.tensors(tokenizer))
     with torch.inference_mode(), quiet(), model.tapped():
         generate: Any = model.module.generate
         ids = generate(**inputs, max_new_tokens=n, do_sample=False, num_beams=1, pad_token_id=pad)
@@ -147,7 +149,7 @@ def _generated(
         start = decoded_tokens(tokenizer, written[:1])
         tokens = decoded_tokens(tokenizer, written, start=start, is_generated=True)
         stacks = {"encoder": encoded.tokens, "decoder": tokens}
-        return stacks, encoded.inputs | {"decoder_input_ids": ids.cpu()}
+        return stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids.cpu()}
     tokens = decoded_tokens(tokenizer, written, start=encoded.tokens, is_generated=True)
     return {"self": tokens}, {"input_ids": ids.cpu(), "attention_mask": torch.ones_like(ids.cpu())}
 

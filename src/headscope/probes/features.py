@@ -27,7 +27,7 @@ from headscope.run.batches import EncodedDocument, Encoder, token_limit
 from headscope.run.options import Settings
 from headscope.run.plan import Numbered
 from headscope.text.align import align_array
-from headscope.text.document import Document
+from headscope.text.document import Document, Span
 
 __all__ = ["AttentionReader", "Surveyed"]
 
@@ -73,7 +73,7 @@ class AttentionReader:
                 f"The tokenizer of {self.model.name} does not tell where its tokens stand in the "
                 "text, so they cannot be put together to words. Use a fast tokenizer."
             )
-        n = min(int(tokens.special.sum()), 2)
+        n = min(sum(tokens.special), 2)
         return (("first token",), ("special token",), ("first special", "last special"))[n]
 
     def columns(self, n_words: int) -> int:
@@ -93,7 +93,7 @@ class AttentionReader:
                 content.update(repr(sorted(encoded.inputs.items())).encode())
                 content.update(f"{len(document)} {words.tolist()}".encode())
                 has = np.zeros(len(document), dtype=bool)
-                has[words[(words >= 0) & ~stack.special]] = True
+                has[words[(words >= 0) & ~np.array(stack.special, dtype=bool)]] = True
                 found.append(has)
                 tokens += len(stack)
                 truncated += encoded.n_cut > 0
@@ -178,6 +178,6 @@ def _edges(found: Sequences, n_edges: int) -> np.ndarray:
     return np.stack((first, n - 1 - special[:, ::-1].argmax(1)), axis=1)
 
 
-def _offsets(offsets: np.ndarray | None) -> np.ndarray:
+def _offsets(offsets: Sequence[Span] | None) -> Sequence[Span]:
     assert offsets is not None, "checked when the reader was made"
     return offsets

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from headscope.errors import InputError
 from headscope.metrics.bias import CONDITION, CONDITIONS, Bias, rivals
@@ -19,7 +19,7 @@ from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
 from headscope.text.mention import Mention, mention_head
 from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 
 __all__ = ["pair_documents", "probe_bias"]
 
@@ -28,8 +28,8 @@ OTHER = "other candidate"
 
 def probe_bias(
     model: Model | str,
-    pro: Corpus | str | Path | Iterable[Any],
-    anti: Corpus | str | Path | Iterable[Any],
+    pro: Corpus | Readable,
+    anti: Corpus | Readable,
     **options: Unpack[RunOptions],
 ) -> Result:
     """How differently each head treats pronouns that fit a stereotype and those that do not.
@@ -55,7 +55,7 @@ def probe_bias(
     Raises:
         InputError: the corpora are not pairs, or no pronoun has two candidates.
     """
-    both = [c if isinstance(c, Corpus) else read(c) for c in (pro, anti)]
+    both = [as_corpus(corpus, "document") for corpus in (pro, anti)]
     paired = pair_documents(*both)
     asked = (a for document in paired for a in anaphors(document) if a.mention.kind == "pronoun")
     if not any(all(rivals(anaphor)) for anaphor in asked):
@@ -69,7 +69,7 @@ def probe_bias(
 
 def pair_documents(pro: Corpus, anti: Corpus) -> Corpus:
     """Both corpora as one, pair by pair, with the other candidate a mention of its own."""
-    return Corpus(_Pairs(pro, anti), on_error=pro.on_error)
+    return Corpus(_Pairs(pro, anti), unit=pro.unit, on_error=pro.on_error)
 
 
 @dataclass(frozen=True)

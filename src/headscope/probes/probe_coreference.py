@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Unpack
 
 from headscope.arguments import whole_number
-from headscope.errors import InputError
+from headscope.errors import HeadscopeWarning, InputError
 from headscope.metrics.coreference import Candidates, CorefAccuracy, CorefBaseline
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -20,7 +20,7 @@ from headscope.text.antecedents import anaphors
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.segment import shorten
 
 __all__ = ["cut_documents", "probe_coreference"]
@@ -28,7 +28,7 @@ __all__ = ["cut_documents", "probe_coreference"]
 
 def probe_coreference(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     *,
     candidates: Candidates = "mentions",
     **options: Unpack[RunOptions],
@@ -42,7 +42,7 @@ def probe_coreference(
     Args:
         model: the model, or what `headscope.load` takes.
         corpus: documents with mentions (CorefUD's CoNLL-U, CoNLL-2012, OntoGUM), or what
-            `headscope.read` takes.
+            `headscope.read` takes: files are read as whole documents.
         candidates: `mentions`: the head words of mentions before; `words`: any other word.
         options: see `RunOptions`. Documents are cut after the last word that fits into
             `max_tokens`, 128 by default; mentions that are cut in two are left out.
@@ -59,7 +59,14 @@ def probe_coreference(
     if max_tokens is not None:
         whole_number("max_tokens", max_tokens)
     model = as_model(model)
-    corpus = corpus if isinstance(corpus, Corpus) else read(corpus)
+    corpus = as_corpus(corpus, "document")
+    if corpus.unit == "sentence":
+        warnings.warn(
+            f"{corpus.name} is read by sentence, so antecedents in earlier sentences are out of "
+            'sight. For whole documents pass corpus.by("document").',
+            HeadscopeWarning,
+            stacklevel=2,
+        )
     limits = [limit for limit in (max_tokens, model.info.max_length) if limit is not None]
     cut = cut_documents(model, corpus, min(limits)) if limits else corpus
     if not any(anaphors(document) for document in cut):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Unpack
 
 from headscope.arguments import whole_number
@@ -17,14 +16,14 @@ from headscope.run.options import RunOptions, with_defaults
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 
 __all__ = ["fold_subtypes", "probe_dependencies"]
 
 
 def probe_dependencies(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     min_cases: int = 100,
     *,
     punctuation: bool = True,
@@ -41,7 +40,7 @@ def probe_dependencies(
 
     Args:
         model: the model, or what `headscope.load` takes.
-        corpus: parsed documents, or what `headscope.read` takes (then split into sentences).
+        corpus: parsed documents, or what `headscope.read` takes (files by sentence).
         min_cases: relations with fewer words are NaN.
         punctuation: count punctuation too (the relation `punct`).
         possessive: where the dependent of a possessive (`poss`, `nmod:poss`) is followed by
@@ -60,7 +59,7 @@ def probe_dependencies(
         InputError: no document is parsed, or `min_cases` is below 1.
     """
     min_cases = whole_number("min_cases", min_cases)
-    corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    corpus = as_corpus(corpus)
     if fold_subtypes:
         corpus = Corpus(_Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
     rules: dict[str, Any] = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -22,14 +20,14 @@ from headscope.run.batches import Encoder
 from headscope.run.options import Settings
 from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 
 __all__ = ["probe_examples"]
 
 
 def probe_examples(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     layer: int,
     head: int,
     relation: str,
@@ -45,7 +43,7 @@ def probe_examples(
 
     Args:
         model: the model, or what `headscope.load` takes.
-        corpus: parsed documents, or what `headscope.read` takes (then split into sentences).
+        corpus: parsed documents, or what `headscope.read` takes (files by sentence).
         layer: of the head.
         head: its number.
         relation: as labeled in the data.
@@ -66,7 +64,7 @@ def probe_examples(
         raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
     model = as_model(model)
     site = model.wiring.find(block, layer, head)
-    corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    corpus = as_corpus(corpus)
     settings = Settings()
     found = survey(corpus, settings)
     if relation not in found.relations:

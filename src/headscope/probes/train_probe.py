@@ -6,7 +6,7 @@ Clark et al. 2019, section 5.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -32,10 +32,11 @@ from headscope.probes.vectors import WordVectors, load_vectors
 from headscope.results.probe import Probe
 from headscope.run.progress import Meter
 from headscope.text.corpus import Corpus
+from headscope.text.readers.read import Readable
 
 __all__ = ["train_probe"]
 
-Texts = Corpus | str | Path | Iterable[Any]
+Texts = Corpus | Readable
 
 
 def train_probe(
@@ -59,7 +60,7 @@ def train_probe(
 
     Args:
         model: the model, or what `headscope.load` takes.
-        train: a treebank to learn from, or what `headscope.read` takes.
+        train: a treebank to learn from, by sentence, or what `headscope.read` takes.
         dev: a treebank to score on.
         kind: `attention`, a weight for each head and direction; `attention+words`, weights
             that depend on the two words; `distance+words`, a network that sees the words and
@@ -75,7 +76,8 @@ def train_probe(
         progress: show progress; by default on a terminal.
 
     Raises:
-        InputError: a treebank without heads, an unknown kind, no room for the cache.
+        InputError: a treebank without trees, or not by sentence; an unknown kind; no room for
+            the cache.
     """
     if kind not in KINDS:
         raise UnknownName.of("kind of probe", kind, KINDS)

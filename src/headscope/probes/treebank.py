@@ -6,9 +6,7 @@ tokenized (`headscope.probes.features`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ import numpy as np
 from headscope.errors import InputError
 from headscope.text.corpus import Corpus
 from headscope.text.document import NO_PARENT, ROOT, Document
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.token_classes import is_punctuation
 
 __all__ = [
@@ -58,19 +56,26 @@ class Treebank:
         }
 
 
-def read_treebank(corpus: Corpus | str | Path | Iterable[Any]) -> Treebank:
-    """The sentences of a corpus, which must be parsed.
+def read_treebank(corpus: Corpus | Readable) -> Treebank:
+    """The sentences of a corpus, which must be parsed. Documents are not cut.
 
     Raises:
-        InputError: there are none, or a sentence has no parents, with its id.
+        InputError: there are none; a sentence has no parents, or a document several
+            sentences, with its id.
     """
-    corpus = corpus.by("sentence") if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    corpus = as_corpus(corpus)
     documents = tuple(document for document in corpus if len(document))
     for document in documents:
         if document.parents is None or set(document.parents) == {NO_PARENT}:
             raise InputError(
                 f"Document {document.id!r} of {corpus.name} has no trees, and a probe learns from "
                 "them. Give a treebank (CoNLL-U), or parse the corpus: headscope.annotate."
+            )
+        if len(document.sentences) > 1:
+            raise InputError(
+                f"Document {document.id!r} of {corpus.name} has {len(document.sentences)} "
+                "sentences, and a probe learns from one at a time. Read it by sentence: "
+                'corpus.by("sentence"), or headscope.read(…, unit="sentence").'
             )
     if not documents:
         raise InputError(f"{corpus.name} has no sentences: there is nothing to learn from.")

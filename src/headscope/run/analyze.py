@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import filelock
 
@@ -43,7 +43,7 @@ from headscope.run.progress import Meter
 from headscope.run.shard import Measured
 from headscope.text.corpus import Corpus
 from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 
 __all__ = ["analyze"]
 
@@ -53,7 +53,7 @@ COMPILED_FROM = 50_000
 
 def analyze(
     model: Model | str,
-    corpus: Corpus | str | Path | Iterable[Any],
+    corpus: Corpus | Readable,
     metrics: str | Metric | Iterable[str | Metric] = "all",
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -66,8 +66,8 @@ def analyze(
 
     Args:
         model: the model, or what `headscope.load` takes.
-        corpus: the documents, or what `headscope.read` takes (then split into sentences,
-            the documents of Vig & Belinkov).
+        corpus: the documents, or what `headscope.read` takes: files are read by sentence, as
+            Vig & Belinkov did; texts and documents that are given are never cut.
         metrics: "all" for those that the annotations allow, names, or metrics with options.
         options: where results go, who works, how documents are cut: see `RunOptions`. A
             document has at most 512 tokens by default, a batch 1,024.
@@ -80,7 +80,7 @@ def analyze(
     check_options(options)
     execution = Execution.of(options)
     model = as_model(model)
-    corpus = corpus if isinstance(corpus, Corpus) else read(corpus, unit="sentence")
+    corpus = as_corpus(corpus)
     limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
     settings = settings_of(options, limit)
     surveyed = survey(corpus, settings, facts_of(metrics))

@@ -14,20 +14,20 @@ from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch
 from headscope.errors import InputError
 from headscope.measuring.contract import LayersMetric, Metric
-from headscope.measuring.labels import Labeler, Tokenized
-from headscope.model.encode import joins_pairs
+from headscope.measuring.labels import Labeler
+from headscope.model.encode import Encoded, encode_texts, joins_pairs, shifted_target
 from headscope.model.model import Model
-from headscope.model.readable import readable, spelling_of
+from headscope.model.readable import Speller
 from headscope.model.tracing import decoder_start
 from headscope.run.options import Settings
 from headscope.run.plan import Numbered, Plan, document_key, group_of
 from headscope.text.document import Document
 from headscope.text.segment import SECOND
-from headscope.text.token_classes import class_members, class_names
+from headscope.text.token_classes import class_names
+from headscope.text.tokens import Tokens
 
 __all__ = ["EncodedDocument", "Encoder", "key_classes_of", "special_names", "token_limit"]
 
-INPUTS = ("input_ids", "token_type_ids")
 MOST_WEIGHTS = {"cpu": 1 << 20}
 """Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
@@ -41,9 +41,10 @@ class EncodedDocument:
     """A document as the model takes it."""
 
     numbered: Numbered
-    stacks: dict[str, Tokenized]
-    inputs: dict[str, list[int]]
+    stacks: dict[str, Tokens]
+    inputs: dict[str, Sequence[int]]
     n_cut: int
+    """Tokens that did not fit, of the stack that lost most."""
 
     @property
     def length(self) -> int:
@@ -76,11 +77,10 @@ class Encoder:
         self._is_compiled = is_compiled
         self._facts = facts or {}
         self._axes = axes
-        self._classes = axes.key_classes
         self._tokenizer: Any = model.need_tokenizer()
         self._labeler = Labeler(axes, settings.tagset)
         self._has_decoder = "decoder" in model.info.blocks
-        self._start = decoder_start(model) if self._has_decoder else None
+        self._start = decoder_start(model) if self._has_decoder else -1
         limits = [settings.max_tokens, model.info.max_length]
         self._max_tokens = min(limit for limit in limits if limit is not None)
         self._n_heads = model.info.n_heads
@@ -91,8 +91,7 @@ class Encoder:
         self._most_weights = most // layers
         pad = self._tokenizer.pad_token_id
         self._pad = 0 if pad is None else int(pad)
-        self._spelling: Any = None
-        self._shown: dict[int, str] = {}
+        self._speller = Speller(self._tokenizer)
         self._joins_pairs = joins_pairs(self._tokenizer)
 
     @classmethod
@@ -111,114 +110,50 @@ class Encoder:
         """Tokenize documents. Encoder-decoders read the document on both sides, as in
         denoising, unless its meta names another `target`.
         """
-        texts = [document.text for _, document in documents]
-        seconds = [self._second(document) for _, document in documents]
-        sources = self._tokenize(texts, seconds)
-        if not self._has_decoder:
-            return [
-                EncodedDocument(numbered, {"self": tokens}, inputs, n_cut)
-                for numbered, (tokens, inputs, n_cut) in zip(documents, sources, strict=True)
-            ]
-        targets = [document.meta.get("target", document.text) for _, document in documents]
-        aims = self._tokenize(targets, as_target=True)
-        found = []
-        for numbered, source, aim in zip(documents, sources, aims, strict=True):
-            tokens, inputs, n_cut = source
-            own = "target" not in numbered[1].meta
-            shifted, ids = self._shift(aim[0], aim[1]["input_ids"], own)
-            both = {**inputs, "decoder_input_ids": ids}
-            stacks = {"encoder": tokens, "decoder": shifted}
-            found.append(EncodedDocument(numbered, stacks, both, max(n_cut, aim[2])))
-        return found
+        texts, pairs = [], []
+        for _, document in documents:
+            second = self._second(document)
+            is_whole = second is None
+            texts.append(document.text if is_whole else document.text[:second].rstrip())
+            pairs.append(None if is_whole else document.text[second:])
+        encoded = encode_texts(
+            self._tokenizer, texts, pairs, max_length=self._max_tokens, speller=self._speller
+        )
+        if self._has_decoder:
+            return self._with_targets(documents, encoded)
+        alone = []
+        for numbered, source in zip(documents, encoded, strict=True):
+            second, tokens = self._second(numbered[1]), source.tokens
+            if second is not None:
+                tokens = tokens.joined(numbered[1].text, second)
+            stacks = {"self": tokens}
+            alone.append(EncodedDocument(numbered, stacks, {**source.inputs}, source.n_cut))
+        return alone
+
+    def _with_targets(
+        self, documents: Sequence[Numbered], encoded: Sequence[Encoded]
+    ) -> list[EncodedDocument]:
+        """The documents of an encoder-decoder, with what its decoder reads."""
+        targets = encode_texts(
+            self._tokenizer,
+            [document.meta.get("target", document.text) for _, document in documents],
+            max_length=self._max_tokens,
+            as_target=True,
+            speller=self._speller,
+        )
+        both = []
+        for numbered, source, target in zip(documents, encoded, targets, strict=True):
+            decoder = shifted_target(target, self._start, self._speller)
+            stacks = {"encoder": source.tokens, "decoder": decoder}
+            inputs = {**source.inputs, "decoder_input_ids": decoder.ids}
+            n_cut = max(source.n_cut, target.n_cut)
+            both.append(EncodedDocument(numbered, stacks, inputs, n_cut))
+        return both
 
     def _second(self, document: Document) -> int | None:
         """Where the second span of a segment starts, if the tokenizer keeps spans apart."""
         at = document.meta.get(SECOND)
         return None if at is None or self._has_decoder or not self._joins_pairs else int(at)
-
-    def _tokenize(
-        self,
-        texts: list[str],
-        seconds: Sequence[int | None] | None = None,
-        *,
-        as_target: bool = False,
-    ) -> list[tuple[Tokenized, dict[str, list[int]], int]]:
-        seconds = seconds if seconds is not None else [None] * len(texts)
-        rows = [row for row, at in enumerate(seconds) if at is None]
-        encoding: Any = self._call([texts[row] for row in rows], as_target) if rows else {}
-        place = {row: index for index, row in enumerate(rows)}
-        found = []
-        for row, (text, at) in enumerate(zip(texts, seconds, strict=True)):
-            one, index = (
-                (encoding, place[row]) if at is None else (self._call_pair(text, at, None), 0)
-            )
-            n_all = len(one["input_ids"][index])
-            if n_all > self._max_tokens:
-                one = (
-                    self._call([text], as_target, self._max_tokens)
-                    if at is None
-                    else self._call_pair(text, at, self._max_tokens)
-                )
-                index = 0
-            special = np.array(one["special_tokens_mask"][index], dtype=bool)
-            offsets = None
-            if "offset_mapping" in one:
-                offsets = np.array(one["offset_mapping"][index], dtype=np.int64).reshape(-1, 2)
-                if at is not None:
-                    is_second = np.array([s == 1 for s in one.sequence_ids(index)])
-                    offsets[is_second] += at
-            inputs = {name: one[name][index] for name in INPUTS if name in one}
-            ids = np.array(inputs["input_ids"], dtype=np.int64)
-            classes = class_members(self._readable(inputs["input_ids"]), special, self._classes)
-            found.append((Tokenized(special, offsets, ids, classes), inputs, n_all - len(special)))
-        return found
-
-    def _call_pair(self, text: str, at: int, max_length: int | None) -> Any:
-        first, second = text[:at].rstrip(), text[at:]
-        return self._tokenizer([first], [second], **self._options(max_length))
-
-    def _call(self, texts: list[str], as_target: bool, max_length: int | None = None) -> Any:
-        options = self._options(max_length)
-        if as_target:
-            return self._tokenizer(text_target=texts, **options)
-        return self._tokenizer(texts, **options)
-
-    def _options(self, max_length: int | None) -> dict[str, Any]:
-        options: dict[str, Any] = {
-            "return_special_tokens_mask": True,
-            "return_offsets_mapping": self._tokenizer.is_fast,
-            "return_attention_mask": False,
-            "verbose": False,
-            "truncation": max_length is not None,
-        }
-        if max_length is not None:
-            options["max_length"] = max_length
-        return options
-
-    def _readable(self, ids: Sequence[int]) -> list[str]:
-        """Tokens as people read them, each looked up once."""
-        unseen = [token for token in dict.fromkeys(ids) if token not in self._shown]
-        if unseen:
-            if self._spelling is None:
-                self._spelling = spelling_of(self._tokenizer)
-            spelled = readable(
-                self._tokenizer.convert_ids_to_tokens(unseen),
-                self._spelling,
-                self._tokenizer.all_special_tokens,
-            )
-            self._shown.update(zip(unseen, spelled, strict=True))
-        return [self._shown[token] for token in ids]
-
-    def _shift(self, aim: Tokenized, ids: list[int], own: bool) -> tuple[Tokenized, list[int]]:
-        """What the decoder reads to predict the target: its start, and all but the last."""
-        special = np.concatenate(([True], aim.special[:-1]))
-        assert self._start is not None
-        shifted = [self._start, *ids[:-1]]
-        offsets = None
-        if own and aim.offsets is not None:
-            offsets = np.concatenate((np.zeros((1, 2), dtype=np.int64), aim.offsets[:-1]))
-        classes = class_members(self._readable(shifted), special, self._classes)
-        return Tokenized(special, offsets, np.array(shifted), classes), shifted
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
         """Documents of similar length together, longest first: what later batches need then
@@ -278,10 +213,7 @@ class Encoder:
 
     def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:
         """The tokens of each stack, as people read them."""
-        names = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
-        return {
-            stack: tuple(self._readable(document.inputs[names[stack]])) for stack in document.stacks
-        }
+        return {stack: tokens.tokens for stack, tokens in document.stacks.items()}
 
 
 def key_classes_of(model: Model) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from headscope.errors import InputError
 from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
 from headscope.measuring.fold import Fold
-from headscope.measuring.labels import NO_TAG, Labeler, Tagset, Tokenized, check_rules, tags_of
+from headscope.measuring.labels import NO_TAG, Labeler, Tagset, check_rules, tags_of
 from headscope.metrics import find_metrics, metric_to_dict
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Trace
@@ -113,19 +113,19 @@ def _key_classes(trace: Trace) -> tuple[str, ...]:
 def _sequences(
     tokens: Tokens, document: Document | None, labeler: Labeler, axes: Axes, is_main: bool
 ) -> Sequences:
-    special = np.array(tokens.special, dtype=bool)
+    # Attention computed elsewhere comes without ids: equal tokens are those that read alike.
     ids = np.unique(np.array(tokens.tokens, dtype=str), return_inverse=True)[1].astype(np.int64)
-    classes = class_members(tokens.tokens, special, axes.key_classes)
-    if document is None or not is_main:
+    if document is None:
+        special = np.array(tokens.special, dtype=bool)
         plain = Sequences.plain(np.ones((1, len(tokens)), dtype=bool), special[None])
+        classes = class_members(tokens.tokens, special, axes.key_classes)
         return replace(plain, ids=ids[None], classes=classes[None])
-    if tokens.texts != (document.text,):
+    if is_main and tokens.texts != (document.text,):
         raise InputError(
             f"The trace is not of document {document.id!r}: their texts differ. Trace "
             "document.text."
         )
-    offsets = None if tokens.offsets is None else np.array(tokens.offsets).reshape(-1, 2)
-    return labeler.sequences([document], [Tokenized(special, offsets, ids, classes)])
+    return replace(labeler.sequences([document], [tokens]), ids=ids[None])
 
 
 def _hash(trace: Trace) -> str:

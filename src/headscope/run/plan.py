@@ -187,7 +187,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         )
     return Survey(
         name=corpus.name,
-        unit=corpus.unit,
+        unit=corpus.unit_name,
         documents=len(lengths),
         hash=content.hexdigest(),
         tags=tuple(sorted(tags - {NO_TAG})),

@@ -120,7 +120,7 @@ def _encoded(
 ) -> Iterator[EncodedDocument]:
     """The shard's documents tokenized; those without a token of their own fail."""
     for document in encoder.encode(shard.documents):
-        if all(tokens.special.all() for tokens in document.stacks.values()):
+        if all(all(tokens.special) for tokens in document.stacks.values()):
             _fail(report, document, "it has no token of its own")
         elif plan.reads_gradients and not can_ask(encoder.model, document):
             _fail(report, document, "one token has no next token to predict")

@@ -54,7 +54,7 @@ def agree(left: Traits, right: Traits) -> bool:
 
 def traits_of(document: Document, mention: Headed) -> Traits:
     """What is known about a mention."""
-    features = _features(document, mention.head)
+    features = _features(document, mention.head_word)
     if mention.kind == "pronoun":
         return _pronoun(mention, features)
     return Traits("3", _numbers(document, mention, features), _genders(document, mention, features))
@@ -78,7 +78,7 @@ def _numbers(document: Document, mention: Headed, features: dict[str, str]) -> f
     if features.get("Number") in _NUMBERS:
         known = _NUMBERS[features["Number"]]
         return ANY_NUMBER if known == "sing" and is_group else frozenset((known,))
-    tag = document.xpos[mention.head] if document.xpos is not None else "_"
+    tag = document.xpos[mention.head_word] if document.xpos is not None else "_"
     is_name = mention.kind == "proper"
     if tag in ("NNS", "NNPS") or mention.form in PLURALS or (tag == "_" and _has_s(mention)):
         return ANY_NUMBER if is_name and tag == "_" else frozenset(("plur",))
@@ -98,14 +98,10 @@ def _is_coordinated(document: Document, mention: Headed) -> bool:
     """Is it `the cat and the dog`? By the tree where there is one."""
     words = mention.mention.words()
     if document.parents is not None and document.relations is not None:
-        inside = zip(
-            (document.parents[word] for word in words),
-            (document.relations[word] for word in words),
-            strict=True,
-        )
-        return any(head == mention.head and relation == "conj" for head, relation in inside)
+        joined = [word for word in words if document.relations[word] == "conj"]
+        return any(document.parents[word] == mention.head_word for word in joined)
     forms = [document.words[word].lower() for word in words]
-    return "and" in forms[1:-1] and mention.head < words[0] + forms.index("and")
+    return "and" in forms[1:-1] and mention.head_word < words[0] + forms.index("and")
 
 
 def _genders(document: Document, mention: Headed, features: dict[str, str]) -> frozenset[str]:
@@ -116,8 +112,8 @@ def _genders(document: Document, mention: Headed, features: dict[str, str]) -> f
     # Titles and given names may stand beside the head of a name.
     forms = [mention.form]
     if mention.kind == "proper":
-        own = [document.words[word] for word in mention.mention.words()]
-        forms += [form.lower() for form in own if form[:1].isupper()]
+        words = [document.words[word] for word in mention.mention.words()]
+        forms += [word.lower() for word in words if word[:1].isupper()]
     for form in forms:
         is_male = form in MALE or (mention.kind == "proper" and form in MALE_NAMES)
         is_female = form in FEMALE or (mention.kind == "proper" and form in FEMALE_NAMES)

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from headscope.errors import InputError
-from headscope.text.tokens import NO_WORD
 
-__all__ = ["align_array", "align_tokens"]
+__all__ = ["NO_WORD", "align_array", "align_tokens"]
+
+NO_WORD = -1
+"""Word number of a token that belongs to no word (special tokens, bare spaces)."""
 
 Span = tuple[int, int]
 
@@ -60,24 +62,24 @@ def align_array(
                 f"word {word - 1} at {(int(word_start[word - 1]), int(word_end[word - 1]))}. "
                 "Words must be given in the order of the text."
             )
-    found = np.full(len(token_start), NO_WORD, dtype=np.int32)
+    words = np.full(len(token_start), NO_WORD, dtype=np.int32)
     if not len(word_start):
-        return found
+        return words
     # Words first … last - 1 are those that end after the token starts and start before it ends.
     first = np.searchsorted(word_end, token_start, side="right")
     last = np.searchsorted(word_start, token_end, side="left")
     near = np.minimum(first, len(word_start) - 1)
     shared = np.minimum(word_end[near], token_end) - np.maximum(word_start[near], token_start)
     single = (last - first == 1) & (shared > 0)
-    found[single] = first[single]
+    words[single] = first[single]
     for token in np.flatnonzero(last - first > 1):
-        words = slice(first[token], last[token])
-        share = np.minimum(word_end[words], token_end[token]) - np.maximum(
-            word_start[words], token_start[token]
+        touched = slice(first[token], last[token])
+        share = np.minimum(word_end[touched], token_end[token]) - np.maximum(
+            word_start[touched], token_start[token]
         )
         if share.max() > 0:
-            found[token] = first[token] + share.argmax()
-    return found
+            words[token] = first[token] + share.argmax()
+    return words
 
 
 def _columns(pairs: Sequence[Span] | np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ The only file that imports spaCy, and only when documents are read.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Span, Unit
 from headscope.text.mention import Mention
 from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
+from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.tree import NO_PARENT, ROOT
 
 __all__ = ["SpacySource", "annotate"]
@@ -26,7 +26,7 @@ _BATCH = 64
 
 
 def annotate(
-    corpus: Corpus | str | Path | Iterable[Any] | Callable[[], Iterable[Any]],
+    corpus: Corpus | Readable,
     pipeline: str = "en_core_web_sm",
 ) -> Corpus:
     """The corpus with words, sentences, tags, parents, relations and entities by spaCy.
@@ -45,8 +45,7 @@ def annotate(
         MissingExtra: spaCy is not installed.
         UnknownName: The pipeline is not.
     """
-    if not isinstance(corpus, Corpus):
-        corpus = read(corpus)
+    corpus = as_corpus(corpus)
     _load(pipeline)
     if corpus.sample is None:
         return replace(corpus, source=SpacySource(corpus.by("document"), pipeline))

@@ -25,7 +25,7 @@ class Headed:
     """A mention with its head word."""
 
     mention: Mention
-    head: int
+    head_word: int
     kind: str
     """`pronoun`, `proper` or `nominal`."""
     form: str
@@ -51,28 +51,28 @@ def headed_mentions(document: Document, has_tokens: Sequence[bool]) -> list[Head
     A mention that is there twice in one cluster is taken once; the same words in two
     clusters are two mentions.
     """
-    found: dict[tuple[str, tuple[tuple[int, int], ...]], Headed] = {}
+    headed: dict[tuple[str, tuple[tuple[int, int], ...]], Headed] = {}
     for mention in document.mentions:
-        head = mention_head(document, mention)
-        is_known = (mention.cluster, mention.spans) in found
-        if head < len(has_tokens) and has_tokens[head] and not is_known:
-            text = " ".join(document.words[word] for word in mention.words()).lower()
-            kind = mention_kind(document, head)
-            form = document.words[head].lower()
-            found[mention.cluster, mention.spans] = Headed(mention, head, kind, form, text)
+        word = mention_head(document, mention)
+        is_known = (mention.cluster, mention.spans) in headed
+        if word < len(has_tokens) and has_tokens[word] and not is_known:
+            text = " ".join(document.words[number] for number in mention.words()).lower()
+            kind = mention_kind(document, word)
+            form = document.words[word].lower()
+            headed[mention.cluster, mention.spans] = Headed(mention, word, kind, form, text)
     # Of mentions with the same head word the shortest comes last: it is the nearest.
     return sorted(
-        found.values(),
-        key=lambda m: (m.head, -len(m.mention.words()), m.mention.spans, m.mention.cluster),
+        headed.values(),
+        key=lambda m: (m.head_word, -len(m.mention.words()), m.mention.spans, m.mention.cluster),
     )
 
 
 def anaphors(document: Document, has_tokens: Sequence[bool] | None = None) -> list[Anaphor]:
     """The mentions that have an antecedent: another mention of their entity before them.
 
-    A mention is before another where its head word is, so nested mentions (`[[his] wife]`)
-    and crossing ones have an order, and mentions that share a head word are not candidates
-    of one another: a head would have to attend from the word to itself.
+    Mentions are ordered by their head words, so nested mentions (`[[his] wife]`) and crossing
+    ones have an order. Mentions that share a head word are no candidates of one another: an
+    attention head would have to attend from the word to itself.
 
     Args:
         document: with mentions.
@@ -81,27 +81,27 @@ def anaphors(document: Document, has_tokens: Sequence[bool] | None = None) -> li
     """
     known = [True] * len(document) if has_tokens is None else has_tokens
     mentions = headed_mentions(document, known)
-    found = []
+    with_antecedent = []
     for mention in mentions:
-        before = tuple(other for other in mentions if other.head < mention.head)
+        before = tuple(other for other in mentions if other.head_word < mention.head_word)
         cluster = mention.mention.cluster
-        antecedents = frozenset(o.head for o in before if o.mention.cluster == cluster)
+        antecedents = frozenset(o.head_word for o in before if o.mention.cluster == cluster)
         if antecedents:
-            found.append(Anaphor(mention, before, antecedents))
-    return found
+            with_antecedent.append(Anaphor(mention, before, antecedents))
+    return with_antecedent
 
 
-def mention_kind(document: Document, head: int) -> str:
-    """Pronoun, proper or nominal, by the head word's tag.
+def mention_kind(document: Document, word: int) -> str:
+    """Pronoun, proper or nominal, by the tag of its head word.
 
     Without tags a pronoun is one of English's, and a name is a word with a capital that does
     not open a sentence.
     """
-    upos = document.upos[head] if document.upos is not None else "_"
-    xpos = document.xpos[head] if document.xpos is not None else "_"
-    form = document.words[head]
+    upos = document.upos[word] if document.upos is not None else "_"
+    xpos = document.xpos[word] if document.xpos is not None else "_"
+    form = document.words[word]
     if upos == "_" and xpos == "_":
-        opens = any(head == start for start, _ in document.sentences) or head == 0
+        opens = any(word == start for start, _ in document.sentences) or word == 0
         if form.lower() in PRONOUNS:
             return "pronoun"
         return "proper" if form[:1].isupper() and not opens else "nominal"

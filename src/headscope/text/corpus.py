@@ -1,7 +1,7 @@
 """A corpus: documents that can be read again and again, never all at once.
 
-It knows where its documents come from (`Source`), what is to be one document (a whole
-document, a paragraph, a sentence) and which of them were drawn. Iterating reads them anew.
+It knows where its documents come from (`Source`), what one of them is (a sentence, a
+paragraph, a document) and which of them were drawn. Iterating reads them anew.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import Protocol, get_args, overload, runtime_checkable
 
 from headscope.arguments import whole_number
 from headscope.atomic import atomic_path
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
+from headscope.notebook import facts_table
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import OnError, Report
 
-__all__ = ["Corpus", "Source", "Summary"]
+__all__ = ["AS_GIVEN", "Corpus", "SizedSource", "Source", "Summary"]
+
+AS_GIVEN = "document as given"
+"""What one document of a corpus is that nobody asked to be cut."""
 
 
 class Source(Protocol):
@@ -36,6 +40,16 @@ class Source(Protocol):
 
     def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
         """The documents from the start; what is broken goes to the report."""
+        ...
+
+
+@runtime_checkable
+class SizedSource(Source, Protocol):
+    """A source that may be small enough to read it through for a count."""
+
+    @property
+    def is_small(self) -> bool:
+        """Is it read in a moment?"""
         ...
 
 
@@ -64,11 +78,14 @@ class Summary:
 class Corpus:
     """Documents of one source, read anew at every iteration.
 
-    Made by `headscope.read`. Frozen and picklable; `by` and `draw` give changed copies.
+    Made by `headscope.read`. Frozen and picklable; `by` and `draw` give changed copies. A
+    small one, in memory or in plain files of a few megabytes, also has a length and is
+    indexed: `corpus[0]`.
     """
 
     source: Source
-    unit: Unit = "document"
+    unit: Unit | None = None
+    """What its documents were cut into; None where they are as they were given."""
     sample: int | None = None
     """How many documents to draw; None for all."""
     seed: int = 0
@@ -77,10 +94,12 @@ class Corpus:
     on_error: OnError = "raise"
     label: str | None = None
     """What to call it; by default after its source."""
+    given_as: str = AS_GIVEN
+    """What one document is, in words, where they are not cut."""
     _cache: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.unit not in get_args(Unit):
+        if self.unit is not None and self.unit not in get_args(Unit):
             raise UnknownName.of("unit", self.unit, get_args(Unit))
         if self.sample is not None:
             whole_number("sample", self.sample)
@@ -91,13 +110,80 @@ class Corpus:
         """What the corpus is called in messages and provenance."""
         return self.label or self.source.name
 
+    @property
+    def unit_name(self) -> str:
+        """What one document is, for summaries and provenance: `sentence`, or `document as
+        given` where nothing was cut.
+        """
+        return self.given_as if self.unit is None else self.unit
+
     def __iter__(self) -> Iterator[Document]:
         return self.read(Report(self.on_error))
+
+    def __bool__(self) -> bool:
+        return True  # else `if corpus` would read all of it for its length
+
+    def __len__(self) -> int:
+        """How many documents.
+
+        Raises:
+            TypeError: The corpus is too large to read it through for a count.
+        """
+        summary, count = self._cache.get("summary"), self._cache.get("length")
+        if isinstance(summary, Summary):
+            return summary.documents
+        if not isinstance(count, int):
+            self._check_small("has no len()")
+            count = sum(1 for _ in self)
+            self._cache["length"] = count
+        return count
+
+    @overload
+    def __getitem__(self, index: int) -> Document: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Document, ...]: ...
+    def __getitem__(self, index: int | slice) -> Document | tuple[Document, ...]:
+        """A document by its number, or several by a slice. The documents stay in memory.
+
+        Raises:
+            TypeError: The corpus is too large for that.
+        """
+        documents = self._cache.get("documents")
+        if not isinstance(documents, tuple):
+            self._check_small("cannot be indexed")
+            documents = tuple(self.read(Report(self.on_error)))
+            self._cache["documents"] = documents
+        kept: tuple[Document, ...] = documents
+        return kept[index]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the documents kept for `corpus[i]`: whoever unpickles it reads them anew."""
+        cache = {name: value for name, value in self._cache.items() if name != "documents"}
+        return {**self.__dict__, "_cache": cache}
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: what is known without reading the corpus."""
+        summary = self._cache.get("summary")
+        known = summary if isinstance(summary, Summary) else None
+        return facts_table(
+            f"Corpus {self.name}",
+            [
+                ("one document is a", self.unit_name),
+                ("sample", self.sample),
+                ("seed", None if self.sample is None else self.seed),
+                ("documents", known and known.documents),
+                ("sentences", known and known.sentences),
+                ("words", known and known.words),
+                ("mentions", known and known.mentions),
+                ("left out", known and ", ".join(f"{n} {k}" for k, n in known.skipped.items())),
+                ("counts", None if known else "corpus.summary() reads it once and counts"),
+            ],
+        )
 
     def read(self, report: Report) -> Iterator[Document]:
         """The documents; what is left out is counted in `report` as it happens."""
         chosen = self._chosen()
-        for number, document in enumerate(self.source.documents(self.unit, report)):
+        for number, document in enumerate(self._of_source(report)):
             if chosen is None or number in chosen:
                 yield document
 
@@ -115,16 +201,18 @@ class Corpus:
 
     def summary(self) -> Summary:
         """Counts, content hash and what was left out: one pass, remembered."""
-        found = self._cache.get("summary")
-        if not isinstance(found, Summary):
-            found = self._summarize()
-            self._cache["summary"] = found
-        return found
+        summary = self._cache.get("summary")
+        if not isinstance(summary, Summary):
+            summary = self._summarize()
+            self._cache["summary"] = summary
+        return summary
 
     def save(self, path: str | Path) -> None:
         """Writes the documents as JSON lines, which `headscope.read` reads again.
 
-        Gzipped where the name ends in `.gz`. The file appears when it is complete.
+        As any file it is read by sentence unless told otherwise: `unit="document"` gives
+        back what was saved. Gzipped where the name ends in `.gz`. The file appears when it is
+        complete.
         """
         opener = gzip.open if Path(path).suffix == ".gz" else open
         with (
@@ -138,6 +226,17 @@ class Corpus:
     def hash(self) -> str:
         """The content hash of `summary`."""
         return self.summary().hash
+
+    def _of_source(self, report: Report) -> Iterator[Document]:
+        """All documents, drawn or not."""
+        return self.source.documents(self.unit or "document", report)
+
+    def _check_small(self, problem: str) -> None:
+        if not (isinstance(self.source, SizedSource) and self.source.is_small):
+            raise TypeError(
+                f"{self.name} {problem}: it is read anew each time, and may be large. Iterate "
+                "over it, or count with corpus.summary().documents, which reads it once."
+            )
 
     def _summarize(self) -> Summary:
         report = Report(self.on_error)
@@ -171,9 +270,9 @@ class Corpus:
         """
         if self.sample is None:
             return None
-        found = self._cache.get("chosen")
-        if not isinstance(found, frozenset):
-            numbered = enumerate(self.source.documents(self.unit, Report(self.on_error)))
+        chosen = self._cache.get("chosen")
+        if not isinstance(chosen, frozenset):
+            numbered = enumerate(self._of_source(Report(self.on_error)))
             total = 0
 
             def keys() -> Iterator[tuple[bytes, int]]:
@@ -189,16 +288,16 @@ class Corpus:
                     else:
                         yield from drawn
 
-            found = frozenset(number for _, number in heapq.nsmallest(self.sample, keys()))
-            self._cache.update(chosen=found, total=total)
-            if len(found) < self.sample:
+            chosen = frozenset(number for _, number in heapq.nsmallest(self.sample, keys()))
+            self._cache.update(chosen=chosen, total=total)
+            if len(chosen) < self.sample:
                 warnings.warn(
-                    f"sample={self.sample}, but {self.name} has only {len(found)} to draw: "
+                    f"sample={self.sample}, but {self.name} has only {len(chosen)} to draw: "
                     "all of them are taken.",
                     HeadscopeWarning,
                     stacklevel=3,
                 )
-        return found
+        return chosen
 
     def _key(self, what: str) -> bytes:
         return hashlib.blake2b(f"{self.seed} {what}".encode(), digest_size=8).digest()

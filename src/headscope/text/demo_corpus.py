@@ -12,15 +12,15 @@ from pathlib import Path
 
 from headscope.text.corpus import Corpus
 from headscope.text.document import Unit
-from headscope.text.readers.read import read
+from headscope.text.readers.read import FILE_UNIT, read
 
 __all__ = ["demo_corpus"]
 
 
-def demo_corpus(unit: Unit = "document") -> Corpus:
-    """The bundled corpus.
+def demo_corpus(unit: Unit = FILE_UNIT) -> Corpus:
+    """The bundled corpus, by sentence as any file unless another unit is asked for.
 
-    >>> demo_corpus("sentence").summary().documents
-    88
+    >>> len(demo_corpus()), len(demo_corpus("document"))
+    (88, 11)
     """
     return read(Path(str(resources.files("headscope.text") / "demo.conllu")), unit=unit)

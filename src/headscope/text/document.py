@@ -148,9 +148,10 @@ class Document:
         """The document's sentences or paragraphs as documents of their own.
 
         Where its sentences are unknown, `headscope.text.boundaries` guesses them; where its
-        paragraphs are, it is one.
+        paragraphs are, it is one. A sentence of another document is not cut again.
         """
-        if unit == "document" or (unit == "paragraph" and not self.paragraphs):
+        is_sentence = self.part_of is not None and len(self.sentences) == 1
+        if unit == "document" or is_sentence or (unit == "paragraph" and not self.paragraphs):
             yield self
             return
         ranges = self.paragraphs if unit == "paragraph" else self.sentences or self._guess()

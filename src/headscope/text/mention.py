@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.errors import InputError
 from headscope.text.tree import NO_PARENT
@@ -25,8 +25,8 @@ class Mention:
     """Ranges of words, ends excluded; more than one where the mention is discontinuous."""
     kind: str | None = None
     """Type of the entity as the source calls it: `person`, `GPE`."""
-    head: int | None = None
-    """The head word where the source names it (CorefUD's `head`)."""
+    head_word: int | None = None
+    """The number of its head word, where the source names it (CorefUD's `head`)."""
 
     def __post_init__(self) -> None:
         last = None
@@ -35,11 +35,12 @@ class Mention:
                 break
             last = stop
         else:
-            if self.spans and (self.head is None or self.head in self.words()):
+            if self.spans and (self.head_word is None or self.head_word in self.words()):
                 return
         raise InputError(
             f"A mention of cluster {self.cluster!r} has the word ranges {self.spans} and the head "
-            f"{self.head}. Ranges must be in order and not empty, and the head within them."
+            f"word {self.head_word}. Ranges must be in order and not empty, and the head word "
+            "within them."
         )
 
     @property
@@ -64,32 +65,32 @@ class Mention:
             self.cluster,
             tuple((start + by, stop + by) for start, stop in self.spans),
             self.kind,
-            None if self.head is None else self.head + by,
+            None if self.head_word is None else self.head_word + by,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The mention as JSON can hold it."""
-        found: dict[str, Any] = {"cluster": self.cluster, "spans": self.spans}
+    def to_dict(self) -> dict[str, object]:
+        """The mention as JSON can hold it; its head word is called `head` there."""
+        values: dict[str, object] = {"cluster": self.cluster, "spans": self.spans}
         if self.kind is not None:
-            found["kind"] = self.kind
-        if self.head is not None:
-            found["head"] = self.head
-        return found
+            values["kind"] = self.kind
+        if self.head_word is not None:
+            values["head"] = self.head_word
+        return values
 
 
 def mention_head(document: Document, mention: Mention) -> int:
     """The head word of a mention.
 
     1. The word the source names.
-    2. Where there is a tree: the word whose head lies outside the mention; of several (the
-       tree disagrees with the mention, or was cut), the one highest in the tree, then the
-       first that is not punctuation.
+    2. Where there is a tree: the word whose parent lies outside the mention. Of several (the
+       tree disagrees with the mention, or was cut), one that is not punctuation, the highest
+       in the tree, then the first.
     3. Without a tree: the last word before the first comma, preposition or relative
        pronoun after the first word; in `the designer of the bridge`, `designer`. A
        possessive `'s` at the end is passed over.
     """
-    if mention.head is not None:
-        return mention.head
+    if mention.head_word is not None:
+        return mention.head_word
     words = mention.words()
     parents = document.parents
     if parents is not None and any(parents[word] > NO_PARENT for word in words):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.errors import InputError
+from headscope.text.align import NO_WORD, align_tokens
+from headscope.text.words import split_words
 
-__all__ = ["Tokens"]
+__all__ = ["NO_WORD", "Tokens"]
 
-NO_WORD = -1
-"""Word number of a token that belongs to no word (special tokens, bare spaces)."""
+_LATER: Any = object()
+"""Stands for words that are found when they are first asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,9 @@ class Tokens:
     """One token sequence. All per-token fields have the same length.
 
     `texts` holds the one or two texts the sequence was made of; `segments` says which of
-    them a token belongs to, and `offsets` are characters of that text.
+    them a token belongs to, and `offsets` are characters of that text. Words that are not
+    given are looked for in the texts when they are first asked for: runs over a corpus, which
+    bring the words of their documents, never do.
     """
 
     texts: tuple[str, ...]
@@ -34,25 +38,45 @@ class Tokens:
     """Written by the model, not given to it."""
     offsets: tuple[tuple[int, int], ...] | None
     """None where the tokenizer does not tell."""
-    words: tuple[int, ...]
+    words: tuple[int, ...] = _LATER
     """Number of the token's word in `word_texts`, or -1."""
-    word_texts: tuple[str, ...]
+    word_texts: tuple[str, ...] = _LATER
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
+        is_later = self.words is _LATER
+        if is_later != (self.word_texts is _LATER):
+            raise InputError("Give both words and word_texts, or neither.")
         lengths = {
-            name: len(getattr(self, name))
-            for name in ("ids", "special", "segments", "generated", "words")
+            "ids": len(self.ids),
+            "special": len(self.special),
+            "segments": len(self.segments),
+            "generated": len(self.generated),
+            "words": n if is_later else len(self.words),
+            "offsets": n if self.offsets is None else len(self.offsets),
         }
-        if self.offsets is not None:
-            lengths["offsets"] = len(self.offsets)
         wrong = {name: length for name, length in lengths.items() if length != n}
         if wrong:
             raise InputError(f"{n} tokens, but {wrong}: every field needs one entry per token.")
+        if is_later:  # an empty slot, which `__getattr__` fills
+            object.__delattr__(self, "words")
+            object.__delattr__(self, "word_texts")
+            return
         _check_words(self.words)
         highest = max(self.words, default=NO_WORD)
         if highest >= len(self.word_texts):
             raise InputError(f"A token belongs to word {highest} of {len(self.word_texts)}.")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """`words` and `word_texts` that were not given, at their first use."""
+            if name not in ("words", "word_texts"):
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+            words, word_texts = self._found_words()
+            object.__setattr__(self, "words", words)
+            object.__setattr__(self, "word_texts", word_texts)
+            return words if name == "words" else word_texts
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -92,6 +116,55 @@ class Tokens:
             offsets=None,
             words=tuple(words),
             word_texts=tuple(word_texts or ()),
+        )
+
+    def _found_words(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Words as `split_words` finds them in the texts; without offsets, the tokens."""
+        words = [NO_WORD] * len(self)
+        word_texts: list[str] = []
+        if self.offsets is None:
+            kept = [i for i, is_special in enumerate(self.special) if not is_special]
+            for word, i in enumerate(kept):
+                words[i] = word
+            return tuple(words), tuple(self.tokens[i].strip() for i in kept)
+        for number, text in enumerate(self.texts):
+            spans = split_words(text)
+            inside = [
+                i
+                for i, (segment, is_special) in enumerate(
+                    zip(self.segments, self.special, strict=True)
+                )
+                if segment == number and not is_special
+            ]
+            aligned = align_tokens([self.offsets[i] for i in inside], spans)
+            for i, word in zip(inside, aligned, strict=True):
+                words[i] = NO_WORD if word < 0 else len(word_texts) + word
+            word_texts += [text[start:end] for start, end in spans]
+        return tuple(words), tuple(word_texts)
+
+    def joined(self, text: str, second: int) -> Tokens:
+        """Tokens of a pair as tokens of the one text that both are parts of.
+
+        Args:
+            text: the whole.
+            second: the character of it at which the second text starts.
+        """
+        offsets = self.offsets
+        if offsets is not None:
+            offsets = tuple(
+                (start + second, end + second) if segment and not is_special else (start, end)
+                for (start, end), segment, is_special in zip(
+                    offsets, self.segments, self.special, strict=True
+                )
+            )
+        return Tokens(
+            texts=(text,),
+            tokens=self.tokens,
+            ids=self.ids,
+            special=self.special,
+            segments=(0,) * len(self),
+            generated=self.generated,
+            offsets=offsets,
         )
 
     def by_word(self) -> Tokens:
@@ -139,16 +212,16 @@ class Tokens:
 
 def _check_strings(tokens: Sequence[str]) -> int:
     """How many tokens there are, all of them strings."""
-    found = list(tokens) if isinstance(tokens, Iterable) else [tokens]
-    for number, token in enumerate(found):
+    listed = list(tokens) if isinstance(tokens, Iterable) else [tokens]
+    for number, token in enumerate(listed):
         if not isinstance(token, str):
             raise InputError(
                 f"Token {number} is {token!r}: expected a list of strings, one for each position."
             )
-    return len(found)
+    return len(listed)
 
 
-def _check_words(words: Sequence[Any]) -> None:
+def _check_words(words: Sequence[object]) -> None:
     for token, word in enumerate(words):
         if not isinstance(word, Integral) or word < NO_WORD:
             raise InputError(

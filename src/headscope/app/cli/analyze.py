@@ -108,7 +108,7 @@ def open_corpus(
 
     if name != "demo":
         return hs.read(name, unit=unit, sample=sample, seed=seed, on_error=on_error)
-    documents = hs.demo_corpus().by(unit)
+    documents = hs.demo_corpus(unit)
     return documents if sample is None else documents.draw(sample, seed)
 
 

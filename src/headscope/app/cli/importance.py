@@ -14,6 +14,7 @@ def importance(
     out: options.Out,
     model: options.ModelName = "smollm2",
     device: options.Device = None,
+    unit: options.UnitName = "sentence",
     segments: options.Segments = True,
     max_tokens: options.MaxTokens = 128,
     sample: options.Sample = None,
@@ -33,7 +34,9 @@ def importance(
     from headscope.results.opening import RESULT
 
     loaded = hs.load(model, device=device)
-    documents = open_corpus(corpus, unit="document", sample=sample, seed=seed, on_error=on_error)
+    if segments:
+        unit = "document"
+    documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=on_error)
     if segments:
         documents = hs.cut_segments(loaded, documents, max_tokens)
     result = hs.importance(

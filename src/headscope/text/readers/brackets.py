@@ -48,7 +48,8 @@ class Opened:
     parts: int
     line: int
     kind: str | None = None
-    head: int | None = None
+    head_word: int | None = None
+    """The number of the head word among the mention's words, from 0."""
     done: tuple[tuple[int, int], ...] = ()
 
 
@@ -70,11 +71,11 @@ def mentions_from_brackets(
     Args:
         brackets: In order of the text.
         empty_nodes: For each empty node the word it stands before. CorefUD counts a mention's
-            head with them, so the heads of mentions around them are not taken over.
+            head word with them, so it is not taken over for mentions around them.
         is_whole: They are all brackets of the document. Otherwise a bracket without its
             partner belongs to a mention that reaches beyond, which is left out quietly.
     """
-    found: list[Mention] = []
+    mentions: list[Mention] = []
     bad: list[BadBracket] = []
     opened: dict[tuple[str, str], list[Opened]] = {}
     waiting: dict[tuple[str, int], list[Opened]] = {}
@@ -84,7 +85,7 @@ def mentions_from_brackets(
         if mention.part < mention.parts:
             waiting.setdefault((mention.cluster, mention.parts), []).append(mention)
         elif mention.done:
-            found.append(_mention(mention, empty_nodes))
+            mentions.append(_mention(mention, empty_nodes))
 
     for bracket in brackets:
         stop = bracket.word if bracket.is_empty else bracket.word + 1
@@ -104,7 +105,7 @@ def mentions_from_brackets(
                         mention.parts = 0
                     else:
                         waiting[(mention.cluster, mention.parts)].remove(before[-1])
-                        mention.done, mention.head = before[-1].done, before[-1].head
+                        mention.done, mention.head_word = before[-1].done, before[-1].head_word
                         mention.kind = before[-1].kind
                 if piece["single"]:
                     if mention.parts:
@@ -134,8 +135,8 @@ def mentions_from_brackets(
             BadBracket(f"the mention '({mention.cluster}' is never closed", mention.line)
             for mention in sorted(left, key=lambda m: m.line)
         ]
-    found.sort(key=lambda m: (m.start, -m.stop))
-    return found, bad
+    mentions.sort(key=lambda m: (m.start, -m.stop))
+    return mentions, bad
 
 
 def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
@@ -153,18 +154,18 @@ def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
         parts=max(part, parts),
         line=bracket.line,
         kind=named.get("etype") or None,
-        head=int(head) - 1 if head.isdigit() and int(head) else None,
+        head_word=int(head) - 1 if head.isdigit() and int(head) else None,
     )
 
 
 def _mention(opened: Opened, empty_nodes: Sequence[int]) -> Mention:
     words = [word for start, stop in opened.done for word in range(start, stop)]
-    head = None
-    if opened.head is not None and opened.head < len(words):
-        head = words[opened.head]
+    head_word = None
+    if opened.head_word is not None and opened.head_word < len(words):
+        head_word = words[opened.head_word]
         if any(words[0] <= node <= words[-1] + 1 for node in empty_nodes):
-            head = None
-    return Mention(opened.cluster, opened.done, opened.kind, head)
+            head_word = None
+    return Mention(opened.cluster, opened.done, opened.kind, head_word)
 
 
 def _unpaired(bracket: Bracket, piece: str, what: str) -> BadBracket:

@@ -8,16 +8,19 @@ are language-specific; the parse is of constituents and is not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from headscope.errors import FileFormatError
+from headscope.text.document import Document
 from headscope.text.readers.brackets import Bracket
 from headscope.text.readers.lines import Lines, Report, broken
-from headscope.text.readers.sentence import Sentence
+from headscope.text.readers.reader import Reader, ReadOptions
+from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import locate, spaced
 from headscope.text.tree import NO_PARENT
 
-__all__ = ["conll2012_sentences", "unescape"]
+__all__ = ["Conll2012Reader", "begins_documents", "conll2012_sentences", "unescape"]
 
 _BEGIN = re.compile(r"#\s*begin document\s*\((?P<name>.*?)\)\s*;?\s*(?:part\s*(?P<part>\d+))?")
 _SPELLINGS = {
@@ -33,6 +36,30 @@ _SPELLINGS = {
     "/?": "?",
     "/-": "-",
 }
+
+
+class Conll2012Reader(Reader):
+    """CoNLL-2012."""
+
+    name: ClassVar[str] = "conll2012"
+    suffixes: ClassVar[tuple[str, ...]] = ("conll", ".conll12", ".conll2012")
+    expects: ClassVar[str] = "'#begin document (…)', then columns"
+    cuts: ClassVar[bool] = True
+
+    def detect(self, start: Sequence[str]) -> bool:
+        """A line begins a document. OntoGUM's do so too: its reader is asked before."""
+        return begins_documents(start)
+
+    def documents(
+        self, lines: Lines, name: str, options: ReadOptions, report: Report
+    ) -> Iterator[Document]:
+        """The file's documents or sentences; it marks no paragraphs."""
+        return assemble(conll2012_sentences(lines, name, report), name, options.unit, report)
+
+
+def begins_documents(start: Sequence[str]) -> bool:
+    """Is there a line that begins a document, as OntoNotes and OntoGUM write it?"""
+    return any(text.lstrip("# ").startswith("begin document") for text in start)
 
 
 def unescape(word: str) -> str:

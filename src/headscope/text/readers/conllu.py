@@ -8,18 +8,40 @@ takes three times as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from headscope.errors import FileFormatError, InputError
+from headscope.text.document import Document
 from headscope.text.readers.brackets import ENTITY_FIELDS, Bracket
 from headscope.text.readers.lines import Lines, Report, broken
-from headscope.text.readers.sentence import Sentence
+from headscope.text.readers.reader import Reader, ReadOptions, column_counts
+from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import Surface, locate
 from headscope.text.tree import NO_PARENT, check_tree
 
-__all__ = ["conllu_sentences"]
+__all__ = ["ConlluReader", "conllu_sentences"]
 
 _TEN = "ten columns separated by tabs (ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC)"
+
+
+class ConlluReader(Reader):
+    """CoNLL-U."""
+
+    name: ClassVar[str] = "conllu"
+    suffixes: ClassVar[tuple[str, ...]] = (".conllu",)
+    expects: ClassVar[str] = "ten columns"
+    cuts: ClassVar[bool] = True
+
+    def detect(self, start: Sequence[str]) -> bool:
+        """Ten columns."""
+        return column_counts(start) == {10}
+
+    def documents(
+        self, lines: Lines, name: str, options: ReadOptions, report: Report
+    ) -> Iterator[Document]:
+        """The file's documents, paragraphs or sentences."""
+        return assemble(conllu_sentences(lines, name, report), name, options.unit, report)
 
 
 def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]:

@@ -1,72 +1,80 @@
-"""Documents from Python objects: strings, dicts, the lines of a JSON file.
+"""Documents from Python objects: strings, dicts, documents.
 
-A Hugging Face dataset is an iterable of dicts, hence read here as it is.
+A Hugging Face dataset is an iterable of dicts, so it is read here as it is.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypedDict, TypeVar
 
 from headscope.errors import FileFormatError, InputError
-from headscope.text.document import Document
+from headscope.text.document import Document, Span
 from headscope.text.mention import Mention
-from headscope.text.readers.lines import Lines, Report, broken
+from headscope.text.readers.lines import Report
 from headscope.text.readers.plain import plain_document
 from headscope.text.readers.surface_forms import Surface, locate
 from headscope.text.tree import NO_PARENT
 
-__all__ = ["document_from_dict", "item_documents", "json_documents"]
+__all__ = ["document_from_dict", "document_from_item", "item_documents"]
 
-_TAGS = ("upos", "xpos", "lemmas", "features", "relations")
-_KNOWN = {"id", "text", "words", "spans", "sentences", "paragraphs", "parents", "mentions"} | {
-    *_TAGS,
+_KNOWN_KEYS = {
+    "id",
+    "text",
+    "words",
+    "spans",
+    "sentences",
+    "paragraphs",
+    "upos",
+    "xpos",
+    "lemmas",
+    "features",
+    "parents",
     "heads",
+    "relations",
+    "mentions",
     "part_of",
     "meta",
 }
 
+T = TypeVar("T")
 
-def json_documents(lines: Lines, name: str, report: Report, text_key: str) -> Iterator[Document]:
-    """The documents of a file with one JSON object (or string) per line."""
-    stem = name.replace("\\", "/").rsplit("/", 1)[-1].split(".")[0]
-    for number, text in lines:
-        try:
-            if isinstance(text, FileFormatError):
-                raise text
-            if not text or text.isspace():
-                continue
-            try:
-                item = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise broken(
-                    name, number, f"not JSON ({error}): {text[:60]!r}", "one JSON object per line"
-                ) from None
-            try:
-                document = _document(item, f"{stem}-{number}", text_key)
-            except InputError as error:
-                raise broken(name, number, str(error).rstrip(".")) from None
-        except FileFormatError as error:
-            report.leave_out("documents", error)
-            continue
-        yield document
+
+class _Annotations(TypedDict):
+    """What a dict may say about its words."""
+
+    upos: tuple[str, ...] | None
+    xpos: tuple[str, ...] | None
+    lemmas: tuple[str, ...] | None
+    features: tuple[str, ...] | None
+    relations: tuple[str, ...] | None
+    parents: tuple[int, ...] | None
+    sentences: tuple[Span, ...]
+    paragraphs: tuple[Span, ...]
+    mentions: tuple[Mention, ...]
 
 
 def item_documents(
-    items: Iterable[Any], name: str, report: Report, text_key: str
+    items: Iterable[object], name: str, report: Report, text_key: str
 ) -> Iterator[Document]:
-    """The documents that strings, dicts or documents are."""
+    """A document for each string, dict or document; an item that is none is left out."""
     for number, item in enumerate(items):
         try:
-            document = _document(item, f"{name}-{number}", text_key)
+            document = document_from_item(item, f"{name}-{number}", text_key)
         except InputError as error:
             report.leave_out("documents", FileFormatError(f"{name}, item {number}: {error}"))
             continue
         yield document
 
 
-def _document(item: Any, name: str, text_key: str) -> Document:
+def document_from_item(item: object, name: str, text_key: str) -> Document:
+    """The document that a string, a dict or a document is.
+
+    Args:
+        item: The object.
+        name: The document's id where the object has none.
+        text_key: In dicts, the name of the text.
+    """
     if isinstance(item, Document):
         return item
     if isinstance(item, str):
@@ -80,7 +88,7 @@ def _document(item: Any, name: str, text_key: str) -> Document:
 
 
 def document_from_dict(
-    item: Mapping[str, Any], *, name: str = "document", text_key: str = "text"
+    item: Mapping[str, object], *, name: str = "document", text_key: str = "text"
 ) -> Document:
     """The document that a dict describes; undoes `Document.to_dict`.
 
@@ -94,73 +102,91 @@ def document_from_dict(
         name: The document's id where the dict has none.
         text_key: The name of its text.
     """
-    text = item.get(text_key)
-    words = item.get("words")
-    if text is None and words is None:
+    text, words, spans = _text_and_words(item, name, text_key)
+    part_of = item.get("part_of")
+    return Document(
+        id=str(item["id"]) if item.get("id") is not None else name,
+        text=text,
+        words=words,
+        spans=spans,
+        part_of=None if part_of is None else str(part_of),
+        meta=_meta(item, text_key),
+        **_annotations(item, len(words)),
+    )
+
+
+def _text_and_words(
+    item: Mapping[str, object], name: str, text_key: str
+) -> tuple[str, tuple[str, ...], tuple[Span, ...]]:
+    text, given = item.get(text_key), item.get("words")
+    if text is None and given is None:
         raise InputError(
             f"neither {text_key!r} nor 'words' among {sorted(map(str, item))[:12]}. Give one of "
             "them, or name the text's key with text_key=…."
         )
     if text is not None and not isinstance(text, str):
         raise InputError(f"{text_key!r} is {type(text).__name__} {str(text)[:40]!r}, not a string.")
-    values: dict[str, Any] = {}
-    if words is None:
+    if given is None:
         raw = plain_document(text or "", name)
-        text, words, spans = raw.text, raw.words, raw.spans
-    else:
-        words = _strings(words, "words")
-        if item.get("spans") is None:
-            surfaces = [Surface(word, (word,), True) for word in words]
-            try:
-                text, found = locate(surfaces, text, f"document {name!r}", 1)
-            except FileFormatError:
-                raise InputError(
-                    f"the words {list(words[:8])} … are not those of the text {text[:60]!r}."
-                    if text is not None
-                    else "the words cannot be joined."
-                ) from None
-            spans = tuple(found)
-        elif text is None:
+        return raw.text, raw.words, raw.spans
+    words = _strings(given, "words")
+    if item.get("spans") is not None:
+        if text is None:
             raise InputError("'spans' without a text to be spans of.")
-        else:
-            spans = _ranges(item["spans"], "spans")
-    for key in _TAGS:
-        if item.get(key) is not None:
-            values[key] = _strings(item[key], key)
-    for key in ("sentences", "paragraphs"):
-        if item.get(key) is not None:
-            values[key] = _ranges(item[key], key)
+        return text, words, _ranges(item["spans"], "spans")
+    surfaces = [Surface(word, (word,), True) for word in words]
+    try:
+        located, spans = locate(surfaces, text, f"document {name!r}", 1)
+    except FileFormatError:
+        raise InputError(
+            f"the words {list(words[:8])} … are not those of the text {text[:60]!r}."
+            if text is not None
+            else "the words cannot be joined."
+        ) from None
+    return located, words, tuple(spans)
+
+
+def _annotations(item: Mapping[str, object], n_words: int) -> _Annotations:
+    def labels(key: str) -> tuple[str, ...] | None:
+        value = item.get(key)
+        return None if value is None else _strings(value, key)
+
+    def ranges(key: str) -> tuple[Span, ...]:
+        value = item.get(key)
+        return () if value is None else _ranges(value, key)
+
     parents = item.get("parents", item.get("heads"))  # "heads" in files of the first edition
-    if parents is not None:
-        values["parents"] = _convert(parents, "parents", _parent)
-        values.setdefault("sentences", ((0, len(words)),) if words else ())
-    if item.get("mentions") is not None:
-        values["mentions"] = _convert(item["mentions"], "mentions", _mention)
+    mentions = item.get("mentions")
+    has_one_sentence = parents is not None and item.get("sentences") is None and n_words > 0
+    return {
+        "upos": labels("upos"),
+        "xpos": labels("xpos"),
+        "lemmas": labels("lemmas"),
+        "features": labels("features"),
+        "relations": labels("relations"),
+        "parents": None if parents is None else _convert(parents, "parents", _parent),
+        "sentences": ((0, n_words),) if has_one_sentence else ranges("sentences"),
+        "paragraphs": ranges("paragraphs"),
+        "mentions": () if mentions is None else _convert(mentions, "mentions", _mention),
+    }
+
+
+def _meta(item: Mapping[str, object], text_key: str) -> dict[str, str]:
     meta = {
         str(key): str(value)
         for key, value in item.items()
-        if key not in _KNOWN and key != text_key and isinstance(value, str | int | float)
+        if key not in _KNOWN_KEYS and key != text_key and isinstance(value, str | int | float)
     }
     given = item.get("meta") or {}
     if not isinstance(given, Mapping):
         raise InputError(f"'meta' is {str(given)[:60]!r}, not a dict.")
-    meta |= {str(key): str(value) for key, value in given.items()}
-    part_of = item.get("part_of")
-    return Document(
-        id=str(item["id"]) if item.get("id") is not None else name,
-        text=text or "",
-        words=words,
-        spans=spans,
-        part_of=None if part_of is None else str(part_of),
-        meta=meta,
-        **values,
-    )
+    return meta | {str(key): str(value) for key, value in given.items()}
 
 
-def _convert(value: Any, name: str, one: Callable[[Any], Any]) -> tuple[Any, ...]:
+def _convert(value: object, name: str, convert_one: Callable[[object], T]) -> tuple[T, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         try:
-            return tuple(one(part) for part in value)
+            return tuple(convert_one(part) for part in value)
         except InputError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError):
@@ -168,40 +194,44 @@ def _convert(value: Any, name: str, one: Callable[[Any], Any]) -> tuple[Any, ...
     raise InputError(f"{name!r} is {str(value)[:60]!r}, which cannot be read as {name}.")
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError
     return value
 
 
-def _parent(value: Any) -> int:
+def _parent(value: object) -> int:
     return NO_PARENT if value is None else _number(value)
 
 
-def _range(value: Any) -> tuple[int, int]:
+def _range(value: object) -> Span:
+    if not isinstance(value, Iterable):
+        raise TypeError
     start, stop = value
     return _number(start), _number(stop)
 
 
-def _mention(value: Any) -> Mention:
-    head = value.get("head")
+def _mention(value: object) -> Mention:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    head_word = value.get("head")
     return Mention(
         cluster=str(value["cluster"]),
         spans=_ranges(value["spans"], "spans"),
         kind=value.get("kind"),
-        head=None if head is None else _number(head),
+        head_word=None if head_word is None else _number(head_word),
     )
 
 
-def _strings(value: Any, name: str) -> tuple[str, ...]:
+def _strings(value: object, name: str) -> tuple[str, ...]:
     return _convert(value, name, _string)
 
 
-def _ranges(value: Any, name: str) -> tuple[tuple[int, int], ...]:
+def _ranges(value: object, name: str) -> tuple[Span, ...]:
     return _convert(value, name, _range)

@@ -7,34 +7,45 @@ sentences nor spaces: those are in GUM's CoNLL-U.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from headscope.errors import FileFormatError, InputError
 from headscope.text.document import Document
 from headscope.text.readers.brackets import Bracket
+from headscope.text.readers.conll2012 import begins_documents
 from headscope.text.readers.lines import Lines, Report, broken
+from headscope.text.readers.reader import Reader, ReadOptions, column_counts
 from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import locate, spaced
 from headscope.text.tree import NO_PARENT
 
-__all__ = ["join_coreference", "ontogum_documents"]
+__all__ = ["OntoGumReader", "join_coreference"]
 
 _BEGIN = re.compile(r"#\s*begin document\s+(?P<name>\S.*?)\s*$")
 
 
-def ontogum_documents(lines: Lines, name: str, report: Report) -> Iterator[Document]:
-    """The documents of an OntoGUM file; their sentences and paragraphs are unknown.
+class OntoGumReader(Reader):
+    """OntoGUM."""
 
-    A document with a broken line is left out as a whole.
+    name: ClassVar[str] = "ontogum"
+    suffixes: ClassVar[tuple[str, ...]] = ("conll",)
+    expects: ClassVar[str] = "'# begin document …', then three columns"
 
-    Args:
-        lines: The file.
-        name: What to call it in messages.
-        report: Where left-out documents are counted.
-    """
-    for document in assemble(_as_sentences(lines, name, report), name, "document", report):
-        yield replace(document, sentences=(), paragraphs=())
+    def detect(self, start: Sequence[str]) -> bool:
+        """A line begins a document, and there are three columns."""
+        return begins_documents(start) and column_counts(start) == {3}
+
+    def documents(
+        self, lines: Lines, name: str, options: ReadOptions, report: Report
+    ) -> Iterator[Document]:
+        """The file's documents; their sentences and paragraphs are unknown.
+
+        A document with a broken line is left out as a whole.
+        """
+        for document in assemble(_as_sentences(lines, name, report), name, "document", report):
+            yield replace(document, sentences=(), paragraphs=())
 
 
 def _as_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]:

@@ -5,52 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
-from headscope.errors import FileFormatError, UnknownName
+from headscope.errors import FileFormatError
 from headscope.text.document import Document, Span
 from headscope.text.readers.lines import Lines, Report
+from headscope.text.readers.reader import Reader, ReadOptions
 from headscope.text.words import split_words
 
-__all__ = ["LAYOUTS", "Layout", "plain_document", "plain_documents"]
-
-Layout = Literal["auto", "line", "paragraph", "file"]
-LAYOUTS = ("auto", "line", "paragraph", "file")
+__all__ = ["PlainReader", "plain_document"]
 
 _LOOK_AHEAD = 1000
+
+
+class PlainReader(Reader):
+    """Plain text."""
+
+    name: ClassVar[str] = "plain"
+    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text")
+
+    def documents(
+        self, lines: Lines, name: str, options: ReadOptions, report: Report
+    ) -> Iterator[Document]:
+        """The documents of a text file, by `options.layout`.
+
+        `line`: every line is a document. `paragraph`: every block between blank lines is, its
+        line ends becoming spaces. `file`: all of it is, with its paragraphs; this alone needs
+        the whole file in memory. `auto`: `paragraph` where a blank line separates text within
+        the first 1,000 lines, else `line`.
+        """
+        layout = options.layout
+        if layout == "auto":
+            start = list(islice(lines, _LOOK_AHEAD))
+            layout = "paragraph" if _has_blocks(start) else "line"
+            lines = chain(start, lines)
+        stem = Path(name).name.split(".")[0]
+        blocks = _lines(lines, report) if layout == "line" else _blocks(lines, report)
+        if layout == "file":
+            yield from _whole(blocks, stem)
+            return
+        for number, text in enumerate(blocks, 1):
+            yield plain_document(text, f"{stem}-{number}")
 
 
 def plain_document(text: str, name: str) -> Document:
     """A document of raw text: its words are known, its sentences are not."""
     spans = split_words(text)
     return Document(name, text, tuple(text[a:b] for a, b in spans), tuple(spans))
-
-
-def plain_documents(lines: Lines, name: str, report: Report, layout: Layout) -> Iterator[Document]:
-    """The documents of a text file.
-
-    Args:
-        lines: The file.
-        name: What to call it in messages; its last part also names the documents.
-        report: Where lines that cannot be read are counted.
-        layout: `line`: every line is a document. `paragraph`: every block between blank
-            lines is, its line ends becoming spaces. `file`: all of it is, with its
-            paragraphs; this alone needs the whole file in memory. `auto`: `paragraph` where
-            a blank line separates text within the first 1,000 lines, else `line`.
-    """
-    if layout not in LAYOUTS:
-        raise UnknownName.of("layout", layout, LAYOUTS)
-    if layout == "auto":
-        start = list(islice(lines, _LOOK_AHEAD))
-        layout = "paragraph" if _has_blocks(start) else "line"
-        lines = chain(start, lines)
-    stem = Path(name).name.split(".")[0]
-    blocks = _lines(lines, report) if layout == "line" else _blocks(lines, report)
-    if layout == "file":
-        yield from _whole(blocks, stem)
-        return
-    for number, text in enumerate(blocks, 1):
-        yield plain_document(text, f"{stem}-{number}")
 
 
 def _whole(blocks: Iterator[str], stem: str) -> Iterator[Document]:

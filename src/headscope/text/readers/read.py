@@ -1,46 +1,46 @@
 """`headscope.read`: a corpus from a file, a folder or any iterable.
 
-Finds out the format and hands over to the reader of that format; nothing is parsed here.
+Finds the reader of a file and hands over to it; nothing is parsed here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TypeGuard
 
 from headscope.errors import FileFormatError, InputError, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
-from headscope.text.readers.conll2012 import conll2012_sentences
-from headscope.text.readers.conllu import conllu_sentences
-from headscope.text.readers.items import item_documents, json_documents
-from headscope.text.readers.lines import Lines, OnError, Report, read_lines
-from headscope.text.readers.ontogum import join_coreference, ontogum_documents
-from headscope.text.readers.plain import LAYOUTS, Layout, plain_documents
-from headscope.text.readers.sentence import assemble
+from headscope.text.readers.items import item_documents
+from headscope.text.readers.lines import OnError, Report, read_lines
+from headscope.text.readers.ontogum import join_coreference
+from headscope.text.readers.reader import LAYOUTS, Layout, Reader, ReadOptions
+from headscope.text.readers.registry import (
+    known_readers,
+    known_suffixes,
+    reader_for,
+    reader_named,
+)
 
-__all__ = ["FileSource", "Format", "ItemSource", "read"]
+__all__ = ["FILE_UNIT", "FileSource", "ItemSource", "Readable", "as_corpus", "read"]
 
-Format = Literal["conllu", "conll2012", "ontogum", "jsonl", "plain"]
+FILE_UNIT: Unit = "sentence"
+"""What files are cut into unless somebody asks for another unit: Vig & Belinkov's."""
 
-_SUFFIXES: dict[str, Format] = {
-    ".conllu": "conllu",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".txt": "plain",
-    ".text": "plain",
-}
-_COLUMN_SUFFIXES = ("conll", ".conll12", ".conll2012")
+Readable = str | Path | Document | Iterable[object] | Callable[[], Iterable[object]]
+"""What `read` makes a corpus of."""
+
+_SMALL_FILES = 4 << 20
+"""Bytes of files that are read through to count them."""
 
 
 def read(
-    source: str | Path | Iterable[Any] | Callable[[], Iterable[Any]],
+    source: Readable,
     *,
-    unit: Unit = "document",
-    format: Format | None = None,  # noqa: A002, the word everybody looks for
+    unit: Unit | None = None,
+    format: str | None = None,  # noqa: A002, the word everybody looks for
     layout: Layout = "auto",
     coreference: str | Path | None = None,
     text_key: str = "text",
@@ -53,12 +53,15 @@ def read(
     """A corpus to measure attention on. Nothing is read before it is iterated.
 
     Args:
-        source: A file, plain or gzipped: CoNLL-U, CoNLL-2012, OntoGUM, JSON lines or plain
-            text, told apart by suffix and content. A folder: all such files in it, by name.
-            Or an iterable of strings, of dicts (see `text_key`), of `Document`s, of `Path`s;
-            or a function that returns one anew each time.
-        unit: What is one document: the file's own documents, its paragraphs or its sentences.
-        format: The format, where suffix and content do not tell.
+        source: A file, plain or gzipped: CoNLL-U, CoNLL-2012, OntoGUM, JSON lines, plain
+            text, or a format of your own (`headscope.register_reader`), told apart by suffix
+            and content. A folder: all such files in it, by name. Or a `Document`, or an
+            iterable of strings, of dicts (see `text_key`), of `Document`s, of `Path`s; or a
+            function that returns one anew each time.
+        unit: What is one document: a `sentence`, a `paragraph`, or a whole `document`. By
+            default files are cut into sentences, while each string, dict or `Document` that
+            is given is one document as it is, and is never cut.
+        format: The format of the files, where suffix and content do not tell.
         layout: For plain text, what is a document: a `line`, a `paragraph` (blank lines
             between) or the `file`. By default paragraphs where there are any.
         coreference: A second file with the same documents (OntoGUM's for GUM's trees) whose
@@ -76,20 +79,16 @@ def read(
         InputError: No such file, or an iterator that could be read only once.
         UnknownName: An unknown unit, format, layout or on_error.
     """
-    if format is not None and format not in get_args(Format):
-        raise UnknownName.of("format", format, get_args(Format))
+    chosen = None if format is None else reader_named(format)
     if layout not in LAYOUTS:
         raise UnknownName.of("layout", layout, LAYOUTS)
     made: FileSource | ItemSource
-    if isinstance(source, list | tuple) and source and all(isinstance(x, Path) for x in source):
-        paths = tuple(file for path in source for file in _files(path))
-    elif isinstance(source, str | Path):
-        paths = _files(Path(source))
-    else:
-        paths = ()
-    if paths:
+    if _is_of_files(source):
+        paths = source if isinstance(source, list | tuple) else [source]
+        files = tuple(file for path in paths for file in _files(Path(path)))
         beside = None if coreference is None else _files(Path(coreference))[0]
-        made = FileSource(paths, format, layout, beside, text_key)
+        made = FileSource(files, chosen, known_readers(), layout, beside, text_key)
+        unit = FILE_UNIT if unit is None else unit
     elif coreference is not None:
         raise InputError("coreference=… joins a file onto a file, but the source is an iterable.")
     elif isinstance(source, Iterator):
@@ -97,6 +96,8 @@ def read(
             f"A {type(source).__name__} can be read only once, but a corpus is read several times. "
             "Pass a list, or a function that returns the iterator anew."
         )
+    elif isinstance(source, Document):
+        made = ItemSource((source,), text_key)
     elif isinstance(source, Mapping | bytes) or not (
         isinstance(source, Iterable) or callable(source)
     ):
@@ -117,12 +118,28 @@ def read(
     )
 
 
+def as_corpus(corpus: Corpus | Readable, files_by: Unit = FILE_UNIT) -> Corpus:
+    """The corpus a verb was given: itself, or what `read` makes of it.
+
+    Args:
+        corpus: A corpus, or what `read` takes.
+        files_by: What files are cut into. Nothing else is cut: neither a corpus, which has a
+            unit of its own, nor documents that are given.
+    """
+    if isinstance(corpus, Corpus):
+        return corpus
+    return read(corpus, unit=files_by if _is_of_files(corpus) else None)
+
+
 @dataclass(frozen=True)
 class FileSource:
     """Documents of files."""
 
     paths: tuple[Path, ...]
-    format: Format | None
+    chosen: type[Reader] | None
+    """The reader the user named; None to find it for each file."""
+    readers: tuple[type[Reader], ...]
+    """Those that were known when the corpus was made."""
     layout: Layout
     coreference: Path | None
     text_key: str
@@ -133,20 +150,27 @@ class FileSource:
         more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
         return f"{self.paths[0]}{more}"
 
+    @property
+    def is_small(self) -> bool:
+        """Are the files plain and a few megabytes in all?"""
+        paths = self.paths if self.coreference is None else (*self.paths, self.coreference)
+        is_plain = all(path.suffix.lower() != ".gz" for path in paths)
+        return is_plain and sum(path.stat().st_size for path in paths) <= _SMALL_FILES
+
     def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
         """The documents of one file after the other."""
-        joined = self.coreference is not None
-        documents = self._all("document" if joined else unit, report)
-        if self.coreference is not None:
-            others = self._file(self.coreference, None, "document", report)
-            joint = join_coreference(documents, others, str(self.coreference), report)
-            documents = (part for document in joint for part in document.split(unit))
-        yield from documents
+        if self.coreference is None:
+            yield from self._of_all(unit, report)
+            return
+        whole = self._of_all("document", report)
+        others = self._of_file(self.coreference, None, "document", report)
+        for document in join_coreference(whole, others, str(self.coreference), report):
+            yield from document.split(unit)
 
-    def _all(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def _of_all(self, unit: Unit, report: Report) -> Iterator[Document]:
         for path in self.paths:
             is_empty, before = True, report.counts.total()
-            for document in self._file(path, self.format, unit, report):
+            for document in self._of_file(path, self.chosen, unit, report):
                 is_empty = False
                 yield document
             if is_empty and report.counts.total() == before:
@@ -155,40 +179,33 @@ class FileSource:
                     FileFormatError(f"{path} has no documents: it is empty. Expected text."),
                 )
 
-    def _file(
-        self, path: Path, kind: Format | None, unit: Unit, report: Report
+    def _of_file(
+        self, path: Path, chosen: type[Reader] | None, unit: Unit, report: Report
     ) -> Iterator[Document]:
-        name, lines = str(path), read_lines(path)
-        kind = kind or detect(path)
-        if kind == "conllu":
-            return assemble(conllu_sentences(lines, name, report), name, unit, report)
-        if kind == "conll2012":
-            return assemble(conll2012_sentences(lines, name, report), name, unit, report)
-        return (
-            part
-            for document in self._whole(kind, lines, name, report)
-            for part in document.split(unit)
-        )
-
-    def _whole(self, kind: Format, lines: Lines, name: str, report: Report) -> Iterator[Document]:
-        if kind == "ontogum":
-            return ontogum_documents(lines, name, report)
-        if kind == "jsonl":
-            return json_documents(lines, name, report, self.text_key)
-        return plain_documents(lines, name, report, self.layout)
+        reader = (chosen or reader_for(path, self.readers))()
+        options = ReadOptions(unit, self.layout, self.text_key)
+        documents = reader.documents(read_lines(path), str(path), options, report)
+        if reader.cuts:
+            return documents
+        return (part for document in documents for part in document.split(unit))
 
 
 @dataclass(frozen=True)
 class ItemSource:
     """Documents of an iterable, or of what a function returns."""
 
-    items: Iterable[Any] | Callable[[], Iterable[Any]]
+    items: Iterable[object] | Callable[[], Iterable[object]]
     text_key: str
 
     @property
     def name(self) -> str:
         """The type of the iterable."""
         return type(self.items).__name__
+
+    @property
+    def is_small(self) -> bool:
+        """Are they in memory?"""
+        return isinstance(self.items, list | tuple)
 
     def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
         """The documents from the first item on."""
@@ -197,29 +214,11 @@ class ItemSource:
             yield from document.split(unit)
 
 
-def detect(path: Path) -> Format:
-    """The format of a file, by its suffix and, for column formats, its first lines."""
-    name = path.name.lower().removesuffix(".gz")
-    for suffix, kind in _SUFFIXES.items():
-        if name.endswith(suffix):
-            return kind
-    start = [t for _, t in islice(read_lines(path), 100) if isinstance(t, str) and t.strip()]
-    rows = [text for text in start if not text.startswith("#")]
-    widths = {len(row.split("\t")) for row in rows[:20]}
-    if any(text.lstrip("# ").startswith("begin document") for text in start):
-        return "ontogum" if widths == {3} else "conll2012"
-    if widths == {10}:
-        return "conllu"
-    if rows and all(row.lstrip().startswith("{") for row in rows[:20]):
-        return "jsonl"
-    if name.endswith(_COLUMN_SUFFIXES):
-        found = rows[0][:60] if rows else "nothing"
-        raise FileFormatError(
-            f"{path} has columns, but of no known format; it begins with {found!r}. Expected "
-            "CoNLL-U (ten columns), CoNLL-2012 ('#begin document (…)') or OntoGUM (three "
-            "columns, '# begin document …'). Name it with format=… if it is one of them."
-        )
-    return "plain"
+def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Path, ...]]:
+    """Is it the name of a file or folder, or a list of paths?"""
+    if isinstance(source, list | tuple):
+        return bool(source) and all(isinstance(item, Path) for item in source)
+    return isinstance(source, str | Path)
 
 
 def _files(path: Path) -> tuple[Path, ...]:
@@ -229,14 +228,14 @@ def _files(path: Path) -> tuple[Path, ...]:
     except (OSError, RuntimeError):  # longer than names can be (a text), or nobody's home
         is_folder = is_file = False
     if is_folder:
-        known = (*_SUFFIXES, *_COLUMN_SUFFIXES)
+        suffixes = known_suffixes(known_readers())
         files = tuple(
             file
             for file in sorted(path.iterdir())
-            if file.is_file() and file.name.lower().removesuffix(".gz").endswith(known)
+            if file.is_file() and file.name.lower().removesuffix(".gz").endswith(suffixes)
         )
         if not files:
-            raise InputError(f"The folder {path} has no files ending in {', '.join(known)}.")
+            raise InputError(f"The folder {path} has no files ending in {', '.join(suffixes)}.")
         return files
     if not is_file:
         raise InputError(
