@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,14 @@ from headscope.text.segment import SECOND
 from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 
-__all__ = ["EncodedDocument", "Encoder", "key_classes_of", "special_names", "token_limit"]
+__all__ = [
+    "EncodedDocument",
+    "Encoder",
+    "key_classes_of",
+    "label_batch",
+    "special_names",
+    "token_limit",
+]
 
 MOST_WEIGHTS = {"cpu": 1 << 20}
 """Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
@@ -184,36 +191,59 @@ class Encoder:
             if stack in documents[0].stacks:
                 ones = [[1] * len(d.stacks[stack]) for d in documents]
                 inputs[f"{name}attention_mask"] = _padded(ones, 0)
-        plain = [d.numbered[1] for d in documents]
-        stacks = {
-            stack: self._labeler.sequences(plain, [d.stacks[stack] for d in documents])
-            for stack in documents[0].stacks
-        }
-        keys, parts = [], []
-        for document in plain:
-            key, number = document_key(document)
-            group = self._axes.groups.index(group_of(document, self.settings.by))
-            per = self._axes.parts_per_group
-            keys.append(key)
-            parts.append(group * per + number % per)
-        numbers = np.array([d.numbered[0] for d in documents], dtype=np.float64)
-        is_cut = np.array([d.n_cut > 0 for d in documents])
-        return inputs, Batch(
-            self._axes,
+        stacks = {stack: [d.stacks[stack] for d in documents] for stack in documents[0].stacks}
+        batch = label_batch(
+            [d.numbered for d in documents],
             stacks,
-            numbers,
-            np.array(keys),
-            np.array(parts, dtype=np.int64),
-            self.settings.null_keys,
-            documents=tuple(plain),
-            is_cut=is_cut if is_cut.any() else None,
-            is_compiled=self._is_compiled,
-            facts=self._facts,
+            self._axes,
+            self.settings,
+            is_cut=[d.n_cut > 0 for d in documents],
+            labeler=self._labeler,
         )
+        return inputs, replace(batch, is_compiled=self._is_compiled, facts=self._facts)
 
     def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:
         """The tokens of each stack, as people read them."""
         return {stack: tokens.tokens for stack, tokens in document.stacks.items()}
+
+
+def label_batch(
+    documents: Sequence[Numbered],
+    stacks: Mapping[str, Sequence[Tokens]],
+    axes: Axes,
+    settings: Settings,
+    *,
+    is_cut: Sequence[bool],
+    labeler: Labeler | None = None,
+) -> Batch:
+    """What metrics know about a batch: labels of its tokens, and where its documents belong.
+
+    Args:
+        documents: with their numbers in the corpus.
+        stacks: the tokens of each document, by stack of the model.
+        axes: numbers the labels.
+        settings: what decides the labels.
+        is_cut: was the end of each document left out?
+        labeler: of these axes and settings, if there is one already.
+    """
+    labeler = labeler or Labeler(axes, settings.tagset)
+    plain = [document for _, document in documents]
+    keys, parts = [], []
+    for document in plain:
+        key, number = document_key(document)
+        group = axes.groups.index(group_of(document, settings.by))
+        keys.append(key)
+        parts.append(group * axes.parts_per_group + number % axes.parts_per_group)
+    return Batch(
+        axes,
+        {stack: labeler.sequences(plain, tokens) for stack, tokens in stacks.items()},
+        np.array([number for number, _ in documents], dtype=np.float64),
+        np.array(keys),
+        np.array(parts, dtype=np.int64),
+        settings.null_keys,
+        documents=tuple(plain),
+        is_cut=np.array(is_cut) if any(is_cut) else None,
+    )
 
 
 def key_classes_of(model: Model) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`headscope.measure`: the metrics of one trace."""
+"""`trace.measure`: the metrics of one input, the same numbers as `analyze` of a corpus of one."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ import numpy as np
 import torch
 
 from headscope.arguments import expect
-from headscope.attention import Attention
-from headscope.attention import Block as BlockName
-from headscope.batch import Axes, Batch, NullKeys, Sequences
+from headscope.attention import Attention, Block
+from headscope.batch import Axes, Batch, NullKeys
 from headscope.errors import InputError
 from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
 from headscope.measuring.fold import Fold
-from headscope.measuring.labels import NO_TAG, Labeler, Tagset, check_rules, tags_of
+from headscope.measuring.labels import Tagset
+from headscope.measuring.registry import facts_of
 from headscope.metrics import find_metrics, metric_to_dict
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Trace
+from headscope.run.batches import label_batch
+from headscope.run.options import Settings
+from headscope.run.plan import axes_for, survey
+from headscope.text.corpus import Corpus
 from headscope.text.document import Document
-from headscope.text.token_classes import class_members, class_names
+from headscope.text.readers.read import as_corpus
+from headscope.text.segment import SECOND
+from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 
 __all__ = ["measure"]
@@ -46,86 +52,96 @@ def measure(
     Args:
         trace: what to measure.
         metrics: "all" for those that the annotations allow, names, or metrics.
-        document: the annotated document that was traced, for tags and dependencies.
+        document: the annotated document that was traced, for tags, trees and mentions. In an
+            encoder-decoder both sides have its labels where both read its text.
         tagset: universal tags or the language's own.
         null_keys: which keys are null attention.
+
+    Raises:
+        InputError: the trace is of another text than the document.
     """
     expect("trace", trace, Trace, "a trace of model.trace or Trace.from_arrays")
-    check_rules(tagset, null_keys)
-    axes = replace(_axes(document, tagset), key_classes=_key_classes(trace))
-    has = {
-        "tags": bool(axes.tags),
-        "parents": document is not None and document.parents is not None,
-        "relations": bool(axes.relations),
-        "mentions": document is not None and bool(document.mentions),
-    }
-    chosen = find_metrics(metrics, frozenset(name for name, is_there in has.items() if is_there))
-    labeler = Labeler(axes, tagset)
-    stacks = {
-        stack: _sequences(tokens, document, labeler, axes, trace.text is tokens)
-        for stack, tokens in trace.stack_tokens.items()
-    }
-    batch = Batch(axes, stacks, np.zeros(1), np.zeros(1), np.zeros(1, dtype=np.int64), null_keys)
+    settings = Settings(tagset=tagset, null_keys=null_keys)
+    given = _plain_document(trace) if document is None else document
+    surveyed = survey(_corpus_of(given), settings, facts_of(metrics))
+    chosen = find_metrics(metrics, surveyed.available)
+    axes = replace(axes_for(surveyed, settings, _key_classes(trace)), parts_per_group=1)
+    batch = replace(_batch(trace, given, document is not None, axes, settings),
+                    facts=surveyed.facts)  # fmt: skip
     fold = Fold(chosen)
     with fold.batch(batch) as read:
         for name, block in trace.blocks.items():
             layers = block.attention["layer"].values
             for layer, weights in zip(layers, block.attention.values, strict=True):
                 weights = weights if weights.dtype == np.float64 else weights.astype(np.float32)
-                read(
-                    Attention(
-                        torch.from_numpy(weights.copy())[None],
-                        cast("BlockName", name),
-                        int(layer),
-                        block.is_causal,
-                    )
-                )
+                tensor = torch.from_numpy(weights.copy())[None]
+                read(Attention(tensor, cast("Block", name), int(layer), block.is_causal))
     states = fold.states()
     blocks = {name: states[name] for name in trace.blocks if name in states}
     shown = {stack: tokens.tokens for stack, tokens in trace.stack_tokens.items()}
-    text = " ".join(trace.text.texts)
     return Result(
         assemble(blocks, chosen, axes, fold.layers(), n_draws=0),
         label_states(states, chosen),
-        _provenance(trace, chosen, axes, tagset, null_keys),
-        {0: MeasuredDocument(text[:60] if document is None else document.id, shown)},
+        _provenance(trace, chosen, axes, settings),
+        {0: MeasuredDocument(given.id, shown)},
     )
 
 
-def _axes(document: Document | None, tagset: Tagset) -> Axes:
-    if document is None:
-        return Axes(parts_per_group=1)
-    tags = set(tags_of(document, tagset) or ()) - {NO_TAG}
-    relations = set(document.relations or ()) if document.parents is not None else set()
-    relations -= {NO_TAG}
-    return Axes(tuple(sorted(tags)), tuple(sorted(relations)), parts_per_group=1)
+def _plain_document(trace: Trace) -> Document:
+    """The text of a trace, of which nothing else is known."""
+    text = " ".join(trace.text.texts)
+    return Document(id=text[:60], text=text, words=(), spans=())
+
+
+def _corpus_of(document: Document) -> Corpus:
+    return as_corpus([document])
+
+
+def _batch(
+    trace: Trace, document: Document, is_annotated: bool, axes: Axes, settings: Settings
+) -> Batch:
+    """The batch that a run would make of the document."""
+    stacks = {}
+    for stack, tokens in trace.stack_tokens.items():
+        is_main = tokens is trace.text
+        stacks[stack] = [_of_document(tokens, document) if is_annotated and is_main else tokens]
+    is_cut = [bool(trace.about.get("n_cut", 0))]
+    batch = label_batch([(0, document)], stacks, axes, settings, is_cut=is_cut)
+    labeled = {
+        # Attention computed elsewhere comes without ids: equal tokens are those that read alike.
+        stack: replace(sequences, ids=_ids(trace.stack_tokens[stack])[None])
+        if sequences.ids is None
+        else sequences
+        for stack, sequences in batch.stacks.items()
+    }
+    return replace(batch, stacks=labeled)
+
+
+def _of_document(tokens: Tokens, document: Document) -> Tokens:
+    """The tokens with offsets in the document, of which they must be."""
+    second = document.meta.get(SECOND)
+    if second is not None:  # a segment, traced as a pair
+        at = int(second)
+        if tokens.texts == (document.text[:at].rstrip(), document.text[at:]):
+            return tokens.joined(document.text, at)
+    if tokens.texts != (document.text,):
+        raise InputError(
+            f"The trace is not of document {document.id!r}: their texts differ. Trace "
+            "document.text."
+        )
+    return tokens
+
+
+def _ids(tokens: Tokens) -> np.ndarray:
+    return np.unique(np.array(tokens.tokens, dtype=str), return_inverse=True)[1].astype(np.int64)
 
 
 def _key_classes(trace: Trace) -> tuple[str, ...]:
     return class_names(
         token
-        for tokens in trace.stack_tokens.values()
-        for token, is_special in zip(tokens.tokens, tokens.special, strict=True)
+        for token, is_special in zip(trace.text.tokens, trace.text.special, strict=True)
         if is_special
     )
-
-
-def _sequences(
-    tokens: Tokens, document: Document | None, labeler: Labeler, axes: Axes, is_main: bool
-) -> Sequences:
-    # Attention computed elsewhere comes without ids: equal tokens are those that read alike.
-    ids = np.unique(np.array(tokens.tokens, dtype=str), return_inverse=True)[1].astype(np.int64)
-    if document is None:
-        special = np.array(tokens.special, dtype=bool)
-        plain = Sequences.plain(np.ones((1, len(tokens)), dtype=bool), special[None])
-        classes = class_members(tokens.tokens, special, axes.key_classes)
-        return replace(plain, ids=ids[None], classes=classes[None])
-    if is_main and tokens.texts != (document.text,):
-        raise InputError(
-            f"The trace is not of document {document.id!r}: their texts differ. Trace "
-            "document.text."
-        )
-    return replace(labeler.sequences([document], [tokens]), ids=ids[None])
 
 
 def _hash(trace: Trace) -> str:
@@ -139,13 +155,13 @@ def _hash(trace: Trace) -> str:
 
 
 def _provenance(
-    trace: Trace, metrics: Iterable[Metric], axes: Axes, tagset: Tagset, null_keys: NullKeys
+    trace: Trace, metrics: Iterable[Metric], axes: Axes, settings: Settings
 ) -> dict[str, object]:
     return {
         "model": {"name": str(trace.about.get("model", "?")), **trace.about},
         "corpus": {"name": "one trace", "documents": 1, "hash": _hash(trace)},
         "metrics": [metric_to_dict(metric) for metric in metrics],
         "axes": axes.to_dict(),
-        "settings": {"tagset": tagset, "null_keys": null_keys},
+        "settings": {"tagset": settings.tagset, "null_keys": settings.null_keys},
         "versions": {"headscope": importlib.metadata.version("headscope")},
     }
