@@ -1,5 +1,5 @@
-"""From text to model inputs, keeping what people need to find their way back: offsets,
-words, segments, which tokens are special, which were cut off.
+"""From text to model inputs, with what leads back to the text: the offsets, words and segments
+of tokens, which of them are special, and how many were cut off.
 """
 
 from __future__ import annotations
@@ -175,7 +175,9 @@ def _check_text(text: object, name: str) -> None:
 
 
 def _continued(tokenizer: PreTrainedTokenizerBase, pair: str) -> str:
-    """Tokenizers without a separator only append: keep the two texts apart by a space."""
+    """The second text as it follows the first: after a space, where the tokenizer puts no
+    separator between them.
+    """
     return pair if joins_pairs(tokenizer) or pair[0].isspace() else " " + pair
 
 
