@@ -327,6 +327,29 @@ def test_a_model_and_its_base_model(name: str) -> None:
     assert all(torch.equal(x, y) for x, y in zip(again["self"], plain["self"], strict=True))
 
 
+def test_a_model_and_its_base_model_in_threads_do_not_wait_forever() -> None:
+    """One thread has the part and asks for the whole, the other the whole and then the part."""
+    whole = family("llama")
+    inputs = inputs_of(whole)
+    a, b = hs.load(whole), hs.load(whole.base_model)
+    a.info, b.info  # noqa: B018
+    before = state_of(whole)
+
+    def job(outer: Model, inner: Model, head: int) -> Callable[[], None]:
+        def work() -> None:
+            for _ in range(N_ROUNDS):
+                with outer.edit(hs.ablate(0, head)):
+                    found, _ = tapped(inner, inputs)
+                    assert inner.edits == (hs.ablate(0, head),)
+                assert is_silent(found["self"][0], head)
+                assert not is_silent(found["self"][0], 1 - head)
+
+        return work
+
+    in_threads(job(a, b, 0), job(b, a, 1))
+    assert state_of(whole) == before
+
+
 def test_an_edit_of_an_encoder_is_named_as_the_part_names_it() -> None:
     """What the whole calls `encoder` is `self` in the encoder alone."""
     whole = family("t5")

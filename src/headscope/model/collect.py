@@ -112,8 +112,8 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
 
 
 def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays along a new first axis; smaller ones are filled up with NaN (layers may
-    differ in their number of heads or neurons).
+    """Stack arrays along a new first axis. Layers may differ in their numbers of heads or
+    neurons: smaller arrays are filled up with NaN.
     """
     shape = tuple(max(sizes) for sizes in zip(*(a.shape for a in arrays), strict=True))
     if all(a.shape == shape for a in arrays):

@@ -2,7 +2,7 @@
 
 An edit is a frozen description, made by `ablate`, `set_attention` or `scale_neurons` and
 handed to `Model.edit`. It is applied inside the model's own attention, so everything
-downstream, and nothing upstream, sees it. Any number compose, in the order given.
+downstream sees it, and nothing upstream does. Several edits act in the order given.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ __all__ = [
     "SetAttention",
     "Vectors",
     "ablate",
-    "apply_to_vectors",
-    "apply_to_weights",
     "check_edit",
     "scale_neurons",
     "set_attention",
@@ -39,8 +37,8 @@ VectorKind = Literal["query", "key", "value"]
 class Positions(NamedTuple):
     """Where the first query and key of a call stand in the whole sequence.
 
-    They differ from 0 while generating with a cache: a call then has one query, and a
-    sliding window has dropped its oldest keys.
+    They differ from 0 while generating with a cache: a call then holds one query, and a
+    sliding window may have dropped the oldest keys.
     """
 
     query_start: int
@@ -216,22 +214,8 @@ def scale_neurons(
     )
 
 
-def apply_to_weights(edits: Sequence[Edit], weights: Tensor, positions: Positions) -> Tensor:
-    """All edits of one site, in order."""
-    for edit in edits:
-        weights = edit.on_weights(weights, positions)
-    return weights
-
-
-def apply_to_vectors(edits: Sequence[Edit], site: Site, vectors: Vectors) -> Vectors:
-    """All edits of one site, in order."""
-    for edit in edits:
-        vectors = edit.on_vectors(vectors, site)
-    return vectors
-
-
 def check_edit(edit: Edit, wiring: Wiring) -> None:
-    """Refuse an edit the model cannot carry out; warn where it reaches further than it says."""
+    """Refuse an edit the model cannot carry out; warn where it changes more heads than one."""
     if not isinstance(edit, Edit):
         raise InputError(
             f"{edit!r} is not an edit. Make one with ablate, set_attention or scale_neurons."
@@ -277,7 +261,7 @@ def group_of(head: int, site: Site) -> int:
 
 
 def _local(positions: tuple[int, ...] | None, start: int, n: int) -> list[int]:
-    """Sequence positions as indices into this call, those that are in it."""
+    """Those of the sequence positions that this call holds, as indices into it."""
     if positions is None:
         return list(range(n))
     return [p - start for p in positions if start <= p < start + n]

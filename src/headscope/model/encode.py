@@ -1,5 +1,5 @@
-"""From text to model inputs, keeping what people need to find their way back: offsets,
-words, segments, which tokens are special, which were cut off.
+"""From text to model inputs, with what leads back to the text: the offsets, words and segments
+of tokens, which of them are special, and how many were cut off.
 
 `encode_texts` is the one way from text to tokens; traces and runs over a corpus both take it.
 """
@@ -242,7 +242,9 @@ def _check_text(text: object, name: str) -> None:
 
 
 def _continued(tokenizer: PreTrainedTokenizerBase, pair: str) -> str:
-    """Tokenizers without a separator only append: keep the two texts apart by a space."""
+    """The second text as it follows the first: after a space, where the tokenizer puts no
+    separator between them.
+    """
     return pair if joins_pairs(tokenizer) or pair[0].isspace() else " " + pair
 
 

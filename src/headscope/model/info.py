@@ -134,7 +134,7 @@ def model_facts(
 
 
 def count_parameters(module: nn.Module) -> int:
-    """How many numbers the model's weights are."""
+    """The number of the model's weights."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 

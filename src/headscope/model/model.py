@@ -109,7 +109,7 @@ class Model:
 
         Args:
             reader: what to call; it should reduce, and not keep, what it is given.
-            scores: also hand over what the softmax was taken of.
+            scores: also hand over the scores, which the softmax was taken of.
             returns_weights: let the model return its attention if asked to. Off, each
                 layer's attention is freed before the next is computed.
         """
@@ -119,9 +119,10 @@ class Model:
 
     @contextmanager
     def attached(self, attachment: Attachment) -> Iterator[None]:
-        """`tapped`, for those who need everything the tap can do."""
+        """Like `tapped`, with everything the tap can do."""
         if attachment.returns_weights or not getattr(self.module, "_supports_sdpa", False):
-            # A class that never met sdpa may not cope with attention that is None.
+            # Fused attention returns None in place of weights. Classes that do not support
+            # it were never written for that.
             attachment = replace(attachment, returns_weights=True)
         with self._attach()[2].attached(attachment):
             yield
@@ -285,8 +286,8 @@ class Model:
         return self.info.objective
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled for another process. Edits in effect travel along and stay in effect there;
-        the self-check runs anew.
+        """Pickle the model for another process. The edits in effect stay in effect there, in
+        all threads; the self-check runs anew.
         """
         options = {
             "name": self.name,

@@ -1,4 +1,4 @@
-"""Silence transformers' log for a while: what matters of it is an error or a note of ours."""
+"""Silence transformers' log for a while; headscope reports what matters in it itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens as people read them: spaces for Ġ and ▁, bytes decoded, everything else as it is."""
+"""Tokens as people read them: Ġ and ▁ as spaces, bytes decoded, everything else unchanged."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ __all__ = ["ScaleKeys"]
 class ScaleKeys(Edit):
     """Scale a head's attention to some keys of each document.
 
-    Renormalized, the other keys of a row share what was taken away (or pay for what was
-    added) in proportion; a row that has no others stays as it is.
+    Renormalized, every row keeps its sum: its other keys are scaled up or down together. A
+    row without other keys stays as it is.
     """
 
     members: Tensor = field(repr=False)
-    """`document key`: 1 for the keys that are meant."""
+    """`document key`: 1 for the keys to scale, 0 for the others."""
     factor: float = 0.0
     renormalized: bool = False
 
@@ -33,7 +33,7 @@ class ScaleKeys(Edit):
         after = before * (1 - (1 - self.factor) * members)
         if self.renormalized:
             left = after.sum(-1, keepdim=True)
-            # A softmax leaves traces where there should be nothing: 1e-6 of a row is none.
+            # After a softmax no weight is quite 0: below 1e-6 nothing is left of a row.
             is_some = left > 1e-6
             grown = after * before.sum(-1, keepdim=True) / torch.where(is_some, left, 1.0)
             after = torch.where(is_some, grown, before)

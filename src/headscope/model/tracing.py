@@ -239,7 +239,7 @@ def _free_memory() -> int | None:
 def _numbered(
     model: Model, collector: Collector, inputs: Mapping[str, object]
 ) -> dict[str, Tokens]:
-    """Tokens for prepared inputs: from their ids where there are any, else positions."""
+    """Tokens for prepared inputs: from their ids where they have any, else numbers."""
     ids = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
     stacks: dict[str, Tokens] = {}
     for block in model.wiring.blocks:

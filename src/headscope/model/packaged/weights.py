@@ -1,8 +1,8 @@
 """Packaged models: real weights that arrive with pip, for machines without a model hub.
 
-They are third-party uploads to the package index. So we pin the version, look the files
-up in the installed distribution without importing any of its code, and check the SHA-256
-of every file before a byte of it is used. No pickle is read.
+They are third-party uploads to the package index. So the version is pinned, the files are
+looked up in the installed distribution without importing any of its code, and the SHA-256
+of every file is checked before it is used. No pickle is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small input any model accepts, for trying the tap out before it is trusted."""
+"""A small input that most models accept, for the self-check."""
 
 from __future__ import annotations
 

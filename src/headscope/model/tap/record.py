@@ -1,4 +1,4 @@
-"""Record every attention computation of a forward pass, to find out which is which."""
+"""Record every attention computation of a forward pass, to compare it with the official maps."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def record_interface(
         with Watch() as watch:
             output, weights = function(module, query, key, value, *args, **kwargs)
         if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
-            return output, weights  # not an attention we understand: the fallback may
+            return output, weights  # not one softmax and one product: left to the fallback
         steps = watch.steps[0]
         name = names[id(module)]
         recordings.append(
@@ -107,7 +107,7 @@ def record_fallback(
                 keep = partial(_keep, name, calls, recordings)
                 stack.enter_context(watching(module, start, keep))
         outputs = root(**inputs)
-    # A softmax is seen by every module around it; the innermost is heard first.
+    # Every module around a softmax records it; the innermost returns first.
     seen: set[int] = set()
     unique = []
     for recording in recordings:

@@ -1,4 +1,4 @@
-"""Where in a model attention happens: the table that gives every call its place."""
+"""Where in a model attention happens: a table of the block and layer of every call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Site:
     is_dot_product: bool
     """Are the scores `scale · q·k` and a mask, with no bias, cap or position term?"""
     can_edit_vectors: bool
-    """Do changed queries and keys reach the whole score?"""
+    """Does the score depend on the queries and keys through their product alone?"""
 
 
 @dataclass(frozen=True)
