@@ -113,7 +113,7 @@ def test_coreference_says_what_sentences_hide(tiny_bert: hs.Model, tmp_path: Pat
     assert int(result["coref_cases"].sel(mention_kind="all")) == 1
     with (
         pytest.warns(HeadscopeWarning, match=r"read by sentence.*corpus\.by\(\"document\"\)"),
-        pytest.raises(InputError, match="No document .* has a mention with an antecedent"),
+        pytest.raises(InputError, match=r"No document .* has a mention with an antecedent"),
     ):
         hs.probe_coreference(tiny_bert, hs.read(tmp_path / "a.jsonl"))
 
