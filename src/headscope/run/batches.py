@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch
@@ -73,7 +73,7 @@ class Encoder:
         self.settings = settings
         self._is_compiled = is_compiled
         self._axes = axes
-        self._tokenizer: Any = model.need_tokenizer()
+        self._tokenizer = model.need_tokenizer()
         self._labeler = Labeler(axes, settings.tagset)
         self._has_decoder = "decoder" in model.info.blocks
         self._start = decoder_start(model) if self._has_decoder else -1
@@ -226,7 +226,7 @@ def token_limit(model: Model, max_tokens: int) -> int:
     return limit
 
 
-def special_names(tokenizer: Any) -> tuple[str, ...]:
+def special_names(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     """The special tokens that a tokenizer adds to texts, in the order they come."""
     texts = ("a", "a") if joins_pairs(tokenizer) else ("a",)
     encoding = tokenizer(*texts, return_special_tokens_mask=True)
