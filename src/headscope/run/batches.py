@@ -31,16 +31,20 @@ MOST_WEIGHTS = {"cpu": 1 << 20}
 """Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
 ENOUGH_TOKENS = 768
+"""Tokens of a batch from which on a core is busy."""
 MOST_STRETCH = 1.15
+"""How much longer than a document the longest of such a batch may be."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedDocument:
-    """A document as the model takes it."""
+    """A document of a corpus with what `encode_texts` made of it."""
 
     numbered: Numbered
     stacks: dict[str, Tokens]
+    """Its tokens: `self`, or `encoder` and `decoder`."""
     inputs: dict[str, Sequence[int]]
+    """What the model reads, without a batch and without padding."""
     n_cut: int
     """Tokens that did not fit, of the stack that lost most."""
 
@@ -81,7 +85,7 @@ class Encoder:
         self._max_tokens = min(limit for limit in limits if limit is not None)
         self._n_heads = model.info.n_heads
         couples = any(metric.scope == "layers" for metric in metrics)
-        # What compares layers keeps all of them for a batch: four layers' worth of memory.
+        # Metrics that compare layers keep all layers of a batch, so batches are smaller.
         layers = max(1, model.info.n_layers // 4) if couples else 1
         most = MOST_WEIGHTS.get(model.module.device.type, MOST_WEIGHTS_ELSEWHERE)
         self._most_weights = most // layers
