@@ -33,7 +33,7 @@ def read_gum(folder: Path, *, ontogum: bool = False) -> list[Document]:
                 "github.com/UniversalDependencies/UD_English-GUM) into the folder of --data."
             )
         other = folder / f"{name}.ontogum.conll" if ontogum else None
-        documents.extend(hs.read(path, coreference=other))
+        documents.extend(hs.read(path, unit="document", coreference=other))
     return documents
 
 

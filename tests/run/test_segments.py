@@ -56,7 +56,7 @@ def test_models_without_special_tokens_get_one_text(tiny_llama: Model) -> None:
     assert special_names(tiny_llama.tokenizer) == ()
     for document in encoded(tiny_llama, 24):
         assert len(document.inputs["input_ids"]) <= 24
-        assert not document.stacks["self"].special.any()
+        assert not any(document.stacks["self"].special)
 
 
 def test_a_segment_equals_its_trace(tiny_bert: Model) -> None:

@@ -171,7 +171,7 @@ GOOD = rows("1 Ja ja INTJ _ _ 0 root _ _")
         (
             rows("1 Ja ja INTJ _ _ 0 root _ _", "2 ja ja INTJ _ _ _ dep _ _"),
             3,
-            "word 2 has no head, others have",
+            "word 2 has no HEAD, others have one",
         ),
         ("# sent_id = s\n# text = Nein\n" + GOOD, 5, "text continues with 'Nein', the words with"),
         ("# sent_id = s\n# text = Ja ja\n" + GOOD, 5, "goes on after the last word with ' ja'"),
@@ -195,7 +195,7 @@ def test_a_broken_sentence_is_pointed_at_or_skipped(
 def test_the_sentence_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.conllu"
     path.write_text("# sent_id = s-9\n" + rows("1 a a X _ _ 9 dep _ _") + "\n", encoding="utf-8")
-    with pytest.raises(FileFormatError, match="sentence 's-9': the head of word 1 is word 9"):
+    with pytest.raises(FileFormatError, match="sentence 's-9': the parent of word 1 is word 9"):
         list(read(path, unit="document"))
 
 

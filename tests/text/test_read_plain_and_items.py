@@ -164,7 +164,7 @@ def test_json_lines(tmp_path: Path) -> None:
         ('{"words": ["a", 3]}', r"'words' is .* which cannot be read as words"),
         ('{"words": "ab"}', "'words' is 'ab', which cannot be read as words"),
         ('{"words": ["a", "b"], "text": "a c"}', r"words \['a', 'b'\] … are not those of the text"),
-        ('{"words": ["a"], "parents": [7]}', "the head of word 1 is word 8"),
+        ('{"words": ["a"], "parents": [7]}', "the parent of word 1 is word 8"),
         ('{"words": ["a"], "spans": [[0, 1]]}', "'spans' without a text"),
         ('{"words": ["a"], "mentions": [{"cluster": 1}]}', "cannot be read as mentions"),
         ('{"words": ["a"], "sentences": [[0]]}', "cannot be read as sentences"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch
@@ -39,17 +39,21 @@ MOST_WEIGHTS = {"cpu": 1 << 20}
 """Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
 ENOUGH_TOKENS = 768
+"""Tokens of a batch from which on a core is busy."""
 NO_LIMIT = 1 << 30
 MOST_STRETCH = 1.15
+"""How much longer than a document the longest of such a batch may be."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedDocument:
-    """A document as the model takes it."""
+    """A document of a corpus with what `encode_texts` made of it."""
 
     numbered: Numbered
     stacks: dict[str, Tokens]
+    """Its tokens: `self`, or `encoder` and `decoder`."""
     inputs: dict[str, Sequence[int]]
+    """What the model reads, without a batch and without padding."""
     n_cut: int
     """Tokens that did not fit, of the stack that lost most."""
 
@@ -84,7 +88,7 @@ class Encoder:
         self._is_compiled = is_compiled
         self._facts = facts or {}
         self._axes = axes
-        self._tokenizer: Any = model.need_tokenizer()
+        self._tokenizer = model.need_tokenizer()
         self._labeler = Labeler(axes, settings.tagset)
         self._has_decoder = "decoder" in model.info.blocks
         self._start = decoder_start(model) if self._has_decoder else -1
@@ -92,7 +96,7 @@ class Encoder:
         self._max_tokens = min(limit for limit in limits if limit is not None)
         self._n_heads = model.info.n_heads
         couples = any(isinstance(metric, LayersMetric) for metric in metrics)
-        # What compares layers keeps all of them for a batch: four layers' worth of memory.
+        # Metrics that compare layers keep all layers of a batch, so batches are smaller.
         layers = max(1, model.info.n_layers // 4) if couples else 1
         most = MOST_WEIGHTS.get(model.module.device.type, MOST_WEIGHTS_ELSEWHERE)
         self._most_weights = most // layers
@@ -268,7 +272,7 @@ def token_limit(model: Model, max_tokens: int | None) -> int:
     return limit
 
 
-def special_names(tokenizer: Any) -> tuple[str, ...]:
+def special_names(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     """The special tokens that a tokenizer adds to texts, in the order they come."""
     texts = ("a", "a") if joins_pairs(tokenizer) else ("a",)
     encoding = tokenizer(*texts, return_special_tokens_mask=True)

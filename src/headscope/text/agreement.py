@@ -109,7 +109,7 @@ def _genders(document: Document, mention: Headed, features: dict[str, str]) -> f
         named = "".join(_GENDERS.get(g, "") for g in features["Gender"].split(","))
         if named:
             return frozenset(named)
-    # Titles and given names may stand beside the head of a name.
+    # Titles and given names may stand beside the head word of a name.
     forms = [mention.form]
     if mention.kind == "proper":
         words = [document.words[word] for word in mention.mention.words()]

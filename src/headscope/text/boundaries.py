@@ -38,7 +38,7 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     >>> [text[start:end] for start, end in split_sentences(text)]
     ['Dr. Li won.', 'Who else?', 'Nobody.']
     """
-    found: list[tuple[int, int]] = []
+    sentences: list[tuple[int, int]] = []
     start = len(text) - len(text.lstrip())
     for match in _END.finditer(text):
         gap, after = match.span("gap")
@@ -49,9 +49,9 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
             if (is_initial and word != "I") or _ABBREVIATION.fullmatch(word):
                 continue
         if gap > start:
-            found.append((start, gap))
+            sentences.append((start, gap))
         start = after
     end = len(text.rstrip())
     if end > start:
-        found.append((start, end))
-    return found
+        sentences.append((start, end))
+    return sentences

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from headscope.errors import InputError
 from headscope.text.boundaries import split_sentences
@@ -52,14 +52,14 @@ class Document:
     features: tuple[str, ...] | None = None
     """Morphological features of each word as in CoNLL-U: `Number=Sing|Person=3`."""
     parents: tuple[int, ...] | None = None
-    """Number of each word's head in `words`; `ROOT` (-1) for the root of a sentence and
-    `NO_PARENT` (-2) where the head is unknown or was cut off."""
+    """Number of each word's parent in the tree; `ROOT` (-1) for the root of a sentence and
+    `NO_PARENT` (-2) where the parent is unknown or was cut off."""
     relations: tuple[str, ...] | None = None
-    """Relation of each word to its head, as labeled in the data."""
+    """Relation of each word to its parent, as labeled in the data."""
     mentions: tuple[Mention, ...] = ()
     """Mentions of entities, in order of their first word."""
     part_of: str | None = None
-    """Id of the document in the file that this one is a sentence or paragraph of."""
+    """Id of the document that this one is a sentence or paragraph of."""
     meta: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What else the source says, such as `genre`."""
 
@@ -70,7 +70,10 @@ class Document:
         self._check_ranges("paragraph", self.paragraphs)
         if self.parents:
             if not self.sentences:
-                raise InputError(f"Document {self.id!r} has parents but no sentences.")
+                raise InputError(
+                    f"Document {self.id!r} has parents but no sentences. Say which words are a "
+                    "sentence: parents are a tree in each."
+                )
             for number, (start, stop) in enumerate(self.sentences):
                 check_tree(self.parents, start, stop, f"Sentence {number} of document {self.id!r}")
         for mention in self.mentions:
@@ -86,15 +89,15 @@ class Document:
 
     def clusters(self) -> dict[str, tuple[Mention, ...]]:
         """The mentions of each entity, in order of the text."""
-        found: dict[str, list[Mention]] = {}
+        by_cluster: dict[str, list[Mention]] = {}
         for mention in self.mentions:
-            found.setdefault(mention.cluster, []).append(mention)
-        return {cluster: tuple(mentions) for cluster, mentions in found.items()}
+            by_cluster.setdefault(mention.cluster, []).append(mention)
+        return {cluster: tuple(mentions) for cluster, mentions in by_cluster.items()}
 
     def cut(self, start: int, stop: int, name: str | None = None) -> Document:
         """The words `start` … `stop - 1` as a document of their own.
 
-        Heads that fall outside become `NO_PARENT`; mentions are kept where all their words are.
+        Parents that fall outside become `NO_PARENT`; mentions are kept where all their words are.
 
         Args:
             start: The first word.
@@ -119,8 +122,8 @@ class Document:
         parents = self.parents
         if parents is not None:
             parents = tuple(
-                head - start if start <= head < stop else ROOT if head == ROOT else NO_PARENT
-                for head in parents[start:stop]
+                p - start if start <= p < stop else ROOT if p == ROOT else NO_PARENT
+                for p in parents[start:stop]
             )
         return Document(
             id=self.id if name is None else name,
@@ -166,7 +169,7 @@ class Document:
         edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
         return tuple(pairwise([0, *edges, len(self.words)])) if self.words else ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The document as JSON can hold it; what is unknown is left out."""
         values = {name: getattr(self, name) for name in self.__slots__}
         values["meta"] = dict(self.meta)

@@ -146,7 +146,7 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
     mentions = []
     for piece in pieces:
         spans += [(a + at, b + at) for a, b in piece.spans]
-        parents += [head + words if head >= 0 else head for head in piece.parents or ()]
+        parents += [p + words if p >= 0 else p for p in piece.parents or ()]
         mentions += [mention.shift(words) for mention in piece.mentions]
         ranges += [(a + words, b + words) for a, b in piece.sentences]
         at += len(piece.text) + 1

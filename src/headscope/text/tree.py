@@ -9,38 +9,38 @@ from headscope.errors import InputError
 __all__ = ["NO_PARENT", "ROOT", "check_tree"]
 
 ROOT = -1
-"""Head of the word that has none because it is the root."""
+"""Parent of the word that has none because it is the root."""
 NO_PARENT = -2
-"""Head of a word whose head is unknown, or was cut off."""
+"""Parent of a word whose parent is unknown, or was cut off."""
 
 
 def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None:
     """Refuses parents that are no tree.
 
-    Every head lies in the sentence, exactly one word is the root (at most one where some
-    parents are unknown), and following parents always ends there.
+    Every parent lies in the sentence, exactly one word is the root (at most one where some
+    parents are unknown), and whoever follows parents from any word arrives there.
 
     Args:
-        parents: Head of each word, counted like the words themselves.
+        parents: The parent of each word, counted like the words themselves.
         start: First word of the sentence.
         stop: The word after its last.
         name: What to call the sentence in the message.
 
     Raises:
-        InputError: They are not, with the name and the offending words.
+        InputError: They are no tree, with the name and the offending words.
     """
     within = parents[start:stop]
-    for word, head in enumerate(within, start):
-        if head == word or not (start <= head < stop or head in (ROOT, NO_PARENT)):
+    for word, parent in enumerate(within, start):
+        if parent == word or not (start <= parent < stop or parent in (ROOT, NO_PARENT)):
             raise InputError(
-                f"{name}: the head of word {word - start + 1} is word {head - start + 1}, "
-                + ("the word itself." if head == word else f"but there are {stop - start} words.")
+                f"{name}: the parent of word {word - start + 1} is word {parent - start + 1}, "
+                + ("the word itself." if parent == word else f"but there are {stop - start} words.")
             )
-    roots = [word - start + 1 for word, head in enumerate(within, start) if head == ROOT]
+    roots = [word - start + 1 for word, parent in enumerate(within, start) if parent == ROOT]
     if len(roots) > 1:
         raise InputError(f"{name} has {len(roots)} roots (words {roots}), expected one.")
     if not roots and NO_PARENT not in within:
-        raise InputError(f"{name} has no root, expected exactly one word without a head.")
+        raise InputError(f"{name} has no root, expected exactly one word without a parent.")
     reaches = [False] * (stop - start)
     for word in range(start, stop):
         path: list[int] = []

@@ -129,11 +129,13 @@ def _sentence(rows: list[tuple[int, str]], name: str) -> Sentence:
     for word, (number, row) in enumerate(rows):
         columns = row.split()
         if len(columns) < 5 or not columns[2].isdecimal() or int(columns[2]) != word:
-            found = f"word number {columns[2]!r}" if len(columns) > 4 else f"{len(columns)} columns"
+            problem = (
+                f"word number {columns[2]!r}" if len(columns) > 4 else f"{len(columns)} columns"
+            )
             raise broken(
                 name,
                 number,
-                f"{found} in {row[:60]!r}",
+                f"{problem} in {row[:60]!r}",
                 f"CoNLL-2012's columns (document, part, word number {word}, word, tag … "
                 "coreference)",
             )

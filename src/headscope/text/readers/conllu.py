@@ -77,7 +77,7 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
         finally:
             problem = None
             pending.clear()
-        # What it opened is opened by the next sentence that can be read.
+        # The document or paragraph that it opened is opened by the next sentence that is read.
         carried.extend(opening)
         return None
 
@@ -184,7 +184,7 @@ def _sentence(
     if any(h != NO_PARENT for h in sentence.parents):
         if NO_PARENT in sentence.parents:
             word = sentence.parents.index(NO_PARENT) + 1
-            raise broken(name, rows[0][0], f"{what}: word {word} has no head, others have")
+            raise broken(name, rows[0][0], f"{what}: word {word} has no HEAD, others have one")
         try:
             check_tree(sentence.parents, 0, n_words, what)
         except InputError as error:
@@ -215,8 +215,8 @@ def _read_comments(sentence: Sentence, comments: list[str]) -> str | None:
 def _parts(rows: list[tuple[int, str]], first: int, last: int) -> tuple[str, ...]:
     """The words of a multi-word token."""
     wanted = {str(number) for number in range(first, last + 1)}
-    found = (row.split("\t", 2) for _, row in rows)
-    return tuple(columns[1] for columns in found if columns[0] in wanted and len(columns) > 1)
+    split = (row.split("\t", 2) for _, row in rows)
+    return tuple(columns[1] for columns in split if columns[0] in wanted and len(columns) > 1)
 
 
 def _wrong_id(name: str, number: int, id_: str, n_words: int) -> FileFormatError:

@@ -49,11 +49,11 @@ class Report:
             self.messages.append(str(error))
 
 
-def broken(name: str, line: int, found: str, expected: str = "") -> FileFormatError:
-    """The error for a line of a file: what was found there, and what was expected."""
+def broken(name: str, line: int, problem: str, expected: str = "") -> FileFormatError:
+    """The error for a line of a file: what is wrong there, and what was expected."""
     hint = f" Expected {expected}." if expected else ""
     return FileFormatError(
-        f"{name}, line {line}: {found}.{hint} "
+        f"{name}, line {line}: {problem}.{hint} "
         'Repair the line, or read with on_error="skip" to leave it out and count it.'
     )
 

@@ -136,7 +136,7 @@ def _join(
             paragraph_starts.append(first)
         words += map(sys.intern, sentence.words)
         spans += [(start + at, end + at) for start, end in sentence.spans]
-        parents += [head + first if head >= 0 else head for head in sentence.parents]
+        parents += [p + first if p >= 0 else p for p in sentence.parents]
         for column in _COLUMNS:
             columns[column] += map(sys.intern, getattr(sentence, column))
         brackets += [Bracket(b.word + first, *b[1:]) for b in sentence.brackets]
@@ -160,7 +160,7 @@ def _join(
             spans=tuple(spans),
             sentences=tuple(ranges),
             paragraphs=tuple(zip(paragraph_starts, stops, strict=True)),
-            parents=tuple(parents) if any(head != NO_PARENT for head in parents) else None,
+            parents=tuple(parents) if any(parent != NO_PARENT for parent in parents) else None,
             mentions=tuple(mentions),
             part_of=part_of,
             meta=meta,
