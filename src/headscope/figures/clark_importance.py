@@ -104,10 +104,10 @@ def _symmetric(axes: Axes, middle: float) -> None:
     """Both axes alike, linear near 0 and logarithmic beyond: a few heads matter far more."""
     near = 10.0 ** np.floor(np.log10(max(middle, 1e-9)))
     values = np.abs([*axes.get_xlim(), *axes.get_ylim()]).max()
-    for of in ("x", "y"):
-        getattr(axes, f"set_{of}scale")("symlog", linthresh=near, linscale=0.5)
-        getattr(axes, f"set_{of}lim")(-values, values)
-        axis = getattr(axes, f"{of}axis")
+    for name in ("x", "y"):
+        getattr(axes, f"set_{name}scale")("symlog", linthresh=near, linscale=0.5)
+        getattr(axes, f"set_{name}lim")(-values, values)
+        axis = getattr(axes, f"{name}axis")
         top = 10.0 ** np.floor(np.log10(values))
         axis.set_ticks([-top, 0, top])
         axis.set_minor_locator(NullLocator())

@@ -1,4 +1,4 @@
-"""`headscope.explain_head`: everything that was measured about one head, on one page."""
+"""`Result.explain`: everything that was measured about one head, on one page."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def explain_heads(
 def _given(results: Result | Iterable[Result]) -> list[Result]:
     given = [results] if isinstance(results, Result) else list(results)
     if not given:
-        raise InputError("explain_head needs at least one result.")
+        raise InputError("There is no result to explain a head from: give at least one.")
     models = {result.model for result in given}
     if len(models) > 1:
         raise InputError(f"These results are of different models: {', '.join(sorted(models))}.")
@@ -168,14 +168,14 @@ class _Table:
         )
 
         probes = [r for r in results if "accuracy" in r or "coref_accuracy" in r]
-        self.found = probed_names(probes)
+        self.best_at = probed_names(probes)
 
     def topics(self, layer: int, head: int) -> dict[str, list[Evidence]]:
         """Evidence on one head by topic."""
-        found: dict[str, list[Evidence]] = {}
+        topics: dict[str, list[Evidence]] = {}
         for layers, column in self.single:
             if layer in layers and (evidence := column.evidence(layers.index(layer), head)):
-                found.setdefault("In short", []).append(evidence)
+                topics.setdefault("In short", []).append(evidence)
         for layers, topic, n, columns in self.labeled:
             if layer not in layers:
                 continue
@@ -184,13 +184,13 @@ class _Table:
                 is_worse = column.baseline is not None and column.size(row, head) <= 0
                 evidence = None if is_worse else column.evidence(row, head)
                 if evidence is not None:
-                    found.setdefault(topic, []).append(evidence)
-        return found
+                    topics.setdefault(topic, []).append(evidence)
+        return topics
 
     def summary(self, layer: int, head: int) -> str:
         """What the head does, in a sentence or two."""
-        if (layer, head) in self.found:
-            best = f" The best head for {self.found[layer, head]}."
+        if (layer, head) in self.best_at:
+            best = f" The best head for {self.best_at[layer, head]}."
         else:
             best = ""
         if self.behaviors is None:
@@ -228,8 +228,8 @@ def _card(
 def _baseline(data: xr.Dataset, name: str, label: Sequence[object]) -> tuple[float, str] | None:
     """What rules without attention reach, beside an accuracy of a probe; and in words."""
     if name == "accuracy" and "baseline" in data:
-        found = float(data["baseline"].sel(relation=label[0]))
-        return None if np.isnan(found) else (found, f"best offset {found:.3f}")
+        offset = float(data["baseline"].sel(relation=label[0]))
+        return None if np.isnan(offset) else (offset, f"best offset {offset:.3f}")
     if name == "coref_accuracy" and "coref_baseline" in data:
         rules = data["coref_baseline"].sel(mention_kind=label[0])
         match, sieves = (float(rules.sel(rule=rule)) for rule in ("head_match", "sieves"))
@@ -239,7 +239,7 @@ def _baseline(data: xr.Dataset, name: str, label: Sequence[object]) -> tuple[flo
 
 
 def _distinct(values: np.ndarray) -> list[int]:
-    """Columns that are no repetition of a later one: the first token may be [CLS]."""
+    """The columns that do not repeat a later one: the first token may be [CLS]."""
     last = range(values.shape[-1])
     return [
         i

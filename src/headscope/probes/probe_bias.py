@@ -46,7 +46,7 @@ def probe_bias(
     the same sentence with the pronoun's gender swapped. The true candidate is annotated (its
     mention and the pronoun's are of one cluster); the other is the word of the sentence,
     before the pronoun and outside all mentions, that is the head word of a mention elsewhere
-    in the two corpora. `headscope.bias_table` shows the heads that matter.
+    in the two corpora. `result.table()` shows the heads that matter.
 
     Args:
         model: the model, or what `headscope.load` takes.

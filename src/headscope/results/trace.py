@@ -17,6 +17,8 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
+from headscope.notebook import facts_table
+from headscope.surface.trace_methods import TraceMethods
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(TraceMethods):
     """One input through one model. `trace.attention` is what most people want.
 
     Attributes:
@@ -278,14 +280,26 @@ class Trace:
         save_trace(self, path)
 
     def __repr__(self) -> str:
-        sizes = self.attention.sizes
         blocks = "" if len(self.blocks) == 1 else f", blocks {', '.join(self.blocks)}"
-        shown = " / ".join(self.text.texts)
-        shown = shown if len(shown) <= 40 else shown[:39] + "…"
         return (
-            f"<Trace of {self.about.get('model', '?')}: {sizes['layer']} layers × "
-            f"{sizes['head']} heads, {sizes['query']} tokens{blocks}: {shown!r}>"
+            f"<Trace of {self.about.get('model', '?')}: {len(self.layers)} layers × "
+            f"{self.n_heads} heads, {len(self.tokens)} tokens{blocks}: {self._shown(40)!r}>"
         )
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("model", self.about.get("model", "?")),
+            ("size", f"{len(self.layers)} layers × {self.n_heads} heads"),
+            ("tokens", len(self.tokens)),
+            ("blocks", ", ".join(self.blocks) if len(self.blocks) > 1 else None),
+            ("vectors", "yes" if "queries" in self.main.data else "no"),
+            ("text", self._shown(200)),
+        ]
+        return facts_table("Trace", facts)
+
+    def _shown(self, most: int) -> str:
+        text = " / ".join(self.text.texts)
+        return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -> xr.Dataset:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from headscope.arguments import expect
 from headscope.batch import Axes
-from headscope.errors import InputError
+from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import (
     States,
     assemble,
@@ -73,7 +73,7 @@ def group_result(result: Result, name: str) -> Result:
     """
     axes = axes_of(result)
     if name not in axes.groups:
-        raise InputError(f"There is no group {name!r}. Known: {', '.join(axes.groups)}.")
+        raise UnknownName.of("group", name, axes.groups)
     number = axes.groups.index(name)
     first = number * axes.parts_per_group
     has_parts = {
@@ -114,7 +114,7 @@ def group_result(result: Result, name: str) -> Result:
 def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
     """Differences of two results, left minus right, with intervals.
 
-    Two models over one corpus, or two genres under one model (`group_result`). Variables
+    Two models over one corpus, or two genres under one model (`Result.group`). Variables
     are compared head by head where both models have the same layers and heads; their means
     over heads (`…_mean`) always. An interval that leaves out 0 is a difference that another
     draw of documents would show again. Both sides are drawn independently. Variability is

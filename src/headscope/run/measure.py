@@ -1,4 +1,4 @@
-"""`headscope.measure`: the metrics of one trace."""
+"""`Trace.measure`: the metrics of one trace."""
 
 from __future__ import annotations
 
