@@ -13,7 +13,7 @@ from headscope.heads import probed
 from headscope.measuring.key_classes import FIRST, PERIOD_OR_COMMA, REST, is_repeated
 from headscope.results.result import Result
 
-__all__ = ["OTHER", "SURFACE", "Probes", "Thresholds", "behaviors", "heads_above", "probed_names"]
+__all__ = ["OTHER", "SURFACE", "Probes", "Thresholds", "behaviors", "probed_names"]
 
 OTHER = "other"
 SURFACE = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
@@ -98,14 +98,3 @@ def probed_names(probes: Probes | None) -> Mapping[tuple[int, int], str]:
         for at, more in probed.behaviors(result).items():
             names.setdefault(at, []).extend(more)
     return {at: ", ".join(all_names[:MOST_NAMES]) for at, all_names in names.items()}
-
-
-def heads_above(
-    result: Result, name: str, threshold: float = 0.5, **labels: object
-) -> list[tuple[int, int, float]]:
-    """The heads whose value is above a threshold: layer, head, value, highest first.
-
-    heads_above(result, "offset_share", 0.5, offset=-1)
-    """
-    every_head = result.top(name, n=1 << 30, **labels)
-    return [head for head in every_head if head[2] > threshold]

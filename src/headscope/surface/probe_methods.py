@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    import os
+
     from matplotlib.figure import Figure
 
     from headscope.heads.bias_table import BiasTable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from headscope.probes.vectors import WordVectors
     from headscope.results.probe import Probe
     from headscope.results.probe_example import ProbeExamples
+    from headscope.results.result import Result
     from headscope.text.document import Document
 
 __all__ = [
@@ -127,3 +130,20 @@ class HeadMapMethods:
         from headscope.figures.clark_map import draw_map
 
         return draw_map(self, name)
+
+    def save_page(
+        self: HeadMap,
+        path: str | os.PathLike[str],
+        *results: Result,
+        explorer: str | None = None,
+    ) -> None:
+        """Write the map as one HTML file: point at a head to read what was measured about it.
+
+        Args:
+            path: the file to write; it appears whole or not at all.
+            results: of the model, for what the page says of each head (`Result.explain`).
+            explorer: address of an explorer page of the same model; heads then link into it.
+        """
+        from headscope.reporting.map_page import save_map_page
+
+        save_map_page(self, path, results, explorer=explorer)

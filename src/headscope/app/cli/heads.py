@@ -42,8 +42,6 @@ def map_heads(
     """
     import headscope as hs
     from headscope.errors import InputError
-    from headscope.heads.explain import explain_heads
-    from headscope.reporting.map_page import save_map_page
 
     results = open_results(runs)
     of_pairs = [result for result in results if "js" in result]
@@ -55,12 +53,10 @@ def map_heads(
         )
     probes = [result for result in results if any(name in result for name in PROBED)]
     heads = hs.map_heads(of_pairs[0], probes=probes or None, seed=seed, starts=starts)
-    cards = explain_heads(results, heads=heads)
-    evidence = {(card.layer, card.head): str(card) for card in cards}
     if out is None:
         out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
     page = out / "map.html"
-    save_map_page(heads, page, evidence, explorer=explorer)
+    heads.save_page(page, *results, explorer=explorer)
     figures = _draw(results, heads, out)
     groups, clusters = _behaviors(heads), _clusters(heads)
     data = {
@@ -71,7 +67,7 @@ def map_heads(
         "behaviors": groups,
         "clusters": clusters,
     }
-    lines = [f"{heads.title}: {len(evidence)} heads, stress {heads.stress:.2f}"]
+    lines = [f"{heads.title}: {heads.data.sizes['at']} heads, stress {heads.stress:.2f}"]
     width = max(len(name) for name in groups)
     lines += [f"  {name:<{width}}  {len(at):>3}  {_listed(at)}" for name, at in groups.items()]
     for number, cluster in enumerate(clusters):
