@@ -27,7 +27,7 @@ class BiasRow:
     layer: int
     head: int
     coreference: float | None
-    """How well the head finds antecedents elsewhere; None where the sentences chose it."""
+    """How well the head finds antecedents elsewhere; None where these sentences chose it."""
     pro: float
     """Share of pronouns that attend more to their antecedent than to the other candidate."""
     anti: float
@@ -35,12 +35,12 @@ class BiasRow:
     gap_low: float
     gap_high: float
     to_true_pro: float
-    """Mean attention from the pronoun."""
+    """Mean attention from the pronoun to its antecedent; `other` is the other candidate."""
     to_other_pro: float
     to_true_anti: float
     to_other_anti: float
     preference_gap: float
-    """Share of the attention to both that goes to the antecedent, pro minus anti."""
+    """Of the attention to both candidates, the share of the antecedent: pro minus anti."""
     preference_gap_low: float
     preference_gap_high: float
 

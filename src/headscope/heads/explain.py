@@ -69,7 +69,7 @@ def explain_head(
 def explain_heads(
     results: Result | Iterable[Result], *, heads: HeadMap | None = None, n_exemplars: int = 3
 ) -> Iterator[HeadCard]:
-    """The cards of all heads, layer by layer: `explain_head` without ranking anew each time."""
+    """The cards of all heads, layer by layer; heads are ranked once, not for each card."""
     given = _given(results)
     table = _Table(given)
     data = given[0].dataset
@@ -97,7 +97,7 @@ def _check_head(data: xr.Dataset, layer: int, head: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One number for each head, and where heads stand by it."""
+    """One number for each head, and the rank of each head by it."""
 
     what: str
     units: str
@@ -115,7 +115,7 @@ class _Column:
         return cls(what, units, values, ranks, len(known), baseline)
 
     def size(self, row: int, head: int) -> float:
-        """How much there is to say: the value, or what it is above its baseline."""
+        """What columns are ordered by: the value, or how far it is above its baseline."""
         value = float(self.values[row, head])
         if np.isnan(value):
             return -np.inf
@@ -226,7 +226,7 @@ def _card(
 
 
 def _baseline(data: xr.Dataset, name: str, label: Sequence[object]) -> tuple[float, str] | None:
-    """What rules without attention reach, beside an accuracy of a probe; and in words."""
+    """What a rule without attention reaches, for a probe's accuracy: a number, and in words."""
     if name == "accuracy" and "baseline" in data:
         offset = float(data["baseline"].sel(relation=label[0]))
         return None if np.isnan(offset) else (offset, f"best offset {offset:.3f}")

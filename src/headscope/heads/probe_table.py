@@ -46,9 +46,10 @@ class ProbeRow:
     interval: tuple[float, float]
     """95 %, over documents."""
     honest: float
-    """Of heads chosen on one half of the documents and scored on the other, both ways."""
+    """The accuracy of heads chosen on one half of the documents and scored on the other half,
+    both ways together."""
     visible: float | None
-    """Over the words whose target the head can see; None in coreference."""
+    """The accuracy over the words whose target the head can see; None in coreference."""
     baselines: Mapping[str, float]
     """`offset` for dependencies; `nearest`, `head_match`, `sieves` for coreference."""
     offset: int | None = None
@@ -56,7 +57,7 @@ class ProbeRow:
 
     @property
     def gain(self) -> float:
-        """How far above the best baseline."""
+        """How far the accuracy is above the best baseline."""
         return self.accuracy - max(self.baselines.values())
 
 

@@ -26,7 +26,7 @@ M = TypeVar("M", bound=type[Metric])
 
 def register_metric(metric: M) -> M:
     """Make a metric of one's own known by its name: to `analyze(metrics="name")`, and to
-    `merge`, `compare` and `group_result` for results that were saved earlier.
+    `merge`, `Result.compare` and `Result.group` for results that were saved earlier.
 
     Measuring with it registers it too. Usable as a decorator of the class.
 

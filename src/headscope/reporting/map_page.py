@@ -93,7 +93,7 @@ def map_page(
 
     Args:
         heads: the map.
-        evidence: what to say about a head, by layer and head: `str(explain_head(…))`.
+        evidence: what to say about a head, by layer and head: `str(result.explain(…))`.
         explorer: address of an explorer page of a trace of the same model; heads then link
             to themselves in it.
     """

@@ -101,7 +101,7 @@ class Result(ResultMethods):
 
     @property
     def corpus_name(self) -> str:
-        """The corpus in few words: files by their names alone; its group, if it is one."""
+        """The corpus in few words: its files without folders, and the group, if it is one."""
         name = str(self.provenance.get("corpus", {}).get("name", "a corpus"))
         name = " + ".join(short_name(part) for part in name.split(" + "))
         group = self.provenance.get("group")

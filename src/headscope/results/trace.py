@@ -41,7 +41,7 @@ STACK_OF_QUERIES = {"self": "self", "encoder": "encoder", "decoder": "decoder", 
 STACK_OF_KEYS = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "encoder"}
 
 MOST_OF_A_ROW = 1.01
-"""Half precision rounds a row's sum by less."""
+"""Rows that sum to more are reported; rounding in half precision stays below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,12 +199,12 @@ class Trace(TraceMethods):
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The layers that have attention (all of them, but for hybrid models)."""
+        """The layers that have attention: all of them, except in hybrid models."""
         return tuple(int(x) for x in self.attention["layer"].values)
 
     @property
     def n_heads(self) -> int:
-        """Heads per layer (the most, where layers differ)."""
+        """Heads of a layer; where layers differ, of the one with most."""
         return self.attention.sizes["head"]
 
     def by_word(self) -> Trace:
@@ -250,8 +250,8 @@ class Trace(TraceMethods):
             tokens: one string per position.
             special: which tokens are special; none by default.
             segments: 0 for the first text, 1 for the second.
-            words: number of each token's word, -1 for none; each token its own by default.
-            is_causal: found from the zeros above the diagonal where not given.
+            words: the number of each token's word, -1 for none; by default a word each.
+            is_causal: by default read off the zeros above the diagonal.
             name: what to call it in views and reports.
 
         Raises:
@@ -347,7 +347,7 @@ def _numpy(array: Any) -> np.ndarray:
 
 
 def _check_rows(weights: np.ndarray) -> None:
-    """Are these weights after the softmax? Missing ones (NaN) may be."""
+    """Refuse weights below 0; warn of rows that sum to more than 1. NaN is a missing weight."""
     lowest = np.nanmin(weights, initial=0)
     if lowest < 0:
         raise InputError(

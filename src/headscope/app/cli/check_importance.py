@@ -21,8 +21,8 @@ def check_importance(
     out: options.Out,
     model: options.ModelName = "smollm2",
     device: options.Device = None,
-    sample: Annotated[int, typer.Option(min=2, help="Draw so many segments.")] = 10,
-    heads: Annotated[int, typer.Option(min=1, help="Draw so many heads of each layer.")] = 2,
+    sample: Annotated[int, typer.Option(min=2, help="Draw this many segments.")] = 10,
+    heads: Annotated[int, typer.Option(min=1, help="Draw this many heads of each layer.")] = 2,
     max_tokens: options.MaxTokens = 64,
     renormalized: Annotated[
         bool, typer.Option(help="Let the rest of each row grow to its old sum.")

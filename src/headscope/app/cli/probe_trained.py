@@ -46,8 +46,8 @@ def combined(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Times the training data is seen.")
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Draw so many to learn from.")] = None,
-    dev_sample: Annotated[int | None, typer.Option(min=1, help="Draw so many to score.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many to learn from.")] = None,
+    dev_sample: Annotated[int | None, typer.Option(min=1, help="Draw this many to score.")] = None,
     seed: Annotated[int, typer.Option(help="Of draws, batches and random weights.")] = 0,
     max_tokens: options.MaxTokens = 512,
     cache: Annotated[
