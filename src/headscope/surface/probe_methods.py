@@ -49,8 +49,8 @@ class ProbeMethods:
 
         Args:
             document: a document, parsed sentence by sentence; or a text.
-            model: the model it was trained on, whose weights are checked (of a control, the
-                model before its weights were drawn: they are drawn again).
+            model: the model it was trained on, whose weights are checked. A probe of the
+                random-weights control takes the model itself, and draws its weights again.
             decoding: `greedy`, each word's best candidate (not always a tree); or `tree`, the
                 best tree with one root.
             vectors: the word vectors it was trained with; by default they are loaded from
