@@ -45,14 +45,15 @@ def public_names() -> str:
     for name in headscope.__all__:
         if not name.startswith("__"):
             about = (getattr(headscope, name).__doc__ or "").strip().split("\n\n")[0]
-            first = re.sub(r"\s+", " ", about).split(". ")[0].rstrip(".:").replace("|", "\\|")
+            sentences = re.split(r"(?<! et al)\. ", re.sub(r"\s+", " ", about))
+            first = sentences[0].rstrip(".:").replace("|", "\\|")
             rows.append(f"| [`{name}`][headscope.{name}] | {first} |")
     return "\n".join(rows)
 
 
 def registered_metrics() -> str:
     """A section for each registered metric, from its docstring."""
-    from headscope.metrics.catalog import METRICS
+    from headscope.metrics import METRICS
 
     return "\n".join(
         f"::: {metric.__module__}.{metric.__name__}\n"

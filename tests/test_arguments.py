@@ -15,6 +15,7 @@ from headscope.metrics.exemplars import Exemplars
 from headscope.metrics.variability import Variability
 from headscope.model.model import Model
 from headscope.results.result import Result
+from headscope.run.measure import measure
 from tests.run.corpora import make_corpus
 
 CORPUS = make_corpus(4)
@@ -62,7 +63,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "sequences": (lambda m, r: hs.detect_heads(m, sequences=0), NUMBER.format("sequences", 0)),
     "length": (lambda m, r: hs.detect_heads(m, length=0), NUMBER.format("length", 0)),
     "compare": (
-        lambda m, r: hs.compare(r, 3),  # type: ignore[arg-type]
+        lambda m, r: r.compare(3),  # type: ignore[arg-type]
         "right should be a result of headscope.analyze or headscope.open, not 3.",
     ),
     "merge": (
@@ -70,7 +71,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
         "left should be a result of headscope.analyze or headscope.open, not None.",
     ),
     "measure": (
-        lambda m, r: hs.measure(None),  # type: ignore[arg-type]
+        lambda m, r: measure(None),  # type: ignore[arg-type]
         "trace should be a trace of model.trace or Trace.from_arrays, not None.",
     ),
     "report": (
@@ -82,7 +83,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
         "path should be the name of a file or folder, not None.",
     ),
     "probe_table": (
-        lambda m, r: hs.probe_table(r),
+        lambda m, r: r.table(),
         "This result has no baseline beside accuracy: measure dep_offset with it, as "
         "headscope.probe_dependencies and headscope.probe_coreference do.",
     ),

@@ -4,6 +4,8 @@ somewhere, and nothing public is missing from them.
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import importlib.util
 import json
 import re
@@ -127,10 +129,82 @@ def test_the_site_shows_every_page() -> None:
     assert sorted(shown) == sorted(str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md"))
 
 
-def test_every_public_name_has_its_reference() -> None:
-    pages = "\n".join(p.read_text(encoding="utf-8") for p in (DOCS / "reference").glob("*.md"))
-    documented = set(re.findall(r"^::: headscope\.(\w+)$", pages, re.MULTILINE))
-    assert {name for name in hs.__all__ if name != "__version__"} <= documented
+REFERENCE = "\n".join(p.read_text(encoding="utf-8") for p in (DOCS / "reference").glob("*.md"))
+ENTRY = re.compile(r"^::: headscope\.([\w.]+)$((?:\n {4}.*)*)", re.MULTILINE)
+
+
+def test_the_reference_has_the_public_names_and_no_others() -> None:
+    documented = {name for name, _ in ENTRY.findall(REFERENCE) if "." not in name}
+    assert documented == {name for name in hs.__all__ if name != "__version__"}
+
+
+def public_members(cls: type) -> set[str]:
+    """Methods and properties of ours; fields are in the docstring of the class."""
+    fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
+    return {
+        name
+        for base in cls.__mro__
+        if base.__module__.startswith("headscope")
+        for name in vars(base)
+        if not name.startswith("_") and name not in fields
+    }
+
+
+def documented_members() -> dict[str, set[str]]:
+    """By the name of a class: the members that its page lists."""
+    listed = {}
+    for name, options in ENTRY.findall(REFERENCE):
+        members = re.search(r"members: \[(.*)\]", options)
+        if members:
+            listed[name] = set(members[1].split(", "))
+    return listed
+
+
+@pytest.mark.parametrize("name", sorted(documented_members()))
+def test_the_reference_has_the_members_and_no_others(name: str) -> None:
+    module, _, attribute = f"headscope.{name}".rpartition(".")
+    cls = getattr(importlib.import_module(module), attribute)
+    listed = documented_members()[name]
+    if name == "RatioMetric":  # what one overrides; the rest is the page's `Metric`
+        assert listed <= public_members(cls)
+    else:
+        assert listed == public_members(cls)
+    assert all(getattr(cls, member).__doc__ for member in listed if member not in FIELDS)
+
+
+FIELDS = {"dims", "denominator_dims", "has_heads", "sums_over_heads"}
+"""Members that are values, which have no docstring at run time."""
+
+
+def test_classes_that_users_meet_list_their_members() -> None:
+    met = {"Model", "Trace", "Result", "Corpus", "Document", "Probe"}
+    assert met <= set(documented_members())
+
+
+WORD = re.compile(r"\bhs\.(\w+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pages_name_what_there_is(page: Path) -> None:
+    """Every `hs.name` of a page is public; one that is gone would be met by an error."""
+    named = set(WORD.findall(page.read_text(encoding="utf-8")))
+    assert named <= set(hs.__all__)
+
+
+def test_notebooks_name_what_there_is() -> None:
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        source = "\n".join("".join(cell["source"]) for cell in cells)
+        assert set(WORD.findall(source)) <= set(hs.__all__), notebook.name
+
+
+def test_the_guide_uses_every_verb() -> None:
+    """Every public function and class is somewhere in the guide, the README or the notebooks."""
+    texts = [page.read_text(encoding="utf-8") for page in PAGES if "reference" not in page.parts]
+    texts += [path.read_text(encoding="utf-8") for path in (ROOT / "notebooks").glob("*.ipynb")]
+    text = "\n".join(texts)
+    unused = [n for n in hs.__all__ if not re.search(rf"\b{n}\b", text) and n != "__version__"]
+    assert not unused
 
 
 def test_every_metric_is_in_the_table_of_papers() -> None:

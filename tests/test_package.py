@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 
 import headscope as hs
 from headscope import errors
+from headscope.lazy import GONE, read_stub
 
 HEAVY = ("torch", "transformers", "xarray", "numpy", "ray", "spacy", "anywidget", "matplotlib")
 
@@ -51,7 +55,8 @@ def test_the_test_above_can_fail(library: str) -> None:
 
 def test_using_a_name_loads_what_it_needs() -> None:
     assert "torch" in loaded_by("import headscope; headscope.load")[0]
-    assert "torch" not in loaded_by("import headscope; headscope.Trace, headscope.open")[0]
+    data = "headscope.Trace, headscope.Result, headscope.Probe, headscope.open"
+    assert loaded_by(f"import headscope; {data}")[0] == {"numpy", "xarray"}
 
 
 def test_all_is_what_can_be_imported() -> None:
@@ -60,6 +65,41 @@ def test_all_is_what_can_be_imported() -> None:
         assert getattr(hs, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         hs.nonsense  # noqa: B018
+
+
+def test_the_stub_is_the_one_table() -> None:
+    """As Python parses it: one import a line, and nothing but what is declared."""
+    text = Path(hs.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    parsed = {
+        alias.asname: (node.module, alias.name)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert read_stub(text) == parsed
+    assert sorted([*parsed, "__version__"]) == hs.__all__
+    for public, (module, name) in parsed.items():
+        assert public == name  # else type checkers do not take it as public
+        expected = getattr(importlib.import_module(str(module)), name)
+        assert getattr(hs, public) is expected
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_name_that_is_gone_says_what_replaces_it(name: str) -> None:
+    assert name not in hs.__all__
+    with pytest.raises(AttributeError) as error:
+        getattr(hs, name)
+    assert str(error.value) == f"headscope.{name} is gone. Use {GONE[name]}."
+
+
+CALL = re.compile(r"(result|trace|headscope)\.(\w+)\(")
+
+
+def test_what_replaces_a_gone_name_is_there() -> None:
+    classes = {"result": hs.Result, "trace": hs.Trace, "headscope": hs}
+    for replacement in GONE.values():
+        (found,) = CALL.findall(replacement)
+        assert callable(getattr(classes[found[0]], found[1])), replacement
 
 
 def test_every_error_survives_pickling() -> None:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from headscope.measuring.assemble import block_draws, state_of
 from headscope.results.result import Result
-from headscope.run.combine import axes_of, metrics_of
+from headscope.run.merge import axes_of, metrics_of
 
 __all__ = ["Estimate", "Verdict", "decide", "draws_of", "estimate"]
 

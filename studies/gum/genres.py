@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-import headscope as hs
 from headscope.results.result import Result
 from studies.gum.draws import Estimate, draws_of, estimate
 
@@ -36,7 +35,7 @@ def genre_rows(result: Result) -> list[GenreRow]:
     """A row for each genre, shortest sentences first."""
     rows = []
     for genre in result.groups:
-        own = hs.group_result(result, genre)
+        own = result.group(genre)
         data, draws = own.dataset, draws_of(own, METRICS)
         values = {title: estimate(data, draws, _statistic(name)) for title, name in COLUMNS.items()}
         n = int(data["tokens_per_document_count"])

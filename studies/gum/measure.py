@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import headscope as hs
-from headscope.metrics.catalog import VIG_BELINKOV
+from headscope.metrics import VIG_BELINKOV
 from headscope.results.opening import RESULT
 from headscope.results.result import Result
 from headscope.text.document import Document

@@ -110,7 +110,7 @@ def _score(judged: Judged) -> str:
 
 
 def _relations(run: Runs, most: int = 12) -> str:
-    table = hs.probe_table(run.dependencies)
+    table = run.dependencies.table()
     rows = [
         "| relation | words | best head | accuracy | chosen elsewhere | best offset | visible |",
         "|---|---|---|---|---|---|---|",
@@ -133,7 +133,7 @@ def _coreference(runs: Mapping[str, Runs]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, run in runs.items():
-        for row in hs.probe_table(run.coreference).rows if run.coreference else ():
+        for row in run.coreference.table().rows if run.coreference else ():
             rules = " | ".join(f"{100 * value:.0f}" for value in row.baselines.values())
             rows.append(
                 f"| {TITLES[name]} | {row.label} | {row.cases:,} | L{row.layer} H{row.head} | "

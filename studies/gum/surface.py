@@ -180,7 +180,7 @@ def judge_surface(result: Result) -> dict[str, Judgement]:
 
 def judge_dependencies(result: Result) -> dict[str, Judgement]:
     """Section 4.2 on one model."""
-    table = hs.probe_table(result)
+    table = result.table()
     rows = [row for row in table.rows if row.label != "all"]
     better = sum(row.honest > row.baselines["offset"] for row in rows)
     overall = table["all"]
@@ -195,7 +195,7 @@ def judge_dependencies(result: Result) -> dict[str, Judgement]:
 
 def judge_coreference(result: Result) -> dict[str, Judgement]:
     """Section 4.3 on one model: the best head, chosen on other documents, against the rules."""
-    row = hs.probe_table(result)["all"]
+    row = result.table()["all"]
     values = {name: row.baselines[name] for name in ("head_match", "sieves")}
     half = (row.interval[1] - row.interval[0]) / 2
     gaps = {

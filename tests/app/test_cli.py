@@ -233,7 +233,7 @@ def test_importance_of_the_demo_corpus(
     assert run(*arguments, "-o", str(folder), "--quiet", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert all(value > 0 for value in answer["means"].values())
-    assert (folder / "figure-3.png").stat().st_size > 10_000
+    assert (folder / "clark-3.png").stat().st_size > 10_000
     assert run(*arguments, "-o", str(tmp_path / "other"), "--model", "minilm", "--quiet") == 2
     assert "no language-model head" in capsys.readouterr().err
 

@@ -33,7 +33,7 @@ def run(tiny_bert: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_map(run: Path, tmp_path: Path) -> None:
     answer = map_heads([run], tmp_path / "heads", starts=1)
     names = {path.name for path in (tmp_path / "heads").iterdir()}
-    figures = {f"figure-{n}.png" for n in (1, 2, 4, 6)}
+    figures = {f"clark-{n}.png" for n in (1, 2, 4, 6)}
     assert names == {"map.html", "clusters.png", *figures}
     assert json.loads(json.dumps(answer.data)) is not None
     assert sum(len(heads) for heads in answer.data["behaviors"].values()) == 8

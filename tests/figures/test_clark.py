@@ -19,7 +19,7 @@ from headscope.figures.clark_importance import clark_figure_3, removal_figure
 from headscope.figures.clark_map import clark_figure_6, cluster_figure
 from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clark_figure_4
 from headscope.heads.head_map import map_heads
-from headscope.reporting.map_page import map_page, save_map_page
+from headscope.reporting.map_page import map_page
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
@@ -120,5 +120,5 @@ def test_the_page_is_offline_and_inert(encoder: Result, tmp_path: Path) -> None:
     script = re.search(r'<script type="module">(.*?)</script>', page, re.S)[1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page
-    save_map_page(heads, tmp_path / "map.html")
+    heads.save_page(tmp_path / "map.html")
     assert "Open in the explorer" not in (tmp_path / "map.html").read_text()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headscope.errors import InputError, MissingExtra, UnknownName
-from headscope.page.explorer import explore, head_view, model_view, neuron_view
+from headscope.page.explorer import explore
 from headscope.results.trace import Trace
 from tests.page.golden_payload import golden_trace
 
@@ -36,14 +36,26 @@ def _anywidget() -> None:
 @pytest.mark.usefixtures("_anywidget")
 def test_views_open_where_they_should(tmp_path: Path) -> None:
     trace = golden_trace()
-    assert explore(trace).selection == ""
-    assert head_view(trace, layer=1, heads=[0]).selection == "view=head&layer=1&heads=0"
-    assert model_view(trace).selection == "view=model"
-    made = neuron_view(trace, layer=0, head=1, query=2)
+    assert trace.explore().selection == ""
+    head = trace.explore(view="head", layer=1, heads=[0])
+    assert head.selection == "view=head&layer=1&heads=0"
+    assert trace.explore(view="model").selection == "view=model"
+    made = trace.explore(view="neuron", layer=0, heads=1, queries=2)
     assert made.selection == "view=neurons&layer=0&heads=1&queries=2"
+    with pytest.raises(UnknownName, match=r"Unknown view 'neurons'\. Did you mean 'neuron'"):
+        trace.explore(view="neurons")  # type: ignore[arg-type]
     made.selection = "layer=1"
     made.save(tmp_path / "page.html")
     assert '"selection":"layer=1"' in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_a_page_opens_where_it_should(tmp_path: Path) -> None:
+    trace = golden_trace()
+    trace.save_page(tmp_path / "page.html", trace, view="neuron", layer=1, titles=["x", "y"])
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert '"selection":"view=neurons&layer=1"' in page
+    assert '"title":"x"' in page
+    assert '"title":"y"' in page
 
 
 @pytest.mark.usefixtures("_anywidget")

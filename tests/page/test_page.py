@@ -51,8 +51,8 @@ def test_selection() -> None:
     assert make_selection(trace) == ""
     made = make_selection(trace, view="head", layer=1, heads=[0, 1], queries=2, theme="dark")
     assert made == "view=head&layer=1&heads=0,1&queries=2&theme=dark"
-    with pytest.raises(UnknownName, match=r"Unknown view 'neuron'\. Did you mean 'neurons'"):
-        make_selection(trace, view="neuron")
+    with pytest.raises(UnknownName, match=r"Unknown view 'neurons'\. Did you mean 'neuron'"):
+        make_selection(trace, view="neurons")
     with pytest.raises(InputError, match="There is no layer 5: the trace has 0 to 1"):
         make_selection(trace, layer=5)
     with pytest.raises(InputError, match="There is no head 2: they go from 0 to 1"):

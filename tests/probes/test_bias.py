@@ -10,6 +10,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError
+from headscope.heads.bias_table import bias_table
 from headscope.metrics.bias import Bias
 from headscope.metrics.length import TokensPerDocument
 from headscope.model.model import Model
@@ -98,7 +99,7 @@ def test_the_other_candidate_is_a_mention_elsewhere() -> None:
 def test_probe_through_the_engine(tiny_bert: Model, tmp_path: Path) -> None:
     result = hs.probe_bias(tiny_bert, hs.read(PRO), hs.read(ANTI), out=tmp_path / "run")
     assert result["bias_cases"].values.tolist() == [2, 2]
-    table = hs.bias_table(hs.open(tmp_path / "run"), n=2)
+    table = hs.open(tmp_path / "run").table(n=2)
     assert len(table.rows) == 2
     row = table.rows[0]
     here = result.dataset.sel(layer=row.layer, head=row.head)
@@ -122,18 +123,24 @@ def test_pairs_are_dealt_together(tiny_bert: Model) -> None:
 
 def test_heads_can_be_named(tiny_bert: Model) -> None:
     result = hs.probe_bias(tiny_bert, hs.read(PRO), hs.read(ANTI))
-    table = hs.bias_table(result, [(1, 0)])
+    table = result.table([(1, 0)])
     assert [(row.layer, row.head) for row in table.rows] == [(1, 0)]
     with pytest.raises(InputError, match="There is no L9 H0 in this result"):
-        hs.bias_table(result, [(9, 0)])
+        result.table([(9, 0)])
     with pytest.raises(InputError, match=r"heads should be a result of headscope\.probe_corefer"):
-        hs.bias_table(result, result)
+        result.table(result)
     coreference = hs.probe_coreference(tiny_bert, hs.read(PRO))
-    chosen = hs.bias_table(result, coreference, n=1).rows[0]
+    chosen = result.table(coreference, n=1).rows[0]
     best = coreference.top("coref_accuracy", 1, mention_kind="all")[0]
     assert (chosen.layer, chosen.head, chosen.coreference) == best
     with pytest.raises(InputError, match=r"This result is not of headscope\.probe_bias"):
-        hs.bias_table(coreference)
+        bias_table(coreference)
+    figure = table.figure()
+    texts = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert texts == ["L1 H0"]
+    drawn = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert drawn == [100 * table.rows[0].pro, 100 * table.rows[0].anti]
+    assert "L1 H0" in table._repr_html_()
 
 
 def test_bad_input_is_refused(tiny_bert: Model) -> None:

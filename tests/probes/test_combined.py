@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -268,9 +269,8 @@ def test_a_probe_from_start_to_file(
         with pytest.raises(InputError, match="relies on no head"):
             _ = opened.reliance
     for decoding in ("greedy", "tree"):
-        heads = probe.predict(documents[0], decoding=decoding)
-        found = opened.predict(documents[0], decoding=decoding, model=tiny_bert, vectors=vectors)
-        assert heads == found
+        heads = probe.predict(documents[0], tiny_bert, decoding=decoding, vectors=vectors)
+        assert heads == opened.predict(documents[0], tiny_bert, decoding=decoding, vectors=vectors)
     dataclasses.replace(documents[0], parents=heads)  # which refuses what is no tree
 
 
@@ -280,9 +280,10 @@ def test_predictions_are_what_was_scored(
     probe = hs.train_probe(
         tiny_bert, documents, documents, "attention+words", vectors=vectors, cache=tmp_path
     )
+    predict = partial(probe.predict, model=tiny_bert, vectors=vectors)
     for decoding in ("greedy", "tree"):
         right = [
-            sum(a == b for a, b in zip(probe.predict(d, decoding=decoding), d.parents, strict=True))
+            sum(a == b for a, b in zip(predict(d, decoding=decoding), d.parents, strict=True))
             for d in documents
         ]
         scored = probe.scores["right"].sel(decoding=decoding, punctuation="with")
@@ -295,7 +296,7 @@ def test_a_probe_of_a_causal_model(
     probe = hs.train_probe(tiny_llama, documents, documents, "attention", cache=tmp_path)
     assert probe.provenance["edges"] == ["first token"]
     assert probe.parameters.sizes["edge"] == 2
-    assert probe.predict("the cat sat") is not None
+    assert probe.predict("the cat sat", tiny_llama) is not None
 
 
 def test_documents_of_several_sentences_are_parsed_one_by_one(
@@ -309,7 +310,7 @@ def test_documents_of_several_sentences_are_parsed_one_by_one(
         spans=((0, 3), (4, 7), (8, 11), (12, 15), (16, 21)),
         sentences=((0, 3), (3, 5)),
     )
-    heads = probe.predict(both, decoding="tree")
+    heads = probe.predict(both, tiny_bert, decoding="tree")
     assert [heads[:3].count(-1), heads[3:].count(-1)] == [1, 1]
     assert all(head == -1 or head < 3 for head in heads[:3])
     assert all(head == -1 or head >= 3 for head in heads[3:])
@@ -327,12 +328,12 @@ def test_mistakes_are_said(
         hs.train_probe(tiny_bert, documents, documents, "attention", epochs=0)
     probe = hs.train_probe(tiny_bert, documents, documents, "attention", cache=tmp_path)
     with pytest.raises(UnknownName, match="Unknown decoding 'mst'"):
-        probe.predict(documents[0], decoding="mst")  # type: ignore[arg-type]
+        probe.predict(documents[0], tiny_bert, decoding="mst")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"was trained on .* with other weights"):
-        probe.predict(documents[0], model=tiny_llama)
+        probe.predict(documents[0], tiny_llama)
     probe.save(tmp_path / "probe.nc")
-    with pytest.raises(InputError, match="does not hold its model"):
-        hs.open(tmp_path / "probe.nc").predict(documents[0])
+    with pytest.raises(InputError, match="document should be a document or a text, not 3"):
+        probe.predict(3, tiny_bert)  # type: ignore[arg-type]
     (tmp_path / "broken.nc").write_bytes((tmp_path / "probe.nc").read_bytes()[:4000])
     with pytest.raises(FileFormatError):
         hs.open(tmp_path / "broken.nc")

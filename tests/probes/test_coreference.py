@@ -140,7 +140,7 @@ def test_probe_through_the_engine(tiny_bert: Model, tmp_path: Path) -> None:
     assert set(result["coref_accuracy"].dims) == {"layer", "head", "mention_kind"}
     assert [int(n) for n in result["coref_cases"]] == [2, 1, 0, 1]
     assert np.isnan(result["coref_accuracy"].sel(mention_kind="proper")).all()
-    table = hs.probe_table(hs.open(tmp_path / "run"))
+    table = hs.open(tmp_path / "run").table()
     assert table.rows[0].label == "all"
     assert "proper" not in [row.label for row in table.rows]
 

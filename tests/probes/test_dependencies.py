@@ -208,7 +208,7 @@ def test_probe_through_the_engine(tiny_bert: Model, tmp_path: Path) -> None:
     again = hs.probe_dependencies(tiny_bert, hs.read(PARSED), 2, out=tmp_path / "run")
     xr.testing.assert_identical(again.dataset, result.dataset)
     opened = hs.open(tmp_path / "run")
-    assert str(hs.probe_table(opened)) == str(hs.probe_table(result))
+    assert str(opened.table()) == str(result.table())
 
 
 def test_models_of_all_kinds(tiny_llama: Model, tiny_t5: Model) -> None:
@@ -222,7 +222,7 @@ def test_models_of_all_kinds(tiny_llama: Model, tiny_t5: Model) -> None:
     for block in ("encoder", "decoder"):
         assert float(both.block(block)["cases"].sel(relation="all")) > 0
     assert "accuracy" not in both.block("cross")
-    assert hs.probe_table(both, block="encoder").rows
+    assert both.table(block="encoder").rows
 
 
 def test_subtypes_can_be_folded(tiny_bert: Model) -> None:

@@ -100,7 +100,7 @@ def test_coreference_equals_the_slow_reference(model: Model, data_folder: Path) 
 def test_minilm_has_heads_for_syntax(minilm: Model, ewt: Path) -> None:
     """METHODS section 8: `obj` 71 against 39 %, `det` 81 / 56, `case` 69 / 39 on such text."""
     corpus = hs.read(ewt, unit="sentence", sample=200)
-    table = hs.probe_table(hs.probe_dependencies(minilm, corpus, 100))
+    table = hs.probe_dependencies(minilm, corpus, 100).table()
     for relation, accuracy, baseline in (
         ("obj", 0.71, 0.39),
         ("det", 0.81, 0.56),

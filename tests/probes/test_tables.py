@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,11 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.figures.best_heads import probe_figure
-from headscope.figures.probe_sentences import example_figure
 from headscope.heads.probe_table import honest_scores
 from headscope.heads.probed import behaviors
 from headscope.model.model import Model
+from headscope.probes.probe_examples import probe_examples
+from headscope.results.probe_example import ProbeExamples
 from headscope.results.result import Result
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import DECODERS, build
@@ -49,7 +50,7 @@ def test_honest_scores_against_loops() -> None:
 
 
 def test_rows_are_the_best_heads(dependencies: Result) -> None:
-    table = hs.probe_table(dependencies)
+    table = dependencies.table()
     assert table.rows[0].label == "all"
     assert "root" not in [row.label for row in table.rows]
     for row in table.rows:
@@ -62,12 +63,12 @@ def test_rows_are_the_best_heads(dependencies: Result) -> None:
     gains = [row.gain for row in table.rows[1:]]
     assert gains == sorted(gains, reverse=True)
     assert table["nsubj"].label == "nsubj"
-    with pytest.raises(InputError, match="There is no row 'none'"):
-        table["none"]
+    with pytest.raises(UnknownName, match=r"Unknown row 'nsub'\. Did you mean 'nsubj'"):
+        table["nsub"]
 
 
 def test_csv_has_the_rows(dependencies: Result, tmp_path: Path) -> None:
-    table = hs.probe_table(dependencies)
+    table = dependencies.table()
     table.to_csv(tmp_path / "table.csv")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -77,13 +78,13 @@ def test_csv_has_the_rows(dependencies: Result, tmp_path: Path) -> None:
 
 
 def test_causal_tables_show_what_is_visible(tiny_llama: Model) -> None:
-    table = hs.probe_table(hs.probe_dependencies(tiny_llama, hs.read(PARSED), 2))
+    table = hs.probe_dependencies(tiny_llama, hs.read(PARSED), 2).table()
     assert "visible" in table.columns()
     assert "visible" in str(table)
 
 
 def test_text_of_a_table(dependencies: Result) -> None:
-    lines = str(hs.probe_table(dependencies)).splitlines()
+    lines = str(dependencies.table()).splitlines()
     assert lines[1].split() == [
         *("relation", "cases", "head", "direction", "accuracy", "honest", "baseline"),
     ]
@@ -91,7 +92,7 @@ def test_text_of_a_table(dependencies: Result) -> None:
 
 
 def test_names_are_for_heads_above_their_baseline(dependencies: Result) -> None:
-    table = hs.probe_table(dependencies)
+    table = dependencies.table()
     named = behaviors(dependencies, margin=-1.0)
     expected = {
         (row.layer, row.head) for row in table.rows if row.label != "all" and row.honest >= -1
@@ -103,17 +104,17 @@ def test_names_are_for_heads_above_their_baseline(dependencies: Result) -> None:
 def test_other_results_are_refused(tiny_bert: Model) -> None:
     other = hs.analyze(tiny_bert, hs.read(PARSED), "distance")
     with pytest.raises(InputError, match="This result is not of a probe"):
-        hs.probe_table(other)
+        other.table()
 
 
 def test_figures_are_drawn(dependencies: Result, tiny_bert: Model, tmp_path: Path) -> None:
     coreference = hs.probe_coreference(tiny_bert, hs.read([LONG]))
     for number, result in enumerate((dependencies, coreference)):
         path = tmp_path / f"{number}.png"
-        probe_figure(result).savefig(path)
+        result.table().figure().savefig(path)
         assert path.stat().st_size > 5000
     with pytest.raises(InputError, match="no relation has enough cases"):
-        probe_figure(hs.probe_dependencies(tiny_bert, hs.read(PARSED), 1000))
+        hs.probe_dependencies(tiny_bert, hs.read(PARSED), 1000).table().figure()
 
 
 def test_examples_are_what_the_probe_counts(tiny_bert: Model, dependencies: Result) -> None:
@@ -121,7 +122,7 @@ def test_examples_are_what_the_probe_counts(tiny_bert: Model, dependencies: Resu
     accuracy = dependencies["accuracy"].sel(direction="head", relation="nsubj")
     for layer in range(tiny_bert.info.n_layers):
         for head in range(tiny_bert.info.n_heads):
-            examples = hs.probe_examples(
+            examples = probe_examples(
                 tiny_bert, hs.read(PARSED), layer, head, "nsubj", direction="head", right=2, wrong=1
             )
             is_right = float(accuracy.sel(layer=layer, head=head)) == 1
@@ -133,7 +134,7 @@ def test_examples_are_what_the_probe_counts(tiny_bert: Model, dependencies: Resu
             others = np.delete(examples[0].weights[2], 2)
             assert arc.predicted is not None
             assert examples[0].weights[2, arc.predicted] == others.max()
-    figure = example_figure(examples, "nsubj")
+    figure = examples.figure("nsubj")
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert texts.count("cat") == 2
 
@@ -143,15 +144,15 @@ def test_examples_of_layers_with_numbers_of_their_own() -> None:
     jamba = build(next(model for model in DECODERS if model.name == "jamba"))
     model = hs.load(jamba, word_piece_tokenizer())
     for layer in (1, 3):
-        assert hs.probe_examples(model, hs.read(PARSED), layer, 0, "nsubj")
+        assert probe_examples(model, hs.read(PARSED), layer, 0, "nsubj")
     for layer in (0, 2):
         with pytest.raises(InputError, match=f"no layer {layer}; layers with attention: 1, 3"):
-            hs.probe_examples(model, hs.read(PARSED), layer, 0, "nsubj")
+            probe_examples(model, hs.read(PARSED), layer, 0, "nsubj")
 
 
 def test_examples_of_each_block(tiny_t5: Model) -> None:
     encoder, decoder = (
-        hs.probe_examples(tiny_t5, hs.read(PARSED), 0, 0, "nsubj", block=block)
+        probe_examples(tiny_t5, hs.read(PARSED), 0, 0, "nsubj", block=block)
         for block in ("encoder", "decoder")
     )
     assert encoder[0].weights.shape == decoder[0].weights.shape
@@ -161,14 +162,59 @@ def test_examples_of_each_block(tiny_t5: Model) -> None:
 def test_bad_examples_are_refused(tiny_bert: Model) -> None:
     corpus = hs.read(PARSED)
     with pytest.raises(UnknownName, match=r"Unknown relation 'nsuj'\. Did you mean 'nsubj'"):
-        hs.probe_examples(tiny_bert, corpus, 0, 0, "nsuj")
+        probe_examples(tiny_bert, corpus, 0, 0, "nsuj")
     with pytest.raises(UnknownName, match="Unknown direction 'up'"):
-        hs.probe_examples(tiny_bert, corpus, 0, 0, "nsubj", direction="up")
+        probe_examples(tiny_bert, corpus, 0, 0, "nsubj", direction="up")
     with pytest.raises(InputError, match="There is no layer 99; layers with attention: 0, 1"):
-        hs.probe_examples(tiny_bert, corpus, 99, 0, "nsubj")
+        probe_examples(tiny_bert, corpus, 99, 0, "nsubj")
     with pytest.raises(InputError, match="Layer 0 has heads 0 to 3, not 4"):
-        hs.probe_examples(tiny_bert, corpus, 0, 4, "nsubj")
+        probe_examples(tiny_bert, corpus, 0, 4, "nsubj")
     with pytest.raises(InputError, match="This model has no 'decoder' attention"):
-        hs.probe_examples(tiny_bert, corpus, 0, 0, "nsubj", block="decoder")
+        probe_examples(tiny_bert, corpus, 0, 0, "nsubj", block="decoder")
     with pytest.raises(InputError, match="There is no example to draw"):
-        example_figure([])
+        ProbeExamples("none", ()).figure()
+
+
+def test_examples_of_a_result_are_of_its_best_head(tiny_bert: Model, dependencies: Result) -> None:
+    best = dependencies.table()["nsubj"]
+    examples = dependencies.examples(tiny_bert, hs.read(PARSED), "nsubj", right=1, wrong=1)
+    assert examples.title == f"{tiny_bert.name} · L{best.layer} H{best.head} · nsubj"
+    expected = probe_examples(
+        tiny_bert,
+        hs.read(PARSED),
+        best.layer,
+        best.head,
+        "nsubj",
+        direction=best.direction,
+        right=1,
+        wrong=1,
+    )
+    assert len(examples) == len(expected)
+    for one, other in zip(examples, expected, strict=True):
+        np.testing.assert_array_equal(one.weights, other.weights)
+    assert examples.figure().get_suptitle() == examples.title
+    other = dependencies.examples(tiny_bert, hs.read(PARSED), "nsubj", layer=0, head=3)
+    assert "L0 H3" in repr(other)
+
+
+def test_examples_of_folded_relations(tiny_bert: Model) -> None:
+    poss = [dataclasses.replace(d, relations=tuple(f"{r}:x" for r in d.relations)) for d in PARSED]
+    result = hs.probe_dependencies(tiny_bert, hs.read(poss), 2, fold_subtypes=True)
+    assert result.examples(tiny_bert, hs.read(poss), "nsubj")
+
+
+def test_examples_are_of_the_probed_model(
+    tiny_bert: Model, tiny_llama: Model, dependencies: Result
+) -> None:
+    with pytest.raises(InputError, match="has other weights"):
+        dependencies.examples(tiny_llama, hs.read(PARSED), "nsubj")
+    with pytest.raises(InputError, match="Give layer and head, or neither"):
+        dependencies.examples(tiny_bert, hs.read(PARSED), "nsubj", layer=1)
+    other = hs.analyze(tiny_bert, hs.read(PARSED), "distance")
+    with pytest.raises(InputError, match=r"of headscope\.probe_dependencies; this is none"):
+        other.examples(tiny_bert, hs.read(PARSED), "nsubj")
+
+
+def test_only_bias_tables_choose_heads(dependencies: Result) -> None:
+    with pytest.raises(InputError, match="other tables show the best head of each row"):
+        dependencies.table([(0, 0)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from headscope.metrics import METRICS
 from headscope.reporting.build import build_report
 from headscope.reporting.equations import equation_tree
 from headscope.reporting.subjects import find_subjects
+from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.run.compare import compare
 from headscope.run.merge import group_result
@@ -249,19 +249,19 @@ def test_edits_make_another_subject() -> None:
     assert [s.title for s in find_subjects([ablated, edited])] == ["toy", "toy · edited"]
 
 
-def trained(model: str = "toy", **about: Any) -> SimpleNamespace:
-    """What a trained probe has that a report needs."""
+def trained(model: str = "toy", **about: Any) -> Probe:
+    """A trained probe with what a report needs."""
     scores = xr.Dataset(
         {
+            "uas": (("decoding", "punctuation"), [[0.6]]),
+            "uas_interval": (("bound", "decoding", "punctuation"), [[[0.58]], [[0.62]]]),
             "right_branching": ("punctuation", [0.25]),
             "right_branching_interval": (("bound", "punctuation"), [[0.2], [0.3]]),
         },
-        {"punctuation": ["without"], "bound": ["low", "high"]},
+        {"decoding": ["greedy"], "punctuation": ["without"], "bound": ["low", "high"]},
     )
     provenance = {"model": {"name": model}, "seed": 1, **about}
-    return SimpleNamespace(
-        kind="attention", uas=0.6, uas_interval=(0.58, 0.62), scores=scores, provenance=provenance
-    )
+    return Probe("attention", xr.Dataset(), scores, xr.Dataset(), provenance)
 
 
 def test_trained_probes_stand_beside_their_model() -> None:

@@ -32,7 +32,8 @@ def test_a_file_holds_everything(result: Result, tmp_path: Path) -> None:
         assert isinstance(opened, Result)
         assert_same_bits(opened, result)
         assert opened.provenance == result.provenance
-        xr.testing.assert_identical(opened.group("news"), result.group("news"))
+        xr.testing.assert_identical(opened.group("news").dataset, result.group("news").dataset)
+        xr.testing.assert_identical(opened.groups["news"]["self"], result.group("news").dataset)
         assert opened["distance"].attrs == result["distance"].attrs
 
 
@@ -92,3 +93,52 @@ def test_damaged_and_foreign_files(result: Result, tmp_path: Path) -> None:
     empty.mkdir()
     with pytest.raises(InputError, match=r"has no result\.nc"):
         hs.open(empty)
+
+
+def test_a_table_of_heads(result: Result) -> None:
+    frame = result.to_dataframe("distance", "entropy")
+    assert frame.index.names == ["layer", "head"]
+    kinds = ("", "_low", "_high")
+    assert list(frame) == [f"{name}{k}" for name in ("distance", "entropy") for k in kinds]
+    low, high = result["distance_interval"].sel(layer=1, head=2).values
+    row = frame.loc[(1, 2)]
+    assert row["distance"] == float(result["distance"].sel(layer=1, head=2))
+    assert (row["distance_low"], row["distance_high"]) == (low, high)
+    every = result.to_dataframe()
+    assert {"distance", "distance_low", "entropy", "null_share"} <= set(every)
+    assert "pos_to" not in every
+    assert len(every) == 8
+
+
+def test_other_axes_are_levels_of_the_index(result: Result) -> None:
+    frame = result.to_dataframe("pos_to")
+    assert frame.index.names == ["layer", "head", "tag"]
+    expected = float(result["pos_to"].sel(layer=1, head=3, tag="NOUN"))
+    assert frame.loc[(1, 3, "NOUN"), "pos_to"] == expected
+    by_layer = result.to_dataframe("distance_by_layer")
+    assert by_layer.index.names == ["layer"]
+    np.testing.assert_array_equal(by_layer["distance_by_layer"], result["distance_by_layer"])
+
+
+def test_what_makes_no_table_is_refused(result: Result) -> None:
+    with pytest.raises(UnknownName, match=r"Unknown variable 'distanc'\. Did you mean 'distance'"):
+        result.to_dataframe("distanc")
+    with pytest.raises(InputError, match="distance is over layer, head, pos_to over layer, head, "):
+        result.to_dataframe("distance", "pos_to")
+    with pytest.raises(InputError, match="dep_baseline is a single number"):
+        result.to_dataframe("dep_baseline")
+
+
+def test_a_notebook_shows_the_facts(result: Result) -> None:
+    shown = result._repr_html_()
+    assert "<td style='text-align:left'>2 layers × 4 heads</td>" in shown
+    assert "news" in shown
+    assert "<script" not in shown
+
+
+def test_methods_reach_up(result: Result, tiny_bert: Model, tmp_path: Path) -> None:
+    card = result.explain(1, 2, analyze(tiny_bert, make_corpus(8), "js"))
+    assert card.name == "L1 H2"
+    assert card.nearest
+    assert result.report(tmp_path / "report.html", title="A title") == tmp_path / "report.html"
+    assert "A title" in (tmp_path / "report.html").read_text("utf-8")

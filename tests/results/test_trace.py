@@ -238,3 +238,18 @@ def test_the_recorded_gpt2_has_its_previous_token_head(data_folder: Path) -> Non
         previous = np.diagonal(trace.attention.values, -1, axis1=2, axis2=3).mean(-1)
         assert np.unravel_index(previous.argmax(), previous.shape) == (4, 11)
         assert previous[4, 11] > 0.99
+
+
+def test_a_notebook_shows_the_facts() -> None:
+    trace = Trace.from_arrays(np.full((2, 3, 2, 2), 0.5), ["<b>", "b"], name="mine")
+    shown = trace._repr_html_()
+    assert "2 layers × 3 heads" in shown
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+
+
+def test_a_trace_measures_itself() -> None:
+    trace = Trace.from_arrays(np.eye(3)[None, None], ["a", "b", "c"])
+    result = trace.measure("distance")
+    assert result["distance"].item() == 0
+    assert result.n_documents == 1

@@ -25,7 +25,7 @@ from headscope.run import checkpoint
 from headscope.run.analyze import analyze
 from headscope.run.compare import compare
 from headscope.run.measure import measure
-from headscope.run.merge import group_result, merge
+from headscope.run.merge import merge
 from headscope.run.options import Settings
 from headscope.run.plan import survey
 from headscope.text.document import Document
@@ -342,7 +342,7 @@ def test_trees_without_labels(tiny_bert: Model) -> None:
     assert list(result["relation"].values) == ["all"]
     for name in ("accuracy", "baseline", "cases"):
         np.testing.assert_array_equal(result[name], labeled[name].sel(relation=["all"]))
-    assert [row.label for row in hs.probe_table(result).rows] == ["all"]
+    assert [row.label for row in result.table().rows] == ["all"]
     for metric in ("dep_type_to", DepAccuracy(punctuation=False), DepOffset(possessive=True)):
         with pytest.raises(InputError, match="needs relations, which no document has"):
             analyze(tiny_bert, read(bare), [metric])
@@ -428,8 +428,8 @@ def test_groups(tiny_bert: Model, tmp_path: Path) -> None:
     for name in ("distance", "pos_to", "variability", "entropy", "dep_baseline"):
         np.testing.assert_allclose(result.group("news")[name], news[name], rtol=1e-5, atol=1e-6)
     opened = analyze(tiny_bert, read(documents), by="genre", out=tmp_path)
-    xr.testing.assert_allclose(opened.group("news"), result.group("news"))
-    found = compare(group_result(result, "news"), group_result(result, "fiction"))
+    xr.testing.assert_allclose(opened.group("news").dataset, result.group("news").dataset)
+    found = result.group("news").compare(result.group("fiction"))
     expected = result.group("news")["distance"] - result.group("fiction")["distance"]
     np.testing.assert_allclose(found["distance"], expected)
     low, high = found["distance_interval"].values

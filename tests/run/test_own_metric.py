@@ -90,7 +90,7 @@ def test_saved_results_open_anywhere_and_merge_where_the_class_is_known(
     )
     hs.register_metric(BackwardShare)
     assert_close(hs.merge(left, right), whole)
-    assert "backward_share" in hs.compare(left, right)
+    assert "backward_share" in left.compare(right)
     assert "backward_share" in hs.analyze(tiny_bert, hs.read(first), "backward_share")
 
 

@@ -41,5 +41,5 @@ def show(
     from headscope.model.load import load
 
     trace = load(model, tokenizer=tokenizer).trace(sentence_a, pair=sentence_b)
-    selection = make_selection(trace, view="neurons", layer=layer, heads=head, theme=display_mode)
+    selection = make_selection(trace, view="neuron", layer=layer, heads=head, theme=display_mode)
     return show_or_return(trace, selection, html_action)

@@ -8,8 +8,7 @@ from matplotlib.lines import Line2D
 
 from headscope.errors import InputError
 from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
-from headscope.heads.probe_table import ProbeTable, probe_table
-from headscope.results.result import Result
+from headscope.heads.probe_table import ProbeTable
 
 __all__ = ["probe_figure"]
 
@@ -22,13 +21,12 @@ SHOWN = {
 }
 
 
-def probe_figure(result: Result | ProbeTable) -> Figure:
+def probe_figure(table: ProbeTable) -> Figure:
     """The best head of each relation or kind of mention (Clark et al. 2019, Tables 1 and 2).
 
     A dot with its 95 % interval; a ring for the honest accuracy, of heads chosen on the other
     half of the documents; baselines in orange.
     """
-    table = result if isinstance(result, ProbeTable) else probe_table(result)
     rows = table.rows
     if not rows:
         raise InputError("There is nothing to draw: no relation has enough cases (min_cases).")

@@ -54,8 +54,8 @@ def clark_figure_3(result: Result) -> Figure:
 
 
 def removal_figure(checked: xr.Dataset) -> Figure:
-    """What `check_importance` found: how much the loss rises when attention to a class of
-    keys is removed, in part and wholly, against what the gradient foretold. A point is a
+    """Draw what `check_importance` returns: how much the loss rises when attention to a class
+    of keys is removed, in part or wholly, against what the gradient foretold. A point is a
     head; on the dashed line the gradient is right.
     """
     names = [str(n) for n in checked["key_class"].values]
@@ -101,13 +101,13 @@ def removal_figure(checked: xr.Dataset) -> Figure:
 
 
 def _symmetric(axes: Axes, middle: float) -> None:
-    """Both axes alike, linear near 0 and logarithmic beyond: a few heads matter far more."""
+    """Scale both axes alike, linear near 0 and logarithmic beyond: few heads matter much."""
     near = 10.0 ** np.floor(np.log10(max(middle, 1e-9)))
     values = np.abs([*axes.get_xlim(), *axes.get_ylim()]).max()
-    for of in ("x", "y"):
-        getattr(axes, f"set_{of}scale")("symlog", linthresh=near, linscale=0.5)
-        getattr(axes, f"set_{of}lim")(-values, values)
-        axis = getattr(axes, f"{of}axis")
+    for name in ("x", "y"):
+        getattr(axes, f"set_{name}scale")("symlog", linthresh=near, linscale=0.5)
+        getattr(axes, f"set_{name}lim")(-values, values)
+        axis = getattr(axes, f"{name}axis")
         top = 10.0 ** np.floor(np.log10(values))
         axis.set_ticks([-top, 0, top])
         axis.set_minor_locator(NullLocator())

@@ -9,12 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from headscope.errors import UnknownName
 from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled
 
 if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap
 
-__all__ = ["behavior_colors", "clark_figure_6", "cluster_figure", "layer_colors"]
+__all__ = ["behavior_colors", "clark_figure_6", "cluster_figure", "draw_map", "layer_colors"]
 
 OTHER = "other"
 LIGHT = "#C4C4C4"
@@ -22,6 +23,14 @@ MORE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#661100", "#88CC
 """Colors of Tol (2021), for maps with many behaviors."""
 MOST_NAMED = 4
 """Heads of a behavior are named on the map if there are no more of them."""
+
+
+def draw_map(heads: HeadMap, name: str) -> Figure:
+    """A figure of the map by its name."""
+    figures = {"clark-6": clark_figure_6, "clusters": cluster_figure}
+    if name not in figures:
+        raise UnknownName.of("figure of a map", name, figures)
+    return figures[name](heads)
 
 
 def clark_figure_6(heads: HeadMap) -> Figure:

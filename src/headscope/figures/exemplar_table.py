@@ -48,12 +48,12 @@ def exemplar_table(
         n: how many documents.
         block: another attention than the main one.
     """
-    found = result.exemplars(layer, head, block)[:n]
-    if not found:
+    exemplars = result.exemplars(layer, head, block)[:n]
+    if not exemplars:
         raise InputError(f"L{layer} H{head} has no exemplars: no document gave it attention.")
     with styled():
         ruler = new_figure(WIDTH, 1)
-        tables = [_lay_out(ruler, exemplar) for exemplar in found]
+        tables = [_lay_out(ruler, exemplar) for exemplar in exemplars]
         height = sum(LINE * (pieces[-1].line + 1) + GAP for pieces in tables) + 0.35
         figure = new_figure(WIDTH, height)
         figure.set_layout_engine("none")
@@ -65,7 +65,7 @@ def exemplar_table(
         axes.text(0.75, 0.18, "query", color=BLUE, weight="bold", va="center", fontsize=FONT)
         axes.text(1.15, 0.18, "→ key", color="#8A5F00", style="italic", va="center", fontsize=FONT)
         top = 0.45
-        for exemplar, pieces in zip(found, tables, strict=True):
+        for exemplar, pieces in zip(exemplars, tables, strict=True):
             _draw(axes, exemplar, pieces, top)
             top += LINE * (pieces[-1].line + 1) + GAP
     return figure

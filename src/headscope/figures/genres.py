@@ -23,27 +23,26 @@ def genre_figure(result: Result) -> Figure:
     """Mean over heads of each metric for each group of documents, with 95 % intervals.
 
     Dependency alignment has each group's own baseline beside it (orange): genres differ in
-    how dense their dependencies are. Variability is not shown: of few documents it is too
-    small, and groups differ in how many they have.
+    how dense their dependencies are. Variability is not shown: it comes out smaller for fewer
+    documents, and groups differ in how many they have.
     """
     if not result.groups:
         raise InputError('This result has no groups. Run analyze(…, by="genre").')
-    first = result.group(next(iter(result.groups)))
+    groups = {name: next(iter(blocks.values())) for name, blocks in result.groups.items()}
+    first = next(iter(groups.values()))
     panels = {name: title for name, title in PANELS.items() if name in first}
-    order = sorted(result.groups, key=lambda group: float(result.group(group)["null_share_mean"]))
-    labels = [
-        f"{group} ({int(result.group(group)['tokens_per_document_count'])})" for group in order
-    ]
+    order = sorted(groups, key=lambda group: float(groups[group]["null_share_mean"]))
+    labels = [f"{group} ({int(groups[group]['tokens_per_document_count'])})" for group in order]
     at = np.arange(len(order))[::-1]
     with styled():
         figure = new_figure(1.45 * len(panels) + 1.3, 0.19 * len(order) + 0.9)
         grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axes, (name, title) in zip(grid, panels.items(), strict=True):
             for y, group in zip(at, order, strict=True):
-                data = result.group(group)
-                labels_of = {"parent": "either"} if "parent" in data[name].dims else {}
-                value = float(data[name].sel(labels_of))
-                low, high = data[f"{name}_interval"].sel(labels_of).values
+                data = groups[group]
+                either = {"parent": "either"} if "parent" in data[name].dims else {}
+                value = float(data[name].sel(either))
+                low, high = data[f"{name}_interval"].sel(either).values
                 axes.plot([low, high], [y, y], color=GRAY, linewidth=1, zorder=1)
                 axes.plot([value], [y], "o", color=BLUE, markersize=3.5, zorder=2)
                 if name == "dep_alignment_mean":

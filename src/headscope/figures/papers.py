@@ -1,120 +1,206 @@
-"""Figures by their number in the papers, and all of them into a folder."""
+"""The figures of the papers, and ours, by name; and all of them into a folder."""
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from headscope.errors import InputError, UnknownName
+from headscope.errors import InputError, MissingExtra, UnknownName
 from headscope.figures.by_layer import alignment_by_layer, distance_figure, types_by_layer
+from headscope.figures.clark_importance import clark_figure_3
+from headscope.figures.clark_map import clark_figure_6
+from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clark_figure_4
 from headscope.figures.exemplar_table import exemplar_table
 from headscope.figures.genres import genre_figure
 from headscope.figures.heatmaps import MAIN_TAGS, heat_map, tag_maps
 from headscope.figures.style import save_figure
+from headscope.heads.behavior import SURFACE, Probes, Thresholds
+from headscope.heads.head_map import map_heads
 from headscope.results.result import Result
 
-__all__ = ["FIGURES", "draw", "save_figures"]
+__all__ = ["FIGURES", "PaperFigure", "draw", "save_figures"]
 
 FORMATS = ("svg", "pdf", "png")
+EXEMPLARS = "vb-exemplars"
+GENRES = "genres"
+MAP = "clark-6"
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFigure:
+    """One figure: the variables it shows, and the function that draws it."""
+
+    needs: tuple[str, ...]
+    draw: Callable[..., Figure]
+    """Takes the result; its keyword arguments are the figure's options."""
+    remedy: str = "Run analyze with it (tags and dependencies need an annotated corpus)."
+    """What to do about a variable that is missing."""
 
 
 def _variable_map(name: str, title: str, label: str) -> Callable[[Result], Figure]:
     return lambda result: heat_map(result[name], title=title, label=label)
 
 
-FIGURES: dict[str, tuple[tuple[str, ...], Callable[[Result], Figure]]] = {
-    "5": (
+def _head_map(
+    result: Result,
+    *,
+    probes: Probes | None = None,
+    thresholds: Thresholds | None = None,
+    seed: int = 0,
+    starts: int = 8,
+) -> Figure:
+    heads = map_heads(result, probes=probes, thresholds=thresholds, seed=seed, starts=starts)
+    return clark_figure_6(heads)
+
+
+FIGURES: dict[str, PaperFigure] = {
+    "vb-5": PaperFigure(
         ("null_share",),
         _variable_map("null_share", "Null attention", "share of attention"),
     ),
-    "6": (
+    "vb-6": PaperFigure(
         ("pos_to",),
         lambda result: tag_maps(
             result["pos_to"], labels=_main(result), title="Share of attention to each tag"
         ),
     ),
-    "7": (
+    "vb-7": PaperFigure(
         ("pos_from",),
         lambda result: tag_maps(
             result["pos_from"], labels=_main(result), title="Share of attention from each tag"
         ),
     ),
-    "8": (("dep_alignment", "dep_baseline_by_parent"), lambda r: alignment_by_layer(r.dataset)),
-    "9": (("dep_type_to",), lambda result: types_by_layer(result.dataset)),
-    "10": (
+    "vb-8": PaperFigure(
+        ("dep_alignment", "dep_baseline_by_parent"),
+        lambda result: alignment_by_layer(result.dataset),
+    ),
+    "vb-9": PaperFigure(("dep_type_to",), lambda result: types_by_layer(result.dataset)),
+    "vb-10": PaperFigure(
         ("variability",),
         _variable_map("variability", "Variability", "share of attention"),
     ),
-    "11": (("distance",), lambda result: distance_figure(result.dataset)),
-    "12": (("entropy",), _variable_map("entropy", "Entropy", "nats")),
-    "A.1": (
+    "vb-11": PaperFigure(("distance",), lambda result: distance_figure(result.dataset)),
+    "vb-12": PaperFigure(("entropy",), _variable_map("entropy", "Entropy", "nats")),
+    "vb-a1": PaperFigure(
         ("pos_to",),
-        lambda r: tag_maps(r["pos_to"], title="Share of attention to each tag"),
+        lambda result: tag_maps(result["pos_to"], title="Share of attention to each tag"),
     ),
-    "A.2": (
+    "vb-a2": PaperFigure(
         ("pos_from",),
-        lambda r: tag_maps(r["pos_from"], title="Share of attention from each tag"),
+        lambda result: tag_maps(result["pos_from"], title="Share of attention from each tag"),
     ),
-    "genres": ((), genre_figure),
+    EXEMPLARS: PaperFigure(("exemplar_weight",), exemplar_table),
+    "clark-1": PaperFigure(("offset_share",), clark_figure_1),
+    "clark-2": PaperFigure(("class_share", "sep_from_sep", "sep_from_other"), clark_figure_2),
+    "clark-3": PaperFigure(
+        ("importance_by_layer",), clark_figure_3, "Make the result with headscope.importance."
+    ),
+    "clark-4": PaperFigure(("row_entropy", "first_entropy", "uniform_entropy"), clark_figure_4),
+    MAP: PaperFigure(
+        ("js", *SURFACE), _head_map, 'Run analyze with it: analyze(model, corpus, ["all", "js"]).'
+    ),
+    GENRES: PaperFigure((), genre_figure),
 }
-"""Vig & Belinkov's figures by number: the variables each needs, and who draws it."""
+"""By name: `vb` is Vig & Belinkov (2019), `clark` Clark et al. (2019); the rest is ours."""
 
 
-def draw(result: Result, figure: str) -> Figure:
-    """One figure of Vig & Belinkov (2019) by its number: "5" … "12", "A.1", "A.2"; or
-    "genres". A matplotlib figure: save it with `figure.savefig(path)`.
+def draw(result: Result, name: str, **options: Any) -> Figure:
+    """One figure; `Result.figure` says more.
 
     Raises:
         UnknownName: there is no such figure.
-        InputError: the result lacks what it shows.
+        InputError: the result lacks what it shows, or an option is missing or unknown.
     """
-    if figure not in FIGURES:
-        raise UnknownName.of("figure", figure, FIGURES)
-    needed, make = FIGURES[figure]
-    missing = [name for name in needed if name not in result]
+    if name not in FIGURES:
+        raise _unknown(name)
+    figure = FIGURES[name]
+    missing = [variable for variable in figure.needs if variable not in result]
     if missing:
         raise InputError(
-            f"Figure {figure} shows {' and '.join(missing)}, which this result does not have. "
-            "Run analyze with it (tags and dependencies need an annotated corpus)."
+            f"Figure {name} shows {' and '.join(missing)}, which this result does not have. "
+            f"{figure.remedy}"
         )
-    return make(result)
+    _check_options(name, figure, options)
+    return figure.draw(result, **options)
 
 
 def save_figures(
     result: Result,
-    folder: str | Path,
+    folder: str | os.PathLike[str],
     *,
     figures: Iterable[str] | None = None,
     formats: Iterable[str] = FORMATS,
     exemplars: Iterable[tuple[int, int]] = (),
 ) -> list[Path]:
-    """Write figures to files: all that the result allows, in SVG, PDF and PNG.
-
-    Args:
-        result: what to draw.
-        folder: where to; made if need be.
-        figures: which, by number.
-        formats: file formats that matplotlib knows.
-        exemplars: also a table for each of these heads (layer, head).
-    """
+    """Write figures to files; `Result.save_figures` says more."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    made: dict[str, Figure] = {}
-    for name in FIGURES if figures is None else figures:
-        is_possible = all(v in result for v in FIGURES.get(name, ((),))[0])
-        if figures is not None or (is_possible and (name != "genres" or result.groups)):
-            made[f"figure-{name.replace('.', '')}" if name != "genres" else name] = draw(
-                result, name
-            )
+    if figures is None:
+        drawn = _all_possible(result)
+    else:
+        drawn = {name: draw(result, name) for name in figures}
     for layer, head in exemplars:
-        made[f"exemplars-L{layer}-H{head}"] = exemplar_table(result, layer, head)
+        figure = draw(result, EXEMPLARS, layer=layer, head=head)
+        drawn[f"{EXEMPLARS}-L{layer}-H{head}"] = figure
+    formats = list(formats)
     return [
         save_figure(figure, target / f"{name}.{suffix}")
-        for name, figure in made.items()
+        for name, figure in drawn.items()
         for suffix in formats
     ]
+
+
+def _all_possible(result: Result) -> dict[str, Figure]:
+    """Every figure that the result and the installed libraries allow, but for exemplars."""
+    drawn: dict[str, Figure] = {}
+    for name, figure in FIGURES.items():
+        is_possible = all(variable in result for variable in figure.needs)
+        if name == EXEMPLARS or not is_possible or (name == GENRES and not result.groups):
+            continue
+        try:
+            drawn[name] = figure.draw(result)
+        except MissingExtra:  # the map of heads needs scikit-learn
+            continue
+    return drawn
+
+
+def _unknown(name: str) -> UnknownName:
+    """The error for a name that is not in the table."""
+    if name == "clark-5":
+        return UnknownName(
+            "Clark et al.'s Figure 5 shows sentences, which a result does not hold: "
+            "result.examples(model, corpus, relation).figure()."
+        )
+    number = str(name).lower().replace(".", "")
+    renamed = [known for known in FIGURES if known.partition("-")[2] == number]
+    if renamed:
+        return UnknownName(
+            f"Unknown figure {name!r}. Figures are named after their paper: "
+            f"{' or '.join(map(repr, renamed))}."
+        )
+    return UnknownName.of("figure", name, FIGURES)
+
+
+def _check_options(name: str, figure: PaperFigure, options: dict[str, Any]) -> None:
+    """Refuse options the figure does not take, and the lack of those it needs."""
+    parameters = list(inspect.signature(figure.draw).parameters.values())[1:]
+    known = [parameter.name for parameter in parameters]
+    for option in options:
+        if option not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise InputError(f"Figure {name} has no option {option!r}; {takes}.")
+    needed = [p.name for p in parameters if p.default is p.empty and p.name not in options]
+    if needed:
+        raise InputError(
+            f"Figure {name} needs {' and '.join(needed)}: "
+            f'result.figure("{name}", {", ".join(f"{option}=…" for option in needed)}).'
+        )
 
 
 def _main(result: Result) -> list[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headscope.errors import InputError
 from headscope.figures.style import BLUE, VERMILION, hide, new_figure, styled
-from headscope.results.probe_example import ProbeExample
+from headscope.results.probe_example import ProbeExample, ProbeExamples
 
 __all__ = ["example_figure"]
 
@@ -21,20 +19,10 @@ FAINT = 0.03
 
 
 def example_figure(
-    examples: Sequence[ProbeExample], title: str = "", *, columns: int = 3
+    examples: ProbeExamples, title: str | None = None, *, columns: int = 3
 ) -> Figure:
-    """Attention between words, a panel for each sentence (Clark et al. 2019, Figure 5).
-
-    The word that predicts is on the left, what it attends to on the right; a line is darker
-    the more attention it stands for. Words of the relation are colored: blue where the word
-    attends most to its target, red where it does not, with the target it missed as a dashed
-    line. All lines of other words are gray.
-
-    Args:
-        examples: of `probe_examples`.
-        title: over all panels.
-        columns: panels in a row.
-    """
+    """A panel for each sentence; `ProbeExamples.figure` says more."""
+    title = examples.title if title is None else title
     if not examples:
         raise InputError("There is no example to draw: the relation may not occur in the corpus.")
     rows = [examples[start : start + columns] for start in range(0, len(examples), columns)]
@@ -89,5 +77,7 @@ def _draw(axes: Axes, example: ProbeExample, most: int) -> None:
                 x, number, shown, ha=side, va="center", fontsize=7, color=color, weight=weight,
                 parse_math=False,
             )  # fmt: skip
-    found = sum(arc.is_right for arc in example.arcs)
-    axes.set_title(f"{found} of {len(example.arcs)} right", fontsize=7.5, color="#555555", pad=3)
+    right_arcs = sum(arc.is_right for arc in example.arcs)
+    axes.set_title(
+        f"{right_arcs} of {len(example.arcs)} right", fontsize=7.5, color="#555555", pad=3
+    )

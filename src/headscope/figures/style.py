@@ -76,7 +76,7 @@ def styled() -> Iterator[None]:
 
 @cache
 def _fonts() -> list[str]:
-    """The first of our fonts that is installed, and the last for what it lacks.
+    """The first of our fonts that is installed; then the last, for characters the first lacks.
 
     By their names: "sans-serif" would become another font where a figure is saved outside
     `styled`, after its words were measured and placed.
@@ -87,7 +87,7 @@ def _fonts() -> list[str]:
 
 
 def caption(figure: Figure, text: str) -> None:
-    """A small gray line below everything: what the figure is of."""
+    """A small gray line below everything, which says what is shown."""
     figure.supxlabel(text, fontsize=6.5, color=GRAY)
 
 

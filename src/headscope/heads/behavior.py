@@ -13,13 +13,13 @@ from headscope.heads import probed
 from headscope.results.result import Result
 from headscope.text.token_classes import FIRST, PERIOD_OR_COMMA, REST, is_repeated
 
-__all__ = ["OTHER", "SURFACE", "Probes", "Thresholds", "behaviors", "heads_above", "probed_names"]
+__all__ = ["OTHER", "SURFACE", "Probes", "Thresholds", "behaviors", "probed_names"]
 
 OTHER = "other"
 SURFACE = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
 """The variables that name a head."""
 MOST_NAMES = 3
-"""Of one head: some are best at many relations."""
+"""Names a head is given at most: some heads are best at many relations."""
 
 Probes = Mapping[tuple[int, int], str] | Result | Iterable[Result]
 """Names by layer and head, or the results of probes that give them."""
@@ -27,7 +27,7 @@ Probes = Mapping[tuple[int, int], str] | Result | Iterable[Result]
 
 @dataclass(frozen=True)
 class Thresholds:
-    """From which value on a head is named after a behavior (METHODS of Clark et al. 2019)."""
+    """From which value on a head is named after a behavior (Clark et al. 2019)."""
 
     offset: float = 0.5
     """Next or previous token, section 3.1."""
@@ -76,17 +76,17 @@ def behaviors(
     table = np.nan_to_num(np.stack(list(scores.values())))
     best = table.argmax(0)
     labels = np.array([*scores, OTHER], dtype=object)[np.where(table.max(0) > 1, best, len(scores))]
-    found = xr.DataArray(
+    behavior = xr.DataArray(
         labels,
         dims=("layer", "head"),
         coords={"layer": result["row_entropy"]["layer"], "head": result["row_entropy"]["head"]},
         name="behavior",
     )
     for (layer, head), name in probed_names(probes).items():
-        if layer not in found["layer"].values or head not in found["head"].values:
+        if layer not in behavior["layer"].values or head not in behavior["head"].values:
             raise InputError(f"A probe names L{layer} H{head}, which this result does not have.")
-        found.loc[{"layer": layer, "head": head}] = name
-    return found
+        behavior.loc[{"layer": layer, "head": head}] = name
+    return behavior
 
 
 def probed_names(probes: Probes | None) -> Mapping[tuple[int, int], str]:
@@ -95,16 +95,6 @@ def probed_names(probes: Probes | None) -> Mapping[tuple[int, int], str]:
         return probes or {}
     names: dict[tuple[int, int], list[str]] = {}
     for result in [probes] if isinstance(probes, Result) else probes:
-        for at, found in probed.behaviors(result).items():
-            names.setdefault(at, []).extend(found)
-    return {at: ", ".join(found[:MOST_NAMES]) for at, found in names.items()}
-
-
-def heads_above(
-    result: Result, name: str, threshold: float = 0.5, **labels: object
-) -> list[tuple[int, int, float]]:
-    """The heads whose value is above a threshold: layer, head, value, highest first.
-
-    heads_above(result, "offset_share", 0.5, offset=-1)
-    """
-    return [found for found in result.top(name, n=1 << 30, **labels) if found[2] > threshold]
+        for at, more in probed.behaviors(result).items():
+            names.setdefault(at, []).extend(more)
+    return {at: ", ".join(all_names[:MOST_NAMES]) for at, all_names in names.items()}

@@ -1,4 +1,4 @@
-"""`headscope.bias_table`: what coreference heads do with stereotypes, head by head."""
+"""What coreference heads do with stereotypes, head by head, from a result of `probe_bias`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import xarray as xr
 
 from headscope.atomic import atomic_path
 from headscope.errors import InputError
+from headscope.notebook import facts_table
 from headscope.results.result import Result
+from headscope.surface.probe_methods import BiasTableMethods
 
 __all__ = ["BiasRow", "BiasTable", "bias_table"]
 
@@ -25,7 +27,7 @@ class BiasRow:
     layer: int
     head: int
     coreference: float | None
-    """How well the head finds antecedents elsewhere; None where the sentences chose it."""
+    """How well the head finds antecedents elsewhere; None where these sentences chose it."""
     pro: float
     """Share of pronouns that attend more to their antecedent than to the other candidate."""
     anti: float
@@ -33,18 +35,18 @@ class BiasRow:
     gap_low: float
     gap_high: float
     to_true_pro: float
-    """Mean attention from the pronoun."""
+    """Mean attention from the pronoun to its antecedent; `other` is the other candidate."""
     to_other_pro: float
     to_true_anti: float
     to_other_anti: float
     preference_gap: float
-    """Share of the attention to both that goes to the antecedent, pro minus anti."""
+    """Of the attention to both candidates, the share of the antecedent: pro minus anti."""
     preference_gap_low: float
     preference_gap_high: float
 
 
 @dataclass(frozen=True)
-class BiasTable:
+class BiasTable(BiasTableMethods):
     """Rows with their title; `print` it, or write it with `to_csv`."""
 
     title: str
@@ -67,6 +69,17 @@ class BiasTable:
             writer = csv.DictWriter(file, list(BiasRow.__slots__), lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.records())
+
+    def _repr_html_(self) -> str:
+        facts = [
+            (
+                f"L{row.layer} H{row.head}",
+                f"pro {100 * row.pro:.1f} · anti {100 * row.anti:.1f} · gap "
+                + _signed(row.gap, row.gap_low, row.gap_high),
+            )
+            for row in self.rows
+        ]
+        return facts_table(self.title, facts)
 
     def __str__(self) -> str:
         lines = [
@@ -122,7 +135,7 @@ def bias_table(
     data = result.block(name)
     if "bias_accuracy" not in data:
         raise InputError("This result is not of headscope.probe_bias.")
-    found: dict[tuple[int, int], float] = {}
+    coreference: dict[tuple[int, int], float] = {}
     if isinstance(heads, Result):
         if "coref_accuracy" not in heads:
             raise InputError("heads should be a result of headscope.probe_coreference, or heads.")
@@ -131,8 +144,8 @@ def bias_table(
                 f"The heads are of {heads.model}, the bias of {result.model}: expected one model."
             )
         best = heads.top("coref_accuracy", n, mention_kind="all")
-        found = {(layer, head): value for layer, head, value in best}
-        chosen = list(found)
+        coreference = {(layer, head): value for layer, head, value in best}
+        chosen = list(coreference)
     elif heads is not None:
         chosen = [(int(layer), int(head)) for layer, head in heads]
     else:
@@ -144,7 +157,7 @@ def bias_table(
     for layer, head in chosen:
         if layer not in data["layer"].values or head not in data["head"].values:
             raise InputError(f"There is no L{layer} H{head} in this result.")
-    rows = tuple(_row(data.sel(layer=at[0], head=at[1]), at, found.get(at)) for at in chosen)
+    rows = tuple(_row(data.sel(layer=at[0], head=at[1]), at, coreference.get(at)) for at in chosen)
     honest = _honest(result.states[name]["bias"])
     cases = int(data["bias_cases"].sel(condition="pro"))
     return BiasTable(result.title, cases, rows, honest)

@@ -16,8 +16,8 @@ class Evidence:
     what: str
     value: str
     rank: str
-    """Where the head stands: `3rd of 72`, counted from the highest; what a probe found also
-    says what its best baseline reaches."""
+    """Where the head stands among all, from the highest: `3rd of 72`. Beside a probe's accuracy
+    also what a baseline reaches."""
 
 
 @dataclass(frozen=True)

@@ -38,22 +38,25 @@ def detect_heads(
 
     Args:
         model: not an encoder-decoder.
-        sequences: how many.
-        length: of what is repeated; inputs are twice as long.
-        seed: of the draw.
+        sequences: how many sequences.
+        length: tokens of what is repeated; inputs are twice as long.
+        seed: of the drawn tokens.
 
     Returns:
         Over layer and head: `induction`, `duplicate_token`, `previous_token`, `sink_rate`.
     """
     if "decoder" in model.info.blocks:
-        raise InputError("Repeated sequences are measured in models with one stack of layers.")
+        raise InputError(
+            f"{model.name} is an encoder-decoder; heads are detected in models with one stack "
+            "of layers."
+        )
     for name, value in (("sequences", sequences), ("length", length)):
         whole_number(name, value)
     ids, special = _draw(model, sequences, length, seed)
     if model.info.max_length is not None and ids.shape[1] > model.info.max_length:
         raise InputError(
-            f"Two times {length} tokens make {ids.shape[1]}; {model.name} takes "
-            f"{model.info.max_length}."
+            f"A sequence of {length} tokens, repeated, makes {ids.shape[1]}; {model.name} takes "
+            f"at most {model.info.max_length}. Give a smaller length."
         )
     metrics = (TokensPerDocument(), OffsetShare(), SinkRate(), DuplicateToken(), Induction())
     fold = Fold(metrics)
@@ -88,13 +91,16 @@ def _draw(model: Model, sequences: int, length: int, seed: int) -> tuple[np.ndar
     added = set(tokenizer.all_special_ids)
     vocabulary = np.array([i for i in range(len(tokenizer)) if i not in added], dtype=np.int64)
     if len(vocabulary) < length:
-        raise InputError(f"{length} different tokens from a vocabulary of {len(vocabulary)}.")
+        raise InputError(
+            f"length is {length}, but the vocabulary has only {len(vocabulary)} tokens that are "
+            "not special, and none is drawn twice."
+        )
     generator = np.random.default_rng(seed)
     encoding = tokenizer("a", return_special_tokens_mask=True)
     marks = np.array(encoding["special_tokens_mask"], dtype=bool)
     around = np.array(encoding["input_ids"], dtype=np.int64)
-    own = np.flatnonzero(~marks)
-    before, after = around[: own[0]], around[own[-1] + 1 :]
+    plain = np.flatnonzero(~marks)
+    before, after = around[: plain[0]], around[plain[-1] + 1 :]
     rows = []
     for _ in range(sequences):
         once = generator.choice(vocabulary, length, replace=False)

@@ -58,9 +58,9 @@ def embed(distances: np.ndarray, *, seed: int, starts: int) -> tuple[np.ndarray,
 def cluster(distances: np.ndarray, *, most: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Hierarchical clusters by Ward's linkage.
 
-    Of the square roots: that of a Jensen-Shannon divergence is a metric that embeds in
-    Euclidean space, which Ward's method takes for granted; means of them come close. Average
-    linkage would split off one odd head after the other.
+    On the square roots of the distances: the root of a Jensen-Shannon divergence is a metric
+    that embeds in Euclidean space, as Ward's method assumes; the root of a mean of such
+    divergences comes close. Average linkage would split off one odd head after another.
 
     Returns:
         The linkage (for a dendrogram); the silhouette of each number of clusters from 2 to

@@ -1,4 +1,4 @@
-"""`headscope.explain_head`: everything that was measured about one head, on one page."""
+"""`Result.explain`: everything that was measured about one head, on one page."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def explain_head(
 def explain_heads(
     results: Result | Iterable[Result], *, heads: HeadMap | None = None, n_exemplars: int = 3
 ) -> Iterator[HeadCard]:
-    """The cards of all heads, layer by layer: `explain_head` without ranking anew each time."""
+    """The cards of all heads, layer by layer; heads are ranked once, not for each card."""
     given = _given(results)
     table = _Table(given)
     data = given[0].dataset
@@ -64,7 +64,7 @@ def _given(results: Result | Iterable[Result]) -> list[Result]:
     given = [results] if isinstance(results, Result) else list(results)
     given = [with_descriptions(result) for result in given]
     if not given:
-        raise InputError("explain_head needs at least one result.")
+        raise InputError("There is no result to explain a head from: give at least one.")
     models = {result.model for result in given}
     if len(models) > 1:
         raise InputError(f"These results are of different models: {', '.join(sorted(models))}.")
@@ -80,7 +80,7 @@ def _check_head(data: xr.Dataset, layer: int, head: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One number for each head, and where heads stand by it."""
+    """One number for each head, and the rank of each head by it."""
 
     what: str
     known: Described
@@ -102,7 +102,7 @@ class _Column:
         return cls(what, known, values, ranks, len(measured), baseline)
 
     def size(self, row: int, head: int) -> float:
-        """How much there is to say: the value, or what it is above its baseline."""
+        """What columns are ordered by: the value, or how far it is above its baseline."""
         value = float(self.values[row, head])
         if np.isnan(value):
             return -np.inf
@@ -154,7 +154,7 @@ class _Table:
         )
 
         probes = [r for r in results if "accuracy" in r or "coref_accuracy" in r]
-        self.found = probed_names(probes)
+        self.best_at = probed_names(probes)
 
     def topics(self, layer: int, head: int) -> dict[str, list[Evidence]]:
         """Evidence on one head by topic."""
@@ -173,8 +173,8 @@ class _Table:
 
     def summary(self, layer: int, head: int) -> str:
         """What the head does, in a sentence or two."""
-        if (layer, head) in self.found:
-            best = f" The best head for {self.found[layer, head]}."
+        if (layer, head) in self.best_at:
+            best = f" The best head for {self.best_at[layer, head]}."
         else:
             best = ""
         if self.behaviors is None:
@@ -225,7 +225,7 @@ def _baseline(
 
 
 def _distinct(values: np.ndarray) -> list[int]:
-    """Columns that are no repetition of a later one: the first token may be [CLS]."""
+    """The columns that do not repeat a later one: the first token may be [CLS]."""
     last = range(values.shape[-1])
     return [
         i

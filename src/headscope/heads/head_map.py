@@ -10,13 +10,15 @@ import xarray as xr
 
 from headscope.errors import InputError
 from headscope.heads.behavior import Probes, Thresholds, behaviors
+from headscope.notebook import facts_table
 from headscope.results.result import Result
+from headscope.surface.probe_methods import HeadMapMethods
 
 __all__ = ["HeadMap", "map_heads", "nearest"]
 
 
 @dataclass(frozen=True, eq=False)
-class HeadMap:
+class HeadMap(HeadMapMethods):
     """Heads in the plane.
 
     Attributes:
@@ -47,24 +49,31 @@ class HeadMap:
         return float(apart[same & off].mean()), float(apart[~same].mean())
 
     def _row(self, layer: int, head: int) -> int:
-        found = np.flatnonzero(
+        rows = np.flatnonzero(
             (self.data["layer"].values == layer) & (self.data["head"].values == head)
         )
-        if not len(found):
+        if not len(rows):
             raise InputError(f"There is no L{layer} H{head} on this map.")
-        return int(found[0])
+        return int(rows[0])
 
     def __repr__(self) -> str:
         return f"<HeadMap of {self.title}: {self.data.sizes['at']} heads, stress {self.stress:.2f}>"
 
+    def _repr_html_(self) -> str:
+        names, counts = np.unique(self.data["behavior"].values, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        facts: list[tuple[str, object]] = [("stress", f"{self.stress:.2f}")]
+        facts += [(str(names[i]), f"{counts[i]} heads") for i in order]
+        return facts_table(f"Map of {self.title}", facts)
+
 
 def nearest(
-    distances: np.ndarray, at: Sequence[tuple[int, int]], own: int, n: int = 5
+    distances: np.ndarray, at: Sequence[tuple[int, int]], itself: int, n: int = 5
 ) -> list[tuple[int, int, float]]:
     """The heads at the smallest distances, without the head itself and those not measured."""
     order = np.argsort(distances, kind="stable")  # NaN last
-    found = [i for i in order if i != own and np.isfinite(distances[i])][:n]
-    return [(*at[i], float(distances[i])) for i in found]
+    closest = [i for i in order if i != itself and np.isfinite(distances[i])][:n]
+    return [(*at[i], float(distances[i])) for i in closest]
 
 
 def map_heads(
@@ -86,8 +95,8 @@ def map_heads(
             they come before the names of surface behavior.
         thresholds: from which value on a behavior is named.
         seed: of the embedding's starts.
-        starts: how many of them; the best is kept.
-        most_clusters: clusters are tried from 2 up to so many.
+        starts: how many; the best is kept.
+        most_clusters: the largest number of clusters that is tried; the smallest is 2.
     """
     from headscope.heads.embed import cluster, embed
 

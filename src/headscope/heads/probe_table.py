@@ -1,8 +1,8 @@
-"""`headscope.probe_table`: the best head of each relation, or of each kind of mention.
+"""The best head of each relation, or of each kind of mention, from a probe's result.
 
-From a probe's result alone. The best of many heads looks better than it is: on other text
-it would do worse. So beside the accuracy on all documents stands an honest one, of heads
-chosen on one half of the documents and scored on the other.
+The best of many heads looks better than it is: on other text it would do worse. So beside
+the accuracy on all documents stands an honest one, of heads chosen on one half of the
+documents and scored on the other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import numpy as np
 import xarray as xr
 
 from headscope.atomic import atomic_path
-from headscope.errors import InputError
+from headscope.errors import InputError, UnknownName
+from headscope.notebook import facts_table
 from headscope.results.result import Result
+from headscope.surface.probe_methods import ProbeTableMethods
 
 __all__ = ["ProbeRow", "ProbeTable", "honest_scores", "probe_table"]
 
@@ -38,15 +40,16 @@ class ProbeRow:
     layer: int
     head: int
     direction: str | None
-    """`dependent`: the dependent attends to its head; `head`: the other way. None in
+    """`dependent`: the dependent attends to its parent; `head`: the other way. None in
     coreference."""
     accuracy: float
     interval: tuple[float, float]
     """95 %, over documents."""
     honest: float
-    """Of heads chosen on one half of the documents and scored on the other, both ways."""
+    """The accuracy of heads chosen on one half of the documents and scored on the other half,
+    both ways together."""
     visible: float | None
-    """Over the words whose target the head can see; None in coreference."""
+    """The accuracy over the words whose target the head can see; None in coreference."""
     baselines: Mapping[str, float]
     """`offset` for dependencies; `nearest`, `head_match`, `sieves` for coreference."""
     offset: int | None = None
@@ -54,17 +57,17 @@ class ProbeRow:
 
     @property
     def gain(self) -> float:
-        """How far above the best baseline."""
+        """How far the accuracy is above the best baseline."""
         return self.accuracy - max(self.baselines.values())
 
 
 @dataclass(frozen=True)
-class ProbeTable:
+class ProbeTable(ProbeTableMethods):
     """Rows with their title; `print` it, or write it with `to_csv`."""
 
     title: str
-    of: str
-    """What a row is of: `relation` or `mention_kind`."""
+    axis: str
+    """What the rows are: labels of the axis `relation` or `mention_kind`."""
     rows: tuple[ProbeRow, ...]
     is_causal: bool
 
@@ -72,17 +75,16 @@ class ProbeTable:
         for row in self.rows:
             if row.label == label:
                 return row
-        known = ", ".join(row.label for row in self.rows)
-        raise InputError(f"There is no row {label!r}. Known: {known}.")
+        raise UnknownName.of("row", label, [row.label for row in self.rows])
 
     def columns(self) -> list[str]:
         """Names of the columns of `records`."""
-        direction = ["direction"] if self.of == "relation" else []
-        visible = ["visible"] if self.is_causal and self.of == "relation" else []
+        direction = ["direction"] if self.axis == "relation" else []
+        visible = ["visible"] if self.is_causal and self.axis == "relation" else []
         names = list(self.rows[0].baselines) if self.rows else []
-        offset = ["baseline_offset"] if self.of == "relation" else []
+        offset = ["baseline_offset"] if self.axis == "relation" else []
         return [
-            *(self.of, "cases", "layer", "head", *direction),
+            *(self.axis, "cases", "layer", "head", *direction),
             *("accuracy", "low", "high", "honest", *visible),
             *("baseline" if name == "offset" else name for name in names),
             *offset,
@@ -91,7 +93,11 @@ class ProbeTable:
     def records(self) -> list[dict[str, Any]]:
         """The rows as plain values, one dict each."""
         return [
-            {name: value for name, value in _record(self.of, row).items() if name in self.columns()}
+            {
+                name: value
+                for name, value in _record(self.axis, row).items()
+                if name in self.columns()
+            }
             for row in self.rows
         ]
 
@@ -109,7 +115,7 @@ class ProbeTable:
         names = [name for name in self.columns() if name not in ("layer", "low", "high")]
         names = [name for name in names if name != "baseline_offset"]
         lines = [[name.replace("_", " ") for name in names]]
-        lines += [[_shown(row, name, self.of) for name in names] for row in self.rows]
+        lines += [[_shown(row, name, self.axis) for name in names] for row in self.rows]
         widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
         left = {0, *(names.index(name) for name in ("head", "direction") if name in names)}
         shown = [
@@ -121,12 +127,21 @@ class ProbeTable:
         ]
         return "\n".join([self.title, *shown])
 
+    def _repr_html_(self) -> str:
+        names = [name for name in self.columns() if name not in (self.axis, "layer", "low", "high")]
+        names = [name for name in names if name != "baseline_offset"]
+        facts = []
+        for row in self.rows:
+            cells = [f"{name.replace('_', ' ')} {_shown(row, name, self.axis)}" for name in names]
+            facts.append((row.label, " · ".join(cells)))
+        return facts_table(self.title, facts)
+
 
 def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
     """The best head of each relation (Clark et al. 2019, Table 1) or kind of mention (Table 2).
 
-    All first, then those that are furthest above their baseline. Relations with too few
-    cases, and those that nothing ever finds (`root`), are left out.
+    The row `all` comes first, then those that are furthest above their baseline. Relations
+    with too few cases, and those that no head ever finds (`root`), are left out.
 
     Args:
         result: of `probe_dependencies` or `probe_coreference`.
@@ -144,17 +159,17 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
         rows = _dependencies(data, result.states[name]["dep_accuracy"])
         visible = data["cases_visible"].sel(relation="all")
         is_causal = bool(visible.sel(direction="dependent") != visible.sel(direction="head"))
-        of = "relation"
+        axis = "relation"
     elif "coref_accuracy" in data:
         rows = _coreference(data, result.states[name]["coref_accuracy"])
-        is_causal, of = False, "mention_kind"
+        is_causal, axis = False, "mention_kind"
     else:
         raise InputError(
             "This result is not of a probe: expected headscope.probe_dependencies or "
             f"headscope.probe_coreference; it has {', '.join(map(str, data.data_vars))[:200]}."
         )
     rows = sorted(rows, key=lambda row: (row.label != "all", -row.gain))
-    return ProbeTable(result.title, of, tuple(rows), is_causal)
+    return ProbeTable(result.title, axis, tuple(rows), is_causal)
 
 
 def honest_scores(right: np.ndarray, cases: np.ndarray) -> np.ndarray:
@@ -174,8 +189,8 @@ def honest_scores(right: np.ndarray, cases: np.ndarray) -> np.ndarray:
         total += np.take_along_axis(scored_on, chosen_by.argmax(0)[None], 0)[0]
     is_there = (halves[0][1] > 0) & (halves[1][1] > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: np.ndarray = np.where(is_there, total / cases.sum(0), np.nan)
-    return found
+        shares: np.ndarray = np.where(is_there, total / cases.sum(0), np.nan)
+    return shares
 
 
 def _dependencies(data: xr.Dataset, state: xr.Dataset) -> list[ProbeRow]:
@@ -251,10 +266,10 @@ def _interval(here: xr.Dataset, name: str) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _record(of: str, row: ProbeRow) -> dict[str, Any]:
+def _record(axis: str, row: ProbeRow) -> dict[str, Any]:
     named = {"baseline" if k == "offset" else k: value for k, value in row.baselines.items()}
     return {
-        of: row.label,
+        axis: row.label,
         "cases": row.cases,
         "layer": row.layer,
         "head": row.head,
@@ -269,9 +284,9 @@ def _record(of: str, row: ProbeRow) -> dict[str, Any]:
     }
 
 
-def _shown(row: ProbeRow, name: str, of: str) -> str:
-    if name in (of, "direction"):
-        return str(_record(of, row)[name])
+def _shown(row: ProbeRow, name: str, axis: str) -> str:
+    if name in (axis, "direction"):
+        return str(_record(axis, row)[name])
     if name == "cases":
         return str(row.cases)
     if name == "head":
@@ -279,7 +294,7 @@ def _shown(row: ProbeRow, name: str, of: str) -> str:
     if name == "accuracy":
         low, high = row.interval
         return f"{100 * row.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-    value = f"{100 * _record(of, row)[name]:.1f}"
+    value = f"{100 * _record(axis, row)[name]:.1f}"
     if name == "baseline":
         return f"{value} ({'none' if row.offset is None else f'{row.offset:+d}'.replace('-', '−')})"
     return value

@@ -17,8 +17,10 @@ def exact_row(traces: Sequence[Trace], wanted: Mapping[str, Any]) -> bytes | Non
 
     Args:
         traces: the traces it shows.
-        wanted: `trace`, `block`, `layer`, `head` and `query`. None is answered where there
-            is no such row.
+        wanted: `trace`, `block`, `layer`, `head` and `query`.
+
+    Returns:
+        The bytes, or None where there is no such row.
     """
     try:
         number, layer, head, query = (

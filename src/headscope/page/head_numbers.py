@@ -1,6 +1,6 @@
 """Simple statistics of every head over one input, by which the explorer sorts and colors.
 
-They describe this input only; corpus metrics with their definitions live elsewhere.
+They describe this input only; what is measured over a corpus is in `metrics/`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def html_page(
         script: a module, which runs when all is read. It stands before the data, so that it
             can say when a file was cut.
         data: elements that hold what is shown; see `data_script`.
-        connect: whom it may ask, as the policy spells it: `'self'`.
+        connect: the addresses that the script may ask, in the policy's words: `'self'`.
     """
     policy = "; ".join(
         [
@@ -58,7 +58,7 @@ def html_page(
 
 
 def data_script(name: str, text: str) -> str:
-    """JSON as an element that cannot be ended, nor a comment begun, by what is in it."""
+    """JSON in an element of its own; nothing in it can end the element or begin a comment."""
     inert = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return f'<script type="application/json" id="{name}">{inert}</script>'
 

@@ -29,7 +29,7 @@ VERSION = 1
 FINE_LIMIT = 128
 """Up to this many tokens, weights carry a second plane and are right to 0.001."""
 OUTSIDE = 1e-3
-"""How far from [0, 1] a weight may lie before it is not attention."""
+"""How far outside [0, 1] rounding may take a weight; what lies further is no attention."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,8 @@ def save_page(
         path: the file to write; it appears whole or not at all.
         neurons: whether queries, keys and values go along, or the layers whose do.
         titles: what to call each trace.
-        selection: where to open, as a URL fragment (`layer=2&heads=8`).
+        selection: where to open, as a URL fragment (`layer=2&heads=8`); `trace.save_page`
+            takes it in words.
     """
     listed = [traces] if isinstance(traces, Trace) else list(traces)
     payload = make_payload(listed, neurons=neurons, titles=titles, selection=selection)

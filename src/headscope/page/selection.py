@@ -1,4 +1,4 @@
-"""Where the explorer opens: options of the Python functions as the front end's URL fragment."""
+"""Where the explorer opens: what Python was asked for, as the front end's URL fragment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from headscope.results.trace import Trace
 
 __all__ = ["THEMES", "VIEWS", "make_selection"]
 
-VIEWS = ("all", "model", "head", "neurons")
+VIEWS = {"all": None, "model": "model", "head": "head", "neuron": "neurons"}
+"""What Python calls a view → what the fragment does; all views together are its default."""
 THEMES = ("auto", "light", "dark")
 
 
@@ -39,7 +40,7 @@ def make_selection(
     layers = [int(number) for number in shown.data["layer"].values]
     if layer is not None and layer not in layers:
         raise InputError(f"There is no layer {layer}: the trace has {layers[0]} to {layers[-1]}.")
-    parts = {"view": view if view != "all" else None, "block": block, "layer": layer}
+    parts = {"view": VIEWS[view], "block": block, "layer": layer}
     parts["heads"] = _numbers("head", heads, shown.attention.sizes["head"])
     parts["queries"] = _numbers("token", queries, shown.attention.sizes["query"])
     parts["theme"] = theme if theme != "auto" else None

@@ -37,7 +37,7 @@ def probe_coreference(
 
     Of the head words of the mentions before it, is the one that a mention's head word attends
     to most the head word of an antecedent? Plan, shards, workers and resume are those of
-    `headscope.analyze`. `headscope.probe_table` gives the best head of each kind of mention.
+    `headscope.analyze`. `result.table()` gives the best head of each kind of mention.
 
     Args:
         model: the model, or what `headscope.load` takes.

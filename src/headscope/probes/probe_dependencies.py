@@ -18,7 +18,7 @@ from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["fold_subtypes", "probe_dependencies"]
+__all__ = ["Folded", "fold_subtypes", "probe_dependencies"]
 
 
 def probe_dependencies(
@@ -35,8 +35,8 @@ def probe_dependencies(
 
     A head predicts, for each word, the other word it attends to most. All heads, both
     directions and all relations in one pass; plan, shards, workers and resume are those of
-    `headscope.analyze`, and results merge likewise. `headscope.probe_table` gives the best
-    head of each relation.
+    `headscope.analyze`, and results merge likewise. `result.table()` gives the best head of
+    each relation.
 
     Args:
         model: the model, or what `headscope.load` takes.
@@ -61,7 +61,7 @@ def probe_dependencies(
     min_cases = whole_number("min_cases", min_cases)
     corpus = as_corpus(corpus)
     if fold_subtypes:
-        corpus = Corpus(_Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
+        corpus = Corpus(Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
     rules: dict[str, Any] = {
         "punctuation": punctuation,
         "possessive": possessive,
@@ -81,13 +81,14 @@ def fold_subtypes(document: Document) -> Document:
 
 
 @dataclass(frozen=True)
-class _Folded:
+class Folded:
     """A corpus with relations without subtypes, as a source of documents."""
 
     corpus: Corpus
 
     @property
     def name(self) -> str:
+        """Of the corpus, with what was done to it."""
         return f"{self.corpus.name}, subtypes folded"
 
     def documents(self, unit: Unit, report: Report) -> Iterator[Document]:

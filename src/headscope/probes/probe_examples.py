@@ -1,4 +1,4 @@
-"""`headscope.probe_examples`: sentences in which a head finds a relation, and does not."""
+"""`Result.examples`: sentences in which a head finds a relation, and some in which it does not."""
 
 from __future__ import annotations
 
@@ -8,21 +8,72 @@ import numpy as np
 
 from headscope.attention import Attention, Block
 from headscope.batch import Batch
-from headscope.errors import UnknownName
+from headscope.errors import InputError, UnknownName
+from headscope.heads.probe_table import probe_table
 from headscope.measuring.dep_words import Possessive, dep_cases
 from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import other_words, word_weights
 from headscope.metrics.dependency_accuracy import DIRECTIONS
+from headscope.model.fingerprint import weights_sha256
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.results.probe_example import ProbeArc, ProbeExample
+from headscope.probes.probe_dependencies import Folded
+from headscope.results.probe_example import ProbeArc, ProbeExample, ProbeExamples
+from headscope.results.result import Result
 from headscope.run.batches import Encoder
 from headscope.run.options import Settings
 from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["probe_examples"]
+__all__ = ["examples_of", "probe_examples"]
+
+
+def examples_of(
+    result: Result,
+    model: Model | str,
+    corpus: Corpus | Readable,
+    relation: str,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    direction: str | None = None,
+    right: int = 3,
+    wrong: int = 3,
+    max_words: int = 16,
+    block: Block | None = None,
+) -> ProbeExamples:
+    """Sentences of a relation under its best head, or another; `Result.examples` says more."""
+    if "accuracy" not in result:
+        raise InputError("Examples are of a result of headscope.probe_dependencies; this is none.")
+    if (layer is None) != (head is None):
+        raise InputError(f"Give layer and head, or neither: layer is {layer}, head is {head}.")
+    model = as_model(model)
+    expected = result.provenance["model"].get("weights_sha256")
+    if expected is not None and weights_sha256(model.module) != expected:
+        raise InputError(f"The result is of {result.model}; {model.name} has other weights.")
+    if layer is None or head is None or direction is None:
+        best = probe_table(result, block=block)[relation]
+        layer, head = (best.layer, best.head) if layer is None or head is None else (layer, head)
+        direction = direction or best.direction or "dependent"
+    corpus = as_corpus(corpus)
+    if not any(":" in str(name) for name in result["accuracy"]["relation"].values):
+        # Measured without subtypes: those of the corpus are folded likewise.
+        corpus = Corpus(Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
+    (metric,) = (m for m in result.provenance["metrics"] if m["name"] == "dep_accuracy")
+    return probe_examples(
+        model,
+        corpus,
+        layer,
+        head,
+        relation,
+        direction=direction,
+        possessive=metric["possessive"],
+        right=right,
+        wrong=wrong,
+        max_words=max_words,
+        block=block,
+    )
 
 
 def probe_examples(
@@ -38,16 +89,16 @@ def probe_examples(
     wrong: int = 3,
     max_words: int = 16,
     block: Block | None = None,
-) -> list[ProbeExample]:
+) -> ProbeExamples:
     """The first sentences with a relation that a head finds everywhere, or misses somewhere.
 
     Args:
         model: the model, or what `headscope.load` takes.
         corpus: parsed documents, or what `headscope.read` takes (files by sentence).
         layer: of the head.
-        head: its number.
+        head: counted from 0.
         relation: as labeled in the data.
-        direction: `dependent`: the dependent attends to its head; `head`: the other way.
+        direction: `dependent`: the dependent attends to its parent; `head`: the other way.
         possessive: as in `probe_dependencies`.
         right: how many sentences in which it is always right.
         wrong: how many in which it is not.
@@ -55,8 +106,7 @@ def probe_examples(
         block: which attention, in encoder-decoders.
 
     Returns:
-        Those that are right, then those that are wrong, in order of the corpus. Give them to
-        `headscope.example_figure`.
+        Those that are right, then those that are wrong, in order of the corpus.
     """
     if direction not in DIRECTIONS:
         raise UnknownName.of("direction", direction, DIRECTIONS)
@@ -66,11 +116,11 @@ def probe_examples(
     site = model.wiring.find(block, layer, head)
     corpus = as_corpus(corpus)
     settings = Settings()
-    found = survey(corpus, settings)
-    if relation not in found.relations:
-        raise UnknownName.of("relation", relation, found.relations)
-    encoder = Encoder(model, axes_for(found, settings), settings)
-    number_of = found.relations.index(relation)
+    surveyed = survey(corpus, settings)
+    if relation not in surveyed.relations:
+        raise UnknownName.of("relation", relation, surveyed.relations)
+    encoder = Encoder(model, axes_for(surveyed, settings), settings)
+    number_of = surveyed.relations.index(relation)
     examples: dict[bool, list[ProbeExample]] = {True: [], False: []}
     for numbered in enumerate(corpus):
         document = numbered[1]
@@ -91,7 +141,8 @@ def probe_examples(
             examples[example.is_right].append(example)
         if len(examples[True]) >= right and len(examples[False]) >= wrong:
             break
-    return [*examples[True], *examples[False]]
+    title = f"{model.name} · L{layer} H{head} · {relation}"
+    return ProbeExamples(title, (*examples[True], *examples[False]))
 
 
 def _example(

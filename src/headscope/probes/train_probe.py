@@ -140,7 +140,7 @@ def train_probe(
     }
     if "reliance" in scores:
         scores = scores.assign_coords({"direction": ["candidate", "dependent"], **inputs})
-    return Probe(kind, _parameters(scorer, inputs), scores, _log(log), provenance, model, words)
+    return Probe(kind, _parameters(scorer, inputs), scores, _log(log), provenance)
 
 
 def _vectors(kind: Kind, vectors: WordVectors | str | Path | None) -> WordVectors | None:

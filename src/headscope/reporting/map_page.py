@@ -9,14 +9,16 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headscope.figures.clark_map import behavior_colors, layer_colors
+from headscope.heads.explain import explain_heads
 from headscope.page.html import data_script, html_page, write_page
 
 if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap
+    from headscope.results.result import Result
 
 __all__ = ["map_page", "save_map_page"]
 
@@ -91,7 +93,7 @@ def map_page(
 
     Args:
         heads: the map.
-        evidence: what to say about a head, by layer and head: `str(explain_head(…))`.
+        evidence: what to say about a head, by layer and head: `str(result.explain(…))`.
         explorer: address of an explorer page of a trace of the same model; heads then link
             to themselves in it.
     """
@@ -144,11 +146,13 @@ Hover or tab to a head.</p>
 def save_map_page(
     heads: HeadMap,
     path: str | os.PathLike[str],
-    evidence: Mapping[tuple[int, int], str] | None = None,
+    results: Sequence[Result] = (),
     *,
     explorer: str | None = None,
 ) -> None:
-    """Write `map_page` to a file."""
+    """Write `map_page` to a file, with the cards of all heads as evidence."""
+    cards = explain_heads(results, heads=heads) if results else ()
+    evidence = {(card.layer, card.head): str(card) for card in cards}
     write_page(path, map_page(heads, evidence, explorer=explorer))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from headscope.reporting.subjects import Subject
 from headscope.reporting.table_figures import probe_name
+from headscope.results.probe import Probe
 from headscope.results.result import Result
 
 __all__ = ["provenance_of"]
@@ -64,8 +65,8 @@ def _run_rows(result: Result) -> list[list[str]]:
     )
 
 
-def _probe_rows(probe: Any) -> list[list[str]]:
-    about: Mapping[str, Any] = getattr(probe, "provenance", None) or {}
+def _probe_rows(probe: Probe) -> list[list[str]]:
+    about = probe.provenance
     banks = {
         name: _joined(about[name], "name", "documents", "sentences", "words", "hash")
         for name in ("train", "dev")

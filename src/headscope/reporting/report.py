@@ -15,7 +15,7 @@ from headscope.page.html import write_page
 from headscope.page.payload import Payload
 from headscope.page.save_page import make_page
 from headscope.reporting.build import FORMAT, VERSION, build_report
-from headscope.results.opening import open_file
+from headscope.results.opening import open as open_file
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 
@@ -79,10 +79,10 @@ def _opened(item: Any) -> Any:
     """What a file or folder holds; anything else as it is."""
     if not isinstance(item, str | os.PathLike):
         return item
-    found = open_file(item)
-    if isinstance(found, Trace):
+    opened = open_file(item)
+    if isinstance(opened, Trace):
         raise InputError(
             f"{os.fspath(item)!r} is a trace, not a result: a report is made of what analyze, "
             "importance or the probes wrote. Traces are shown by save_page."
         )
-    return found
+    return opened

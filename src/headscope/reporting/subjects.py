@@ -18,6 +18,7 @@ import xarray as xr
 from headscope.errors import InputError
 from headscope.heads.first_edition import with_descriptions
 from headscope.reporting.wording import Measured, measured
+from headscope.results.probe import Probe
 from headscope.results.result import Result
 
 __all__ = ["Subject", "find_subjects", "measured_elsewhere"]
@@ -41,7 +42,7 @@ class Subject:
 
     title: str
     results: tuple[Result, ...]
-    probes: tuple[Any, ...] = ()
+    probes: tuple[Probe, ...] = ()
     page: str | None = field(default=None)
 
     @property
@@ -111,19 +112,19 @@ def find_subjects(
     """The subjects of a report, in the order in which they were first given.
 
     Args:
-        results: results, and trained probes (anything with a `uas`).
+        results: results and trained probes.
         pages: addresses of explorer pages by the model's name (or part of it).
 
     Raises:
         InputError: nothing to report on, or something that is no result.
     """
     found: list[tuple[tuple[str, ...], list[Result]]] = []
-    trained: list[Any] = []
+    trained: list[Probe] = []
     for item in results:
         if isinstance(item, Result):
             for result in _by_block(with_descriptions(item)):
                 _place(result, found)
-        elif hasattr(item, "uas"):
+        elif isinstance(item, Probe):
             trained.append(item)
         else:
             raise InputError(
@@ -140,8 +141,7 @@ def find_subjects(
         for title, (_, of) in zip(titles, found, strict=True)
     ]
     for probe in trained:
-        about = getattr(probe, "provenance", None) or {}
-        model = str(about.get("model", {}).get("name", "")).removesuffix(CONTROL)
+        model = str(probe.provenance["model"]["name"]).removesuffix(CONTROL)
         at = next((i for i, s in enumerate(subjects) if s.results[0].model == model), None)
         if at is None:
             known = ", ".join(s.results[0].model for s in subjects)

@@ -15,6 +15,7 @@ from headscope.reporting.figure import Figure, figure_of
 from headscope.reporting.subjects import Subject, measured_elsewhere
 from headscope.reporting.variables import describe, numbers
 from headscope.reporting.wording import Measured, head, measured
+from headscope.results.probe import Probe
 
 __all__ = [
     "COMPARED",
@@ -174,21 +175,17 @@ def trained_table(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def probe_name(probe: Any) -> str:
+def probe_name(probe: Probe) -> str:
     """What a trained probe reads."""
-    name = str(getattr(probe, "kind", type(probe).__name__)).replace("+", " and ")
-    is_control = (getattr(probe, "provenance", None) or {}).get("control_seed") is not None
+    name = probe.kind.replace("+", " and ")
+    is_control = probe.provenance.get("control_seed") is not None
     return f"{name}, random weights (control)" if is_control else name
 
 
-def probe_scores(probe: Any) -> tuple[Measured, Measured]:
-    """Its UAS, and that of right-branching on the same words."""
-    low, high = getattr(probe, "uas_interval", None) or (float("nan"),) * 2
-    scores = getattr(probe, "scores", None)
-    if scores is None or "right_branching" not in scores:
-        return Measured(float(probe.uas), float(low), float(high)), Measured(float("nan"))
-    chain = measured(scores, "right_branching", punctuation="without")
-    return Measured(float(probe.uas), float(low), float(high)), chain
+def probe_scores(probe: Probe) -> tuple[Measured, Measured]:
+    """A probe's UAS, and that of right-branching on the same words."""
+    chain = measured(probe.scores, "right_branching", punctuation="without")
+    return Measured(probe.uas, *probe.uas_interval), chain
 
 
 def difference_table(

@@ -1,42 +1,41 @@
-"""Files opened by what they say they are."""
+"""`headscope.open`: each file is read as what it says it is."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import h5py  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.arguments import expect
 from headscope.errors import FileFormatError, InputError
+from headscope.results.probe import Probe
+from headscope.results.probe_file import load_probe
+from headscope.results.result import Result
+from headscope.results.result_file import load_result
+from headscope.results.trace import Trace
+from headscope.results.trace_file import load_trace
 
-if TYPE_CHECKING:
-    from headscope.results.probe import Probe
-    from headscope.results.result import Result
-    from headscope.results.trace import Trace
-
-__all__ = ["RESULT", "open_file"]
+__all__ = ["RESULT", "open"]
 
 RESULT = "result.nc"
-"""What a run calls its result in its folder."""
+"""The name of the result's file in the folder of a run."""
 
-_LOADERS = {
-    "trace": "headscope.results.trace_file:load_trace",
-    "result": "headscope.results.result_file:load_result",
-    "probe": "headscope.results.probe_file:load_probe",
+_LOADERS: dict[str, Callable[[Path], Trace | Result | Probe]] = {
+    "trace": load_trace,
+    "result": load_result,
+    "probe": load_probe,
 }
-"""What a file says it is → who reads it. By name: nothing is imported before it is needed."""
+"""What a file says it is → the function that reads it."""
 
 
-def open_file(path: str | os.PathLike[str]) -> Trace | Result | Probe:
+def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
     """Open what `save` wrote: a trace, a result (also by the folder of its run), a probe.
 
     Raises:
         InputError: there is no such file.
-        FileFormatError: it is not a file of ours, or it is damaged.
+        FileFormatError: headscope did not write the file, or it is damaged.
     """
     expect("path", path, str | os.PathLike, "the name of a file or folder")
     file = Path(path)
@@ -63,14 +62,12 @@ def open_file(path: str | os.PathLike[str]) -> Trace | Result | Probe:
             f"{str(file)!r} is netCDF, but not a headscope file (its 'headscope' attribute is "
             f"{kind!r}, expected {' or '.join(map(repr, _LOADERS))})."
         )
-    module, _, name = _LOADERS[kind].partition(":")
-    load: Callable[[Path], Trace | Result | Probe] = getattr(importlib.import_module(module), name)
     try:
-        found = load(file)
-        repr(found)  # asks for what everything needs: names, sizes, how many documents
+        opened = _LOADERS[kind](file)
+        repr(opened)  # reads what everything needs: names, sizes, how many documents
     except Exception as error:
         raise FileFormatError(
             f"{str(file)!r} says it is a headscope {kind}, but its content is damaged "
             f"({type(error).__name__}: {error})."
         ) from error
-    return found
+    return opened

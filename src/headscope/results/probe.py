@@ -1,29 +1,27 @@
-"""A trained probe: its weights, how good it is, which heads it relies on, and what it parses."""
+"""A trained probe: its weights, how good it is, and which heads it relies on.
+
+Plain data, without the model and the word vectors it was trained with.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from headscope.errors import InputError, UnknownName
-from headscope.probes.decode import DECODINGS, Decoding, decode
-from headscope.text.document import ROOT, Document
-from headscope.text.readers.read import read
-
-if TYPE_CHECKING:
-    from headscope.model.model import Model
-    from headscope.probes.vectors import WordVectors
+from headscope.errors import InputError
+from headscope.notebook import facts_table
+from headscope.surface.probe_methods import ProbeMethods
 
 __all__ = ["Probe"]
 
 
 @dataclass(frozen=True, eq=False)
-class Probe:
+class Probe(ProbeMethods):
     """A probe over all heads (Clark et al. 2019, section 5). Made by `headscope.train_probe`.
 
     Attributes:
@@ -34,8 +32,6 @@ class Probe:
             and `right` and `counted` for each sentence of the development data.
         log: loss, accuracy and seconds of each epoch.
         provenance: model, treebanks, vectors, seed, options, versions, times, what was left out.
-        model: what it was trained on; None where the probe was opened from a file.
-        vectors: its word vectors, likewise.
     """
 
     kind: str
@@ -43,8 +39,6 @@ class Probe:
     scores: xr.Dataset
     log: xr.Dataset
     provenance: Mapping[str, Any]
-    model: Model | None = field(default=None, repr=False)
-    vectors: WordVectors | None = field(default=None, repr=False)
 
     @property
     def uas(self) -> float:
@@ -53,9 +47,9 @@ class Probe:
 
     @property
     def uas_interval(self) -> tuple[float, float]:
-        """Its 95 % interval, over texts of the development data."""
-        found = self.scores["uas_interval"].sel(decoding="greedy", punctuation="without")
-        return float(found.sel(bound="low")), float(found.sel(bound="high"))
+        """The 95 % interval of `uas`, over texts of the development data."""
+        bounds = self.scores["uas_interval"].sel(decoding="greedy", punctuation="without")
+        return float(bounds.sel(bound="low")), float(bounds.sel(bound="high"))
 
     @property
     def reliance(self) -> xr.DataArray:
@@ -84,49 +78,35 @@ class Probe:
             attrs=values.attrs,
         )
 
-    def predict(
-        self,
-        document: Document | str,
-        *,
-        decoding: Decoding = "greedy",
-        model: Model | None = None,
-        vectors: WordVectors | None = None,
-    ) -> tuple[int, ...]:
-        """The parent of each word, -1 for a root: as in `Document.parents`.
-
-        Args:
-            document: a document, sentence by sentence; or a text.
-            decoding: `greedy`, each word's best candidate (not always a tree); or `tree`, the
-                best tree with one root.
-            model: for a probe opened from a file: the model it was trained on (also for a
-                control, whose random weights are made again).
-            vectors: for a probe opened from a file; by default those of its training are
-                loaded from where they were.
-        """
-        from headscope.probes.predict import sentence_scores
-
-        if decoding not in DECODINGS:
-            raise UnknownName.of("decoding", decoding, DECODINGS)
-        if isinstance(document, str):
-            document = next(iter(read([document])))
-        heads: list[int] = []
-        for sentence in document.split("sentence"):
-            start, n = len(heads), len(sentence)
-            scores = sentence_scores(self, sentence, model, vectors)
-            found = decode(scores, decoding)
-            heads += [ROOT if head == n else start + int(head) for head in found]
-        return tuple(heads)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one netCDF file, which `headscope.open` and xarray read."""
         from headscope.results.probe_file import save_probe
 
         save_probe(self, path)
 
+    @property
+    def title(self) -> str:
+        """The model, the kind of probe and its score, for figures."""
+        return f"{self.provenance['model']['name']} · {self.kind} · UAS {self.uas:.1%}"
+
     def __repr__(self) -> str:
         low, high = self.uas_interval
-        words = int(self.scores["words"].sel(punctuation="without"))
         return (
             f"<Probe {self.kind!r} of {self.provenance['model']['name']}: UAS {self.uas:.1%} "
-            f"({low:.1%}–{high:.1%}) on {words:,} words>"
+            f"({low:.1%}–{high:.1%}) on {self._words:,} words>"
         )
+
+    def _repr_html_(self) -> str:
+        low, high = self.uas_interval
+        facts = [
+            ("model", self.provenance["model"]["name"]),
+            ("kind", self.kind),
+            ("UAS", f"{self.uas:.1%} ({low:.1%}–{high:.1%})"),
+            ("words", f"{self._words:,}"),
+        ]
+        return facts_table("Probe", facts)
+
+    @property
+    def _words(self) -> int:
+        """Words it was scored on, without punctuation."""
+        return int(self.scores["words"].sel(punctuation="without"))

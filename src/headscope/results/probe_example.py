@@ -1,12 +1,16 @@
-"""A sentence as a head sees it: attention between words, and what a probe asks about it."""
+"""Sentences as a head sees them: attention between words, and what a probe asks about it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
-__all__ = ["ProbeArc", "ProbeExample"]
+from headscope.surface.probe_methods import ProbeExamplesMethods
+
+__all__ = ["ProbeArc", "ProbeExample", "ProbeExamples"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +20,49 @@ class ProbeArc:
     query: int
     """The word that predicts."""
     predicted: int | None
+    """The word it attends to most; None where it attends to no other word."""
     target: int
+    """The word it should attend to."""
     is_right: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeExample:
-    """One document under one head."""
+    """One sentence under one head."""
 
     id: str
     words: tuple[str, ...]
     weights: np.ndarray
-    """`word word`: from the predicting word to the other, whichever attends: in the direction
-    `head` the transpose of what the model computes."""
+    """`word word`: from the predicting word to the other. Where the parent attends to its
+    dependent (direction `head`), this is the transpose of what the model computes."""
     arcs: tuple[ProbeArc, ...]
 
     @property
     def is_right(self) -> bool:
-        """Are all its arcs?"""
+        """Are all its arcs right?"""
         return all(arc.is_right for arc in self.arcs)
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeExamples(Sequence[ProbeExample], ProbeExamplesMethods):
+    """Sentences of one relation under one head; those it gets right come first."""
+
+    title: str
+    """The model, the head and the relation."""
+    sentences: tuple[ProbeExample, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> ProbeExample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ProbeExample, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> ProbeExample | tuple[ProbeExample, ...]:
+        return self.sentences[index]
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def __repr__(self) -> str:
+        right = sum(sentence.is_right for sentence in self.sentences)
+        return f"<ProbeExamples of {self.title}: {right} right, {len(self) - right} wrong>"

@@ -15,9 +15,13 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError, UnknownName
+from headscope.notebook import facts_table
+from headscope.surface.result_methods import ResultMethods
 
 if TYPE_CHECKING:
     import os
+
+    import pandas as pd
 
 __all__ = ["Exemplar", "MeasuredDocument", "Result", "short_name"]
 
@@ -54,7 +58,7 @@ class Exemplar:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(ResultMethods):
     """What was measured. `result["distance"]` is a DataArray over layer and head.
 
     Attributes:
@@ -90,12 +94,6 @@ class Result:
             raise UnknownName.of("block", name, self.blocks)
         return self.blocks[name]
 
-    def group(self, name: str) -> xr.Dataset:
-        """The values of one group of documents (its main attention)."""
-        if name not in self.groups:
-            raise UnknownName.of("group", name, self.groups)
-        return next(iter(self.groups[name].values()))
-
     @property
     def model(self) -> str:
         """The model's name."""
@@ -103,7 +101,7 @@ class Result:
 
     @property
     def corpus_name(self) -> str:
-        """The corpus in few words: files by their names alone; its group, if it is one."""
+        """The corpus in few words: its files without folders, and the group, if it is one."""
         name = str(self.provenance.get("corpus", {}).get("name", "a corpus"))
         name = " + ".join(short_name(part) for part in name.split(" + "))
         group = self.provenance.get("group")
@@ -138,12 +136,12 @@ class Result:
             for array in ("weight", "document", "query", "key")
         )
         stacks = ("decoder", "encoder") if name == "cross" else (name, name)
-        found = []
+        exemplars = []
         for weight, number, query, key in zip(weights, documents, queries, keys, strict=True):
             if number < 0:
                 break
             document = self.documents[int(number)]
-            found.append(
+            exemplars.append(
                 Exemplar(
                     float(weight),
                     document,
@@ -153,15 +151,15 @@ class Result:
                     document.tokens[stacks[1]],
                 )
             )
-        return found
+        return exemplars
 
     def top(self, name: str, n: int = 10, **labels: Any) -> list[tuple[int, int, float]]:
         """The heads with the highest values of a variable: layer, head, value.
 
         Args:
             name: a variable over layer and head.
-            n: how many.
-            labels: of its other axes: `result.top("pos_to", tag="NOUN")`.
+            n: how many heads.
+            labels: one for each other axis: `result.top("pos_to", tag="NOUN")`.
         """
         values = self[name]
         axes = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
@@ -185,6 +183,24 @@ class Result:
             )
         ]
 
+    def to_dataframe(self, *names: str, block: str | None = None) -> pd.DataFrame:
+        """Variables as a pandas table: a row for each head, a column for each variable.
+
+        Axes besides layer and head (`tag`, `relation`) are further levels of the index. Where
+        a variable has intervals, `…_low` and `…_high` stand beside it.
+
+        Args:
+            names: variables over the same axes; by default all over layer and head alone.
+            block: another attention of the model: `decoder`.
+
+        Raises:
+            UnknownName: there is no such variable.
+            InputError: a variable is a single number, or the variables differ in their axes.
+        """
+        from headscope.results.frame import make_frame
+
+        return make_frame(self.dataset if block is None else self.block(block), names)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one netCDF file, which `headscope.open` and xarray read."""
         from headscope.results.result_file import save_result
@@ -192,10 +208,30 @@ class Result:
         save_result(self, path)
 
     def __repr__(self) -> str:
-        sizes = self.dataset.sizes
-        names = [str(v) for v in self.dataset.data_vars]
-        shown = [n for n in names if not n.endswith(("_interval", "_count", "_by_layer", "_mean"))]
         return (
-            f"<Result of {self.model}: {sizes.get('layer', 0)} layers × {sizes.get('head', 0)} "
-            f"heads, {self.n_documents} documents: {', '.join(shown)}>"
+            f"<Result of {self.model}: {self._size}, {self.n_documents} documents: "
+            f"{', '.join(self._measured)}>"
         )
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("model", self.model),
+            ("corpus", self.corpus_name),
+            ("size", self._size),
+            ("documents", self.n_documents),
+            ("groups", ", ".join(self.groups)),
+            ("variables", ", ".join(self._measured)),
+        ]
+        return facts_table("Result", facts)
+
+    @property
+    def _size(self) -> str:
+        sizes = self.dataset.sizes
+        return f"{sizes.get('layer', 0)} layers × {sizes.get('head', 0)} heads"
+
+    @property
+    def _measured(self) -> list[str]:
+        """The variables without those derived from them."""
+        names = map(str, self.dataset.data_vars)
+        derived = ("_interval", "_count", "_by_layer", "_mean")
+        return [name for name in names if not name.endswith(derived)]

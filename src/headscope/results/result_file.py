@@ -36,10 +36,15 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
         datasets[f"/blocks/{name}"] = result.blocks[name]
     for block in result.blocks if result.groups else ():
         # One axis more, not a dataset for each: hundreds of small variables load slowly.
-        of_groups = [blocks[block] for blocks in result.groups.values()]
+        datasets_of_groups = [blocks[block] for blocks in result.groups.values()]
         names = xr.DataArray(list(result.groups), dims="group", name="group")
         datasets[f"/groups/{block}"] = xr.concat(
-            of_groups, names, data_vars="all", coords="minimal", compat="override", join="override"
+            datasets_of_groups,
+            names,
+            data_vars="all",
+            coords="minimal",
+            compat="override",
+            join="override",
         )
     for block, metrics in result.states.items():
         for metric, data in metrics.items():
@@ -99,11 +104,11 @@ def _documents(result: Result) -> xr.Dataset:
 
 
 def _measured(data: xr.Dataset) -> dict[int, MeasuredDocument]:
-    found: dict[int, MeasuredDocument] = {}
+    documents: dict[int, MeasuredDocument] = {}
     if not data.sizes.get("number"):
-        return found
+        return documents
     for number, text in zip(data["number"].values, data["documents"].values, strict=True):
         fields: dict[str, Any] = json.loads(str(text))
         tokens = {stack: tuple(tokens) for stack, tokens in fields["tokens"].items()}
-        found[int(number)] = MeasuredDocument(fields["id"], tokens)
-    return found
+        documents[int(number)] = MeasuredDocument(fields["id"], tokens)
+    return documents

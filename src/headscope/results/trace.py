@@ -17,6 +17,8 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
+from headscope.notebook import facts_table
+from headscope.surface.trace_methods import TraceMethods
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ STACK_OF_QUERIES = {"self": "self", "encoder": "encoder", "decoder": "decoder", 
 STACK_OF_KEYS = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "encoder"}
 
 MOST_OF_A_ROW = 1.01
-"""Half precision rounds a row's sum by less."""
+"""Rows that sum to more are reported; rounding in half precision stays below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +113,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(TraceMethods):
     """One input through one model. `trace.attention` is what most people want.
 
     Attributes:
@@ -197,12 +199,12 @@ class Trace:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The layers that have attention (all of them, but for hybrid models)."""
+        """The layers that have attention: all of them, except in hybrid models."""
         return tuple(int(x) for x in self.attention["layer"].values)
 
     @property
     def n_heads(self) -> int:
-        """Heads per layer (the most, where layers differ)."""
+        """Heads of a layer; where layers differ, of the one with most."""
         return self.attention.sizes["head"]
 
     def by_word(self) -> Trace:
@@ -248,8 +250,8 @@ class Trace:
             tokens: one string per position.
             special: which tokens are special; none by default.
             segments: 0 for the first text, 1 for the second.
-            words: number of each token's word, -1 for none; each token its own by default.
-            is_causal: found from the zeros above the diagonal where not given.
+            words: the number of each token's word, -1 for none; by default a word each.
+            is_causal: by default read off the zeros above the diagonal.
             name: what to call it in views and reports.
 
         Raises:
@@ -278,14 +280,26 @@ class Trace:
         save_trace(self, path)
 
     def __repr__(self) -> str:
-        sizes = self.attention.sizes
         blocks = "" if len(self.blocks) == 1 else f", blocks {', '.join(self.blocks)}"
-        shown = " / ".join(self.text.texts)
-        shown = shown if len(shown) <= 40 else shown[:39] + "…"
         return (
-            f"<Trace of {self.about.get('model', '?')}: {sizes['layer']} layers × "
-            f"{sizes['head']} heads, {sizes['query']} tokens{blocks}: {shown!r}>"
+            f"<Trace of {self.about.get('model', '?')}: {len(self.layers)} layers × "
+            f"{self.n_heads} heads, {len(self.tokens)} tokens{blocks}: {self._shown(40)!r}>"
         )
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("model", self.about.get("model", "?")),
+            ("size", f"{len(self.layers)} layers × {self.n_heads} heads"),
+            ("tokens", len(self.tokens)),
+            ("blocks", ", ".join(self.blocks) if len(self.blocks) > 1 else None),
+            ("vectors", "yes" if "queries" in self.main.data else "no"),
+            ("text", self._shown(200)),
+        ]
+        return facts_table("Trace", facts)
+
+    def _shown(self, most: int) -> str:
+        text = " / ".join(self.text.texts)
+        return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -> xr.Dataset:
@@ -333,7 +347,7 @@ def _numpy(array: Any) -> np.ndarray:
 
 
 def _check_rows(weights: np.ndarray) -> None:
-    """Are these weights after the softmax? Missing ones (NaN) may be."""
+    """Refuse weights below 0; warn of rows that sum to more than 1. NaN is a missing weight."""
     lowest = np.nanmin(weights, initial=0)
     if lowest < 0:
         raise InputError(

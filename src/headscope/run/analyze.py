@@ -24,7 +24,8 @@ from headscope.metrics import METRICS, find_metrics
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.results.opening import RESULT, open_file
+from headscope.results.opening import RESULT
+from headscope.results.opening import open as open_file
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
 from headscope.run.checkpoint import Ledger, check_plan

@@ -11,7 +11,7 @@ import xarray as xr
 
 from headscope.arguments import expect
 from headscope.batch import Axes
-from headscope.errors import InputError
+from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import assemble, label_states, state_of
 from headscope.measuring.contract import Metric, State
 from headscope.measuring.fold import States, merge_states
@@ -66,7 +66,7 @@ def group_result(result: Result, name: str) -> Result:
     """
     axes = axes_of(result)
     if name not in axes.groups:
-        raise InputError(f"There is no group {name!r}. Known: {', '.join(axes.groups)}.")
+        raise UnknownName.of("group", name, axes.groups)
     number = axes.groups.index(name)
     first = number * axes.parts_per_group
     has_parts = {

@@ -72,7 +72,7 @@ def analyze(
         resume=resume,
         progress=settings.progress,
     )
-    drawn = hs.save_figures(result, out / "figures") if figures else []
+    drawn = result.save_figures(out / "figures") if figures else []
     counts = result.provenance["counts"]
     means = _means(result)
     data = {
@@ -113,7 +113,7 @@ def open_corpus(
 
 
 def n_workers(asked: int | None) -> int:
-    """The workers a verb was given; one for each core where none were."""
+    """The number of workers a verb was given; one for each core by default."""
     from headscope.run.engines.local import n_cores
 
     return n_cores() if asked is None else asked
@@ -121,11 +121,11 @@ def n_workers(asked: int | None) -> int:
 
 def _means(result: Result) -> dict[str, float]:
     """The mean over heads of a few variables."""
-    found = {}
+    means = {}
     for name in SHOWN:
         if name in result:
             values = result[name]
             if "parent" in values.dims:
                 values = values.sel(parent="either")
-            found[name] = float(values.mean())
-    return found
+            means[name] = float(values.mean())
+    return means

@@ -21,8 +21,8 @@ def check_importance(
     out: options.Out,
     model: options.ModelName = "smollm2",
     device: options.Device = None,
-    sample: Annotated[int, typer.Option(min=2, help="Draw so many segments.")] = 10,
-    heads: Annotated[int, typer.Option(min=1, help="Draw so many heads of each layer.")] = 2,
+    sample: Annotated[int, typer.Option(min=2, help="Draw this many segments.")] = 10,
+    heads: Annotated[int, typer.Option(min=1, help="Draw this many heads of each layer.")] = 2,
     max_tokens: options.MaxTokens = 64,
     renormalized: Annotated[
         bool, typer.Option(help="Let the rest of each row grow to its old sum.")
@@ -30,9 +30,9 @@ def check_importance(
     seed: options.Seed = 0,
     on_error: options.OnError = "raise",
 ) -> Answer:
-    """Remove attention, a head and a class of keys at a time, and see what the loss does.
+    """Remove attention, one head and one class of keys at a time, and see how the loss rises.
 
-    Beside it, what the gradients foretold; and their correlation over heads.
+    Beside it stands what the gradients foretold, and how the two correlate over heads.
     """
     import headscope as hs
     from headscope.atomic import atomic_path
@@ -42,7 +42,7 @@ def check_importance(
     loaded = hs.load(model, device=device)
     loaded.need_objective("Gradient importance")
     documents = open_corpus(corpus, unit="document", on_error=on_error)
-    found = hs.check_importance(
+    checked = hs.check_importance(
         loaded,
         hs.cut_segments(loaded, documents, max_tokens).draw(sample, seed),
         heads=heads,
@@ -53,17 +53,17 @@ def check_importance(
     )
     data, figure = out / "check.nc", out / "check.png"
     with atomic_path(data) as temporary:
-        found.to_netcdf(temporary, engine="h5netcdf")
-    save_figure(removal_figure(found), figure)
-    about = dict(found.attrs)
+        checked.to_netcdf(temporary, engine="h5netcdf")
+    save_figure(removal_figure(checked), figure)
+    about = dict(checked.attrs)
     lines = [
         f"{about['model']}: {about['heads']} heads, {about['documents']} segments of "
         f"{about['texts']} texts, {about['tokens']:,} predicted tokens, loss "
-        f"{float(found['loss']):.2f} nats",
+        f"{float(checked['loss']):.2f} nats",
         "  removed      share   estimate and rise of the loss      |∂L/∂a| and |rise|",
         "                       r                  ρ                  ρ                  error",
     ]
-    rows = _rows(found)
+    rows = _rows(checked)
     for row in rows:
         shown = "  ".join(
             f"{row[name][0]:5.2f} ({row[name][1]:5.2f} {row[name][2]:5.2f})"
@@ -73,7 +73,7 @@ def check_importance(
     lines += [f"  data         {data}", f"  figure       {figure}"]
     answer = {
         **{name: getattr(value, "item", lambda v=value: v)() for name, value in about.items()},
-        "loss": float(found["loss"]),
+        "loss": float(checked["loss"]),
         "agreement": rows,
         "data": str(data),
         "figure": str(figure),
@@ -81,12 +81,12 @@ def check_importance(
     return Answer(answer, "\n".join(lines))
 
 
-def _rows(found: xr.Dataset) -> list[dict[str, Any]]:
+def _rows(checked: xr.Dataset) -> list[dict[str, Any]]:
     """A row for each class and level: every correlation with its interval."""
     rows = []
-    for name in found["key_class"].values:
-        for level in found["level"].values:
-            at = found.sel(key_class=name, level=level)
+    for name in checked["key_class"].values:
+        for level in checked["level"].values:
+            at = checked.sel(key_class=name, level=level)
             row: dict[str, Any] = {"class": str(name), "level": float(level)}
             for variable in ("r", "rho", "r_importance", "rho_importance", "error"):
                 bounds = at[f"{variable}_interval"].values.tolist()

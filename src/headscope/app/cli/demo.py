@@ -66,7 +66,7 @@ def demo(
         say(f"[{number}/{len(JOBS)}] {job.alias}: loading")
         model = hs.load(job.alias)
         page = out / f"{job.alias}.html"
-        hs.save_page(model.trace(**job.text), page)
+        model.trace(**job.text).save_page(page)
         pages[model.info.name] = page.name
         results += _measure(model, job.alias, out, running)
         lines.append(f"  explorer  {page} ({model.info.name}, {job.page})")
@@ -97,11 +97,11 @@ def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> li
             say(f"    {folder} is of another version and is measured anew")
             return measure(model, *given, out=folder, **{**running, "resume": False})
 
-    found = [
+    results = [
         run("metrics", hs.analyze, sentences, ["all", "js"]),
         run("dependencies", hs.probe_dependencies, sentences, FEW),
         run("coreference", hs.probe_coreference, documents),
     ]
     if model.info.objective is not None:
-        found.append(run("importance", hs.importance, hs.cut_segments(model, documents, 128)))
-    return found
+        results.append(run("importance", hs.importance, hs.cut_segments(model, documents, 128)))
+    return results

@@ -35,15 +35,13 @@ def map_heads(
     starts: Annotated[int, typer.Option(min=1, help="Starts of the embedding.")] = 8,
     seed: options.Seed = 0,
 ) -> Answer:
-    """Map all heads of a model: near where they attend alike, named and clustered.
+    """Map all heads of a model: heads that attend alike are near; named and clustered.
 
     One run needs js and the surface metrics (analyze --metrics all,js); runs of probes name
     heads, and all runs add to what the page says of a head.
     """
     import headscope as hs
     from headscope.errors import InputError
-    from headscope.heads.explain import explain_heads
-    from headscope.reporting.map_page import save_map_page
 
     results = open_results(runs)
     of_pairs = [result for result in results if "js" in result]
@@ -55,12 +53,10 @@ def map_heads(
         )
     probes = [result for result in results if any(name in result for name in PROBED)]
     heads = hs.map_heads(of_pairs[0], probes=probes or None, seed=seed, starts=starts)
-    cards = explain_heads(results, heads=heads)
-    evidence = {(card.layer, card.head): str(card) for card in cards}
     if out is None:
         out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
     page = out / "map.html"
-    save_map_page(heads, page, evidence, explorer=explorer)
+    heads.save_page(page, *results, explorer=explorer)
     figures = _draw(results, heads, out)
     groups, clusters = _behaviors(heads), _clusters(heads)
     data = {
@@ -71,7 +67,7 @@ def map_heads(
         "behaviors": groups,
         "clusters": clusters,
     }
-    lines = [f"{heads.title}: {len(evidence)} heads, stress {heads.stress:.2f}"]
+    lines = [f"{heads.title}: {heads.data.sizes['at']} heads, stress {heads.stress:.2f}"]
     width = max(len(name) for name in groups)
     lines += [f"  {name:<{width}}  {len(at):>3}  {_listed(at)}" for name, at in groups.items()]
     for number, cluster in enumerate(clusters):
@@ -87,65 +83,60 @@ def card(
     head: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
 ) -> Answer:
     """Say everything that was measured about one head: give all runs of its model."""
-    import headscope as hs
-
-    found = hs.explain_head(open_results(runs), layer, head)
+    first, *others = open_results(runs)
+    about = first.explain(layer, head, *others)
     data = {
-        "model": found.model,
-        "layer": found.layer,
-        "head": found.head,
-        "summary": found.summary,
+        "model": about.model,
+        "layer": about.layer,
+        "head": about.head,
+        "summary": about.summary,
         "evidence": {
             topic: [{"what": row.what, "value": row.value, "rank": row.rank} for row in rows]
-            for topic, rows in found.evidence
+            for topic, rows in about.evidence
         },
-        "nearest": [{"layer": a, "head": b, "js": js} for a, b, js in found.nearest],
-        "exemplars": list(found.exemplars),
+        "nearest": [{"layer": a, "head": b, "js": js} for a, b, js in about.nearest],
+        "exemplars": list(about.exemplars),
     }
-    return Answer(data, str(found))
+    return Answer(data, str(about))
 
 
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
     """Clark et al.'s figures that the runs have the numbers for."""
-    from headscope.figures import clark_importance, clark_map, clark_surface
+    from headscope.figures.papers import FIGURES
     from headscope.figures.style import save_figure
-    from headscope.heads.behavior import SURFACE
 
     drawn: dict[str, Figure] = {}
     for result in results:
-        if "js" in result and all(name in result for name in SURFACE):
-            drawn["figure-1"] = clark_surface.clark_figure_1(result)
-            if "sep_from_sep" in result:
-                drawn["figure-2"] = clark_surface.clark_figure_2(result)
-            if "first_entropy" in result:
-                drawn["figure-4"] = clark_surface.clark_figure_4(result)
-        if "importance_by_layer" in result:
-            drawn["figure-3"] = clark_importance.clark_figure_3(result)
-    drawn["figure-6"] = clark_map.clark_figure_6(heads)
-    drawn["clusters"] = clark_map.cluster_figure(heads)
+        for name in ("clark-1", "clark-2", "clark-3", "clark-4"):
+            if name not in drawn and all(needed in result for needed in FIGURES[name].needs):
+                drawn[name] = result.figure(name)
+    drawn["clark-6"] = heads.figure("clark-6")
+    drawn["clusters"] = heads.figure("clusters")
     return [save_figure(drawn[name], out / f"{name}.png") for name in sorted(drawn)]
 
 
 def _behaviors(heads: HeadMap) -> dict[str, list[str]]:
     """The heads of each behavior, the most frequent first."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     data = heads.data
     for name, layer, head in zip(
         data["behavior"].values, data["layer"].values, data["head"].values, strict=True
     ):
-        found.setdefault(str(name), []).append(f"L{layer} H{head}")
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+        names.setdefault(str(name), []).append(f"L{layer} H{head}")
+    return dict(sorted(names.items(), key=lambda item: -len(item[1])))
 
 
 def _clusters(heads: HeadMap) -> list[dict[str, Any]]:
     """The size of each cluster, and how many heads of each layer are in it."""
-    found: dict[int, dict[int, int]] = {}
+    clusters: dict[int, dict[int, int]] = {}
     for cluster, layer in zip(
         heads.data["cluster"].values.tolist(), heads.data["layer"].values.tolist(), strict=True
     ):
-        layers = found.setdefault(cluster, {})
+        layers = clusters.setdefault(cluster, {})
         layers[layer] = layers.get(layer, 0) + 1
-    return [{"size": sum(layers.values()), "layers": layers} for _, layers in sorted(found.items())]
+    return [
+        {"size": sum(layers.values()), "layers": layers} for _, layers in sorted(clusters.items())
+    ]
 
 
 def _listed(names: list[str]) -> str:

@@ -29,7 +29,6 @@ def importance(
     The model needs its language-model head: smollm2 has one, minilm has none.
     """
     import headscope as hs
-    from headscope.figures.clark_importance import clark_figure_3
     from headscope.figures.style import save_figure
     from headscope.results.opening import RESULT
 
@@ -50,7 +49,7 @@ def importance(
         resume=resume,
         progress=settings.progress,
     )
-    figure = save_figure(clark_figure_3(result), out / "figure-3.png")
+    figure = save_figure(result.figure("clark-3"), out / "clark-3.png")
     values = result["importance"].mean(("layer", "head"))
     means = {
         str(name): float(value)

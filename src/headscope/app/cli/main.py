@@ -1,9 +1,8 @@
 """The command line: thin verbs over the library.
 
-Answers go to stdout; progress, warnings and errors to stderr. A user's mistake is one
-line, which names the help where it is about options, and exit code 2; `--debug` shows the
-traceback. Nothing heavy is imported before a
-verb needs it.
+Answers go to stdout; progress, warnings and errors to stderr. A user's mistake gives one line
+and exit code 2; where the mistake is in the options, the line names their help. `--debug` shows
+the traceback. Nothing heavy is imported before a verb needs it.
 """
 
 from __future__ import annotations

@@ -40,11 +40,11 @@ Workers = Annotated[
 EngineName = Annotated[
     Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")
 ]
-Resume = Annotated[bool, typer.Option(help="Go on with what is in the folder, or start anew.")]
+Resume = Annotated[bool, typer.Option(help="Go on with the run in the folder, or start anew.")]
 UnitName = Annotated[
-    Literal["sentence", "paragraph", "document"], typer.Option(help="What is one document.")
+    Literal["sentence", "paragraph", "document"], typer.Option(help="What counts as one document.")
 ]
-Sample = Annotated[int | None, typer.Option(min=1, help="Draw so many documents.")]
+Sample = Annotated[int | None, typer.Option(min=1, help="Draw this many documents at random.")]
 Seed = Annotated[int, typer.Option(help="Which random draw.")]
 Segments = Annotated[
     bool,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["bias", "coreference", "dependencies"]
 
 By = Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")]
-Figures = Annotated[bool, typer.Option(help="Draw the table and sentences of the best heads.")]
+Figures = Annotated[bool, typer.Option(help="Draw the table, and sentences under the best heads.")]
 
 
 def dependencies(
@@ -64,9 +64,7 @@ def dependencies(
         resume=resume,
         progress=settings.progress,
     )
-    drawn = _figures(result, out) if figures else []
-    if figures and not fold_subtypes:
-        drawn += _examples(result, loaded, documents, rules[possessive], out)
+    drawn = [*_figures(result, out), *_examples(result, loaded, documents, out)] if figures else []
     return _answer(result, out, drawn)
 
 
@@ -138,6 +136,7 @@ def bias(
 ) -> Answer:
     """See whether coreference heads follow gender stereotypes (WinoBias)."""
     import headscope as hs
+    from headscope.heads.bias_table import bias_table
     from headscope.results.opening import RESULT
 
     chosen = None if heads is None else open_results([heads])[0]
@@ -151,7 +150,7 @@ def bias(
         resume=resume,
         progress=settings.progress,
     )
-    table = hs.bias_table(result, chosen, n=n)
+    table = bias_table(result, chosen, n=n)
     table.to_csv(out / "table.csv")
     data = {
         "model": result.model,
@@ -165,10 +164,10 @@ def bias(
 
 
 def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
-    import headscope as hs
+    from headscope.heads.probe_table import probe_table
     from headscope.results.opening import RESULT
 
-    table = hs.probe_table(result)
+    table = probe_table(result)
     table.to_csv(out / "table.csv")
     counts = result.provenance["counts"]
     data = {
@@ -193,37 +192,20 @@ def _plain(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _figures(result: Result, out: Path) -> list[Path]:
-    from headscope.figures.best_heads import probe_figure
     from headscope.figures.style import save_figure
 
-    return [save_figure(probe_figure(result), out / "table.png")]
+    return [save_figure(result.table().figure(), out / "table.png")]
 
 
-def _examples(
-    result: Result,
-    model: Model,
-    corpus: Corpus,
-    possessive: Literal["auto", True, False],
-    out: Path,
-) -> list[Path]:
+def _examples(result: Result, model: Model, corpus: Corpus, out: Path) -> list[Path]:
     """Sentences of the three heads that are furthest above their baseline."""
-    import headscope as hs
-    from headscope.figures.probe_sentences import example_figure
     from headscope.figures.style import save_figure
+    from headscope.heads.probe_table import probe_table
 
     drawn = []
-    for row in [row for row in hs.probe_table(result).rows if row.label != "all"][:3]:
-        examples = hs.probe_examples(
-            model,
-            corpus,
-            row.layer,
-            row.head,
-            row.label,
-            direction=row.direction or "dependent",
-            possessive=possessive,
-        )
+    for row in [row for row in probe_table(result).rows if row.label != "all"][:3]:
+        examples = result.examples(model, corpus, row.label)
         if examples:
-            title = f"{result.model} · L{row.layer} H{row.head} · {row.label}"
             name = f"examples-{row.label.replace(':', '-')}-L{row.layer}-H{row.head}.png"
-            drawn.append(save_figure(example_figure(examples, title), out / name))
+            drawn.append(save_figure(examples.figure(), out / name))
     return drawn

@@ -23,7 +23,7 @@ KINDS: dict[str, Kind] = {
     "attention": "attention",
     "attention+words": "attention+words",
 }
-"""By the paper's order, lowest first."""
+"""In the paper's order, the lowest score first."""
 TITLES = {CONTROL: "random weights + words"}
 
 
@@ -46,8 +46,8 @@ def combined(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Times the training data is seen.")
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Draw so many to learn from.")] = None,
-    dev_sample: Annotated[int | None, typer.Option(min=1, help="Draw so many to score.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many to learn from.")] = None,
+    dev_sample: Annotated[int | None, typer.Option(min=1, help="Draw this many to score.")] = None,
     seed: Annotated[int, typer.Option(help="Of draws, batches and random weights.")] = 0,
     max_tokens: options.MaxTokens = 512,
     cache: Annotated[
@@ -58,9 +58,8 @@ def combined(
     ] = False,
     on_error: options.OnError = "raise",
 ) -> Answer:
-    """Learn to read each word's head off all heads together (Clark et al. 2019, Table 3)."""
+    """Learn to read each word's parent off all heads together (Clark et al. 2019, Table 3)."""
     import headscope as hs
-    from headscope.figures.probe_weights import reliance_figure
     from headscope.figures.style import save_figure
     from headscope.probes.vectors import load_vectors
 
@@ -92,8 +91,7 @@ def combined(
         probe.save(path)
         probes[name], files[name] = probe, str(path)
         if "reliance" in probe.scores:
-            title = f"{probe.provenance['model']['name']} · {probe.kind} · UAS {probe.uas:.1%}"
-            save_figure(reliance_figure(probe.reliance, title=title), path.with_suffix(".png"))
+            save_figure(probe.figure(), path.with_suffix(".png"))
     data = {name: _row(probe) | {"file": files[name]} for name, probe in probes.items()}
     answer = {"model": loaded.name, "right-branching": _baseline(probes[chosen[0]]), **data}
     return Answer(answer, _table(loaded.name, probes) + f"\n  probes and figures: {out}")
@@ -110,13 +108,13 @@ def _chosen(kinds: str) -> list[str]:
 
 
 def _row(probe: Probe) -> dict[str, Any]:
-    found: dict[str, Any] = {"uas": probe.uas, "uas_interval": list(probe.uas_interval)}
+    row: dict[str, Any] = {"uas": probe.uas, "uas_interval": list(probe.uas_interval)}
     for decoding in ("greedy", "tree"):
         for punctuation in ("without", "with"):
             value = probe.scores["uas"].sel(decoding=decoding, punctuation=punctuation)
-            found[f"{decoding}, {punctuation} punctuation"] = float(value)
-    found["seconds"] = probe.provenance["seconds"]
-    return found
+            row[f"{decoding}, {punctuation} punctuation"] = float(value)
+    row["seconds"] = probe.provenance["seconds"]
+    return row
 
 
 def _baseline(probe: Probe) -> dict[str, float]:
@@ -131,7 +129,7 @@ def _table(model: str, probes: dict[str, Probe]) -> str:
     first = next(iter(probes.values()))
     about, words = first.provenance, first.scores["words"].values
     lines = [
-        f"{model}: heads found (UAS, %) for {words[0]:,} words of {about['dev']['sentences']:,} "
+        f"{model}: parents found (UAS, %) for {words[0]:,} words of {about['dev']['sentences']:,} "
         f"sentences, after {about['train']['sentences']:,} sentences",
         f"  {'':<24} {'greedy':>6}  {'95 % interval':<13}  {'tree':>5}  "
         "with punctuation: greedy  tree",

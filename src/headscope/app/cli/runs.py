@@ -15,32 +15,33 @@ DEPTH = 2
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
-    """The same, with a folder that holds finished runs replaced by them, by name."""
+    """The paths, but finished runs, by name, in place of a folder that holds them."""
     from headscope.results.opening import RESULT
 
-    found: list[Path] = []
+    runs: list[Path] = []
     for path in paths:
         inside: list[Path] = []
         if path.is_dir() and not (path / RESULT).is_file():
             for depth in range(1, DEPTH + 1):
                 inside += sorted(path.glob("*/" * depth + RESULT))
-        found += [file.parent for file in inside] or [path]
-    return found
+        runs += [file.parent for file in inside] or [path]
+    return runs
 
 
 def open_results(paths: list[Path]) -> list[Result]:
     """The results of run folders and files, which must be of one model."""
     import headscope as hs
     from headscope.errors import InputError
+    from headscope.results.probe import Probe
     from headscope.results.result import Result
 
     results = []
     for path in find_runs(paths):
-        found = hs.open(path)
-        if not isinstance(found, Result):
-            what = "a trained probe" if hasattr(found, "uas") else "a trace of one input"
+        opened = hs.open(path)
+        if not isinstance(opened, Result):
+            what = "a trained probe" if isinstance(opened, Probe) else "a trace of one input"
             raise InputError(f"{str(path)!r} holds {what}; expected a run over a corpus.")
-        results.append(found)
+        results.append(opened)
     models = sorted({result.model for result in results})
     if len(models) > 1:
         raise InputError(f"These runs are of different models: {', '.join(models)}.")

@@ -47,10 +47,12 @@ def _text(text: str | None, file: Path | None) -> str:
     from headscope.errors import InputError
 
     if (text is None) == (file is None):
-        raise InputError('Give a text (headscope view "The cat sat.") or --file NAME, one of both.')
+        raise InputError('Give a text (headscope view "The cat sat.") or --file NAME, not both.')
     if file is None:
         if text and len(text) < 200 and Path(text).is_file():
-            raise InputError(f"{text!r} is a file, and view takes the text itself: --file {text}.")
+            raise InputError(
+                f"{text!r} is the name of a file. To show what it holds: --file {text}."
+            )
         return str(text)
     try:
         return file.read_text(encoding="utf-8").strip()

@@ -1,0 +1,70 @@
+"""The package's public names, each imported when it is first used.
+
+The stub `__init__.pyi` is the one table of them: type checkers, the site and this module
+read it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+
+__all__ = ["GONE", "lazy_names", "read_stub"]
+
+GONE = {
+    "HeadMap": "headscope.map_heads(result), which returns one",
+    "ProbeTable": "result.table(), which returns one",
+    "bias_table": "result.table()",
+    "compare": "result.compare(other)",
+    "draw_figure": 'result.figure("vb-8")',
+    "example_figure": "result.examples(model, corpus, relation).figure()",
+    "exemplar_table": 'result.figure("vb-exemplars", layer=…, head=…)',
+    "explain_head": "result.explain(layer, head)",
+    "explore": "trace.explore()",
+    "group_result": "result.group(name)",
+    "head_view": 'trace.explore(view="head")',
+    "measure": "trace.measure(metrics)",
+    "model_view": 'trace.explore(view="model")',
+    "neuron_view": 'trace.explore(view="neuron")',
+    "probe_examples": "result.examples(model, corpus, relation)",
+    "probe_figure": "result.table().figure()",
+    "probe_table": "result.table()",
+    "save_figures": "result.save_figures(folder)",
+}
+"""Names that were functions of the package, and what replaces each."""
+
+
+def read_stub(text: str) -> dict[str, tuple[str, str]]:
+    """Public name → its module and its name there.
+
+    Each import of the stub is a line of its own: `from MODULE import NAME as PUBLIC`.
+    """
+    homes = {}
+    for line in text.splitlines():
+        if line.startswith("from "):
+            _, module, _, name, _, public = line.split()
+            homes[public] = (module, name)
+    return homes
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, tuple[str, str]]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The package's `__getattr__` and `__dir__`."""
+
+    def get(name: str) -> object:
+        namespace = sys.modules[package]
+        if name in GONE:
+            raise AttributeError(f"{package}.{name} is gone. Use {GONE[name]}.")
+        if name not in homes:
+            message = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=namespace)
+        module, attribute = homes[name]
+        if module == package:
+            return importlib.import_module(f"{package}.{attribute}")
+        value = getattr(importlib.import_module(module), attribute)
+        setattr(namespace, name, value)
+        return value
+
+    return get, lambda: sorted([*homes, "__version__"])

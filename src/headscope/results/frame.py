@@ -1,0 +1,58 @@
+"""Variables of a result as one pandas table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import xarray as xr
+
+from headscope.errors import InputError, UnknownName
+
+__all__ = ["make_frame"]
+
+HEADS = ("layer", "head")
+INTERVAL = "_interval"
+
+
+def make_frame(data: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
+    """Variables over the same axes as columns; their axes, layer and head first, as the index."""
+    known = [str(name) for name in data.data_vars if not str(name).endswith(INTERVAL)]
+    for name in names:
+        if name not in known:
+            raise UnknownName.of("variable", name, known)
+    chosen = list(names) or [name for name in known if set(data[name].dims) == set(HEADS)]
+    if not chosen:
+        raise InputError("This result has no variable over layer and head alone: name one.")
+    axes = {name: sorted(map(str, data[name].dims), key=_heads_first) for name in chosen}
+    first = axes[chosen[0]]
+    for name in chosen:
+        if not axes[name]:
+            raise InputError(f'{name} is a single number: float(result["{name}"]).')
+        if set(axes[name]) != set(first):
+            raise InputError(
+                f"{chosen[0]} is over {', '.join(first)}, {name} over {', '.join(axes[name])}. "
+                "Variables of one table have the same axes: ask for one table each."
+            )
+    columns = {}
+    for name in chosen:
+        columns[name] = _column(data[name], first)
+        if f"{name}{INTERVAL}" in data:
+            bounds = data[f"{name}{INTERVAL}"]
+            for bound in ("low", "high"):
+                columns[f"{name}_{bound}"] = _column(bounds.sel(bound=bound, drop=True), first)
+    return pd.DataFrame(columns)
+
+
+def _heads_first(axis: str) -> tuple[int, str]:
+    return (HEADS.index(axis) if axis in HEADS else len(HEADS)), axis
+
+
+def _column(values: xr.DataArray, axes: list[str]) -> pd.Series:
+    """One value a row, indexed by the labels of the axes."""
+    values = values.transpose(*axes)
+    labels = [values[axis].values for axis in axes]
+    index = pd.MultiIndex.from_product(labels, names=axes) if len(axes) > 1 else None
+    return pd.Series(
+        values.values.ravel(), pd.Index(labels[0], name=axes[0]) if index is None else index
+    )
