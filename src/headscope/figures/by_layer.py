@@ -11,14 +11,10 @@ from matplotlib.figure import Figure
 
 from headscope.figures.heatmaps import draw_heads
 from headscope.figures.style import BLUE, GRAY, ORANGE, hide, new_figure, styled, ticks
+from headscope.results.described import described, label_of
 
 __all__ = ["alignment_by_layer", "distance_figure", "draw_bars", "types_by_layer"]
 
-FORMS = {
-    "query": "query is the parent",
-    "key": "key is the parent",
-    "either": "either is the parent",
-}
 MOST_TYPES = 24
 
 
@@ -27,12 +23,12 @@ def alignment_by_layer(data: xr.Dataset) -> Figure:
     with styled():
         figure = new_figure(7.0, 2.2)
         panels = figure.subplots(1, 3, sharey=True)
-        for axes, (form, title) in zip(panels, FORMS.items(), strict=True):
+        for axes, form in zip(panels, data["parent"].values.tolist(), strict=True):
             draw_bars(axes, data, "dep_alignment", parent=form)
             baseline = float(data["dep_baseline_by_parent"].sel(parent=form))
             axes.axhline(baseline, color=ORANGE, linewidth=1.5, label="all token pairs")
-            axes.set_title(title)
-        panels[0].set_ylabel("share of attention")
+            axes.set_title(label_of("parent", form))
+        panels[0].set_ylabel(described(data["dep_alignment"]).units)
         panels[0].legend(loc="upper right", handlelength=1.2)
     return figure
 
@@ -57,7 +53,7 @@ def types_by_layer(data: xr.Dataset) -> Figure:
             axes.set_xlabel("layer" if is_last else "")
             axes.tick_params(labelsize=6, labelbottom=is_last)
             axes.locator_params(axis="y", nbins=3)
-        figure.supylabel("share of attention", fontsize=8)
+        figure.supylabel(described(data["dep_type_to"]).units, fontsize=8)
     return figure
 
 
@@ -70,9 +66,11 @@ def distance_figure(data: xr.Dataset) -> Figure:
         left, right = figure.subplots(
             1, 2, gridspec_kw={"width_ratios": [cell * n_heads + 0.9, 2.4]}
         )
-        draw_heads(figure, left, data["distance"], label="mean distance (tokens)")
+        known = described(data["distance"])
+        label = f"{known.title.lower()} ({known.units})"
+        draw_heads(figure, left, data["distance"], label=label)
         draw_bars(right, data, "distance", is_horizontal=True)
-        right.set_xlabel("mean distance (tokens)")
+        right.set_xlabel(label)
         right.set_ylabel("layer")
     return figure
 

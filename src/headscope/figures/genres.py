@@ -7,16 +7,12 @@ from matplotlib.figure import Figure
 
 from headscope.errors import InputError
 from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
+from headscope.results.described import described
 from headscope.results.result import Result
 
 __all__ = ["genre_figure"]
 
-PANELS = {
-    "null_share_mean": "null attention\n(share)",
-    "distance_mean": "distance\n(tokens)",
-    "entropy_mean": "entropy\n(nats)",
-    "dep_alignment_mean": "dependency\nalignment (share)",
-}
+SHOWN = ("null_share", "distance", "entropy", "dep_alignment")
 
 
 def genre_figure(result: Result) -> Figure:
@@ -30,14 +26,14 @@ def genre_figure(result: Result) -> Figure:
         raise InputError('This result has no groups. Run analyze(…, by="genre").')
     groups = {name: next(iter(blocks.values())) for name, blocks in result.groups.items()}
     first = next(iter(groups.values()))
-    panels = {name: title for name, title in PANELS.items() if name in first}
+    panels = {f"{name}_mean": described(first[name]) for name in SHOWN if name in first}
     order = sorted(groups, key=lambda group: float(groups[group]["null_share_mean"]))
     labels = [f"{group} ({int(groups[group]['tokens_per_document_count'])})" for group in order]
     at = np.arange(len(order))[::-1]
     with styled():
         figure = new_figure(1.45 * len(panels) + 1.3, 0.19 * len(order) + 0.9)
         grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axes, (name, title) in zip(grid, panels.items(), strict=True):
+        for axes, (name, known) in zip(grid, panels.items(), strict=True):
             for y, group in zip(at, order, strict=True):
                 data = groups[group]
                 either = {"parent": "either"} if "parent" in data[name].dims else {}
@@ -48,7 +44,8 @@ def genre_figure(result: Result) -> Figure:
                 if name == "dep_alignment_mean":
                     baseline = float(data["dep_baseline"])
                     axes.plot([baseline], [y], "|", color=ORANGE, markersize=7, zorder=2)
-            axes.set_title(title, fontsize=8)
+            units = "share" if known.is_share else known.units
+            axes.set_title(f"{known.short_title}\n({units})", fontsize=8)
             axes.grid(axis="y", color="#EEEEEE", linewidth=0.6)
             axes.set_axisbelow(True)
             axes.locator_params(axis="x", nbins=4)

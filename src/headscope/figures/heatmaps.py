@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from headscope.errors import InputError
 from headscope.figures.style import HEAT, MISSING, hide, new_figure, styled, ticks
+from headscope.results.described import described, label_of
 
 __all__ = ["MAIN_TAGS", "draw_heads", "heat_map", "tag_maps"]
 
@@ -20,15 +21,16 @@ MAIN_TAGS = ("NOUN", "PROPN", "PUNCT", "DET")
 """The tags most papers show first; a figure takes those that occur."""
 
 
-def heat_map(values: xr.DataArray, *, title: str, label: str) -> Figure:
+def heat_map(values: xr.DataArray) -> Figure:
     """One value per head. Layers go down, heads across, as in the paper."""
+    known = described(values)
     n_layers, n_heads = values.sizes["layer"], values.sizes["head"]
     cell = 0.24 if n_layers <= 16 else 0.15
     with styled():
         figure = new_figure(1.5 + cell * n_heads, 0.9 + cell * n_layers)
         axes = figure.add_subplot()
-        draw_heads(figure, axes, values, label=label)
-        axes.set_title(title)
+        draw_heads(figure, axes, values, label=known.units)
+        axes.set_title(known.title)
     return figure
 
 
@@ -37,10 +39,10 @@ def tag_maps(
     *,
     dim: str = "tag",
     labels: Sequence[str] | None = None,
-    title: str,
 ) -> Figure:
     """A heat map for each label (all of them by default), each with its own scale."""
-    known = [str(x) for x in values[dim].values]
+    by_name = {str(label): label for label in values[dim].values.tolist()}
+    known = list(by_name)
     shown = known if labels is None else [x for x in labels if x in known]
     if not shown:
         raise InputError(f"None of {labels} is among the labels of {values.name}: {known}.")
@@ -57,11 +59,11 @@ def tag_maps(
             hide(axes)
         for number, (axes, name) in enumerate(zip(grid.flat, shown, strict=False)):
             is_left, is_last = number % columns == 0, number + columns >= len(shown)
-            draw_heads(figure, axes, values.sel({dim: name}), is_small=True)
-            axes.set_title(name, fontsize=8)
+            draw_heads(figure, axes, values.sel({dim: by_name[name]}), is_small=True)
+            axes.set_title(label_of(dim, name), fontsize=8)
             axes.set_xlabel("head" if is_last else "", labelpad=1)
             axes.set_ylabel("layer" if is_left else "", labelpad=1)
-        figure.suptitle(title, fontsize=9)
+        figure.suptitle(described(values).title, fontsize=9)
     return figure
 
 

@@ -43,8 +43,12 @@ class PaperFigure:
     """What to do about a variable that is missing."""
 
 
-def _variable_map(name: str, title: str, label: str) -> Callable[[Result], Figure]:
-    return lambda result: heat_map(result[name], title=title, label=label)
+def _of_variable(name: str) -> Callable[[Result], Figure]:
+    return lambda result: heat_map(result[name])
+
+
+def _of_tags(name: str, *, all_tags: bool) -> Callable[[Result], Figure]:
+    return lambda result: tag_maps(result[name], labels=None if all_tags else _main(result))
 
 
 def _head_map(
@@ -60,41 +64,19 @@ def _head_map(
 
 
 FIGURES: dict[str, PaperFigure] = {
-    "vb-5": PaperFigure(
-        ("null_share",),
-        _variable_map("null_share", "Null attention", "share of attention"),
-    ),
-    "vb-6": PaperFigure(
-        ("pos_to",),
-        lambda result: tag_maps(
-            result["pos_to"], labels=_main(result), title="Share of attention to each tag"
-        ),
-    ),
-    "vb-7": PaperFigure(
-        ("pos_from",),
-        lambda result: tag_maps(
-            result["pos_from"], labels=_main(result), title="Share of attention from each tag"
-        ),
-    ),
+    "vb-5": PaperFigure(("null_share",), _of_variable("null_share")),
+    "vb-6": PaperFigure(("pos_to",), _of_tags("pos_to", all_tags=False)),
+    "vb-7": PaperFigure(("pos_from",), _of_tags("pos_from", all_tags=False)),
     "vb-8": PaperFigure(
         ("dep_alignment", "dep_baseline_by_parent"),
         lambda result: alignment_by_layer(result.dataset),
     ),
     "vb-9": PaperFigure(("dep_type_to",), lambda result: types_by_layer(result.dataset)),
-    "vb-10": PaperFigure(
-        ("variability",),
-        _variable_map("variability", "Variability", "share of attention"),
-    ),
+    "vb-10": PaperFigure(("variability",), _of_variable("variability")),
     "vb-11": PaperFigure(("distance",), lambda result: distance_figure(result.dataset)),
-    "vb-12": PaperFigure(("entropy",), _variable_map("entropy", "Entropy", "nats")),
-    "vb-a1": PaperFigure(
-        ("pos_to",),
-        lambda result: tag_maps(result["pos_to"], title="Share of attention to each tag"),
-    ),
-    "vb-a2": PaperFigure(
-        ("pos_from",),
-        lambda result: tag_maps(result["pos_from"], title="Share of attention from each tag"),
-    ),
+    "vb-12": PaperFigure(("entropy",), _of_variable("entropy")),
+    "vb-a1": PaperFigure(("pos_to",), _of_tags("pos_to", all_tags=True)),
+    "vb-a2": PaperFigure(("pos_from",), _of_tags("pos_from", all_tags=True)),
     EXEMPLARS: PaperFigure(("exemplar_weight",), exemplar_table),
     "clark-1": PaperFigure(("offset_share",), clark_figure_1),
     "clark-2": PaperFigure(("class_share", "sep_from_sep", "sep_from_other"), clark_figure_2),
@@ -118,7 +100,7 @@ def draw(result: Result, name: str, **options: Any) -> Figure:
         InputError: the result lacks what it shows, or an option is missing or unknown.
     """
     if name not in FIGURES:
-        raise _unknown(name)
+        return _draw_variable(result, name, options)
     figure = FIGURES[name]
     missing = [variable for variable in figure.needs if variable not in result]
     if missing:
@@ -128,6 +110,23 @@ def draw(result: Result, name: str, **options: Any) -> Figure:
         )
     _check_options(name, figure, options)
     return figure.draw(result, **options)
+
+
+def _draw_variable(result: Result, name: str, options: dict[str, Any]) -> Figure:
+    """A heat map of a variable over heads, also of a metric of one's own; by its labels."""
+    values = result[name] if name in result else None
+    if values is None or not {"layer", "head"} <= set(values.dims):
+        raise _unknown(name)
+    _check_options(name, PaperFigure((name,), heat_map), options)
+    others = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
+    if not others:
+        return heat_map(values)
+    if len(others) > 1:
+        raise InputError(
+            f"{name} has the axes {' and '.join(others)} besides layer and head: select a label of "
+            f"all but one, and draw result[{name!r}].sel(…) yourself."
+        )
+    return tag_maps(values, dim=others[0])
 
 
 def save_figures(

@@ -8,72 +8,21 @@ import numpy as np
 
 from headscope.attention import Attention, Block
 from headscope.batch import Batch
-from headscope.errors import InputError, UnknownName
-from headscope.heads.probe_table import probe_table
+from headscope.errors import UnknownName
 from headscope.measuring.dep_words import Possessive, dep_cases
 from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import other_words, word_weights
 from headscope.metrics.dependency_accuracy import DIRECTIONS
-from headscope.model.fingerprint import weights_sha256
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.probes.probe_dependencies import Folded
 from headscope.results.probe_example import ProbeArc, ProbeExample, ProbeExamples
-from headscope.results.result import Result
 from headscope.run.batches import Encoder
 from headscope.run.options import Settings
 from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["examples_of", "probe_examples"]
-
-
-def examples_of(
-    result: Result,
-    model: Model | str,
-    corpus: Corpus | Readable,
-    relation: str,
-    *,
-    layer: int | None = None,
-    head: int | None = None,
-    direction: str | None = None,
-    right: int = 3,
-    wrong: int = 3,
-    max_words: int = 16,
-    block: Block | None = None,
-) -> ProbeExamples:
-    """Sentences of a relation under its best head, or another; `Result.examples` says more."""
-    if "accuracy" not in result:
-        raise InputError("Examples are of a result of headscope.probe_dependencies; this is none.")
-    if (layer is None) != (head is None):
-        raise InputError(f"Give layer and head, or neither: layer is {layer}, head is {head}.")
-    model = as_model(model)
-    expected = result.provenance["model"].get("weights_sha256")
-    if expected is not None and weights_sha256(model.module) != expected:
-        raise InputError(f"The result is of {result.model}; {model.name} has other weights.")
-    if layer is None or head is None or direction is None:
-        best = probe_table(result, block=block)[relation]
-        layer, head = (best.layer, best.head) if layer is None or head is None else (layer, head)
-        direction = direction or best.direction or "dependent"
-    corpus = as_corpus(corpus)
-    if not any(":" in str(name) for name in result["accuracy"]["relation"].values):
-        # Measured without subtypes: those of the corpus are folded likewise.
-        corpus = Corpus(Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
-    (metric,) = (m for m in result.provenance["metrics"] if m["name"] == "dep_accuracy")
-    return probe_examples(
-        model,
-        corpus,
-        layer,
-        head,
-        relation,
-        direction=direction,
-        possessive=metric["possessive"],
-        right=right,
-        wrong=wrong,
-        max_words=max_words,
-        block=block,
-    )
+__all__ = ["probe_examples"]
 
 
 def probe_examples(

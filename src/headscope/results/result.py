@@ -207,10 +207,27 @@ class Result(ResultMethods):
 
         save_result(self, path)
 
+    @property
+    def summary(self) -> str:
+        """What was read: `2,001 documents (sentences), 25,148 tokens, 3 cut to 512 tokens`."""
+        n, about = self.n_documents, self.provenance
+        unit = str(about.get("corpus", {}).get("unit", ""))
+        plural = unit.replace("document as given", "as given") + "s" * unit.isalpha()
+        parts = [
+            f"{n:,} document{'s' * (n != 1)}" + f" ({plural})" * (unit not in ("", "document"))
+        ]
+        counts = about.get("counts", {})
+        if "tokens" in counts:
+            parts.append(f"{counts['tokens']:,} tokens")
+        if counts.get("truncated"):
+            parts.append(f"{counts['truncated']:,} cut to {about['settings']['max_tokens']} tokens")
+        if counts.get("failed"):
+            parts.append(f"{counts['failed']:,} left out")
+        return ", ".join(parts)
+
     def __repr__(self) -> str:
         return (
-            f"<Result of {self.model}: {self._size}, {self.n_documents} documents: "
-            f"{', '.join(self._measured)}>"
+            f"<Result of {self.model}: {self._size}; {self.summary}: {', '.join(self._measured)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -218,7 +235,7 @@ class Result(ResultMethods):
             ("model", self.model),
             ("corpus", self.corpus_name),
             ("size", self._size),
-            ("documents", self.n_documents),
+            ("read", self.summary),
             ("groups", ", ".join(self.groups)),
             ("variables", ", ".join(self._measured)),
         ]

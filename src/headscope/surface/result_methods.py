@@ -182,7 +182,7 @@ class ResultMethods:
             max_words: longer sentences are passed over.
             block: which attention, in encoder-decoders.
         """
-        from headscope.probes.probe_examples import examples_of
+        from headscope.heads.examples import examples_of
 
         return examples_of(
             self,

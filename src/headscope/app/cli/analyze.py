@@ -15,14 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["analyze", "n_workers", "open_corpus"]
 
-SHOWN = {
-    "null_share": "of the attention is null (special tokens, or the first token)",
-    "distance": "tokens from query to key, on average over heads",
-    "entropy": "nats of entropy, on average over heads",
-    "dep_alignment": "of the attention follows a dependency (either direction)",
-    "variability": "of the attention varies with content rather than position",
-}
-
 
 def analyze(
     corpus: options.CorpusName,
@@ -53,6 +45,7 @@ def analyze(
 ) -> Answer:
     """Measure what every head does over a corpus; a stopped run goes on where it was."""
     import headscope as hs
+    from headscope.results.described import described
     from headscope.results.opening import RESULT
 
     if segments:
@@ -75,6 +68,7 @@ def analyze(
     drawn = result.save_figures(out / "figures") if figures else []
     counts = result.provenance["counts"]
     means = _means(result)
+    shown = [(described(result[name]), value) for name, value in means.items()]
     data = {
         "model": result.model,
         "documents": counts["documents"],
@@ -83,15 +77,12 @@ def analyze(
         "figures": [str(path) for path in drawn],
         "means": means,
     }
-    n, tokens = counts["documents"], counts["tokens"]
-    lines = [f"{result.model}: {n:,} document{'s' * (n != 1)}, {tokens:,} tokens"]
-    for name, value in means.items():
-        value = round(value, 4) + 0.0  # a sum of zeros may be a hair below 0
-        shown = f"{value:.1%}" if "of the" in SHOWN[name] else f"{value:.2f}"
-        lines.append(f"  {name:<14} {shown:>6} {SHOWN[name]}")
-    lines.append(f"  result         {data['result']} (headscope.open reads it)")
+    width = max([len("figures"), *(len(known.title) for known, _ in shown)])
+    lines = [f"{result.model}: {result.summary}. On average over heads:"]
+    lines += [f"  {known.title:<{width}}  {known.show(value)}" for known, value in shown]
+    lines.append(f"  {'result':<{width}}  {data['result']} (headscope.open reads it)")
     if drawn:
-        lines.append(f"  figures        {out / 'figures'}")
+        lines.append(f"  {'figures':<{width}}  {out / 'figures'}")
     return Answer(data, "\n".join(lines))
 
 
@@ -120,12 +111,14 @@ def n_workers(asked: int | None) -> int:
 
 
 def _means(result: Result) -> dict[str, float]:
-    """The mean over heads of a few variables."""
+    """The mean over heads of every variable that has one number for each head."""
+    from headscope.heads.explain import shown_variables
+
     means = {}
-    for name in SHOWN:
-        if name in result:
-            values = result[name]
-            if "parent" in values.dims:
-                values = values.sel(parent="either")
-            means[name] = float(values.mean())
+    for values in shown_variables(result.dataset):
+        if "parent" in values.dims:
+            values = values.sel(parent="either")
+        if set(values.dims) == {"layer", "head"}:
+            # A sum of zeros may be a hair below 0.
+            means[str(values.name)] = round(float(values.mean()), 6) + 0.0
     return means
