@@ -137,3 +137,9 @@ def test_no_source_file_is_longer_than_400_lines() -> None:
         if (n := len(path.read_text(encoding="utf-8").splitlines())) > 400
     }
     assert not long
+
+
+def test_the_command_line_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "headscope", "--version"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert answer.stdout == f"headscope {hs.__version__}\n"
