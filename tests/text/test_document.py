@@ -100,7 +100,10 @@ def test_a_dict_and_back() -> None:
         ({"sentences": ((0, 6), (6, 8))}, "leave a gap or overlap at word 8"),
         ({"sentences": ((0, 6), (6, 6), (6, 9))}, "has an empty sentence"),
         ({"paragraphs": ((1, 9),)}, "paragraphs of document 'd' leave a gap"),
-        ({"parents": (1, ROOT, 4, 4, 1, 1, 7, ROOT, 0)}, "Sentence 1 of document 'd': the head of"),
+        (
+            {"parents": (1, ROOT, 4, 4, 1, 1, 7, ROOT, 0)},
+            "Sentence 1 of document 'd': the parent of",
+        ),
         (
             {"parents": (1, ROOT, 4, 4, 1, 1, 7, ROOT, ROOT)},
             "Sentence 1 of document 'd' has 2",

@@ -151,8 +151,8 @@ GOOD = rows("1 Ja ja INTJ _ _ 0 root _ _")
         (rows("x Ja ja INTJ _ _ 0 root _ _"), 3, r"ID is 'x'"),
         (rows("1-3 Ja _ _ _ _ _ _ _ _", "1 Ja ja INTJ _ _ 0 root _ _"), 4, r"reaches to 3"),
         (rows("1 Ja ja INTJ _ _ x root _ _"), 3, r"HEAD is 'x'. Expected a word's number"),
-        (rows("1 Ja ja INTJ _ _ 7 root _ _"), 3, r"head of word 1 is word 7, but there are 1"),
-        (rows("1 Ja ja INTJ _ _ 1 root _ _"), 3, r"head of word 1 is word 1, the word itself"),
+        (rows("1 Ja ja INTJ _ _ 7 root _ _"), 3, r"parent of word 1 is word 7, but there are 1"),
+        (rows("1 Ja ja INTJ _ _ 1 root _ _"), 3, r"parent of word 1 is word 1, the word itself"),
         (
             rows("1 Ja ja INTJ _ _ 2 dep _ _", "2 ja ja INTJ _ _ 1 dep _ _"),
             3,
