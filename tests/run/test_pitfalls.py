@@ -52,7 +52,7 @@ def test_words_whose_head_was_cut_off_do_not_count(tiny_bert: Model) -> None:
     mirrored = [
         replace(
             document,
-            heads=tuple(
+            parents=tuple(
                 -1 if head < 0 else len(document) - 1 - head for head in reversed(document.parents)
             ),
             relations=tuple(reversed(document.relations)),
