@@ -59,7 +59,7 @@ def test_values_by_name(result: Result) -> None:
     values = result["pos_to"].sel(tag="NOUN")
     assert best[2] == float(values.max())
     assert float(values.sel(layer=best[0], head=best[1])) == best[2]
-    assert "2 layers × 4 heads, 30 documents" in repr(result)
+    assert "2 layers × 4 heads; 30 documents (as given), 258 tokens" in repr(result)
     with pytest.raises(UnknownName, match="Did you mean 'distance'"):
         result["distanc"]
     with pytest.raises(InputError, match="also has axes"):

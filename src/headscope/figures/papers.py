@@ -114,9 +114,9 @@ def draw(result: Result, name: str, **options: Any) -> Figure:
 
 def _draw_variable(result: Result, name: str, options: dict[str, Any]) -> Figure:
     """A heat map of a variable over heads, also of a metric of one's own; by its labels."""
-    values = result[name] if name in result else None
-    if values is None or not {"layer", "head"} <= set(values.dims):
+    if name not in result or not {"layer", "head"} <= set(result[name].dims):
         raise _unknown(name)
+    values = result[name]
     _check_options(name, PaperFigure((name,), heat_map), options)
     others = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
     if not others:
