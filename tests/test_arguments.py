@@ -33,7 +33,6 @@ def analysis(**options: Any) -> Call:
 
 
 REFUSED: dict[str, tuple[Call, str]] = {
-    "max_tokens None": (analysis(max_tokens=None), NUMBER.format("max_tokens", None)),
     "max_tokens text": (analysis(max_tokens="128"), NUMBER.format("max_tokens", "'128'")),
     "metrics None": (
         analysis(metrics=None),

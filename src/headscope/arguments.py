@@ -8,8 +8,6 @@ from typing import Any
 
 from headscope.errors import InputError
 
-__all__ = ["expect", "whole_number"]
-
 MOST_SHOWN = 60
 
 

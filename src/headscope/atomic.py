@@ -11,8 +11,6 @@ from pathlib import Path
 
 from headscope.errors import InputError
 
-__all__ = ["atomic_folder", "atomic_path"]
-
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:

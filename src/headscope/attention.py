@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Attention", "Block", "Reader"]
-
 Block = Literal["self", "encoder", "decoder", "cross"]
 """Which attention of the model: `self` where there is one stack, the other three in
 encoder-decoders (`cross`: decoder tokens attending to encoder tokens)."""

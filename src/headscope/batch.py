@@ -14,8 +14,6 @@ import numpy as np
 
 from headscope.text.document import Document
 
-__all__ = ["Axes", "Batch", "NullKeys", "Sequences"]
-
 NullKeys = Literal["auto", "first", "special"]
 """Which keys are null attention: the first token, every special token, or (`auto`) the
 first in causal attention and the special ones otherwise."""

@@ -10,8 +10,6 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 
-__all__ = ["GONE", "lazy_names", "read_stub"]
-
 GONE = {
     "HeadMap": "headscope.map_heads(result), which returns one",
     "ProbeTable": "result.table(), which returns one",

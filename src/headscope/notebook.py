@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-__all__ = ["facts_table"]
-
 
 def facts_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
     """An HTML table with a name and a value in each row.

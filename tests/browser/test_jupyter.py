@@ -19,13 +19,12 @@ import pytest
 TOKEN = "headscope-test"
 CODE = """
 import numpy as np
-import headscope.page.explorer as views
 from headscope.results.trace import Trace
 
 rng = np.random.default_rng(0)
 weights = rng.dirichlet(np.ones(6), size=(2, 3, 6)).astype("float32")
 trace = Trace.from_arrays(weights, ["a", "b", "c", "d", "e", "f"])
-explorer = views.explore(trace, layer=1, height=520)
+explorer = trace.explore(layer=1, height=520)
 explorer
 """
 
@@ -48,7 +47,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     pytest.importorskip("anywidget", reason="anywidget is not installed")
     folder = tmp_path_factory.mktemp("lab")
     notebook = {
-        "cells": [cell(CODE), cell("views.head_view(trace, heads=[2], height=400)")],
+        "cells": [cell(CODE), cell("trace.explore(view='head', heads=[2], height=400)")],
         "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
         "nbformat": 4,
         "nbformat_minor": 5,

@@ -65,7 +65,10 @@ def compare(data: xr.Dataset, expected: dict[str, Any], tolerance: float) -> Non
         ]
         for ours, theirs in zip(found, best, strict=True):
             close(ours[0], theirs[0], "exemplar")
-            assert ours[1:] == theirs[1:]
+            # Weights that differ by less than rounding may change places, also with one that
+            # comes just after the last.
+            equal = [other[1:] for other in best if abs(other[0] - ours[0]) <= tolerance]
+            assert ours[1:] in equal or abs(best[-1][0] - ours[0]) <= tolerance
 
 
 @pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "encoder"])

@@ -1,4 +1,4 @@
-"""Token sequences: words that are found when they are asked for, pairs that are one text."""
+"""Token sequences: words that are found in the texts, pairs that are one text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from headscope.errors import InputError
-from headscope.text import tokens as module
 from headscope.text.tokens import Tokens
 
 PAIR = ("Don't go", "a b")
@@ -28,35 +27,15 @@ def pair() -> Tokens:
 
 
 def test_words_are_found_in_the_texts() -> None:
-    tokens = pair()
+    assert set(pair().words) == {-1}
+    tokens = pair().with_words()
     assert tokens.words == (-1, 0, 0, 1, -1, 2, 3, -1)
     assert tokens.word_texts == ("Don't", "go", "a", "b")
     assert [len(group) for group in tokens.word_groups()] == [1, 2, 1, 1, 1, 1, 1]
 
 
-def test_words_are_looked_for_once_and_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def split(text: str) -> list[tuple[int, int]]:
-        asked.append(text)
-        return [(0, len(text))]
-
-    monkeypatch.setattr(module, "split_words", split)
-    tokens = pair()
-    assert len(tokens) == 8
-    assert tokens.joined("Don't go a b", 9).texts == ("Don't go a b",)
-    assert asked == []
-    assert tokens.words == (-1, 0, 0, 0, -1, 1, 1, -1)
-    assert (tokens.word_texts, tokens.words) == (PAIR, tokens.words)
-    assert asked == list(PAIR)
-    with pytest.raises(AttributeError, match="'Tokens' has no attribute 'wrods'"):
-        tokens.wrods  # type: ignore[attr-defined]  # noqa: B018
-
-
 def test_without_offsets_every_token_is_a_word() -> None:
-    tokens = replace(pair(), offsets=None)
-    assert tokens.words == (-1, 0, 0, 1, -1, 2, 3, -1)  # replace hands on what was found
-    bare = Tokens(**{f: getattr(pair(), f) for f in FIELDS}, offsets=None)
+    bare = Tokens(**{f: getattr(pair(), f) for f in FIELDS}, offsets=None).with_words()
     assert bare.words == (-1, 0, 1, 2, -1, 3, 4, -1)
     assert bare.word_texts == ("Don", "'t", "go", "a", "b")
 
@@ -68,7 +47,8 @@ def test_copies_are_equal() -> None:
     assert pair() == pair()
     assert hash(pair()) == hash(pair())
     assert pickle.loads(pickle.dumps(pair())) == pair()
-    assert replace(pair(), ids=(0,) * 8).word_texts == pair().word_texts
+    found = pair().with_words()
+    assert replace(found, ids=(0,) * 8).word_texts == found.word_texts
 
 
 def test_a_pair_as_one_text() -> None:
@@ -80,8 +60,8 @@ def test_a_pair_as_one_text() -> None:
     assert whole.offsets[0] == whole.offsets[4] == whole.offsets[7] == (0, 0)
     assert set(whole.segments) == {0}
     assert (whole.tokens, whole.ids, whole.special) == (pair().tokens, pair().ids, pair().special)
-    assert whole.word_texts == ("Don't", "go", "a", "b")
-    assert whole.words == pair().words
+    assert whole.with_words().word_texts == ("Don't", "go", "a", "b")
+    assert whole.with_words().words == pair().with_words().words
 
 
 def test_fields_of_another_length_are_refused() -> None:
@@ -89,5 +69,5 @@ def test_fields_of_another_length_are_refused() -> None:
         Tokens(**{f: getattr(pair(), f) for f in FIELDS if f != "ids"}, ids=(1,), offsets=None)
     with pytest.raises(InputError, match=r"8 tokens, but \{'offsets': 1\}"):
         Tokens(**{f: getattr(pair(), f) for f in FIELDS}, offsets=((0, 0),))
-    with pytest.raises(InputError, match="both words and word_texts, or neither"):
-        Tokens(**{f: getattr(pair(), f) for f in FIELDS}, offsets=None, words=(-1,) * 8)
+    with pytest.raises(InputError, match="A token belongs to word 0 of 0"):
+        Tokens(**{f: getattr(pair(), f) for f in FIELDS}, offsets=None, words=(0,) * 8)

@@ -8,8 +8,6 @@ from headscope.bertviz.output import show_or_return
 from headscope.errors import InputError
 from headscope.page.selection import make_selection
 
-__all__ = ["show"]
-
 
 def show(
     model: Any,

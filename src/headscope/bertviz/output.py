@@ -11,8 +11,6 @@ from headscope.page.payload import make_payload
 from headscope.page.save_page import make_page
 from headscope.results.trace import Trace
 
-__all__ = ["show_or_return"]
-
 ACTIONS = ("view", "return")
 HEIGHT = 720
 

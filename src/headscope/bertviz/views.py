@@ -13,9 +13,8 @@ from headscope.bertviz.output import show_or_return
 from headscope.errors import InputError
 from headscope.page.selection import make_selection
 from headscope.results.trace import Block, Trace, attention_dataset, stacked_attention
-from headscope.text.tokens import NO_WORD, Tokens
-
-__all__ = ["head_view", "model_view"]
+from headscope.text.align import NO_WORD
+from headscope.text.tokens import Tokens
 
 SPECIAL = re.compile(r"\[[A-Z]+\d*\]|<[^<>\s]+>|<\|[^|]+\|>")
 

@@ -14,8 +14,6 @@ from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 from headscope.statistics.bootstrap import draw_weights, interval
 from headscope.statistics.correlation import correlation
 
-__all__ = ["Paired", "agreement"]
-
 DRAWS = 500
 
 

@@ -13,8 +13,6 @@ from headscope.run.options import RunOptions, with_defaults
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable
 
-__all__ = ["importance"]
-
 
 def importance(
     model: Model | str,

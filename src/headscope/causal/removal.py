@@ -39,8 +39,6 @@ from headscope.statistics.bootstrap import BOUNDS
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["check_importance"]
-
 LEVELS = (0.05, 0.5, 1.0)
 NAMES = {
     "rise": ("rise of a document's loss", "nats"),

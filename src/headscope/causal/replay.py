@@ -10,8 +10,6 @@ from torch import nn
 
 from headscope.model.model import Model
 
-__all__ = ["layer_modules", "recorded", "replayed"]
-
 
 def layer_modules(model: Model) -> dict[int, nn.Module]:
     """The module of each layer of the main attention: a member of a `ModuleList` that

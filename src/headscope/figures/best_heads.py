@@ -10,8 +10,6 @@ from headscope.errors import InputError
 from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
 from headscope.heads.probe_table import ProbeTable
 
-__all__ = ["probe_figure"]
-
 MARKS = {"offset": "|", "nearest": "v", "head_match": "s", "sieves": "|"}
 SHOWN = {
     "offset": "best fixed offset",

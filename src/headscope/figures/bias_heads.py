@@ -9,8 +9,6 @@ from headscope.errors import InputError
 from headscope.figures.style import BLUE, GRAY, ORANGE, caption, new_figure, styled
 from headscope.heads.bias_table import BiasTable
 
-__all__ = ["bias_figure"]
-
 
 def bias_figure(table: BiasTable) -> Figure:
     """A line for each head, from its accuracy where the pronoun does not fit the stereotype to

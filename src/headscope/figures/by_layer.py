@@ -13,8 +13,6 @@ from headscope.figures.heatmaps import draw_heads
 from headscope.figures.style import BLUE, GRAY, ORANGE, hide, new_figure, styled, ticks
 from headscope.results.described import described, label_of
 
-__all__ = ["alignment_by_layer", "distance_figure", "draw_bars", "types_by_layer"]
-
 MOST_TYPES = 24
 
 

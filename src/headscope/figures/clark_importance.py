@@ -13,8 +13,6 @@ from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, 
 from headscope.results.result import Result, short_name
 from headscope.text.token_classes import FIRST, PUNCTUATION, REST, is_repeated
 
-__all__ = ["clark_figure_3", "removal_figure"]
-
 
 def clark_figure_3(result: Result) -> Figure:
     """Mean |∂L/∂a| by layer, for each class of keys and for all keys (section 3.2)."""

@@ -15,8 +15,6 @@ from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled
 if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap
 
-__all__ = ["behavior_colors", "clark_figure_6", "cluster_figure", "draw_map", "layer_colors"]
-
 OTHER = "other"
 LIGHT = "#C4C4C4"
 MORE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#661100", "#88CCEE", "#117733")

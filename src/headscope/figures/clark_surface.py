@@ -12,8 +12,6 @@ from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, 
 from headscope.results.result import Result
 from headscope.text.token_classes import FIRST, PUNCTUATION, REST, is_repeated
 
-__all__ = ["clark_figure_1", "clark_figure_2", "clark_figure_4"]
-
 LAYER = "Layer"
 
 

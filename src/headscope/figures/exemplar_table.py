@@ -13,8 +13,6 @@ from headscope.errors import InputError
 from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
 from headscope.results.result import Exemplar, Result
 
-__all__ = ["exemplar_table"]
-
 WIDTH = 6.8
 LEFT = 0.55
 LINE = 0.19

@@ -10,8 +10,6 @@ from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
 from headscope.results.described import described
 from headscope.results.result import Result
 
-__all__ = ["genre_figure"]
-
 SHOWN = ("null_share", "distance", "entropy", "dep_alignment")
 
 

@@ -15,8 +15,6 @@ from headscope.errors import InputError
 from headscope.figures.style import HEAT, MISSING, hide, new_figure, styled, ticks
 from headscope.results.described import described, label_of
 
-__all__ = ["MAIN_TAGS", "draw_heads", "heat_map", "tag_maps"]
-
 MAIN_TAGS = ("NOUN", "PROPN", "PUNCT", "DET")
 """The tags most papers show first; a figure takes those that occur."""
 

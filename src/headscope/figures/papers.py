@@ -24,8 +24,6 @@ from headscope.heads.behavior import SURFACE, Probes, Thresholds
 from headscope.heads.head_map import map_heads
 from headscope.results.result import Result
 
-__all__ = ["FIGURES", "PaperFigure", "draw", "save_figures"]
-
 FORMATS = ("svg", "pdf", "png")
 EXEMPLARS = "vb-exemplars"
 GENRES = "genres"

@@ -9,8 +9,6 @@ from headscope.errors import InputError
 from headscope.figures.style import BLUE, VERMILION, hide, new_figure, styled
 from headscope.results.probe_example import ProbeExample, ProbeExamples
 
-__all__ = ["example_figure"]
-
 LINE = 0.17
 """Inches of a word."""
 KEY = "blue: attends most to its target · red: to another word (dashed: the target it missed)"

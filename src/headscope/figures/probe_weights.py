@@ -10,8 +10,6 @@ from headscope.figures.heatmaps import draw_heads
 from headscope.figures.style import caption, new_figure, styled
 from headscope.results.probe import Probe
 
-__all__ = ["probe_reliance_figure", "reliance_figure"]
-
 DIRECTIONS = {
     "dependent": "The word attends to its candidate parent",
     "candidate": "The candidate parent attends to the word",

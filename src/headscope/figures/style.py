@@ -21,20 +21,6 @@ from matplotlib.figure import Figure
 
 from headscope.atomic import atomic_path
 
-__all__ = [
-    "BLUE",
-    "GRAY",
-    "GREEN",
-    "HEAT",
-    "ORANGE",
-    "PALETTE",
-    "caption",
-    "new_figure",
-    "save_figure",
-    "styled",
-    "ticks",
-]
-
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, VERMILION, GRAY = "#56B4E9", "#D55E00", "#7F7F7F"
 PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GRAY)

@@ -13,8 +13,6 @@ from headscope.heads import probed
 from headscope.results.result import Result
 from headscope.text.token_classes import FIRST, PERIOD_OR_COMMA, REST, is_repeated
 
-__all__ = ["OTHER", "SURFACE", "Probes", "Thresholds", "behaviors", "probed_names"]
-
 OTHER = "other"
 SURFACE = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
 """The variables that name a head."""

@@ -17,8 +17,6 @@ from headscope.notebook import facts_table
 from headscope.results.result import Result
 from headscope.surface.probe_methods import BiasTableMethods
 
-__all__ = ["BiasRow", "BiasTable", "bias_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class BiasRow:

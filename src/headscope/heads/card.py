@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Evidence", "HeadCard"]
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:

@@ -23,8 +23,6 @@ from headscope.metrics.repeats import DuplicateToken, Induction
 from headscope.metrics.surface import OffsetShare, SinkRate
 from headscope.model.model import Model
 
-__all__ = ["detect_heads"]
-
 ROWS_AT_ONCE = 4
 
 

@@ -16,8 +16,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("scikit-learn", "heads", "The map of heads") from error
 
-__all__ = ["cluster", "embed"]
-
 
 def embed(distances: np.ndarray, *, seed: int, starts: int) -> tuple[np.ndarray, float]:
     """`item 2` and the normalized stress (0 perfect, above 0.2 poor): metric MDS by SMACOF.

@@ -15,8 +15,6 @@ from headscope.results.result import Result
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["examples_of"]
-
 
 def examples_of(
     result: Result,

@@ -17,8 +17,6 @@ from headscope.heads.head_map import HeadMap, nearest
 from headscope.results.described import Described, described, is_shown, label_of
 from headscope.results.result import Result
 
-__all__ = ["explain_head", "explain_heads"]
-
 SINGLE = "In short"
 """The topic of variables without labels."""
 FEW_LABELS = 8

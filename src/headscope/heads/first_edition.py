@@ -10,8 +10,6 @@ import xarray as xr
 from headscope.metrics import describe_variable
 from headscope.results.result import Result
 
-__all__ = ["with_descriptions"]
-
 BESIDE = ("_interval", "_count", "_mean", "_by_layer", "_p")
 """How the names end of what is shown beside something else."""
 

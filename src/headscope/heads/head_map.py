@@ -14,8 +14,6 @@ from headscope.notebook import facts_table
 from headscope.results.result import Result
 from headscope.surface.probe_methods import HeadMapMethods
 
-__all__ = ["HeadMap", "map_heads", "nearest"]
-
 
 @dataclass(frozen=True, eq=False)
 class HeadMap(HeadMapMethods):

@@ -22,8 +22,6 @@ from headscope.notebook import facts_table
 from headscope.results.result import Result
 from headscope.surface.probe_methods import ProbeTableMethods
 
-__all__ = ["ProbeRow", "ProbeTable", "honest_scores", "probe_table"]
-
 BASELINES = (
     ("accuracy", "baseline", "dep_offset"),
     ("coref_accuracy", "coref_baseline", "coref_baseline"),

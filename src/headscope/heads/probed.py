@@ -5,8 +5,6 @@ from __future__ import annotations
 from headscope.heads.probe_table import probe_table
 from headscope.results.result import Result
 
-__all__ = ["behaviors"]
-
 
 def behaviors(
     result: Result, *, margin: float = 0.10, block: str | None = None

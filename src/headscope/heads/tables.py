@@ -9,8 +9,6 @@ from headscope.heads.bias_table import BiasTable, bias_table
 from headscope.heads.probe_table import ProbeTable, probe_table
 from headscope.results.result import Result
 
-__all__ = ["table_of"]
-
 
 def table_of(
     result: Result,

@@ -7,6 +7,7 @@ below it may change.
 from headscope.measuring.contract import (
     ALL_BLOCKS,
     SELF_BLOCKS,
+    Fact,
     LayersMetric,
     MergedMetric,
     Metric,
@@ -33,6 +34,7 @@ __all__ = [
     "ALL_BLOCKS",
     "SELF_BLOCKS",
     "Digest",
+    "Fact",
     "LayersMetric",
     "MergedMetric",
     "Metric",

@@ -14,8 +14,6 @@ from headscope.measuring.registry import COUNTS_DOCUMENTS
 from headscope.statistics.bootstrap import BOUNDS, draw_weights, interval
 from headscope.statistics.correlation import correlation, pearson
 
-__all__ = ["Draws", "assemble", "block_draws", "label_states", "state_of"]
-
 Draws = dict[str, np.ndarray]
 """By variable, with a first axis `draw`."""
 Labels = Mapping[str, Sequence[str] | Sequence[int]]

@@ -16,8 +16,6 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["best_words", "js_sums_compiled", "region_digests"]
-
 # ln(1 + x) ≈ x·(c0 + c1·x + …) on [0, 1), minimax fit, error below 2.2e-7.
 C0, C1, C2, C3, C4, C5, C6 = (
     np.float32(c)

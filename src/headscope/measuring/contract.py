@@ -28,19 +28,6 @@ from headscope.batch import Axes
 from headscope.measuring.reading import Digest, Reading
 from headscope.text.document import Document
 
-__all__ = [
-    "ALL_BLOCKS",
-    "SELF_BLOCKS",
-    "Fact",
-    "LayersMetric",
-    "MergedMetric",
-    "Metric",
-    "Need",
-    "State",
-    "SumMetric",
-    "Variable",
-]
-
 State = dict[str, np.ndarray]
 Need = Literal["tags", "parents", "relations", "mentions", "gradients", "loss"]
 """What a metric cannot do without: annotations of the text, or a backward pass of the model."""

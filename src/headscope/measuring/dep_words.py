@@ -18,8 +18,6 @@ from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import has_tokens
 from headscope.text.tree import ROOT
 
-__all__ = ["ALL", "PARTICLES", "PUNCTUATION", "DepCases", "Possessive", "add_cases", "dep_cases"]
-
 ALL = "all"
 PUNCTUATION = "punct"
 Possessive = Literal["auto", True, False]

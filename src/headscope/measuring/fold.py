@@ -25,8 +25,6 @@ from headscope.measuring.ratio import RATIO_ARRAYS, RatioMetric
 from headscope.measuring.reading import Digest, JoinedLayers, Reading, full, read_digests
 from headscope.measuring.sums import Sums, row_shape, side_by_side
 
-__all__ = ["Fold", "States", "measure_reading", "merge_states"]
-
 States = dict[str, dict[str, State]]
 """By block and metric."""
 ONCE = -1

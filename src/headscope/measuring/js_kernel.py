@@ -15,8 +15,6 @@ import numpy as np
 
 from headscope.measuring.kernels import has_numba
 
-__all__ = ["compiled", "js_sums", "js_sums_blocked"]
-
 BLOCK = 1 << 17
 """Weights that are worked on at a time: they should stay in the cache."""
 TINY = np.finfo(np.float32).tiny

@@ -15,8 +15,6 @@ import torch
 from headscope.errors import MissingExtra
 from headscope.measuring.reading import Reading
 
-__all__ = ["can_compile", "has_numba", "load_loops"]
-
 
 @cache
 def has_numba() -> bool:

@@ -14,8 +14,6 @@ from headscope.text.document import Document
 from headscope.text.token_classes import class_members
 from headscope.text.tokens import Tokens
 
-__all__ = ["NO_TAG", "Labeler", "Tagset", "check_rules", "tags_of"]
-
 Tagset = Literal["universal", "specific"]
 """Universal tags (`NOUN`), or the language's own (`NNS`)."""
 

@@ -13,8 +13,6 @@ from headscope.batch import Axes
 from headscope.measuring.contract import Metric, State, Variable, add_up
 from headscope.measuring.reading import Reading
 
-__all__ = ["RATIO_ARRAYS", "RatioMetric"]
-
 RATIO_ARRAYS = ("numerator", "denominator", "count")
 
 

@@ -20,8 +20,6 @@ from headscope.attention import Attention, Block
 from headscope.batch import Batch, Sequences
 from headscope.errors import MetricError
 
-__all__ = ["Digest", "JoinedLayers", "Reading", "Small", "read_digests"]
-
 Small = tuple[Tensor, ...]
 """Tensors with the heads along their second axis: `document head …`."""
 T = TypeVar("T")

@@ -16,17 +16,6 @@ from torch import Tensor
 from headscope.batch import Sequences
 from headscope.measuring.reading import Reading
 
-__all__ = [
-    "Region",
-    "distances",
-    "everything",
-    "has_labels",
-    "one_hot",
-    "query_counts",
-    "region_of",
-    "relations_of_pairs",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:

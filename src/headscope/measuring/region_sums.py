@@ -24,23 +24,6 @@ from headscope.measuring.region import (
     relations_of_pairs,
 )
 
-__all__ = [
-    "column_mass",
-    "first_tokens",
-    "log_sums",
-    "masses",
-    "null_mass",
-    "pair_sums",
-    "peaks",
-    "region_weights",
-    "row_mass",
-    "squares",
-    "total_mass",
-    "whole_log_sums",
-    "whole_masses",
-]
-
-
 PIECE = 1 << 18
 """Weights that are worked on at a time: they should stay in the cache."""
 

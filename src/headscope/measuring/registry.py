@@ -19,18 +19,6 @@ from headscope.errors import InputError, UnknownName
 from headscope.measuring.contract import Fact, LayersMetric, MergedMetric, Metric, SumMetric
 from headscope.measuring.ratio import RatioMetric
 
-__all__ = [
-    "COUNTS_DOCUMENTS",
-    "describe_variable",
-    "facts_of",
-    "find_metrics",
-    "known_metrics",
-    "metric_from_dict",
-    "metric_to_dict",
-    "register_metric",
-    "register_ours",
-]
-
 COUNTS_DOCUMENTS = "tokens_per_document"
 """The metric that always comes along: its count is how many documents there are."""
 OWN = "own_class"

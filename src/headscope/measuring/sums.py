@@ -15,8 +15,6 @@ from torch import Tensor
 
 from headscope.batch import Batch
 
-__all__ = ["Sums", "row_shape", "side_by_side"]
-
 
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
     """`document layer number`: arrays of one row per document as one table, float64 on the

@@ -20,8 +20,6 @@ from headscope.measuring.reading import Digest, Reading
 from headscope.measuring.region import everything
 from headscope.measuring.region_sums import whole_masses
 
-__all__ = ["SurfaceMetric", "Weighting", "first_positions", "is_query", "query_masses"]
-
 Weighting = Literal["token", "document"]
 """Ratios of sums over all tokens, or means of the documents' own ratios, as in the code
 that Clark et al. released."""

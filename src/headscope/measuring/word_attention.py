@@ -14,15 +14,6 @@ from headscope.errors import ModelError
 from headscope.measuring.kernels import can_compile
 from headscope.measuring.reading import Digest, Reading, Small
 
-__all__ = [
-    "best_words",
-    "has_tokens",
-    "other_words",
-    "word_members",
-    "word_rows",
-    "word_weights",
-]
-
 NO_WORD, NOT_A_NUMBER = -1, -2
 
 

@@ -16,8 +16,6 @@ from headscope.measuring.word_attention import has_tokens, word_rows
 from headscope.metrics.coreference import document_anaphors
 from headscope.text.antecedents import Anaphor
 
-__all__ = ["CANDIDATES", "CONDITION", "CONDITIONS", "Bias", "rivals"]
-
 CONDITION = "condition"
 """In `Document.meta`: which of `CONDITIONS` it is."""
 CONDITIONS = ("pro", "anti")

@@ -20,16 +20,6 @@ from headscope.text.agreement import agree, traits_of
 from headscope.text.antecedents import KINDS, Anaphor, anaphors
 from headscope.text.document import Document
 
-__all__ = [
-    "MENTION_KINDS",
-    "RULES",
-    "Candidates",
-    "CorefAccuracy",
-    "CorefBaseline",
-    "document_anaphors",
-    "guess",
-]
-
 Candidates = Literal["mentions", "words"]
 """Where an antecedent is looked for: head words of mentions before, or any other word."""
 

@@ -22,16 +22,6 @@ from headscope.measuring.region import (
 )
 from headscope.measuring.region_sums import column_mass, masses, pair_sums, total_mass
 
-__all__ = [
-    "PARENTS",
-    "DepAlignment",
-    "DepBaseline",
-    "DepBaselineByParent",
-    "DepByDistance",
-    "DepSpan",
-    "DepTypeTo",
-]
-
 PARENTS = ("query", "key", "either")
 """Which token of a pair is the parent of the other."""
 FARTHEST = 64

@@ -16,8 +16,6 @@ from headscope.measuring.dep_words import ALL, DepCases, Possessive, add_cases, 
 from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import best_words
 
-__all__ = ["DIRECTIONS", "OFFSETS", "DepAccuracy", "DepOffset"]
-
 DIRECTIONS = ("dependent", "head")
 OFFSETS = (-3, -2, -1, 1, 2, 3)
 

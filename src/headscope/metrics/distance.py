@@ -12,8 +12,6 @@ from headscope.measuring.reading import Reading
 from headscope.measuring.region import query_counts
 from headscope.measuring.region_sums import masses, pair_sums, total_mass
 
-__all__ = ["Distance"]
-
 
 @dataclass(frozen=True)
 class Distance(RatioMetric):

@@ -13,8 +13,6 @@ from headscope.measuring.contract import SELF_BLOCKS, LayersMetric, State, Varia
 from headscope.measuring.js_kernel import js_sums
 from headscope.measuring.reading import Reading
 
-__all__ = ["JensenShannon"]
-
 DIMS = ("layer_a", "head_a", "layer_b", "head_b")
 
 

@@ -20,8 +20,6 @@ from headscope.measuring.region_sums import (
 )
 from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
 
-__all__ = ["Entropy", "FirstEntropy", "RowEntropy", "UniformEntropy"]
-
 
 @dataclass(frozen=True)
 class Entropy(RatioMetric):

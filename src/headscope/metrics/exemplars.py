@@ -13,8 +13,6 @@ from headscope.measuring.contract import MergedMetric, State, Variable
 from headscope.measuring.reading import Reading
 from headscope.measuring.region_sums import peaks
 
-__all__ = ["Exemplars"]
-
 ARRAYS = ("weight", "document", "query", "key")
 
 

@@ -18,8 +18,6 @@ from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
 from headscope.metrics.surface import key_classes
 
-__all__ = ["ALL", "Importance", "Loss", "RemovalEstimate"]
-
 ALL = "all"
 
 

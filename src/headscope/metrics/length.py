@@ -10,8 +10,6 @@ from torch import Tensor
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
 
-__all__ = ["TokensPerDocument"]
-
 
 @dataclass(frozen=True)
 class TokensPerDocument(RatioMetric):

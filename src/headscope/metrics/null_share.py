@@ -11,8 +11,6 @@ from headscope.measuring.reading import Reading
 from headscope.measuring.region import query_counts
 from headscope.measuring.region_sums import masses, null_mass, total_mass
 
-__all__ = ["NullShare"]
-
 
 @dataclass(frozen=True)
 class NullShare(RatioMetric):

@@ -19,8 +19,6 @@ from headscope.measuring.reading import Digest, Reading, Small
 from headscope.measuring.region_sums import whole_masses
 from headscope.measuring.whole_rows import query_masses
 
-__all__ = ["DuplicateToken", "Induction"]
-
 
 @Digest
 def repeat_sums(reading: Reading) -> Small:

@@ -16,16 +16,6 @@ from headscope.measuring.reading import Digest, Reading, Small
 from headscope.measuring.region_sums import whole_masses
 from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
 
-__all__ = [
-    "OFFSETS",
-    "ClassShare",
-    "OffsetShare",
-    "SepFromOther",
-    "SepFromSep",
-    "SinkRate",
-    "key_classes",
-]
-
 OFFSETS = (-1, 0, 1)
 
 

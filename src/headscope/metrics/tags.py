@@ -11,8 +11,6 @@ from headscope.measuring.reading import Reading
 from headscope.measuring.region import has_labels, one_hot, query_counts
 from headscope.measuring.region_sums import column_mass, masses, row_mass, total_mass
 
-__all__ = ["PosFrom", "PosTo"]
-
 
 @dataclass(frozen=True)
 class PosTo(RatioMetric):

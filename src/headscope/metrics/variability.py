@@ -14,8 +14,6 @@ from headscope.measuring.contract import SELF_BLOCKS, MergedMetric, State, Varia
 from headscope.measuring.reading import Digest, Reading
 from headscope.measuring.region_sums import first_tokens, squares
 
-__all__ = ["Variability"]
-
 ARRAYS = ("order", "part", "size", "values")
 
 

@@ -22,8 +22,6 @@ from headscope.results.trace import (
 )
 from headscope.text.tokens import Tokens
 
-__all__ = ["Collector", "hidden_states", "to_numpy"]
-
 MASKED = -1e9
 """Below this a score is a mask: families add -1e30, the least float32, or -inf."""
 HIDDEN_STATES = {

@@ -18,19 +18,6 @@ from headscope.attention import Block
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.model.tap.sites import Site, Wiring
 
-__all__ = [
-    "Ablate",
-    "Edit",
-    "Positions",
-    "ScaleNeurons",
-    "SetAttention",
-    "Vectors",
-    "ablate",
-    "check_edit",
-    "scale_neurons",
-    "set_attention",
-]
-
 VectorKind = Literal["query", "key", "value"]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,15 +20,6 @@ from headscope.model.readable import Speller, Spelling
 from headscope.text.align import NO_WORD, align_tokens
 from headscope.text.tokens import Tokens
 from headscope.text.words import split_words
-
-__all__ = [
-    "Encoded",
-    "decoded_tokens",
-    "encode",
-    "encode_texts",
-    "joins_pairs",
-    "shifted_target",
-]
 
 INPUTS = ("input_ids", "token_type_ids")
 
@@ -133,7 +124,7 @@ def encode(
             f"The text {text!r} gives no token of its own (special tokens alone). "
             "Give a text with at least one word."
         )
-    return encoded
+    return replace(encoded, tokens=encoded.tokens.with_words())
 
 
 def shifted_target(target: Encoded, start: int, speller: Speller) -> Tokens:

@@ -9,8 +9,6 @@ import torch
 
 from headscope.model.model import Model
 
-__all__ = ["describe_model", "versions", "weights_sha256"]
-
 
 def describe_model(model: Model) -> dict[str, object]:
     """The model as a plan knows it."""

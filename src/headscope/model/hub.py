@@ -10,8 +10,6 @@ from huggingface_hub.errors import GatedRepoError, HFValidationError, Repository
 from headscope.errors import HubUnreachable, ModelNotFound, UnknownName
 from headscope.model.packaged.weights import PACKAGED
 
-__all__ = ["HUB_TIMEOUT", "reach_hub"]
-
 HUB_TIMEOUT = 5.0
 """Seconds to wait for the model hub before saying that it cannot be reached."""
 

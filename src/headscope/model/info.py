@@ -13,17 +13,6 @@ from headscope.attention import Block
 from headscope.model.tap.check import Check
 from headscope.model.tap.sites import Route, Wiring
 
-__all__ = [
-    "ModelInfo",
-    "Objective",
-    "count_parameters",
-    "describe",
-    "is_language_model",
-    "max_length",
-    "model_facts",
-    "objective_of",
-]
-
 Objective = Literal["causal", "masked", "seq2seq"]
 """What the model was trained to predict: the next token, masked tokens, or a target text."""
 

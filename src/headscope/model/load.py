@@ -34,8 +34,6 @@ from headscope.model.packaged.gguf import converted
 from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
 from headscope.model.quiet import quiet
 
-__all__ = ["as_model", "load"]
-
 _LOG = logging.getLogger("headscope")
 
 

@@ -27,8 +27,6 @@ from headscope.notebook import facts_table
 from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
 
-__all__ = ["Model"]
-
 
 class Model:
     """A transformers model with a tap on every attention head. Made by `headscope.load`.

@@ -32,18 +32,6 @@ if TYPE_CHECKING:
     from headscope.attention import Block
     from headscope.model.model import Model
 
-__all__ = [
-    "NOTHING",
-    "Question",
-    "ask",
-    "asked",
-    "backward",
-    "choose_masked",
-    "gradients_of_text",
-    "losses_of",
-    "mask_tokens",
-]
-
 MASKED_SHARE = 0.15
 NOTHING = -100
 """Label of a position that predicts nothing, as PyTorch's cross-entropy has it."""

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["Speller", "Spelling", "readable", "spelling_of"]
-
 Spelling = Literal["bytes", "metaspace", "plain"]
 """How a vocabulary writes spaces and odd characters: GPT-2's byte alphabet, SentencePiece's
 ▁ and <0x0A>, or as they are (WordPiece)."""

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from headscope.model.edit import Edit, Positions
 
-__all__ = ["ScaleKeys"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScaleKeys(Edit):

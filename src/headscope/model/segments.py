@@ -20,8 +20,6 @@ from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.segment import segments
 
-__all__ = ["cut_segments", "offsets_by"]
-
 
 def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[Span]]:
     """A function from a text to the characters of its tokens, special ones left out."""

@@ -22,8 +22,6 @@ from headscope.text.tokens import Tokens
 if TYPE_CHECKING:
     from headscope.model.model import Model
 
-__all__ = ["decoder_start", "encode_for", "trace_inputs", "trace_text"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Options:
@@ -113,7 +111,7 @@ def encode_for(
     aim = encode(
         tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
     )
-    decoder = shifted_target(aim, decoder_start(model), Speller(tokenizer))
+    decoder = shifted_target(aim, decoder_start(model), Speller(tokenizer)).with_words()
     stacks = {"encoder": encoded.tokens, "decoder": decoder}
     ids = torch.tensor([decoder.ids])
     return encoded, stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from torch import nn
 
-__all__ = ["structure_of"]
-
 INSTALLED = "_output_capturing_hooks_installed"
 """The attribute by which transformers remembers that its hooks are installed."""
 

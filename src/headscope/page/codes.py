@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["FINE_LEVELS", "LAST_CODE", "MISSING_CODE", "MISSING_VALUE", "decode", "encode", "scale"]
-
 LAST_CODE = 254
 """The coarse code of weight 1: code c stands for (c / 254)², which spends its steps where
 most weights are, near zero. Half a step is at most 0.004."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from headscope.results.trace import Trace
 
-__all__ = ["exact_row"]
-
 
 def exact_row(traces: Sequence[Trace], wanted: Mapping[str, Any]) -> bytes | None:
     """The row of attention that the front end asks for, in little-endian float32.

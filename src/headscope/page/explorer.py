@@ -14,8 +14,6 @@ from headscope.results.trace import Trace
 if TYPE_CHECKING:
     from headscope.page.widget import Explorer
 
-__all__ = ["explore"]
-
 HEIGHT = 680
 
 

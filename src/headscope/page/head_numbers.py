@@ -9,8 +9,6 @@ import numpy as np
 
 from headscope.results.trace import Block
 
-__all__ = ["head_statistics"]
-
 TINY = 1e-30
 """Stands for 0 in a logarithm; it is multiplied by 0 afterwards."""
 

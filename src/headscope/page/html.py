@@ -9,8 +9,6 @@ import os
 
 from headscope.atomic import atomic_path
 
-__all__ = ["data_script", "html_page", "write_page"]
-
 
 def html_page(
     title: str, style: str, body: str, script: str, data: str, *, connect: str = ""

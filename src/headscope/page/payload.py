@@ -22,8 +22,6 @@ from headscope.page.head_numbers import head_statistics
 from headscope.results.trace import DIMENSIONS, STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
 from headscope.text.tokens import Tokens
 
-__all__ = ["FINE_LIMIT", "FORMAT", "VERSION", "Payload", "make_payload"]
-
 FORMAT = "headscope-explorer"
 VERSION = 1
 FINE_LIMIT = 128

@@ -11,8 +11,6 @@ import numpy as np
 
 from headscope.results.trace import Trace
 
-__all__ = ["picture_of", "png"]
-
 CELL = 30
 """Pixels of a head's thumbnail."""
 GAP = 3

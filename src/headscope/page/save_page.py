@@ -19,8 +19,6 @@ from headscope.page.html import data_script, html_page, write_page
 from headscope.page.payload import Payload, make_payload
 from headscope.results.trace import Trace
 
-__all__ = ["make_app", "make_page", "save_page", "static_file"]
-
 STYLE = """
 html, body { height: 100%; margin: 0; }
 #headscope { height: 100vh; }

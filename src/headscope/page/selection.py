@@ -8,8 +8,6 @@ from urllib.parse import quote
 from headscope.errors import InputError, UnknownName
 from headscope.results.trace import Trace
 
-__all__ = ["THEMES", "VIEWS", "make_selection"]
-
 VIEWS = {"all": None, "model": "model", "head": "head", "neuron": "neurons"}
 """What Python calls a view → what the fragment does; all views together are its default."""
 THEMES = ("auto", "light", "dark")

@@ -19,8 +19,6 @@ from headscope.page.picture import picture_of
 from headscope.page.save_page import make_page, static_file
 from headscope.results.trace import Trace
 
-__all__ = ["Explorer"]
-
 
 class Explorer(anywidget.AnyWidget):
     """The explorer of one trace, or of two, as a Jupyter widget.

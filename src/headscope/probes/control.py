@@ -15,8 +15,6 @@ import torch
 from headscope.model.model import Model
 from headscope.model.quiet import quiet
 
-__all__ = ["kept_parameters", "randomized"]
-
 _POSITION = re.compile(r"(^|\.)(wpe|\w*position(al)?_?embed\w*|embed_positions?|pos_embed\w*)\.")
 
 

@@ -10,8 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["DECODINGS", "Decoding", "best_heads", "best_tree", "decode"]
-
 Decoding = Literal["greedy", "tree"]
 """Every word's best candidate by itself, or the best of all trees with one root."""
 DECODINGS: tuple[Decoding, ...] = ("greedy", "tree")

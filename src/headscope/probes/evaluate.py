@@ -14,8 +14,6 @@ from headscope.probes.training import Examples, make_batch, ordered_batches
 from headscope.probes.treebank import right_branching
 from headscope.statistics.bootstrap import BOUNDS, draw_weights, interval
 
-__all__ = ["PUNCTUATION", "attachment", "contributions", "evaluate"]
-
 PUNCTUATION = ("without", "with")
 N_DRAWS = 1000
 

@@ -29,8 +29,6 @@ from headscope.run.plan import Numbered
 from headscope.text.align import align_array
 from headscope.text.document import Document, Span
 
-__all__ = ["AttentionReader", "Surveyed"]
-
 MOST_VALUES = 1 << 25
 """Values of one batch over all layers: 128 MB."""
 

@@ -16,10 +16,9 @@ from headscope.probes.features import AttentionReader
 from headscope.probes.scorers import ProbeBatch, Scorer, make_scorer
 from headscope.probes.vectors import WordVectors, load_vectors
 from headscope.results.probe import Probe
-from headscope.text.document import ROOT, Document
+from headscope.text.document import Document
 from headscope.text.readers.read import read
-
-__all__ = ["predict", "scorer_of"]
+from headscope.text.tree import ROOT
 
 
 def predict(

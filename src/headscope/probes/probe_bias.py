@@ -21,8 +21,6 @@ from headscope.text.mention import Mention, mention_head
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["pair_documents", "probe_bias"]
-
 OTHER = "other candidate"
 
 

@@ -23,8 +23,6 @@ from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.segment import shorten
 
-__all__ = ["cut_documents", "probe_coreference"]
-
 
 def probe_coreference(
     model: Model | str,

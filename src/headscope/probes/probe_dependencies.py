@@ -18,8 +18,6 @@ from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["Folded", "fold_subtypes", "probe_dependencies"]
-
 
 def probe_dependencies(
     model: Model | str,

@@ -22,8 +22,6 @@ from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["probe_examples"]
-
 
 def probe_examples(
     model: Model | str,

@@ -27,8 +27,6 @@ from torch import Tensor, nn
 
 from headscope.errors import UnknownName
 
-__all__ = ["KINDS", "AttentionScorer", "DistanceScorer", "Kind", "ProbeBatch", "Scorer"]
-
 Kind = Literal["attention", "attention+words", "distance+words"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HIDDEN = 256

@@ -26,8 +26,6 @@ from headscope.model.packaged.weights import cache_folder
 from headscope.probes.features import AttentionReader, Surveyed
 from headscope.probes.treebank import Treebank
 
-__all__ = ["Source", "Store", "Streamed", "open_store", "store_size"]
-
 FORMAT = 1
 MOST_BYTES = 8 << 30
 """Of all stores in the user's cache together."""

@@ -34,8 +34,6 @@ from headscope.run.progress import Meter
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable
 
-__all__ = ["train_probe"]
-
 Texts = Corpus | Readable
 
 

@@ -18,8 +18,6 @@ from torch import Tensor
 from headscope.probes.scorers import ProbeBatch, Scorer
 from headscope.probes.store import Source
 
-__all__ = ["Epoch", "Examples", "Options", "fit", "make_batch"]
-
 MOST_PAIRS = 1 << 14
 """Pairs of words in a batch, padding included: how much is in memory at a time."""
 WINDOW = 2048

@@ -13,18 +13,10 @@ import numpy as np
 
 from headscope.errors import InputError
 from headscope.text.corpus import Corpus
-from headscope.text.document import NO_PARENT, ROOT, Document
+from headscope.text.document import Document
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.token_classes import is_punctuation
-
-__all__ = [
-    "NOT_COUNTED",
-    "Treebank",
-    "punctuation",
-    "read_treebank",
-    "right_branching",
-    "targets",
-]
+from headscope.text.tree import NO_PARENT, ROOT
 
 NOT_COUNTED = -1
 """Target of a word that is neither trained on nor scored."""

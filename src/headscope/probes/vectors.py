@@ -21,8 +21,6 @@ import numpy as np
 from headscope.errors import FileFormatError, InputError, MissingExtra
 from headscope.model.packaged.pins import Pinned
 
-__all__ = ["GLOVE", "PackagedVectors", "WordVectors", "load_vectors"]
-
 
 @dataclass(frozen=True, slots=True)
 class PackagedVectors(Pinned):

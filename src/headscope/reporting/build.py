@@ -37,8 +37,6 @@ from headscope.reporting.variables import describe
 from headscope.reporting.wording import Sentence
 from headscope.run.compare import compare
 
-__all__ = ["FORMAT", "VERSION", "build_report"]
-
 FORMAT = "headscope-report"
 VERSION = 1
 

@@ -11,8 +11,6 @@ from xml.etree import ElementTree as ET
 
 from latex2mathml.converter import convert
 
-__all__ = ["OTHERS", "Tree", "equation_tree"]
-
 Tree = list[Any]
 UNDER = ("∑", "max")
 """Signs whose index stands under them: in fractions too, where LaTeX would set it beside."""

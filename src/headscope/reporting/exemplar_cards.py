@@ -12,8 +12,6 @@ from headscope.reporting.subjects import Subject
 from headscope.reporting.variables import numbers
 from headscope.results.result import Exemplar
 
-__all__ = ["Documents", "exemplar_figure", "make_cards"]
-
 PER_CARD = 3
 AROUND = 20
 """Tokens of a long document that are shown on either side of an arc."""

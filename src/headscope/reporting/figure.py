@@ -14,8 +14,6 @@ from headscope.reporting.variables import Variable, describe, head_variables, va
 from headscope.reporting.wording import Sentence
 from headscope.results.described import Described
 
-__all__ = ["Figure", "figure_of", "heads_figure", "section"]
-
 Figure = dict[str, Any]
 
 

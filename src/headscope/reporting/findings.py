@@ -28,8 +28,6 @@ from headscope.reporting.wording import (
     with_interval,
 )
 
-__all__ = ["Rule", "about_model", "heads_beyond", "layers_of", "notable_heads"]
-
 Rule = Callable[[Subject, int], Sentence | None]
 LEVEL = 0.05
 EXACT = 8

@@ -31,15 +31,6 @@ from headscope.reporting.wording import (
 )
 from headscope.results.described import label_of
 
-__all__ = [
-    "about_differences",
-    "about_groups",
-    "coreference",
-    "importance",
-    "relations",
-    "trained",
-]
-
 
 def relations(subject: Subject, number: int) -> Sentence | None:
     """Whether single heads find relations better than a fixed offset."""

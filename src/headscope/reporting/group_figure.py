@@ -11,8 +11,6 @@ from headscope.reporting.table_figures import cell
 from headscope.reporting.variables import describe, numbers
 from headscope.reporting.wording import Measured, measured
 
-__all__ = ["SHOWN", "group_figure", "group_values"]
-
 SHOWN = ("null_share", "dep_alignment", "distance", "entropy")
 """Variability is not among them: of few documents it is too small, and groups differ in how
 many they have."""

@@ -15,18 +15,6 @@ from headscope.reporting.variables import describe, numbers
 from headscope.reporting.wording import Sentence
 from headscope.results.described import label_of
 
-__all__ = [
-    "ALIGNMENT",
-    "LAYERS",
-    "SURFACE",
-    "Column",
-    "by_layer",
-    "distances_of_text",
-    "importance_lines",
-    "label_maps",
-    "layer_lines",
-]
-
 MOST_LABELS = 24
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap
     from headscope.results.result import Result
 
-__all__ = ["map_page", "save_map_page"]
-
 WIDTH, HEIGHT, MARGIN = 760, 560, 28
 
 STYLE = """

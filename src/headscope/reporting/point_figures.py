@@ -10,8 +10,6 @@ from headscope.reporting.subjects import Subject, measured_elsewhere
 from headscope.reporting.variables import describe, numbers
 from headscope.reporting.wording import with_interval
 
-__all__ = ["correlations", "map_figure"]
-
 
 def correlations(subjects: Sequence[Subject]) -> list[Figure]:
     """Heads as points: distance against alignment and entropy, with Pearson's r."""

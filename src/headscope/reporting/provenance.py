@@ -11,8 +11,6 @@ from headscope.reporting.table_figures import probe_name
 from headscope.results.probe import Probe
 from headscope.results.result import Result
 
-__all__ = ["provenance_of"]
-
 SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens")
 
 

@@ -19,8 +19,6 @@ from headscope.results.opening import open as open_file
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 
-__all__ = ["report"]
-
 STYLE = """
 #headscope > p { font: 15px/1.5 system-ui, sans-serif; max-width: 36rem; margin: 3rem auto; }
 """.strip()

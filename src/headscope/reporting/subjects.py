@@ -21,8 +21,6 @@ from headscope.reporting.wording import Measured, measured
 from headscope.results.probe import Probe
 from headscope.results.result import Result
 
-__all__ = ["Subject", "find_subjects", "measured_elsewhere"]
-
 MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
 """What an analysis of a corpus measures; two results that share one are two subjects."""
 CONTROL = ", random weights"

@@ -17,20 +17,6 @@ from headscope.reporting.variables import describe, numbers
 from headscope.reporting.wording import Measured, head, measured
 from headscope.results.probe import Probe
 
-__all__ = [
-    "COMPARED",
-    "RULES",
-    "accuracy_of",
-    "best_rows",
-    "cell",
-    "coreference_table",
-    "difference_table",
-    "probe_name",
-    "probe_scores",
-    "relation_table",
-    "trained_table",
-]
-
 HONEST = (
     "“Honest” scores heads chosen on one half of the documents on the other half: the best of "
     "many heads looks better than it is."

@@ -16,14 +16,6 @@ import xarray as xr
 from headscope.reporting.subjects import Subject
 from headscope.results.described import Described, described, is_shown, label_of
 
-__all__ = [
-    "Variable",
-    "describe",
-    "head_variables",
-    "numbers",
-    "values_of",
-]
-
 MOST_LABELS = 120
 
 

@@ -13,21 +13,6 @@ from typing import Any
 
 import xarray as xr
 
-__all__ = [
-    "Measured",
-    "Part",
-    "Sentence",
-    "count_of",
-    "figure",
-    "head",
-    "is_share_of",
-    "listed",
-    "measured",
-    "plain",
-    "sentence",
-    "with_interval",
-]
-
 Part = str | dict[str, Any]
 Sentence = list[Part]
 SPACE = "\u00a0"

@@ -9,8 +9,6 @@ from typing import Any
 
 import xarray as xr
 
-__all__ = ["Described", "described", "is_shown", "label_of"]
-
 SPACE = "\u00a0"
 LABELS: Mapping[str, Mapping[str, str]] = {
     "parent": {

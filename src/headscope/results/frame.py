@@ -9,8 +9,6 @@ import xarray as xr
 
 from headscope.errors import InputError, UnknownName
 
-__all__ = ["make_frame"]
-
 HEADS = ("layer", "head")
 INTERVAL = "_interval"
 

@@ -6,8 +6,6 @@ import os
 
 import xarray as xr
 
-__all__ = ["load_groups"]
-
 
 def load_groups(path: str | os.PathLike[str]) -> dict[str, xr.Dataset]:
     """Every group by its path (`/`, `/log`), read whole; the file is closed again."""

@@ -17,8 +17,6 @@ from headscope.results.result_file import load_result
 from headscope.results.trace import Trace
 from headscope.results.trace_file import load_trace
 
-__all__ = ["RESULT", "open"]
-
 RESULT = "result.nc"
 """The name of the result's file in the folder of a run."""
 

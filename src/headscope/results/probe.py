@@ -17,8 +17,6 @@ from headscope.errors import InputError
 from headscope.notebook import facts_table
 from headscope.surface.probe_methods import ProbeMethods
 
-__all__ = ["Probe"]
-
 
 @dataclass(frozen=True, eq=False)
 class Probe(ProbeMethods):

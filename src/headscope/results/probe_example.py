@@ -10,8 +10,6 @@ import numpy as np
 
 from headscope.surface.probe_methods import ProbeExamplesMethods
 
-__all__ = ["ProbeArc", "ProbeExample", "ProbeExamples"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProbeArc:

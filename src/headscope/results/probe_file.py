@@ -9,8 +9,6 @@ from headscope.atomic import atomic_path
 from headscope.results.netcdf import load_groups
 from headscope.results.probe import Probe
 
-__all__ = ["KIND", "load_probe", "save_probe"]
-
 KIND = "probe"
 GROUPS = ("parameters", "log")
 

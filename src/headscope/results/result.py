@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["Exemplar", "MeasuredDocument", "Result", "short_name"]
-
 
 def short_name(path: str) -> str:
     """A file or folder without the folders it lies in."""
@@ -220,7 +218,8 @@ class Result(ResultMethods):
         if "tokens" in counts:
             parts.append(f"{counts['tokens']:,} tokens")
         if counts.get("truncated"):
-            parts.append(f"{counts['truncated']:,} cut to {about['settings']['max_tokens']} tokens")
+            limit = about.get("settings", {}).get("max_tokens", "fewer")
+            parts.append(f"{counts['truncated']:,} cut to {limit} tokens")
         if counts.get("failed"):
             parts.append(f"{counts['failed']:,} left out")
         return ", ".join(parts)

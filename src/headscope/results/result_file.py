@@ -17,8 +17,6 @@ from headscope.atomic import atomic_path
 from headscope.results.netcdf import load_groups
 from headscope.results.result import MeasuredDocument, Result
 
-__all__ = ["KIND", "load_result", "save_result"]
-
 KIND = "result"
 COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 

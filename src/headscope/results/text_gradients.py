@@ -10,8 +10,6 @@ import xarray as xr
 
 from headscope.text.tokens import Tokens
 
-__all__ = ["Gradients"]
-
 
 @dataclass(frozen=True, eq=False)
 class Gradients:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from headscope.attention import Block as BlockName
 
-__all__ = ["Block", "Trace"]
-
 DIMENSIONS = {
     "attention": ("layer", "head", "query", "key"),
     "scores": ("layer", "head", "query", "key"),

@@ -14,8 +14,6 @@ from headscope.attention import Block as BlockName
 from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
 from headscope.text.tokens import Tokens
 
-__all__ = ["KIND", "load_trace", "save_trace"]
-
 KIND = "trace"
 COMPRESSION = {"zlib": True, "complevel": 4, "shuffle": True}
 FLAGS = ("special", "generated")

@@ -46,8 +46,6 @@ from headscope.text.corpus import Corpus
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 
-__all__ = ["analyze"]
-
 COMPILED_FROM = 50_000
 """Characters of a corpus from which on compiled loops make up for the time to load them."""
 

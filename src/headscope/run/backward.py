@@ -17,8 +17,6 @@ from headscope.model.objective import NOTHING, asked, choose_masked, mask_tokens
 from headscope.run.batches import EncodedDocument
 from headscope.run.plan import Plan
 
-__all__ = ["can_ask", "measure_gradients", "question"]
-
 
 def can_ask(model: Model, document: EncodedDocument) -> bool:
     """Is there anything to predict in the document?"""

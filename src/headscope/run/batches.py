@@ -26,15 +26,6 @@ from headscope.text.segment import SECOND
 from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 
-__all__ = [
-    "EncodedDocument",
-    "Encoder",
-    "key_classes_of",
-    "label_batch",
-    "special_names",
-    "token_limit",
-]
-
 MOST_WEIGHTS = {"cpu": 1 << 20}
 """Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
 MOST_WEIGHTS_ELSEWHERE = 1 << 24

@@ -26,8 +26,6 @@ from headscope.results.opening import RESULT
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
 
-__all__ = ["Ledger", "check_plan", "dump_measured", "read_measured", "write_measured"]
-
 FOLD_EVERY = 16
 MOST_SHOWN = 4
 """Differences of two plans that a message names."""

@@ -10,8 +10,6 @@ from headscope.results.result import Result
 from headscope.run.merge import axes_of, check_results, metrics_of
 from headscope.statistics.bootstrap import BOUNDS, interval
 
-__all__ = ["compare"]
-
 
 def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
     """Differences of two results, left minus right, with intervals.

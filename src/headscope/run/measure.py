@@ -33,8 +33,6 @@ from headscope.text.segment import SECOND
 from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 
-__all__ = ["measure"]
-
 
 def measure(
     trace: Trace,

@@ -7,8 +7,6 @@ import mmap
 import sys
 from pathlib import Path
 
-__all__ = ["FreedMemory"]
-
 MOST_KEPT = 32 << 20
 """Bytes that may pile up before they are given back: asking for them again takes time."""
 

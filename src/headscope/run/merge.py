@@ -19,8 +19,6 @@ from headscope.measuring.registry import COUNTS_DOCUMENTS
 from headscope.metrics import metric_from_dict
 from headscope.results.result import Result
 
-__all__ = ["axes_of", "check_results", "group_result", "merge", "metrics_of", "used_documents"]
-
 
 def merge(left: Result, right: Result) -> Result:
     """Two results over disjoint corpora as one: what one run over both would have given.

@@ -13,17 +13,6 @@ from headscope.batch import NullKeys
 from headscope.errors import InputError, UnknownName
 from headscope.measuring.labels import Tagset, check_rules
 
-__all__ = [
-    "MAX_TOKENS",
-    "Engine",
-    "Execution",
-    "RunOptions",
-    "Settings",
-    "check_options",
-    "settings_of",
-    "with_defaults",
-]
-
 Engine = Literal["local", "ray"]
 MAX_TOKENS = 512
 

@@ -26,8 +26,6 @@ from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.lines import Report
 
-__all__ = ["Numbered", "Plan", "Shard", "Survey", "document_key", "survey"]
-
 NO_GROUP = "(none)"
 FORMAT = 3
 """Of states and checkpoints; another number refuses to resume."""

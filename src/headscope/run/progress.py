@@ -9,8 +9,6 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["Meter"]
-
 SECONDS_BETWEEN_LINES = 10.0
 
 

@@ -18,8 +18,6 @@ from headscope.run.batches import EncodedDocument, Encoder
 from headscope.run.memory import FreedMemory
 from headscope.run.plan import Plan, Shard
 
-__all__ = ["Measured", "ShardReport", "measure_shard", "prepare", "threads"]
-
 
 @dataclass(slots=True)
 class ShardReport:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["BOUNDS", "draw_weights", "interval"]
-
 BOUNDS = ("low", "high")
 LEVEL = 0.95
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
-__all__ = ["correlation", "pearson"]
-
 
 def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     """Pearson's r and its p over the heads that have both values; NaN where r is not defined."""

@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.document import Document
 
-__all__ = [
-    "BiasTableMethods",
-    "HeadMapMethods",
-    "ProbeExamplesMethods",
-    "ProbeMethods",
-    "ProbeTableMethods",
-]
-
 
 class ProbeMethods:
     """What one does with a trained probe: parse with it, and see which heads it relies on."""

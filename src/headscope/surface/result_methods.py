@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
 
-__all__ = ["ResultMethods"]
-
 
 class ResultMethods:
     """What one does with a result: compare it, draw it, put it in a table or a report."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from headscope.results.trace import Trace
     from headscope.text.document import Document
 
-__all__ = ["TraceMethods"]
-
 
 class TraceMethods:
     """What one does with a trace: look at it, save it as a page, measure it."""

@@ -25,8 +25,6 @@ from headscope.text.english import (
     THINGS,
 )
 
-__all__ = ["Traits", "agree", "traits_of"]
-
 ANY_GENDER = frozenset("mfn")
 ANY_NUMBER = frozenset(("sing", "plur"))
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from headscope.errors import InputError
 
-__all__ = ["NO_WORD", "align_array", "align_tokens"]
-
 NO_WORD = -1
 """Word number of a token that belongs to no word (special tokens, bare spaces)."""
 

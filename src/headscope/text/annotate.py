@@ -20,8 +20,6 @@ from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.tree import NO_PARENT, ROOT
 
-__all__ = ["SpacySource", "annotate"]
-
 _BATCH = 64
 
 

@@ -12,8 +12,6 @@ from headscope.text.document import Document
 from headscope.text.english import PRONOUNS
 from headscope.text.mention import Mention, mention_head
 
-__all__ = ["KINDS", "Anaphor", "Headed", "anaphors", "headed_mentions", "mention_kind"]
-
 KINDS = ("pronoun", "proper", "nominal")
 
 _PRONOUN_TAGS = frozenset(("PRP", "PRP$", "WP", "WP$", "EX"))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import regex
 
-__all__ = ["split_sentences"]
-
 # A sentence ends after . ! ? … and closing quotes or brackets, where a space and then
 # anything but a lower-case letter follows; after 。！？ always; and at a blank line.
 _END = regex.compile(

@@ -24,8 +24,6 @@ from headscope.notebook import facts_table
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import OnError, Report
 
-__all__ = ["AS_GIVEN", "Corpus", "SizedSource", "Source", "Summary"]
-
 AS_GIVEN = "document as given"
 """What one document of a corpus is that nobody asked to be cut."""
 

@@ -14,8 +14,6 @@ from headscope.text.corpus import Corpus
 from headscope.text.document import Unit
 from headscope.text.readers.read import FILE_UNIT, read
 
-__all__ = ["demo_corpus"]
-
 
 def demo_corpus(unit: Unit = FILE_UNIT) -> Corpus:
     """The bundled corpus, by sentence as any file unless another unit is asked for.

@@ -21,8 +21,6 @@ from headscope.text.boundaries import split_sentences
 from headscope.text.mention import Mention
 from headscope.text.tree import NO_PARENT, ROOT, check_tree
 
-__all__ = ["NO_PARENT", "ROOT", "Document", "Mention", "Span", "Unit"]
-
 Span = tuple[int, int]
 Unit = Literal["document", "paragraph", "sentence"]
 

@@ -6,18 +6,6 @@ and names are the common ones, written for this purpose. What is not here is not
 
 from __future__ import annotations
 
-__all__ = [
-    "COLLECTIVES",
-    "FEMALE",
-    "FEMALE_NAMES",
-    "MALE",
-    "MALE_NAMES",
-    "PLURALS",
-    "PRONOUNS",
-    "SINGULARS",
-    "THINGS",
-]
-
 PRONOUNS: dict[str, tuple[str, str, str]] = {
     form: traits
     for forms, traits in (

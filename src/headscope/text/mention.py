@@ -12,8 +12,6 @@ from headscope.text.tree import NO_PARENT
 if TYPE_CHECKING:
     from headscope.text.document import Document
 
-__all__ = ["Mention", "mention_head"]
-
 
 @dataclass(frozen=True, slots=True)
 class Mention:

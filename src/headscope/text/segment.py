@@ -16,8 +16,6 @@ from headscope.errors import InputError
 from headscope.text.align import align_array
 from headscope.text.document import Document, Span
 
-__all__ = ["SECOND", "Segment", "Tokenize", "segments", "shorten"]
-
 Tokenize = Callable[[str], Sequence[Span]]
 """Character offsets of a text's tokens, without the special tokens around them."""
 

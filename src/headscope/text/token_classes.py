@@ -18,17 +18,6 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = [
-    "FIRST",
-    "PERIOD_OR_COMMA",
-    "PUNCTUATION",
-    "REST",
-    "class_members",
-    "class_names",
-    "is_punctuation",
-    "is_repeated",
-]
-
 FIRST = "first"
 PERIOD_OR_COMMA = ". or ,"
 PUNCTUATION = "punctuation"

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
 
 from headscope.errors import InputError
 from headscope.text.align import NO_WORD, align_tokens
 from headscope.text.words import split_words
 
-__all__ = ["NO_WORD", "Tokens"]
-
-_LATER: Any = object()
 """Stands for words that are found when they are first asked for."""
 
 
@@ -22,9 +18,9 @@ class Tokens:
     """One token sequence. All per-token fields have the same length.
 
     `texts` holds the one or two texts the sequence was made of; `segments` says which of
-    them a token belongs to, and `offsets` are characters of that text. Words that are not
-    given are looked for in the texts when they are first asked for: runs over a corpus, which
-    bring the words of their documents, never do.
+    them a token belongs to, and `offsets` are characters of that text. Without words every
+    token belongs to none, which is enough for runs over a corpus: they bring the words of their
+    documents. `with_words` finds them in the texts.
     """
 
     texts: tuple[str, ...]
@@ -38,45 +34,32 @@ class Tokens:
     """Written by the model, not given to it."""
     offsets: tuple[tuple[int, int], ...] | None
     """None where the tokenizer does not tell."""
-    words: tuple[int, ...] = _LATER
+    words: tuple[int, ...] = ()
     """Number of the token's word in `word_texts`, or -1."""
-    word_texts: tuple[str, ...] = _LATER
+    word_texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
-        is_later = self.words is _LATER
-        if is_later != (self.word_texts is _LATER):
-            raise InputError("Give both words and word_texts, or neither.")
+        has_words = bool(self.words or self.word_texts)
+        if not has_words:
+            object.__setattr__(self, "words", (NO_WORD,) * n)
         lengths = {
             "ids": len(self.ids),
             "special": len(self.special),
             "segments": len(self.segments),
             "generated": len(self.generated),
-            "words": n if is_later else len(self.words),
+            "words": len(self.words),
             "offsets": n if self.offsets is None else len(self.offsets),
         }
         wrong = {name: length for name, length in lengths.items() if length != n}
         if wrong:
             raise InputError(f"{n} tokens, but {wrong}: every field needs one entry per token.")
-        if is_later:  # an empty slot, which `__getattr__` fills
-            object.__delattr__(self, "words")
-            object.__delattr__(self, "word_texts")
+        if not has_words:
             return
         _check_words(self.words)
         highest = max(self.words, default=NO_WORD)
         if highest >= len(self.word_texts):
             raise InputError(f"A token belongs to word {highest} of {len(self.word_texts)}.")
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            """`words` and `word_texts` that were not given, at their first use."""
-            if name not in ("words", "word_texts"):
-                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-            words, word_texts = self._found_words()
-            object.__setattr__(self, "words", words)
-            object.__setattr__(self, "word_texts", word_texts)
-            return words if name == "words" else word_texts
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -118,15 +101,16 @@ class Tokens:
             word_texts=tuple(word_texts or ()),
         )
 
-    def _found_words(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Words as `split_words` finds them in the texts; without offsets, the tokens."""
+    def with_words(self) -> Tokens:
+        """With words as `split_words` finds them in the texts; without offsets, the tokens."""
         words = [NO_WORD] * len(self)
         word_texts: list[str] = []
         if self.offsets is None:
             kept = [i for i, is_special in enumerate(self.special) if not is_special]
             for word, i in enumerate(kept):
                 words[i] = word
-            return tuple(words), tuple(self.tokens[i].strip() for i in kept)
+            word_texts = [self.tokens[i].strip() for i in kept]
+            return replace(self, words=tuple(words), word_texts=tuple(word_texts))
         for number, text in enumerate(self.texts):
             spans = split_words(text)
             inside = [
@@ -140,7 +124,7 @@ class Tokens:
             for i, word in zip(inside, aligned, strict=True):
                 words[i] = NO_WORD if word < 0 else len(word_texts) + word
             word_texts += [text[start:end] for start, end in spans]
-        return tuple(words), tuple(word_texts)
+        return replace(self, words=tuple(words), word_texts=tuple(word_texts))
 
     def joined(self, text: str, second: int) -> Tokens:
         """Tokens of a pair as tokens of the one text that both are parts of.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from headscope.errors import InputError
 
-__all__ = ["NO_PARENT", "ROOT", "check_tree"]
-
 ROOT = -1
 """Parent of the word that has none because it is the root."""
 NO_PARENT = -2

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import regex
 
-__all__ = ["split_words"]
-
 # Han and Kana stand singly, with whatever marks follow (dakuten, variation selectors).
 # Everything else that is a letter, mark or digit runs together. Between two such
 # characters an apostrophe, a hyphen, Catalan's middle dot, a soft hyphen or a joiner stays

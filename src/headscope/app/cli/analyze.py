@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
 
-__all__ = ["analyze", "n_workers", "open_corpus"]
-
 
 def analyze(
     corpus: options.CorpusName,

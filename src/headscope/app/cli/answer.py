@@ -16,8 +16,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Answer", "register", "say", "settings"]
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -13,8 +13,6 @@ from headscope.app.cli.answer import Answer, settings
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["check_importance"]
-
 
 def check_importance(
     corpus: options.CorpusName,

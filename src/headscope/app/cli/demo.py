@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
     from headscope.results.result import Result
 
-__all__ = ["demo"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Job:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap
     from headscope.results.result import Result
 
-__all__ = ["card", "map_heads"]
-
 PROBED = ("accuracy", "coref_accuracy")
 MOST_LISTED = 6
 

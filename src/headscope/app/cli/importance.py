@@ -6,8 +6,6 @@ from headscope.app.cli import options
 from headscope.app.cli.analyze import n_workers, open_corpus
 from headscope.app.cli.answer import Answer, settings
 
-__all__ = ["importance"]
-
 
 def importance(
     corpus: options.CorpusName,

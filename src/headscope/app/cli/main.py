@@ -28,8 +28,6 @@ from headscope.app.cli.serve import serve
 from headscope.app.cli.view import view
 from headscope.errors import HeadscopeError
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="headscope",
     help="See and measure what every attention head of a Transformer does.",

@@ -10,8 +10,6 @@ import typer
 from headscope.app.cli import options
 from headscope.app.cli.answer import Answer
 
-__all__ = ["models"]
-
 
 def models(
     name: Annotated[

@@ -7,23 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-__all__ = [
-    "CorpusName",
-    "Device",
-    "EngineName",
-    "MaxTokens",
-    "ModelName",
-    "OnError",
-    "Out",
-    "Resume",
-    "Runs",
-    "Sample",
-    "Seed",
-    "Segments",
-    "UnitName",
-    "Workers",
-]
-
 CorpusName = Annotated[
     str, typer.Argument(help="A file or folder (text, JSON lines, CoNLL-U, …), or 'demo'.")
 ]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
 
-__all__ = ["bias", "coreference", "dependencies"]
-
 By = Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")]
 Figures = Annotated[bool, typer.Option(help="Draw the table, and sentences under the best heads.")]
 

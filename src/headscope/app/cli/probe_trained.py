@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from headscope.probes.scorers import Kind
     from headscope.results.probe import Probe
 
-__all__ = ["combined"]
-
 CONTROL = "control"
 KINDS: dict[str, Kind] = {
     CONTROL: "attention+words",

@@ -11,8 +11,6 @@ from headscope.app.cli import options
 from headscope.app.cli.answer import Answer
 from headscope.app.cli.runs import find_runs
 
-__all__ = ["report"]
-
 
 def report(
     runs: options.Runs,

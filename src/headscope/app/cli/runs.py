@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headscope.results.result import Result
 
-__all__ = ["find_runs", "open_results"]
-
 DEPTH = 2
 """Folders below the given one in which finished runs are looked for."""
 

@@ -9,8 +9,6 @@ import typer
 from headscope.app.cli import options
 from headscope.app.cli.answer import Answer, say
 
-__all__ = ["serve"]
-
 
 def serve(
     model: Annotated[

@@ -10,8 +10,6 @@ import typer
 from headscope.app.cli import options
 from headscope.app.cli.answer import Answer
 
-__all__ = ["view"]
-
 
 def view(
     text: Annotated[

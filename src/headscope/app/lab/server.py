@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
     from headscope.results.trace import Trace
 
-__all__ = ["Desk", "make_server"]
-
 KEPT = 8
 """Traces whose exact rows can still be asked for."""
 MOST_BYTES = 1 << 20

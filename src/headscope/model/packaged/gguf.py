@@ -18,8 +18,6 @@ from filelock import FileLock
 from headscope.atomic import atomic_folder
 from headscope.errors import MissingExtra, ModelError
 
-__all__ = ["converted"]
-
 MANIFEST = "converted.json"
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm",

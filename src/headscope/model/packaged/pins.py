@@ -13,8 +13,6 @@ from pathlib import Path
 
 from headscope.errors import HeadscopeError, IntegrityError
 
-__all__ = ["Pinned"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pinned(ABC):

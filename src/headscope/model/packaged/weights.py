@@ -17,8 +17,6 @@ from platformdirs import user_cache_path
 from headscope.errors import ModelNotFound, UnknownName
 from headscope.model.packaged.pins import Pinned
 
-__all__ = ["PACKAGED", "PackagedModel", "cache_folder", "find_packaged"]
-
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel(Pinned):

@@ -11,8 +11,6 @@ from headscope.attention import Reader
 from headscope.model.edit import Edit
 from headscope.model.tap.sites import Site
 
-__all__ = ["Attachment"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attachment:

@@ -29,8 +29,6 @@ from headscope.model.tap.junction import suspended
 from headscope.model.tap.record import Recording, record_fallback, record_interface
 from headscope.model.tap.sites import Route, Site, Wiring
 
-__all__ = ["Check", "wire"]
-
 OFFICIAL: dict[str, Block] = {
     "attentions": "self",
     "encoder_attentions": "encoder",

@@ -16,8 +16,6 @@ from headscope.attention import Block
 from headscope.model.edit import Positions
 from headscope.model.tap.sites import Site, Wiring
 
-__all__ = ["Circuit", "Inputs"]
-
 
 @dataclass(frozen=True, slots=True)
 class Inputs:

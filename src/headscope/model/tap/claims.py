@@ -15,8 +15,6 @@ from contextlib import contextmanager
 
 from torch import nn
 
-__all__ = ["claimed", "modules_of"]
-
 _freed = threading.Condition()
 _claims: dict[int, tuple[threading.Thread, int]] = {}
 """Id of a module → the thread that claims it, and how many times."""

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-__all__ = ["example_inputs"]
-
 N_QUERIES = 11
 """Long enough for causal and windowed patterns to show; prime, so no other axis has it."""
 N_DECODER = 7

@@ -23,8 +23,6 @@ from transformers.modeling_utils import AttentionInterface
 
 from headscope.model.tap.claims import modules_of
 
-__all__ = ["EagerFunction", "eager_attention", "intercepted"]
-
 EagerFunction = Callable[..., tuple[Tensor, Tensor | None]]
 Handler = Callable[..., tuple[Tensor, Tensor | None]]
 

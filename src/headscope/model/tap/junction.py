@@ -27,8 +27,6 @@ from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.sites import Route, Site
 from headscope.model.tap.watch import Watch, watching
 
-__all__ = ["Use", "connected", "suspended", "uses_of"]
-
 _count = itertools.count()
 _lock = threading.RLock()
 _junctions: dict[int, _Junction] = {}

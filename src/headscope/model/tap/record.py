@@ -17,8 +17,6 @@ from transformers.utils.generic import ModelOutput
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.watch import Watch, watching
 
-__all__ = ["Recording", "record_fallback", "record_interface"]
-
 
 @dataclass(slots=True)
 class Recording:

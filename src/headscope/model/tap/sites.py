@@ -9,8 +9,6 @@ from typing import Literal
 from headscope.attention import Block
 from headscope.errors import InputError
 
-__all__ = ["Route", "Site", "Wiring"]
-
 Route = Literal["interface", "fallback"]
 """How the tap reaches the weights: through transformers' attention interface (the
 family's own eager function runs inside the tap), or by watching hand-written attention."""

@@ -24,8 +24,6 @@ from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.junction import Use, connected, uses_of
 from headscope.model.tap.sites import Wiring
 
-__all__ = ["Tap"]
-
 
 class Tap:
     """The attachment point of one model."""

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Product", "Steps", "Watch", "sdpa_steps", "watching"]
-
 T = TypeVar("T")
 TorchFunction = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

@@ -27,8 +27,6 @@ from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard, prepare, threads
 
-__all__ = ["n_cores", "run_here", "run_workers"]
-
 DEATHS_BEFORE_BLAME = 3
 MOST_EXCLUDED = 20
 WRITE_ATTEMPTS = 3

@@ -32,8 +32,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("ray", "ray", "engine='ray'") from error
 
-__all__ = ["run_ray"]
-
 SHARDS_PER_BLOCK = 1
 
 

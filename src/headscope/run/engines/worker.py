@@ -21,8 +21,6 @@ from headscope.run.checkpoint import write_measured
 from headscope.run.plan import Plan, Shard
 from headscope.run.shard import measure_shard, prepare
 
-__all__ = ["Task", "serve"]
-
 
 @dataclass(frozen=True, slots=True)
 class Task:

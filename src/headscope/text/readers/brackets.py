@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from headscope.text.mention import Mention
 
-__all__ = ["ENTITY_FIELDS", "BadBracket", "Bracket", "Opened", "mentions_from_brackets"]
-
 ENTITY_FIELDS = ("eid", "etype", "head", "other")
 """The fields of CorefUD's `Entity=` where the file does not declare its own."""
 

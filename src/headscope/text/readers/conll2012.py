@@ -20,8 +20,6 @@ from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import locate, spaced
 from headscope.text.tree import NO_PARENT
 
-__all__ = ["Conll2012Reader", "begins_documents", "conll2012_sentences", "unescape"]
-
 _BEGIN = re.compile(r"#\s*begin document\s*\((?P<name>.*?)\)\s*;?\s*(?:part\s*(?P<part>\d+))?")
 _SPELLINGS = {
     "-LRB-": "(",

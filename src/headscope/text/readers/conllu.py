@@ -20,8 +20,6 @@ from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import Surface, locate
 from headscope.text.tree import NO_PARENT, check_tree
 
-__all__ = ["ConlluReader", "conllu_sentences"]
-
 _TEN = "ten columns separated by tabs (ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC)"
 
 

@@ -16,8 +16,6 @@ from headscope.text.readers.plain import plain_document
 from headscope.text.readers.surface_forms import Surface, locate
 from headscope.text.tree import NO_PARENT
 
-__all__ = ["document_from_dict", "document_from_item", "item_documents"]
-
 _KNOWN_KEYS = {
     "id",
     "text",

@@ -12,8 +12,6 @@ from headscope.text.readers.items import document_from_item
 from headscope.text.readers.lines import Lines, Report, broken
 from headscope.text.readers.reader import Reader, ReadOptions
 
-__all__ = ["JsonLinesReader"]
-
 
 class JsonLinesReader(Reader):
     """JSON lines, as `Corpus.save` writes them: see `document_from_dict` for the keys."""

@@ -16,8 +16,6 @@ from typing import IO, Literal, cast
 
 from headscope.errors import FileFormatError, UnknownName
 
-__all__ = ["Lines", "OnError", "Report", "broken", "read_lines"]
-
 OnError = Literal["raise", "skip"]
 Lines = Iterator[tuple[int, str | FileFormatError]]
 """Number (from 1) and text of each line, without its line end; or why it cannot be read."""

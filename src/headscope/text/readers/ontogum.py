@@ -21,8 +21,6 @@ from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import locate, spaced
 from headscope.text.tree import NO_PARENT
 
-__all__ = ["OntoGumReader", "join_coreference"]
-
 _BEGIN = re.compile(r"#\s*begin document\s+(?P<name>\S.*?)\s*$")
 
 

@@ -13,8 +13,6 @@ from headscope.text.readers.lines import Lines, Report
 from headscope.text.readers.reader import Reader, ReadOptions
 from headscope.text.words import split_words
 
-__all__ = ["PlainReader", "plain_document"]
-
 _LOOK_AHEAD = 1000
 
 

@@ -24,8 +24,6 @@ from headscope.text.readers.registry import (
     reader_named,
 )
 
-__all__ = ["FILE_UNIT", "FileSource", "ItemSource", "Readable", "as_corpus", "read"]
-
 FILE_UNIT: Unit = "sentence"
 """What files are cut into unless somebody asks for another unit: Vig & Belinkov's."""
 

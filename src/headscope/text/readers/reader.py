@@ -10,8 +10,6 @@ from typing import ClassVar, Literal
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import Lines, Report
 
-__all__ = ["LAYOUTS", "Layout", "ReadOptions", "Reader", "column_counts"]
-
 Layout = Literal["auto", "line", "paragraph", "file"]
 LAYOUTS = ("auto", "line", "paragraph", "file")
 

@@ -20,15 +20,6 @@ from headscope.text.readers.ontogum import OntoGumReader
 from headscope.text.readers.plain import PlainReader
 from headscope.text.readers.reader import Reader
 
-__all__ = [
-    "REGISTERED",
-    "known_readers",
-    "known_suffixes",
-    "reader_for",
-    "reader_named",
-    "register_reader",
-]
-
 # In this order they are asked whether a file is theirs.
 BUILT_IN: tuple[type[Reader], ...] = (
     OntoGumReader,

@@ -16,8 +16,6 @@ from headscope.text.readers.brackets import Bracket, mentions_from_brackets
 from headscope.text.readers.lines import Report, broken
 from headscope.text.tree import NO_PARENT
 
-__all__ = ["Sentence", "assemble"]
-
 _COLUMNS = ("upos", "xpos", "lemmas", "features", "relations")
 
 

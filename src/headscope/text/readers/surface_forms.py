@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from headscope.text.readers.lines import broken
 
-__all__ = ["Surface", "locate", "spaced"]
-
 _CLOSING = re.compile(r"[.,;:!?)\]}%…”’]|''|['’](?:s|m|d|re|ve|ll)|n['’]t", re.IGNORECASE)
 _OPENING = re.compile(r"[(\[{“‘$£€#]|``")
 
