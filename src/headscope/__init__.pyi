@@ -28,9 +28,9 @@ from headscope.text.annotate import annotate as annotate
 from headscope.text.corpus import Corpus as Corpus
 from headscope.text.demo_corpus import demo_corpus as demo_corpus
 from headscope.text.document import Document as Document
+from headscope.text.readers.formats import register_reader as register_reader
 from headscope.text.readers.read import read as read
 from headscope.text.readers.reader import Reader as Reader
-from headscope.text.readers.registry import register_reader as register_reader
 
 __all__: list[str]
 __version__: str

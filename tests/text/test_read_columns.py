@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headscope.errors import FileFormatError, HeadscopeError
 from headscope.text.document import Mention
+from headscope.text.readers.formats import known_readers, reader_for
 from headscope.text.readers.read import read
-from headscope.text.readers.registry import known_readers, reader_for
 from headscope.text.readers.surface_forms import locate, spaced
 
 CONLL2012 = """\

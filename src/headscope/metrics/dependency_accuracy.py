@@ -151,10 +151,9 @@ class DepAccuracy(_DepProbe):
     def variables(self) -> tuple[Variable, ...]:
         """Over all words, and over those whose target is visible."""
         dims = ("direction", "relation", "layer", "head")
-        visible = {"title": f"{self.title}, of what it can see", "short_title": "Of visible"}
         return (
             self.variable("accuracy", dims),
-            self.variable("accuracy_visible", dims, **visible),
+            self.variable("accuracy_visible", dims, title=""),
             self.count_variable(("layer", "head"), "accuracy_count"),
         )
 

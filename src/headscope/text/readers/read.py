@@ -13,16 +13,16 @@ from typing import TypeGuard
 from headscope.errors import FileFormatError, InputError, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
-from headscope.text.readers.items import item_documents
-from headscope.text.readers.lines import OnError, Report, read_lines
-from headscope.text.readers.ontogum import join_coreference
-from headscope.text.readers.reader import LAYOUTS, Layout, Reader, ReadOptions
-from headscope.text.readers.registry import (
+from headscope.text.readers.formats import (
     known_readers,
     known_suffixes,
     reader_for,
     reader_named,
 )
+from headscope.text.readers.items import item_documents
+from headscope.text.readers.lines import OnError, Report, read_lines
+from headscope.text.readers.ontogum import join_coreference
+from headscope.text.readers.reader import LAYOUTS, Layout, Reader, ReadOptions
 
 FILE_UNIT: Unit = "sentence"
 """What files are cut into unless somebody asks for another unit: Vig & Belinkov's."""
