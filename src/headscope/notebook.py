@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 
@@ -22,6 +22,22 @@ def facts_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
         if value is not None and value != ""
     ]
     return f"<div><strong>{escape(title)}</strong><table>{''.join(lines)}</table></div>"
+
+
+def columns_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """An HTML table with a heading for each column. Everything is escaped.
+
+    Args:
+        title: Stands above the table, in bold.
+        header: The headings.
+        rows: The cells of each row. Whole numbers get commas between thousands.
+    """
+    headings = "".join(f"<th>{escape(name)}</th>" for name in header)
+    lines = [
+        f"<tr>{''.join(f'<td>{escape(_shown(cell))}</td>' for cell in row)}</tr>" for row in rows
+    ]
+    table = f"<table><thead><tr>{headings}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f"<div><strong>{escape(title)}</strong>{table}</div>"
 
 
 def _shown(value: object) -> str:

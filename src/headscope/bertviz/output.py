@@ -27,12 +27,12 @@ def show_or_return(trace: Trace, selection: str, html_action: str) -> Any:
     try:
         display = importlib.import_module("IPython.display")
         if html_action == "view":
-            widget = importlib.import_module("headscope.page.widget")
+            from headscope.page.widget import Explorer
     except ModuleNotFoundError as error:
         library = "IPython" if error.name == "IPython" else "anywidget"
         raise MissingExtra.of(library, "widget", "Showing a view in a notebook") from error
     if html_action == "view":
-        display.display(widget.Explorer([trace], payload))
+        display.display(Explorer([trace], payload))
         return None
     page = html.escape(make_page(payload), quote=True)
     frame = (

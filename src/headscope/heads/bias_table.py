@@ -13,7 +13,7 @@ import xarray as xr
 
 from headscope.atomic import atomic_path
 from headscope.errors import InputError
-from headscope.notebook import facts_table
+from headscope.notebook import columns_table
 from headscope.results.result import Result
 from headscope.surface.probe_methods import BiasTableMethods
 
@@ -69,15 +69,16 @@ class BiasTable(BiasTableMethods):
             writer.writerows(self.records())
 
     def _repr_html_(self) -> str:
-        facts = [
+        rows = [
             (
                 f"L{row.layer} H{row.head}",
-                f"pro {100 * row.pro:.1f} · anti {100 * row.anti:.1f} · gap "
-                + _signed(row.gap, row.gap_low, row.gap_high),
+                f"{100 * row.pro:.1f}",
+                f"{100 * row.anti:.1f}",
+                _signed(row.gap, row.gap_low, row.gap_high),
             )
             for row in self.rows
         ]
-        return facts_table(self.title, facts)
+        return columns_table(self.title, ("head", "pro", "anti", "gap"), rows)
 
     def __str__(self) -> str:
         lines = [

@@ -18,7 +18,7 @@ import xarray as xr
 
 from headscope.atomic import atomic_path
 from headscope.errors import InputError, UnknownName
-from headscope.notebook import facts_table
+from headscope.notebook import columns_table
 from headscope.results.result import Result
 from headscope.surface.probe_methods import ProbeTableMethods
 
@@ -110,10 +110,8 @@ class ProbeTable(ProbeTableMethods):
             writer.writerows(self.records())
 
     def __str__(self) -> str:
-        names = [name for name in self.columns() if name not in ("layer", "low", "high")]
-        names = [name for name in names if name != "baseline_offset"]
-        lines = [[name.replace("_", " ") for name in names]]
-        lines += [[_shown(row, name, self.axis) for name in names] for row in self.rows]
+        lines = self._cells()
+        names = lines[0]
         widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
         left = {0, *(names.index(name) for name in ("head", "direction") if name in names)}
         shown = [
@@ -126,13 +124,15 @@ class ProbeTable(ProbeTableMethods):
         return "\n".join([self.title, *shown])
 
     def _repr_html_(self) -> str:
-        names = [name for name in self.columns() if name not in (self.axis, "layer", "low", "high")]
-        names = [name for name in names if name != "baseline_offset"]
-        facts = []
-        for row in self.rows:
-            cells = [f"{name.replace('_', ' ')} {_shown(row, name, self.axis)}" for name in names]
-            facts.append((row.label, " · ".join(cells)))
-        return facts_table(self.title, facts)
+        header, *rows = self._cells()
+        return columns_table(self.title, header, rows)
+
+    def _cells(self) -> list[list[str]]:
+        """The heading and the rows, as they are printed."""
+        hidden = ("layer", "low", "high", "baseline_offset")
+        names = [name for name in self.columns() if name not in hidden]
+        header = [name.replace("_", " ") for name in names]
+        return [header, *([_shown(row, name, self.axis) for name in names] for row in self.rows)]
 
 
 def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:

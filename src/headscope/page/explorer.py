@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -39,11 +38,10 @@ def explore(
     traces = [trace] if other is None else [trace, other]
     payload = make_payload(traces, neurons=neurons, titles=titles, selection=selection)
     try:
-        widget = importlib.import_module("headscope.page.widget")
+        from headscope.page.widget import Explorer
     except ModuleNotFoundError as error:
         raise MissingExtra.of("anywidget", "widget", "The explorer in a notebook") from error
-    explorer: Explorer = widget.Explorer(traces, payload, height=height)
-    return explorer
+    return Explorer(traces, payload, height=height)
 
 
 def _check(*traces: Trace | None) -> None:

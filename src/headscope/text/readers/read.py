@@ -25,6 +25,7 @@ from headscope.text.readers.ontogum import join_coreference
 from headscope.text.readers.reader import LAYOUTS, Layout, Reader, ReadOptions
 
 FILE_UNIT: Unit = "sentence"
+LONGEST_NAME = 4096
 """What files are cut into unless somebody asks for another unit: Vig & Belinkov's."""
 
 Readable = str | Path | Document | Iterable[object] | Callable[[], Iterable[object]]
@@ -83,7 +84,7 @@ def read(
     made: FileSource | ItemSource
     if _is_of_files(source):
         paths = source if isinstance(source, list | tuple) else [source]
-        files = tuple(file for path in paths for file in _files(Path(path)))
+        files = tuple(file for path in paths for file in _files(path))
         beside = None if coreference is None else _files(Path(coreference))[0]
         made = FileSource(files, chosen, known_readers(), layout, beside, text_key)
         unit = FILE_UNIT if unit is None else unit
@@ -96,6 +97,11 @@ def read(
         )
     elif isinstance(source, Document):
         made = ItemSource((source,), text_key)
+    elif _are_names_of_files(source):
+        raise InputError(
+            f"{source[0]!r} is the name of a file, but texts are expected in a list of strings. "
+            "For several files pass paths: [pathlib.Path(name) for name in names]."
+        )
     elif isinstance(source, Mapping | bytes) or not (
         isinstance(source, Iterable) or callable(source)
     ):
@@ -183,9 +189,10 @@ class FileSource:
         reader = (chosen or reader_for(path, self.readers))()
         options = ReadOptions(unit, self.layout, self.text_key)
         documents = reader.documents(read_lines(path), str(path), options, report)
+        checked = (_checked(document, reader, path) for document in documents)
         if reader.cuts:
-            return documents
-        return (part for document in documents for part in document.split(unit))
+            return checked
+        return (part for document in checked for part in document.split(unit))
 
 
 @dataclass(frozen=True)
@@ -212,6 +219,15 @@ class ItemSource:
             yield from document.split(unit)
 
 
+def _checked(document: object, reader: Reader, path: Path) -> Document:
+    if not isinstance(document, Document):
+        raise InputError(
+            f"The reader {reader.name!r} gave {type(document).__name__} for {path}; expected "
+            "headscope.Document."
+        )
+    return document
+
+
 def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Path, ...]]:
     """Is it the name of a file or folder, or a list of paths?"""
     if isinstance(source, list | tuple):
@@ -219,7 +235,21 @@ def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Pa
     return isinstance(source, str | Path)
 
 
-def _files(path: Path) -> tuple[Path, ...]:
+def _are_names_of_files(source: object) -> TypeGuard[list[str] | tuple[str, ...]]:
+    """Is it a list of strings, each the name of a file that is there?"""
+    if not isinstance(source, list | tuple) or not source:
+        return False
+    names = [item for item in source if isinstance(item, str) and 0 < len(item) < LONGEST_NAME]
+    try:
+        return len(names) == len(source) and all(Path(name).is_file() for name in names)
+    except (OSError, ValueError):  # what no file can be called
+        return False
+
+
+def _files(path: str | Path) -> tuple[Path, ...]:
+    if path == "":  # which would be the current folder
+        raise InputError("The name of the file is empty. Give a file, a folder, or [text].")
+    path = Path(path)
     try:
         path = path.expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()
@@ -237,7 +267,7 @@ def _files(path: Path) -> tuple[Path, ...]:
         return files
     if not is_file:
         raise InputError(
-            f"No file or folder {str(path)[:200]!r}. A text itself is read from a file, or in "
-            "Python from a list: [text]."
+            f"No file or folder {str(path)[:200]!r}. To measure a text itself, put it in a list: "
+            "[text]."
         )
     return (path,)
