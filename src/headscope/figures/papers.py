@@ -22,6 +22,7 @@ from headscope.figures.heatmaps import MAIN_TAGS, heat_map, tag_maps
 from headscope.figures.style import save_figure
 from headscope.heads.behavior import SURFACE, Probes, Thresholds
 from headscope.heads.head_map import map_heads
+from headscope.results.described import is_shown
 from headscope.results.result import Result
 
 FORMATS = ("svg", "pdf", "png")
@@ -113,7 +114,7 @@ def draw(result: Result, name: str, **options: Any) -> Figure:
 def _draw_variable(result: Result, name: str, options: dict[str, Any]) -> Figure:
     """A heat map of a variable over heads, also of a metric of one's own; by its labels."""
     if name not in result or not {"layer", "head"} <= set(result[name].dims):
-        raise _unknown(name)
+        raise _unknown(name, result)
     values = result[name]
     _check_options(name, PaperFigure((name,), heat_map), options)
     others = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
@@ -125,6 +126,15 @@ def _draw_variable(result: Result, name: str, options: dict[str, Any]) -> Figure
             f"all but one, and draw result[{name!r}].sel(…) yourself."
         )
     return tag_maps(values, dim=others[0])
+
+
+def _drawable(result: Result) -> list[str]:
+    """The variables that `_draw_variable` draws."""
+    return [
+        str(name)
+        for name, array in result.dataset.data_vars.items()
+        if is_shown(array) and {"layer", "head"} <= set(array.dims) and array.ndim <= 3
+    ]
 
 
 def save_figures(
@@ -164,10 +174,19 @@ def _all_possible(result: Result) -> dict[str, Figure]:
             drawn[name] = figure.draw(result)
         except MissingExtra:  # the map of heads needs scikit-learn
             continue
+    shown = {variable for figure in FIGURES.values() for variable in figure.needs}
+    for name in _drawable(result):
+        if name in _own_metrics(result) and name not in shown:
+            drawn[name] = _draw_variable(result, name, {})
     return drawn
 
 
-def _unknown(name: str) -> UnknownName:
+def _own_metrics(result: Result) -> set[str]:
+    """Names of the metrics of a result that are not headscope's."""
+    return {str(m["name"]) for m in result.provenance.get("metrics", ()) if "own_class" in m}
+
+
+def _unknown(name: str, result: Result) -> UnknownName:
     """The error for a name that is not in the table."""
     if name == "clark-5":
         return UnknownName(
@@ -181,7 +200,7 @@ def _unknown(name: str) -> UnknownName:
             f"Unknown figure {name!r}. Figures are named after their paper: "
             f"{' or '.join(map(repr, renamed))}."
         )
-    return UnknownName.of("figure", name, FIGURES)
+    return UnknownName.of("figure", name, [*FIGURES, *_drawable(result)])
 
 
 def _check_options(name: str, figure: PaperFigure, options: dict[str, Any]) -> None:

@@ -159,6 +159,10 @@ class Corpus:
         cache = {name: value for name, value in self._cache.items() if name != "documents"}
         return {**self.__dict__, "_cache": cache}
 
+    def __repr__(self) -> str:
+        drawn = "" if self.sample is None else f", {self.sample} drawn (seed {self.seed})"
+        return f"<Corpus {self.name}: by {self.unit_name}{drawn}>"
+
     def _repr_html_(self) -> str:
         """What notebooks show: what is known without reading the corpus."""
         summary = self._cache.get("summary")

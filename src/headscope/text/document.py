@@ -167,6 +167,10 @@ class Document:
         edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
         return tuple(pairwise([0, *edges, len(self.words)])) if self.words else ()
 
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 60 else self.text[:59] + "…"
+        return f"<Document {self.id!r}: {len(self.words)} words, {text!r}>"
+
     def to_dict(self) -> dict[str, object]:
         """The document as JSON can hold it; what is unknown is left out."""
         values = {name: getattr(self, name) for name in self.__slots__}
