@@ -77,8 +77,8 @@ def group_figure(subjects: Sequence[Subject]) -> Figure | None:
         "dots",
         "Kinds of text",
         "Means over heads for each group of documents, with 95 % intervals; the number of "
-        "documents is in brackets. A short bar marks the baseline of a group: kinds of text differ in how "
-        "dense their dependencies are.",
+        "documents is in brackets. A short bar marks the baseline of a group: kinds of text differ "
+        "in how dense their dependencies are.",
         groups=[f"{groups[n]} ({counts[n]})" for n in order],
         subjects=[subjects.index(subject) for subject in shown],
         columns=columns,

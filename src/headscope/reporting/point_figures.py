@@ -40,8 +40,8 @@ def correlations(subjects: Sequence[Subject]) -> list[Figure]:
                     f"correlation-{other}",
                     "points",
                     title,
-                    "Each point is a head; later layers have a stronger shade. r is Pearson's, over "
-                    "heads; its interval is over documents.",
+                    "Each point is a head; later layers have a stronger shade. r is Pearson's, "
+                    "over heads; its interval is over documents.",
                     equation="correlation",
                     paper="Vig & Belinkov 2019, section 5.3.3",
                     axes=[axis_of(describe(subjects, name)) for name in ("distance", other)],

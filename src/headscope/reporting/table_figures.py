@@ -86,10 +86,7 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
         equation="accuracy",
         paper="Clark et al. 2019, section 4.2, Table 1",
         columns=[
-            {"label": "Model", "kind": "text"},
-            {"label": "Relation", "kind": "text"},
-            {"label": "Cases", "kind": "count"},
-            {"label": "Head", "kind": "head"},
+            *_opening_columns("Relation"),
             {"label": "Finds the", "kind": "text"},
             {"label": "Accuracy", "kind": "bar", "against": 7},
             {"label": "Honest", "kind": "share"},
@@ -103,6 +100,12 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
 def _opening(subject: Subject, number: int, row: ProbeRow) -> list[Cell]:
     """The cells that both tables of heads begin with."""
     return [subject.title, row.label, row.cases, head(number, row.layer, row.head)]
+
+
+def _opening_columns(label: str) -> list[dict[str, object]]:
+    """The columns of these cells; `label` says what heads are scored on."""
+    kinds = {"Model": "text", label: "text", "Cases": "count", "Head": "head"}
+    return [{"label": name, "kind": kind} for name, kind in kinds.items()]
 
 
 def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
@@ -134,10 +137,7 @@ def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
         equation="coref_accuracy",
         paper="Clark et al. 2019, section 4.3, Table 2",
         columns=[
-            {"label": "Model", "kind": "text"},
-            {"label": "Mentions", "kind": "text"},
-            {"label": "Cases", "kind": "count"},
-            {"label": "Head", "kind": "head"},
+            *_opening_columns("Mentions"),
             {"label": "Accuracy", "kind": "bar"},
             {"label": "Honest", "kind": "share"},
             *({"label": RULES.get(name, name), "kind": "share"} for name in names),

@@ -22,8 +22,8 @@ def analyze(
     metrics: Annotated[
         str,
         typer.Option(
-            help="Names with commas between, or 'all'. It leaves out js, which takes as long as "
-            "the model: all,js adds it."
+            help="Names with commas between; 'all' leaves out js, which takes as long as the "
+            "model: all,js adds it."
         ),
     ] = "all",
     unit: options.UnitName = "sentence",

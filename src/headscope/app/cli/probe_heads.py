@@ -34,7 +34,9 @@ def dependencies(
     punctuation: Annotated[bool, typer.Option(help="Count punctuation too.")] = True,
     possessive: Annotated[
         Literal["auto", "yes", "no"],
-        typer.Option(help="Let 's predict for its word (auto: where relations are Stanford's)."),
+        typer.Option(
+            help="Let 's attend for the word before it (auto: if relations are Stanford's)."
+        ),
     ] = "auto",
     fold_subtypes: Annotated[bool, typer.Option(help="Count nmod:poss as nmod.")] = False,
     sample: options.Sample = None,

@@ -41,7 +41,7 @@ class Answer(TypedDict):
     """A trace for the explorer: its id for later requests, and its payload."""
 
     id: str
-    header: dict[str, Any]
+    header: Mapping[str, Any]
     buffers: list[str]
 
 
@@ -250,7 +250,7 @@ def _number(request: Request, name: str, least: int, most: int) -> int:
     return value
 
 
-def _heads(value: object) -> list[tuple[int, int]]:
+def _heads(value: Any) -> list[tuple[int, int]]:
     try:
         return [(int(layer), int(head)) for layer, head in value]
     except (TypeError, ValueError):
