@@ -38,7 +38,7 @@ def importance(
         `importance` and `removal_estimate` over layer, head and class of keys, and `loss`.
 
     Raises:
-        MissingObjective: the model has no language-modeling head, so it has no loss.
+        MissingObjective: the model has no language-model head, so it has no loss.
     """
     model = as_model(model)
     model.need_objective("Gradient importance")

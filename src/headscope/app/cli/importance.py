@@ -24,7 +24,7 @@ def importance(
 ) -> Answer:
     """Measure how much the loss depends on attention to each class of keys (gradients).
 
-    The model needs its language-modeling head: smollm2 has one, minilm does not.
+    The model needs its language-model head: smollm2 has one, minilm does not.
     """
     import headscope as hs
     from headscope.figures.style import save_figure
