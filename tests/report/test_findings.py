@@ -53,8 +53,8 @@ def test_null_attention_by_layer_only_where_layers_differ() -> None:
     differ = subject({"null_share": by_layer(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)})
     assert said(differ, "Rest") == (
         "On average over heads, 35.0 % [34.0–36.0] of the attention is null attention, paid to "
-        "special tokens; by layer it runs from 10.0 % [9.0–11.0] in layer 0 to 60.0 % [59.0–61.0] in "
-        "layer 5."
+        "special tokens; by layer it runs from 10.0 % [9.0–11.0] in layer 0 to 60.0 % [59.0–61.0] "
+        "in layer 5."
     )
     alike = subject({"null_share": by_layer(*[0.5] * 5, 0.51)}, is_causal=True)
     assert said(alike, "Rest").endswith("is null attention, paid to the first token.")
