@@ -283,7 +283,7 @@ def test_trained_probes_stand_beside_their_model() -> None:
 def test_what_is_no_result_is_refused() -> None:
     with pytest.raises(InputError, match="nothing to report: give at least one result"):
         build_report([])
-    with pytest.raises(InputError, match="A report is made of results; int is none"):
+    with pytest.raises(InputError, match="A report is made of results; int is not one"):
         build_report([3])
 
 
