@@ -89,7 +89,7 @@ def test_old_traces_are_forgotten(server: Any) -> None:
     status, said = ask(server, "/row", {"id": first})
     assert (status, said["error"]) == (
         400,
-        "This trace is no longer kept; show the text again.",
+        "The server no longer keeps this trace; show the text again.",
     )
 
 

@@ -274,14 +274,16 @@ def test_trained_probes_stand_beside_their_model() -> None:
         "right-branching",
     ]
     assert table["rows"][0][2] == {"value": 0.6, "low": 0.58, "high": 0.62}
-    with pytest.raises(InputError, match="is of the model 'other', but the results are of toy"):
+    with pytest.raises(
+        InputError, match="trained on the model 'other', but the results are of toy"
+    ):
         build_report([result({"distance": 1.0}), trained("other")])
 
 
 def test_what_is_no_result_is_refused() -> None:
     with pytest.raises(InputError, match="nothing to report: give at least one result"):
         build_report([])
-    with pytest.raises(InputError, match="A report is made of results; int is none"):
+    with pytest.raises(InputError, match="A report is made of results; int is not one"):
         build_report([3])
 
 

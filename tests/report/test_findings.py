@@ -45,19 +45,19 @@ def test_without_an_interval_nothing_is_above_anything() -> None:
 def test_the_opening_says_what_was_read() -> None:
     assert said(subject({"distance": 1.0}), "") == (
         "toy (6 layers of 4 heads, bidirectional) read 12 documents, 345 tokens of toy.conllu. "
-        "With so few documents intervals are too narrow to rely on."
+        "With so few documents, intervals are too narrow to rely on."
     )
 
 
 def test_null_attention_by_layer_only_where_layers_differ() -> None:
     differ = subject({"null_share": by_layer(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)})
     assert said(differ, "Rest") == (
-        "On average over heads, 35.0 % [34.0–36.0] of the attention is null, paid to special "
-        "tokens; by layer it runs from 10.0 % [9.0–11.0] in layer 0 to 60.0 % [59.0–61.0] in "
-        "layer 5."
+        "On average over heads, 35.0 % [34.0–36.0] of the attention is null attention, paid to "
+        "special tokens; by layer it runs from 10.0 % [9.0–11.0] in layer 0 to 60.0 % [59.0–61.0] "
+        "in layer 5."
     )
     alike = subject({"null_share": by_layer(*[0.5] * 5, 0.51)}, is_causal=True)
-    assert said(alike, "Rest").endswith("is null, paid to the first token.")
+    assert said(alike, "Rest").endswith("is null attention, paid to the first token.")
     by_rule = subject({"null_share": 0.5}, is_causal=True, settings={"null_keys": "special"})
     assert said(by_rule, "Rest").endswith("paid to special tokens.")
 
@@ -81,8 +81,8 @@ def test_alignment_names_its_peak_and_how_far_it_is_above_the_baseline() -> None
     of = subject(alignment(by_layer(0.05, 0.3, 0.2, 0.12, 0.1, 0.05)), extra=BASELINE)
     text = said(of, "Syntax")
     assert (
-        "most in layer 1: 30.0 % [29.0–31.0] of it, 3.0 times the 10.0 % that attention spread "
-        "evenly would give; 3 of 6 layers are above that baseline." in text
+        "most in layer 1: 30.0 % [29.0–31.0] of it, 3.0 times the 10.0 % that evenly spread "
+        "attention would give; 3 of 6 layers are above that baseline." in text
     )
     assert "12 of 24 heads are above the baseline" in text
 
@@ -90,8 +90,8 @@ def test_alignment_names_its_peak_and_how_far_it_is_above_the_baseline() -> None
 def test_no_alignment_is_claimed_within_the_interval() -> None:
     of = subject(alignment(by_layer(*[0.105] * LAYERS)), extra=BASELINE)
     assert said(of, "Syntax") == (
-        "In no layer does attention follow dependencies clearly more than the 10.0 % that "
-        "attention spread evenly would."
+        "In no layer does clearly more of the attention follow dependencies than the 10.0 % that "
+        "evenly spread attention would give."
     )
 
 
@@ -189,7 +189,7 @@ def test_tags_sinks_and_breadth() -> None:
         {"pos_to": tags, "sink_rate": by_layer(1, 1, 0.5, 0.5, 0.5, 0.5), "row_entropy": 2.0},
         extra={"uniform_entropy": ((), 2.2)},
     )
-    assert said(of, "Parts of speech").startswith("For 1 of 2 tags some head pays more than twice")
+    assert said(of, "Parts of speech").startswith("For 1 of 2 tags there is a head that pays it")
     rest = said(of, "Rest")
     assert "In 8 of 24 heads the first token is an attention sink" in rest
     assert "24 heads attend broadly, with more than 80 % of the entropy" in rest
@@ -225,8 +225,8 @@ def gradients(all_keys: float, first: float, spread: float) -> Result:
 def test_gradients_are_compared_with_all_keys() -> None:
     of = Subject("toy", (result({"distance": 1.0}), gradients(0.002, 0.001, 0.0001)))
     assert said(of, "Gradients") == (
-        "The loss on segments does not depend on attention to all keys alike: the mean gradient "
-        "|∂L/∂a| is at the first token 50 % of that at all keys."
+        "The loss on segments does not depend on attention to all keys alike: in percent of its "
+        "mean over all keys, the gradient |∂L/∂a| is 50 % at the first token."
     )
     vague = Subject("toy", (result({"distance": 1.0}), gradients(0.002, 0.001, 0.001)))
     assert said(vague, "Gradients") == ""
@@ -244,7 +244,7 @@ def test_differences_are_said_where_their_interval_leaves_out_zero() -> None:
     )
     (text,) = about_differences(subjects, [(0, 1, differences)])
     assert plain(text) == (
-        "Against b, a has null attention lower by 10.0 points [8.0–12.0] (means over heads)."
+        "Compared with b, a has null attention lower by 10.0 points [8.0–12.0] (means over heads)."
     )
     nothing = differences.drop_vars(["null_share_mean", "null_share_mean_interval"])
     assert about_differences(subjects, [(0, 1, nothing)]) == []

@@ -82,7 +82,7 @@ def test_pages_are_found_by_the_models_name_or_a_part_of_it(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("page", ["javascript:alert(1)", "data:text/html,x", "vbscript:x"])
 def test_pages_are_pages(page: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected the path of an HTML file"):
+    with pytest.raises(InputError, match="expected the path or address of an HTML"):
         hs.report(result({"distance": 2.0}), tmp_path / "report.html", pages={"toy": page})
 
 

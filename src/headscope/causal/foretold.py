@@ -1,7 +1,7 @@
-"""How well a gradient foretells what removal does: correlations over heads, with intervals.
+"""How well gradients predict what removal does: correlations over heads, with intervals.
 
-Pure statistics on arrays, document by document. The bootstrap draws whole documents: pieces
-of one text are no independent draws.
+Pure statistics on arrays, document by document. The bootstrap draws whole texts, because
+pieces of one text are not independent draws.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ DRAWS = 500
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """What gradients say and what removal does, for the same documents and heads.
+    """What gradients predict and what removal does, for the same documents and heads.
 
     Attributes:
         estimates: `document head class`, −Σ a·∂L/∂a.
         gradients: `document head class`, sums of |∂L/∂a|.
-        pairs: `document head class`, of how many pairs of query and key.
-        rises: `document head class level`, of the loss.
+        pairs: `document head class`, how many pairs of query and key those sums are over.
+        rises: `document head class level`, by how much the loss rises.
         levels: `level`, the share of the attention that was removed.
         sources: `document`, equal for pieces of the same text.
     """
@@ -39,27 +39,28 @@ class Paired:
 
 
 def agreement(paired: Paired, seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By name, a value and its interval (`bound …`).
+    """For each name, its values and their interval (`bound …`).
 
-    `rise` and `removal_estimate` by head; over classes and levels `r` and `rho` (Pearson and
-    Spearman over heads, signed estimate and signed rise), `r_importance` and `rho_importance`
-    (mean |∂L/∂a| and |rise|), and `error`, Σ |rise − level·estimate| / Σ |rise|.
+    For each head and class: `rise` (at each level), `removal_estimate` and `importance`. For each
+    class and level, over heads: `r` and `rho` (Pearson and Spearman of the signed estimate and the
+    signed rise), `r_importance` and `rho_importance` (of mean |∂L/∂a| and |rise|), and `error`,
+    Σ |rise − level·estimate| / Σ |rise|.
     """
-    found = _numbers(paired, np.ones((1, len(paired.estimates))))
+    values = _numbers(paired, np.ones((1, len(paired.estimates))))
     texts, text_of = np.unique(paired.sources, return_inverse=True)
     weights = draw_weights(np.ones(len(texts), dtype=bool), DRAWS, seed)[:, text_of]
     if len(texts) < 2:
-        return {name: (v[0], np.full((2, *v.shape[1:]), np.nan)) for name, v in found.items()}
-    # A draw at a time: ranks of all draws at once would take gigabytes.
+        return {name: (v[0], np.full((2, *v.shape[1:]), np.nan)) for name, v in values.items()}
+    # One draw at a time: the ranks of all draws at once would take gigabytes.
     draws = [_numbers(paired, row[None]) for row in weights]
     return {
         name: (value[0], interval(np.concatenate([draw[name] for draw in draws])))
-        for name, value in found.items()
+        for name, value in values.items()
     }
 
 
 def _numbers(paired: Paired, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """`draw …` for documents that count as often as `weights` (`draw document`) say."""
+    """`draw …`: in each draw, `weights` (`draw document`) say how often a document counts."""
     share = weights / weights.sum(1, keepdims=True)
     rises = np.tensordot(share, paired.rises, 1)
     estimates = np.tensordot(share, paired.estimates, 1)

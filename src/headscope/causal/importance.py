@@ -1,4 +1,4 @@
-"""`headscope.importance`: what attention matters to a model's own objective."""
+"""`headscope.importance`: how much a model's own loss depends on its attention."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def importance(
     seed: int = 0,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """How much a model's loss depends on each class of keys it attends to, head by head.
+    """How much a model's loss depends on attention to each class of keys, head by head.
 
-    One forward and one backward pass per document, with the parameters frozen; a layer's
-    gradients are reduced as soon as they are known. Plan, shards, workers and resume are
-    those of `headscope.analyze`, and results merge likewise.
+    Each document takes one forward and one backward pass, with the parameters frozen; a layer's
+    gradients are summed as soon as they are known. The run is planned, sharded, resumed and
+    merged as `headscope.analyze` does it.
 
     Args:
         model: a language model, or what `headscope.load` takes.
         corpus: the documents, or what `headscope.read` takes (files by sentence).
         seed: decides which tokens an encoder has to guess.
-        options: see `RunOptions`. A document has at most 128 tokens by default, a batch 512:
-            logits take most of the memory, this many times the vocabulary, three times over.
+        options: see `RunOptions`. By default a document has at most 128 tokens and a
+            batch 512: logits take most of the memory, three arrays of tokens × vocabulary.
 
     Returns:
         `importance` and `removal_estimate` over layer, head and class of keys, and `loss`.
 
     Raises:
-        MissingObjective: the weights have no language-model head, so there is no loss.
+        MissingObjective: the model has no language-model head, so it has no loss.
     """
     model = as_model(model)
     model.need_objective("Gradient importance")

@@ -1,9 +1,9 @@
-"""The check that makes gradient importance worth believing: remove the attention, and look.
+"""A check of gradient importance: remove the attention, and measure the loss again.
 
-Clark et al. take a small gradient to mean that attention there does not matter. Here the
-attention of one head to one class of keys is really taken away, by an edit, and the loss
-measured again on the same documents: in part, where the gradient has to be right, and
-wholly, where it may not be.
+Clark et al. take a small gradient to mean that attention there does not matter. Here an edit
+takes away the attention of one head to one class of keys, and the loss is measured again on the
+same documents: after removing a small part, where a correct gradient must be right, and after
+removing all of it, where it may be wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +41,7 @@ from headscope.text.readers.read import Readable, as_corpus
 LEVELS = (0.05, 0.5, 1.0)
 NAMES = {
     "rise": ("rise of a document's loss", "nats"),
-    "removal_estimate": ("its rise by a whole removal, to first order", "nats"),
+    "removal_estimate": ("its rise if all is removed, to first order", "nats"),
     "importance": ("mean |∂L/∂a|", "nats per unit of attention"),
     "r": ("Pearson's r over heads of estimate and rise", ""),
     "rho": ("Spearman's ρ over heads of estimate and rise", ""),
@@ -65,45 +64,47 @@ def check_importance(
     batch_tokens: int = 1024,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """What gradients say about attention, beside what happens when it is removed.
+    """What gradients predict about attention, beside what happens when it is removed.
 
     For every head, class of keys and level, the attention to the class is scaled by
     1 − level and the loss measured again; differences are taken document by document. A
-    gradient is a statement about small changes: at a level near 0 the rise of the loss,
-    divided by the level, is the estimate, if the gradients are right. Whether removal
-    (level 1) follows the estimate is a question about the model.
+    gradient describes small changes: if it is right, then at a level near 0 the rise of the
+    loss, divided by the level, equals the estimate. Whether full removal (level 1) follows the
+    estimate is a question about the model.
 
-    Costs one pass from the head's layer on for every head, class and level: give a few dozen
-    documents, and a sample of heads.
+    Every head, class and level costs one pass through the head's layer and those after it: give
+    a few dozen documents, and a sample of heads.
 
     Args:
         model: a language model, or what `headscope.load` takes.
         corpus: documents; `corpus.draw(32)` of a large one.
-        classes: of keys; by default the first token, special tokens and ". or ,".
-        heads: pairs of layer and head; or how many to draw of each layer; all by default.
+        classes: classes of keys; by default all but "punctuation" and "rest".
+        heads: pairs of layer and head, or how many heads to draw from each layer; all by default.
         levels: shares of the attention to remove, above 0, at most 1.
-        renormalized: let the rest of each row grow to its old sum, as it would if the class
+        renormalized: scale up the rest of each row so that the row keeps its sum, as if the class
             had been masked before the softmax. By default nothing else changes.
-        seed: decides which tokens an encoder has to guess, the draws of heads and bootstrap.
+        seed: decides which tokens an encoder has to guess, which heads are drawn, and the
+            bootstrap's draws.
         max_tokens: longer documents are cut.
         batch_tokens: tokens of a batch.
         progress: show progress; by default on a terminal.
 
     Returns:
-        By `layer`, `head` and `key_class`, NaN for heads not asked for: `rise` (over `level`
-        too: mean rise of a document's loss), `removal_estimate` (−Σ a·∂L/∂a: the rise of a
-        whole removal to first order), `importance` (mean |∂L/∂a|), `class_share`.
-        By `key_class` and `level`, over heads: `r` and `rho`, Pearson and Spearman of the
-        estimate and the rise, both signed; `r_importance` and `rho_importance`, of mean
+        For each `layer`, `head` and `key_class`, NaN for heads not asked for: `rise` (the mean
+        rise of a document's loss, at each `level`), `removal_estimate` (−Σ a·∂L/∂a: the rise if
+        all is removed, to first order), `importance` (mean |∂L/∂a|) and `class_share`.
+        For each `key_class` and `level`, over heads: `r` and `rho`, Pearson and Spearman of the
+        estimate and the rise, both signed; `r_importance` and `rho_importance`, the same of mean
         |∂L/∂a| and |rise|; `error`, Σ |rise − level·estimate| / Σ |rise|: 0 if the estimate
-        is right, 1 if 0 would do as well. All with `_interval`: the middle 95 % of a
-        bootstrap over documents (whole ones, where they are pieces). And the `loss`.
+        is right, 1 if it is no better than always saying 0. All but `class_share` have an
+        `_interval`: the middle 95 % of a bootstrap over documents (pieces of one text are drawn
+        together). And the `loss`.
     """
     model = as_model(model)
     model.need_objective("Gradient importance")
     corpus = as_corpus(corpus)
     if not levels or not all(0 < level <= 1 for level in levels):
-        raise InputError(f"levels={levels!r} should be shares above 0 and at most 1.")
+        raise InputError(f"levels={levels!r}; expected shares above 0 and at most 1.")
     settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
     known = key_classes_of(model)
     axes = axes_for(survey(corpus, settings), settings, known)
@@ -127,10 +128,10 @@ def check_importance(
 def _wanted(
     model: Model, heads: Sequence[tuple[int, int]] | int | None, seed: int
 ) -> tuple[tuple[int, int], ...]:
-    """The heads to look at, layer by layer."""
+    """The heads to check, layer by layer."""
     if heads is None or isinstance(heads, int):
         if heads is not None and heads < 1:
-            raise InputError(f"heads={heads} of each layer; expected at least 1.")
+            raise InputError(f"heads={heads}; expected at least 1 head of each layer.")
         generator = np.random.default_rng(seed)
         return tuple(
             (site.layer, int(head))
@@ -140,7 +141,7 @@ def _wanted(
     for layer, head in heads:
         model.wiring.find(None, layer, head)
     if not heads:
-        raise InputError("heads=[] asks for no head. Leave it out for all of them.")
+        raise InputError("heads=[] asks for no head. Leave `heads` out to check all of them.")
     return tuple(sorted({(int(layer), int(head)) for layer, head in heads}))
 
 
@@ -158,38 +159,39 @@ class _Study:
     seed: int
 
     def run(self, corpus: Corpus, progress: bool | None) -> xr.Dataset:
-        """Every batch twice: once for its gradients, once for each removal."""
+        """Run every batch: once for its gradients, then once for each removal."""
         numbered = list(enumerate(corpus))
         documents = [d for d in self.encoder.encode(numbered) if can_ask(self.model, d)]
         if not documents:
-            raise InputError("There is nothing to predict in these documents.")
+            raise InputError("There is nothing to predict in these documents: give longer ones.")
         meter = Meter(len(documents) * len(self.heads), shown=progress)
-        found: dict[str, list[np.ndarray]] = {}
+        parts: dict[str, list[np.ndarray]] = {}
         try:
-            for some in self.encoder.batches(documents):
-                inputs, batch = self.encoder.batch(some)
+            for members in self.encoder.batches(documents):
+                inputs, batch = self.encoder.batch(members)
                 posed, labels = question(self.model, inputs, batch, self.seed)
                 arrays = self._gradients(posed, labels, batch)
                 arrays["rises"] = self._rises(posed, labels, batch, meter)
                 arrays["sources"] = np.array([d.part_of or d.id for d in batch.documents])
                 for name, array in arrays.items():
-                    found.setdefault(name, []).append(array)
+                    parts.setdefault(name, []).append(array)
         finally:
             meter.close()
-        arrays = {name: np.concatenate(parts) for name, parts in found.items()}
-        return self._dataset(corpus.name, arrays)
+        return self._dataset(
+            corpus.name, {name: np.concatenate(arrays) for name, arrays in parts.items()}
+        )
 
     def _gradients(
         self, posed: dict[str, Tensor], labels: Tensor, batch: Batch
     ) -> dict[str, np.ndarray]:
-        """`document head class`: what the gradients and the attention are; and the losses."""
+        """`document head class`: sums over gradients and over attention; and the losses."""
         metrics = (
             (RemovalEstimate(renormalized=self.renormalized), "estimates", "documents"),
             (Importance(seed=self.seed), "gradients", "pairs"),
             (ClassShare(), "attention", "queries"),
         )
         shape = (len(batch), len(self.heads), len(self.columns))
-        found = {name: np.zeros(shape) for _, *names in metrics for name in names}
+        sums = {name: np.zeros(shape) for _, *names in metrics for name in names}
 
         def read_layer(attention: Attention) -> None:
             if attention.block != self.model.info.blocks[0]:
@@ -198,15 +200,15 @@ class _Study:
             rows = [row for row, (layer, _) in enumerate(self.heads) if layer == attention.layer]
             heads = [self.heads[row][1] for row in rows]
             for metric, *names in metrics:
-                for name, sums in zip(names, metric.rows(reading)[:2], strict=True):
-                    by_class = sums[..., None].expand(-1, -1, 1) if sums.ndim == 2 else sums
-                    columns = self.columns if sums.ndim == 3 else [0]
-                    found[name][:, rows] = by_class[:, heads][..., columns].cpu().numpy()
+                for name, part in zip(names, metric.rows(reading)[:2], strict=True):
+                    by_class = part[..., None].expand(-1, -1, 1) if part.ndim == 2 else part
+                    columns = self.columns if part.ndim == 3 else [0]
+                    sums[name][:, rows] = by_class[:, heads][..., columns].cpu().numpy()
 
         with asked(self.model, posed, labels) as (losses, backward):
             known = replace(batch, losses=losses)
             backward(read_layer)
-        return {**found, "losses": losses}
+        return {**sums, "losses": losses}
 
     def _rises(
         self, posed: dict[str, Tensor], labels: Tensor, batch: Batch, meter: Meter
@@ -236,28 +238,28 @@ class _Study:
             meter.advance(len(batch))
         return rises
 
-    def _dataset(self, corpus: str, found: dict[str, np.ndarray]) -> xr.Dataset:
-        """The heads asked for, in their places among all."""
+    def _dataset(self, corpus: str, sums: dict[str, np.ndarray]) -> xr.Dataset:
+        """The dataset of all heads of the model; NaN for heads not asked for."""
         by_head = ("at", "key_class", "level")
         over_heads = by_head[1:]
         paired = Paired(
-            found["estimates"],
-            found["gradients"],
-            found["pairs"],
-            found["rises"],
+            sums["estimates"],
+            sums["gradients"],
+            sums["pairs"],
+            sums["rises"],
             np.array(self.levels),
-            found["sources"],
+            sums["sources"],
         )
-        variables: dict[str, Any] = {}
+        variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, str]]] = {}
         for name, (value, bounds) in agreement(paired, self.seed).items():
             dims = {"rise": by_head, "removal_estimate": by_head[:2], "importance": by_head[:2]}
-            own = dims.get(name, over_heads)
+            axes = dims.get(name, over_heads)
             attrs = {"long_name": NAMES[name][0], "units": NAMES[name][1]}
-            variables[name] = (own, value, attrs)
-            variables[f"{name}_interval"] = (("bound", *own), bounds, attrs)
-        share = found["attention"].sum(0) / found["queries"].sum(0)
+            variables[name] = (axes, value, attrs)
+            variables[f"{name}_interval"] = (("bound", *axes), bounds, attrs)
+        share = sums["attention"].sum(0) / sums["queries"].sum(0)
         variables["class_share"] = (by_head[:2], share, {"units": "share of attention"})
-        losses = found["losses"].sum(0)
+        losses = sums["losses"].sum(0)
         variables["loss"] = ((), losses[0] / losses[1], {"units": "nats per token"})
         data = xr.Dataset(
             variables,
@@ -271,8 +273,8 @@ class _Study:
             attrs={
                 "model": self.model.name,
                 "corpus": corpus,
-                "documents": len(found["losses"]),
-                "texts": len(np.unique(found["sources"])),
+                "documents": len(sums["losses"]),
+                "texts": len(np.unique(sums["sources"])),
                 "tokens": int(losses[1]),
                 "heads": len(self.heads),
                 "seed": self.seed,
@@ -284,7 +286,7 @@ class _Study:
 
 
 def _losses(model: Model, inputs: dict[str, Tensor], labels: Tensor) -> np.ndarray:
-    """`document`: mean loss of each one's predicted tokens."""
+    """`document`: the mean loss over its predicted tokens."""
     with torch.inference_mode(), model.tapped(returns_weights=False):
         outputs = model.module(**model.placed(inputs))
         losses = losses_of(outputs.logits, labels).double().cpu().numpy()

@@ -1,10 +1,9 @@
-"""Passes that differ in one layer only: what comes before it need not be computed again."""
+"""Passes that differ in one layer only: the layers before it are not computed again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from torch import nn
 
@@ -12,10 +11,12 @@ from headscope.model.model import Model
 
 
 def layer_modules(model: Model) -> dict[int, nn.Module]:
-    """The module of each layer of the main attention: a member of a `ModuleList` that
-    computes attention once in a pass. Empty where layers share one (ALBERT).
+    """The module of each layer of the main attention.
+
+    It is the member of a `ModuleList` that holds the layer's attention. Empty where layers are
+    not in a `ModuleList`, or share a module (ALBERT).
     """
-    found: dict[int, nn.Module] = {}
+    modules: dict[int, nn.Module] = {}
     for site in model.wiring.of_block(model.info.blocks[0]):
         module: nn.Module = model.module
         for name in site.module.split("."):
@@ -24,20 +25,20 @@ def layer_modules(model: Model) -> dict[int, nn.Module]:
                 break
         else:
             return {}
-        if module in found.values():
+        if module in modules.values():
             return {}
-        found[site.layer] = module
-    return found
+        modules[site.layer] = module
+    return modules
 
 
 @contextmanager
-def recorded(layers: Mapping[int, nn.Module]) -> Iterator[dict[int, Any]]:
-    """Within the block, a pass leaves what each layer gives in the dictionary."""
-    kept: dict[int, Any] = {}
+def recorded(layers: Mapping[int, nn.Module]) -> Iterator[dict[int, object]]:
+    """Within the `with` block, each pass stores every layer's output in the dictionary."""
+    kept: dict[int, object] = {}
     with ExitStack() as stack:
         for number, module in layers.items():
 
-            def keep(_: nn.Module, __: Any, output: Any, number: int = number) -> None:
+            def keep(_: nn.Module, __: object, output: object, number: int = number) -> None:
                 kept[number] = output
 
             stack.callback(module.register_forward_hook(keep).remove)
@@ -46,14 +47,14 @@ def recorded(layers: Mapping[int, nn.Module]) -> Iterator[dict[int, Any]]:
 
 @contextmanager
 def replayed(
-    layers: Mapping[int, nn.Module], kept: Mapping[int, Any], before: int
+    layers: Mapping[int, nn.Module], kept: Mapping[int, object], before: int
 ) -> Iterator[None]:
-    """Within the block, layers before one give what they gave, without being run."""
+    """Within the `with` block, layers below `before` return their kept output and do not run."""
     with ExitStack() as stack:
         for number, module in layers.items():
             if number < before and number in kept:
 
-                def give(*_: Any, number: int = number, **__: Any) -> Any:
+                def give(*_: object, number: int = number, **__: object) -> object:
                     return kept[number]
 
                 module.forward = give  # type: ignore[method-assign, unused-ignore]

@@ -1,17 +1,17 @@
-"""The report as plain data: what `json.dumps` takes and the page draws."""
+"""The report as plain data, which `json.dumps` takes and the page draws."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 import xarray as xr
 
 from headscope.errors import InputError, MissingExtra
 from headscope.heads.head_map import HeadMap, map_heads
 from headscope.reporting.equations import OTHERS, Tree, equation_tree
-from headscope.reporting.exemplar_cards import Documents, exemplar_figure, make_cards
-from headscope.reporting.figure import Figure, heads_figure, section
+from headscope.reporting.exemplar_cards import Card, Documents, exemplar_figure, make_cards
+from headscope.reporting.figure import Figure, Section, heads_figure, section
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.findings_more import about_differences, about_groups
 from headscope.reporting.group_figure import group_figure
@@ -25,7 +25,7 @@ from headscope.reporting.layer_figures import (
     layer_lines,
 )
 from headscope.reporting.point_figures import correlations, map_figure
-from headscope.reporting.provenance import provenance_of
+from headscope.reporting.provenance import Provenance, provenance_of
 from headscope.reporting.subjects import MAIN, Subject, find_subjects
 from headscope.reporting.table_figures import (
     coreference_table,
@@ -41,19 +41,59 @@ FORMAT = "headscope-report"
 VERSION = 1
 
 
+class SubjectEntry(TypedDict):
+    """A subject, as the page needs to know it."""
+
+    title: str
+    layers: list[int]
+    heads: int
+    causal: bool
+    page: str | None
+
+
+class Paragraph(TypedDict):
+    """Sentences on one topic."""
+
+    topic: str
+    sentences: list[Sentence]
+
+
+class Finding(TypedDict):
+    """What the numbers say about one subject; `subject` is None for what they say between them."""
+
+    subject: int | None
+    title: str
+    paragraphs: list[Paragraph]
+
+
+class Report(TypedDict):
+    """Everything the page shows; `web/src/report/data.ts` reads it."""
+
+    format: str
+    version: int
+    title: str
+    subjects: list[SubjectEntry]
+    findings: list[Finding]
+    sections: list[Section]
+    equations: dict[str, Tree]
+    cards: list[list[Card]]
+    documents: list[list[str]]
+    provenance: list[Provenance]
+
+
 def build_report(
-    results: Iterable[Any], *, title: str | None = None, pages: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+    results: Iterable[object], *, title: str | None = None, pages: Mapping[str, str] | None = None
+) -> Report:
     """Everything the page shows: findings, sections of figures, cards of heads, provenance.
 
-    Sections appear where the results have what they show.
+    A section is left out if the results have nothing to show in it.
     """
     subjects = find_subjects(results, pages)
     maps = _maps(subjects)
     differences = _differences(subjects)
     documents = Documents()
     sections = _sections(subjects, maps, differences, documents)
-    figures = {figure["id"] for one in sections for figure in one["figures"]}
+    figures = {figure["id"] for shown in sections for figure in shown["figures"]}
     findings = [
         _finding(number, subject.title, about_model(subject, number), figures)
         for number, subject in enumerate(subjects)
@@ -77,7 +117,7 @@ def build_report(
             }
             for subject in subjects
         ],
-        "findings": [one for one in findings if one["paragraphs"]],
+        "findings": [finding for finding in findings if finding["paragraphs"]],
         "sections": sections,
         "equations": _used_equations(sections, subjects),
         "cards": [
@@ -94,7 +134,7 @@ def _sections(
     maps: Mapping[int, HeadMap],
     differences: Sequence[tuple[int, int, xr.Dataset]],
     documents: Documents,
-) -> list[dict[str, Any]]:
+) -> list[Section]:
     chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
     parts: list[tuple[str, str, Sequence[Figure | None]]] = [
         ("every-head", "Every head", [heads_figure(subjects)]),
@@ -107,16 +147,16 @@ def _sections(
                     "layers",
                     LAYERS,
                     "Null attention, distance and entropy",
-                    "The ratio over all heads of a layer, with 95 % intervals over documents. "
-                    "Null attention is left out of distance and entropy.",
+                    "Each value is a ratio of sums over all heads of a layer, with its 95 % "
+                    "interval over documents. Distance and entropy leave null attention out.",
                 ),
                 layer_lines(
                     subjects,
                     "surface",
                     SURFACE,
                     "Breadth and sinks",
-                    "Whole rows, nothing left out. The dashed line is the entropy of attending "
-                    "evenly to everything in sight.",
+                    "Null attention included. The dashed line is the entropy of attending evenly "
+                    "to every token that can be attended to.",
                 ),
                 *correlations(subjects),
             ],
@@ -130,9 +170,9 @@ def _sections(
                     "alignment",
                     ALIGNMENT,
                     "Attention along dependencies",
-                    "Share of attention between words that stand in a dependency relation. The "
-                    "dashed line is the share of such pairs among all pairs: what attention "
-                    "spread evenly would give.",
+                    "The share of attention between words that stand in a dependency relation. The "
+                    "dashed line is the share of such pairs among all pairs of tokens: what "
+                    "evenly spread attention would give.",
                     "dep_alignment",
                 ),
                 relation_table(subjects),
@@ -159,28 +199,28 @@ def _sections(
             [difference_table(subjects, differences), group_figure(subjects)],
         ),
     ]
-    made = [section(key, title, [], figures) for key, title, figures in parts]
-    return [one for one in made if one is not None]
+    made = (section(key, title, [], figures) for key, title, figures in parts)
+    return [shown for shown in made if shown is not None]
 
 
 def _maps(subjects: Sequence[Subject]) -> dict[int, HeadMap]:
-    """A map for each subject with divergences; none without scikit-learn."""
-    found: dict[int, HeadMap] = {}
+    """A map for each subject that has divergences of heads; none without scikit-learn."""
+    maps: dict[int, HeadMap] = {}
     for number, subject in enumerate(subjects):
         result = subject.result("js")
         if result is None:
             continue
         try:
             probes = [r for r in subject.results if "accuracy" in r or "coref_accuracy" in r]
-            found[number] = map_heads(result, probes=probes)
+            maps[number] = map_heads(result, probes=probes)
         except (InputError, MissingExtra):  # too few heads, or no surface metrics to name them
             continue
-    return found
+    return maps
 
 
 def _differences(subjects: Sequence[Subject]) -> list[tuple[int, int, xr.Dataset]]:
-    """Every subject against the first, where both were measured."""
-    found = []
+    """The first subject compared with each other one, where both have an analysis."""
+    differences = []
     for number in range(1, len(subjects)):
         left, right = (
             next((r for r in subjects[n].results if any(name in r for name in MAIN)), None)
@@ -188,10 +228,10 @@ def _differences(subjects: Sequence[Subject]) -> list[tuple[int, int, xr.Dataset
         )
         if left is not None and right is not None and left.states and right.states:
             try:
-                found.append((0, number, compare(left, right)))
+                differences.append((0, number, compare(left, right)))
             except InputError:  # nothing in common
                 continue
-    return found
+    return differences
 
 
 def _title(subjects: Sequence[Subject]) -> str:
@@ -206,7 +246,7 @@ def _finding(
     title: str,
     paragraphs: Sequence[tuple[str, Sequence[Sentence]]],
     figures: set[str],
-) -> dict[str, Any]:
+) -> Finding:
     return {
         "subject": subject,
         "title": title,
@@ -219,7 +259,7 @@ def _finding(
 
 
 def _with_known(text: Sentence, figures: set[str]) -> Sentence:
-    """A sentence without references to figures that the report does not have."""
+    """A sentence without the references to figures that the report does not have."""
     return [
         part
         for part in text
@@ -227,16 +267,13 @@ def _with_known(text: Sentence, figures: set[str]) -> Sentence:
     ]
 
 
-def _used_equations(
-    sections: Sequence[Mapping[str, Any]], subjects: Sequence[Subject]
-) -> dict[str, Tree]:
-    """The equations that figures, columns and variables name, from what metrics wrote."""
+def _used_equations(sections: Sequence[Section], subjects: Sequence[Subject]) -> dict[str, Tree]:
+    """The equations that figures, columns and variables name, as their metrics wrote them."""
     names: set[str] = set()
-    for one in sections:
-        for figure in one["figures"]:
-            names.add(str(figure.get("equation")))
-            names.update(str(x.get("equation")) for x in figure.get("columns", ()))
-            names.update(str(x.get("name")) for x in figure.get("variables", ()))
+    for figure in (figure for shown in sections for figure in shown["figures"]):
+        names.add(str(figure["equation"]))
+        names.update(str(column.get("equation")) for column in figure.get("columns", ()))
+        names.update(variable["name"] for variable in figure.get("variables", ()))
     trees = {
         name: equation_tree(OTHERS.get(name) or describe(subjects, name).equation)
         for name in sorted(names)

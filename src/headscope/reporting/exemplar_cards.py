@@ -1,21 +1,43 @@
-"""Documents in which heads pay their highest weights, and the cards of all heads."""
+"""The cards of all heads, and the documents in which heads pay their highest weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from headscope.heads.explain import explain_heads
 from headscope.heads.head_map import HeadMap
 from headscope.reporting.figure import Figure, figure_of
 from headscope.reporting.subjects import Subject
-from headscope.reporting.variables import numbers
+from headscope.reporting.variables import Number, rounded
 from headscope.results.result import Exemplar
 
 PER_CARD = 3
+"""Exemplars on a card."""
 AROUND = 20
-"""Tokens of a long document that are shown on either side of an arc."""
+"""Tokens shown on either side of an arc where a document is shown in part."""
 LONGEST = 80
+"""Tokens up to which a document is shown whole."""
+
+
+class Arc(TypedDict):
+    """A weight from a query to a key, by their places in a numbered document."""
+
+    weight: Number
+    document: int
+    query: int
+    key: int
+
+
+class Card(TypedDict):
+    """Everything known about one head."""
+
+    layer: int
+    head: int
+    summary: str
+    evidence: list[list[str | list[list[str]]]]
+    nearest: list[list[Number]]
+    exemplars: list[Arc]
 
 
 class Documents:
@@ -26,44 +48,42 @@ class Documents:
         self._numbers: dict[tuple[str, ...], int] = {}
 
     def add(self, tokens: tuple[str, ...]) -> int:
-        """The number of these tokens."""
+        """Store these tokens, if they are new, and return their number."""
         if tokens not in self._numbers:
             self._numbers[tokens] = len(self.tokens)
             self.tokens.append(list(tokens))
         return self._numbers[tokens]
 
-    def arc(self, exemplar: Exemplar) -> dict[str, Any]:
-        """An exemplar as numbers; of a long document the part around the arc."""
+    def arc(self, exemplar: Exemplar) -> Arc:
+        """An exemplar as an arc. Of a long document, only the part around it is stored."""
         query, key = exemplar.query, exemplar.key
-        if exemplar.query_tokens != exemplar.key_tokens:  # attention across
-            both = (*exemplar.query_tokens, "⏐", *exemplar.key_tokens)
+        if exemplar.query_tokens != exemplar.key_tokens:  # cross-attention
+            tokens = (*exemplar.query_tokens, "⏐", *exemplar.key_tokens)
             key += len(exemplar.query_tokens) + 1
         else:
-            both = exemplar.query_tokens
+            tokens = exemplar.query_tokens
         start = stop = 0
-        if len(both) > LONGEST:
+        if len(tokens) > LONGEST:
             start = max(0, min(query, key) - AROUND)
-            stop = min(len(both), max(query, key) + AROUND + 1)
+            stop = min(len(tokens), max(query, key) + AROUND + 1)
             if stop - start > LONGEST * 2:
                 start = stop = 0
-        shown = both[start:stop] if stop else both
+        shown = tokens[start:stop] if stop else tokens
         return {
-            "weight": numbers(exemplar.weight),
+            "weight": rounded(exemplar.weight),
             "document": self.add(tuple(shown)),
             "query": query - start,
             "key": key - start,
         }
 
 
-def make_cards(
-    subject: Subject, heads: HeadMap | None, documents: Documents
-) -> list[dict[str, Any]]:
-    """Everything known about each head of a subject, layer by layer."""
+def make_cards(subject: Subject, heads: HeadMap | None, documents: Documents) -> list[Card]:
+    """The cards of all heads of a subject, layer by layer."""
     source = subject.result("exemplar_weight")
-    made = []
+    cards: list[Card] = []
     for card in explain_heads(subject.results, heads=heads, n_exemplars=0):
-        found = source.exemplars(card.layer, card.head)[:PER_CARD] if source is not None else []
-        made.append(
+        exemplars = source.exemplars(card.layer, card.head)[:PER_CARD] if source else []
+        cards.append(
             {
                 "layer": card.layer,
                 "head": card.head,
@@ -72,11 +92,11 @@ def make_cards(
                     [topic, [[row.what, row.value, row.rank] for row in rows]]
                     for topic, rows in card.evidence
                 ],
-                "nearest": [[layer, head, numbers(js)] for layer, head, js in card.nearest],
-                "exemplars": [documents.arc(exemplar) for exemplar in found],
+                "nearest": [[layer, head, rounded(js)] for layer, head, js in card.nearest],
+                "exemplars": [documents.arc(exemplar) for exemplar in exemplars],
             }
         )
-    return made
+    return cards
 
 
 def exemplar_figure(
@@ -84,12 +104,12 @@ def exemplar_figure(
     chosen: Mapping[int, Mapping[tuple[int, int], str]],
     documents: Documents,
 ) -> Figure | None:
-    """The highest weights of heads that the findings name, with their arcs.
+    """The highest weights of notable heads, as arcs.
 
     Args:
-        subjects: of the report.
-        chosen: by subject, heads and why they are shown.
-        documents: where tokens go.
+        subjects: the subjects of the report.
+        chosen: for each subject, by its number, the heads to show and why.
+        documents: takes the tokens that arcs refer to.
     """
     panels = []
     for number, heads in chosen.items():
@@ -98,9 +118,9 @@ def exemplar_figure(
             continue
         shown = []
         for (layer, head), why in heads.items():
-            found = source.exemplars(layer, head)[:PER_CARD]
-            if found:
-                arcs = [documents.arc(exemplar) for exemplar in found]
+            exemplars = source.exemplars(layer, head)[:PER_CARD]
+            if exemplars:
+                arcs = [documents.arc(exemplar) for exemplar in exemplars]
                 shown.append({"layer": layer, "head": head, "why": why, "exemplars": arcs})
         if shown:
             panels.append({"subject": number, "heads": shown})

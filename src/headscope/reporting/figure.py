@@ -1,20 +1,76 @@
-"""Figures as plain data: what every kind carries, and the one of all heads.
+"""Figures as plain data: what figures of all kinds have, and the figure of all heads.
 
-A figure has an id, a kind (which the page knows how to draw), a title, a caption, an
-equation by name and a paper; its numbers follow.
+A figure has an id, a kind (which the page knows how to draw), a title, a caption, the name of
+an equation, a paper, and the numbers of its kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypedDict, Unpack
 
 from headscope.reporting.subjects import Subject
-from headscope.reporting.variables import Variable, describe, head_variables, values_of
+from headscope.reporting.variables import HeadValues, Variable, describe, head_variables, values_of
 from headscope.reporting.wording import Sentence
 from headscope.results.described import Described
 
-Figure = dict[str, Any]
+
+class Axis(TypedDict):
+    """What an axis or a column of small panels shows."""
+
+    title: str
+    units: str
+    share: bool
+
+
+class VariableEntry(TypedDict):
+    """A variable of `heads_figure`."""
+
+    id: str
+    name: str
+    group: str
+    label: str
+    units: str
+    share: bool
+    paper: str
+    meaning: str
+    values: list[HeadValues | None]
+
+
+class Content(TypedDict, total=False):
+    """What figures of some kinds have; `web/src/report/data.ts` says which."""
+
+    variables: Sequence[VariableEntry]
+    columns: Sequence[Mapping[str, object]]
+    rows: Sequence[object]
+    panels: Sequence[Mapping[str, object]]
+    axis: str
+    axes: Sequence[Axis]
+    labels: Sequence[str]
+    units: str
+    share: bool
+    groups: Sequence[str]
+    subjects: Sequence[int]
+
+
+class Figure(Content):
+    """What figures of all kinds have."""
+
+    id: str
+    kind: str
+    title: str
+    caption: Sentence
+    equation: str | None
+    paper: str
+
+
+class Section(TypedDict):
+    """A section of the report, with its figures."""
+
+    id: str
+    title: str
+    text: list[Sentence]
+    figures: list[Figure]
 
 
 def figure_of(
@@ -25,9 +81,9 @@ def figure_of(
     *,
     equation: str | None = None,
     paper: str = "",
-    **content: Any,
+    **content: Unpack[Content],
 ) -> Figure:
-    """A figure: what all have, then its own."""
+    """A figure: what all figures have, then the content of its kind."""
     caption = [caption] if isinstance(caption, str) else caption
     return {
         "id": key,
@@ -42,16 +98,21 @@ def figure_of(
 
 def section(
     key: str, title: str, text: Sequence[Sentence], figures: Sequence[Figure | None]
-) -> Any:
-    """A section with the figures that there are; None where there is none."""
+) -> Section | None:
+    """A section of the figures that are not None; None if all are."""
     shown = [figure for figure in figures if figure is not None]
     return {"id": key, "title": title, "text": list(text), "figures": shown} if shown else None
+
+
+def axis_of(known: Described) -> Axis:
+    """The axis of a variable."""
+    return {"title": known.title, "units": known.units, "share": known.is_share}
 
 
 def heads_figure(subjects: Sequence[Subject]) -> Figure | None:
     """All variables over layer and head, one shown at a time."""
     variables = [
-        _variable(describe(subjects, variable.name), variable, subjects)
+        _entry(describe(subjects, variable.name), variable, subjects)
         for variable in head_variables(subjects)
     ]
     if not variables:
@@ -67,7 +128,7 @@ def heads_figure(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def _variable(known: Described, variable: Variable, subjects: Sequence[Subject]) -> dict[str, Any]:
+def _entry(known: Described, variable: Variable, subjects: Sequence[Subject]) -> VariableEntry:
     return {
         "id": variable.id,
         "name": variable.name,

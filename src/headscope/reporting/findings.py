@@ -1,8 +1,8 @@
 """Findings about one model, written from its numbers by rules.
 
-A rule gives one sentence or none. It says that something is higher only where intervals do
-not overlap, and that a head passes a threshold only where its whole interval does: what
-another draw of documents might not show is left unsaid.
+A rule gives one sentence or none. It says that one value is higher than another only if their
+intervals do not overlap, and that a head passes a threshold only if its whole interval does:
+nothing is said that another draw of documents might not show.
 """
 
 from __future__ import annotations
@@ -29,36 +29,41 @@ from headscope.reporting.wording import (
 )
 
 Rule = Callable[[Subject, int], Sentence | None]
+"""From a subject and its number in the report."""
+HeadValue = tuple[int, int, Measured]
+"""Layer, head and value."""
+LayerValue = tuple[int, Measured]
 LEVEL = 0.05
+"""A p value below it is significant."""
 EXACT = 8
-"""Layers up to which the p of a trend is counted over all orders."""
+"""Up to this many layers, the p value of a trend is counted over all orders of the layers."""
 FEW = 20
-"""Documents below which a bootstrap over them says little."""
+"""With fewer documents than this, intervals are too narrow."""
 NAMED = 3
-"""Heads that a sentence names at most."""
+"""A sentence names at most this many heads."""
 
 
 def about_model(subject: Subject, number: int) -> list[tuple[str, list[Sentence]]]:
-    """What the numbers say about one model: paragraphs with their topic, the first without."""
+    """What the numbers say about one model: topics with their sentences; the first has no topic."""
     paragraphs = []
     for topic, rules in TOPICS.items():
-        found = [text for rule in rules if (text := rule(subject, number))]
-        if found:
-            paragraphs.append((topic, found))
+        sentences = [text for rule in rules if (text := rule(subject, number))]
+        if sentences:
+            paragraphs.append((topic, sentences))
     return paragraphs
 
 
 def heads_beyond(
     subject: Subject, name: str, threshold: float, **labels: object
-) -> list[tuple[int, int, Measured]]:
-    """Heads whose whole interval is above a threshold, highest first."""
+) -> list[HeadValue]:
+    """Heads whose whole interval is above a threshold, the highest value first."""
     data = subject.data(name)
     if data is None or f"{name}_interval" not in data:
         return []
     values = data[name].sel(labels).transpose("layer", "head")
     bounds = data[f"{name}_interval"].sel(labels).transpose("bound", "layer", "head").values
     layers, heads = values["layer"].values, values["head"].values
-    found = [
+    above = [
         (
             int(layers[row]),
             int(heads[column]),
@@ -66,17 +71,17 @@ def heads_beyond(
         )
         for row, column in np.argwhere(bounds[0] > threshold)
     ]
-    return sorted(found, key=lambda item: -item[2].value)
+    return sorted(above, key=lambda entry: -entry[2].value)
 
 
-def layers_of(subject: Subject, name: str, **labels: object) -> list[tuple[int, Measured]]:
-    """The values by layer that are known."""
+def layers_of(subject: Subject, name: str, **labels: object) -> list[LayerValue]:
+    """The layers that have a value of a variable, with that value."""
     data = subject.data(f"{name}_by_layer")
     if data is None:
         return []
     layers = data["layer"].values.tolist()
-    found = [(n, subject.measured(f"{name}_by_layer", layer=n, **labels)) for n in layers]
-    return [(layer, value) for layer, value in found if value.is_known]
+    values = [(n, subject.measured(f"{name}_by_layer", layer=n, **labels)) for n in layers]
+    return [(layer, value) for layer, value in values if value.is_known]
 
 
 def _opening(subject: Subject, number: int) -> Sentence | None:
@@ -86,13 +91,11 @@ def _opening(subject: Subject, number: int) -> Sentence | None:
         return None
     kind = "causal" if subject.is_causal else "bidirectional"
     tokens = f", {int(counts['tokens']):,} tokens" if "tokens" in counts else ""
-    few = int(documents) < FEW
+    warning = " With so few documents, intervals are too narrow to rely on."
     return [
         f"{subject.title} ({len(subject.layers)} layers of {count_of(subject.n_heads, 'head')}, "
         f"{kind}) read {count_of(int(documents), 'document')}{tokens} of "
-        f"{subject.results[0].corpus_name}."
-        + " With so few documents intervals are too narrow to rely on."
-        * few
+        f"{subject.results[0].corpus_name}." + (warning if int(documents) < FEW else "")
     ]
 
 
@@ -103,7 +106,7 @@ def _null(subject: Subject, number: int) -> Sentence | None:
     where = "the first token" if subject.null_is_first else "special tokens"
     units = "share of attention"
     parts: Sentence = [
-        f"On average over heads, {with_interval(mean, units)} of the attention is null, "
+        f"On average over heads, {with_interval(mean, units)} of the attention is null attention, "
         f"paid to {where}"
     ]
     layers = layers_of(subject, "null_share")
@@ -122,22 +125,22 @@ def _alignment(subject: Subject, number: int) -> Sentence | None:
     baseline = subject.measured("dep_baseline").value
     if not layers or not np.isfinite(baseline):
         return None
-    layer, best = max(layers, key=lambda item: item[1].value)
+    layer, best = max(layers, key=_value)
     if not best.has_interval:
         return None
     units = "share of attention"
     even = with_interval(Measured(baseline), units)
     if not best.is_above(baseline):
         return [
-            f"In no layer does attention follow dependencies clearly more than the {even} that "
-            "attention spread evenly would",
+            f"In no layer does clearly more of the attention follow dependencies than the {even} "
+            "that evenly spread attention would give",
             figure("alignment"),
             ".",
         ]
     above = [n for n, value in layers if value.is_above(baseline)]
     parts: Sentence = [
         f"Attention runs along dependencies most in layer {layer}: {with_interval(best, units)} of "
-        f"it, {best.value / baseline:.1f} times the {even} that attention spread evenly would give"
+        f"it, {best.value / baseline:.1f} times the {even} that evenly spread attention would give"
     ]
     if len(above) < len(layers):
         parts.append(f"; {len(above)} of {len(layers)} layers are above that baseline")
@@ -148,16 +151,16 @@ def _aligned_head(subject: Subject, number: int) -> Sentence | None:
     baseline = subject.measured("dep_baseline").value
     if not np.isfinite(baseline):
         return None
-    found = heads_beyond(subject, "dep_alignment", baseline, parent="either")
-    if not found:
+    above = heads_beyond(subject, "dep_alignment", baseline, parent="either")
+    if not above:
         return None
-    layer, at, value = found[0]
+    layer, at, value = above[0]
     total = len(subject.layers) * subject.n_heads
     return [
         "The head that does so most is ",
         head(number, layer, at),
         f" with {with_interval(value, 'share of attention')}; "
-        f"{len(found)} of {total} heads are above the baseline.",
+        f"{len(above)} of {total} heads are above the baseline.",
     ]
 
 
@@ -209,15 +212,14 @@ def _offsets(subject: Subject, number: int) -> Sentence | None:
     limit = Thresholds().offset
     parts: list[Sentence] = []
     for offset, name in ((-1, "previous"), (1, "next")):
-        found = heads_beyond(subject, "offset_share", limit, offset=offset)
-        if found:
-            noun = count_of(len(found), "head")
-            verb = "pays" if len(found) == 1 else "pay"
+        above = heads_beyond(subject, "offset_share", limit, offset=offset)
+        if above:
+            verb, whose = ("pays", "its") if len(above) == 1 else ("pay", "their")
             parts.append(
                 sentence(
-                    f"{noun} {verb} more than half of {'its' if len(found) == 1 else 'their'} "
+                    f"{count_of(len(above), 'head')} {verb} more than half of {whose} "
                     f"attention to the {name} token (",
-                    _named(number, found),
+                    _named(number, above),
                     ")",
                 )
             )
@@ -248,12 +250,12 @@ def _variability(subject: Subject, number: int) -> Sentence | None:
 
 
 def _sinks(subject: Subject, number: int) -> Sentence | None:
-    found = heads_beyond(subject, "sink_rate", 0.9)
+    sinks = heads_beyond(subject, "sink_rate", 0.9)
     total = len(subject.layers) * subject.n_heads
-    if not found:
+    if not sinks:
         return None
     return [
-        f"In {len(found)} of {total} heads the first token is an attention sink in more than nine "
+        f"In {len(sinks)} of {total} heads the first token is an attention sink in more than nine "
         "of ten documents."
     ]
 
@@ -271,8 +273,8 @@ def _tags(subject: Subject, number: int) -> Sentence | None:
         return None
     every = "every one" if len(named) == len(tags) else f"{len(named)}"
     return [
-        f"For {every} of {len(tags)} tags some head pays more than twice the average head's "
-        "attention to it",
+        f"For {every} of {len(tags)} tags there is a head that pays it more than twice the "
+        "attention of the average head",
         figure("pos_to"),
         ".",
     ]
@@ -283,15 +285,15 @@ def _broad(subject: Subject, number: int) -> Sentence | None:
     if not np.isfinite(uniform) or uniform <= 0:
         return None
     share = Thresholds().broad
-    found = heads_beyond(subject, "row_entropy", share * uniform)
-    if not found:
+    broad = heads_beyond(subject, "row_entropy", share * uniform)
+    if not broad:
         return None
-    noun = count_of(len(found), "head")
-    verb = "attends" if len(found) == 1 else "attend"
+    noun = count_of(len(broad), "head")
+    verb = "attends" if len(broad) == 1 else "attend"
     return sentence(
         f"{noun.capitalize()} {verb} broadly, with more than {share:.0%} of the entropy of "
         "attending evenly (".replace("%", "\u00a0%"),
-        _named(number, found, "nats"),
+        _named(number, broad, "nats"),
         ").",
     )
 
@@ -299,14 +301,14 @@ def _broad(subject: Subject, number: int) -> Sentence | None:
 def _repeats(subject: Subject, number: int) -> Sentence | None:
     if not subject.is_causal:
         return None
-    found = heads_beyond(subject, "induction", 0.5)
-    if not found:
+    above = heads_beyond(subject, "induction", 0.5)
+    if not above:
         return None
-    verb = "pays" if len(found) == 1 else "pay"
+    verb = "pays" if len(above) == 1 else "pay"
     return sentence(
-        f"{count_of(len(found), 'head').capitalize()} {verb} more than half of the attention of "
+        f"{count_of(len(above), 'head').capitalize()} {verb} more than half of the attention of "
         "repeated tokens to what followed them before, as induction heads do (",
-        _named(number, found),
+        _named(number, above),
         ").",
     )
 
@@ -325,12 +327,12 @@ TOPICS: dict[str, tuple[Rule, ...]] = {
     "Coreference": (coreference,),
     "Gradients": (importance,),
 }
-"""Rules by topic, in the order of the page."""
+"""The rules of each topic, in the order of the page."""
 
 
 def notable_heads(subject: Subject) -> dict[tuple[int, int], str]:
     """Heads worth seeing at work, and why: the strongest of each kind."""
-    found: dict[tuple[int, int], str] = {}
+    notable: dict[tuple[int, int], str] = {}
     baseline, offset = subject.measured("dep_baseline").value, Thresholds().offset
     kinds: list[tuple[str, float, dict[str, object], str]] = [
         ("dep_alignment", baseline, {"parent": "either"}, "most along dependencies"),
@@ -343,24 +345,24 @@ def notable_heads(subject: Subject) -> dict[tuple[int, int], str]:
         if np.isfinite(threshold):
             best = heads_beyond(subject, name, threshold, **labels)[:1]
             for layer, at, _ in best:
-                found.setdefault((layer, at), why)
-    return found
+                notable.setdefault((layer, at), why)
+    return notable
 
 
 def _extremes(
-    layers: Sequence[tuple[int, Measured]],
-) -> tuple[tuple[int, Measured], tuple[int, Measured]]:
-    return min(layers, key=lambda x: x[1].value), max(layers, key=lambda x: x[1].value)
+    layers: Sequence[LayerValue],
+) -> tuple[LayerValue, LayerValue]:
+    """The layers with the lowest and the highest value."""
+    return min(layers, key=_value), max(layers, key=_value)
 
 
-def _trend(layers: Sequence[tuple[int, Measured]]) -> tuple[float, float] | None:
-    """Spearman's ρ of value and layer where it is significant."""
+def _trend(layers: Sequence[LayerValue]) -> tuple[float, float] | None:
+    """Spearman's ρ of value and layer, and its p value; None unless it is significant."""
     if len(layers) < 5:
         return None
     values = [value.value for _, value in layers]
-    found = stats.spearmanr([n for n, _ in layers], values)
-    rho, p = float(found.statistic), float(found.pvalue)
-    if len(layers) <= EXACT:  # the usual p is too small here
+    rho, p = map(float, stats.spearmanr([n for n, _ in layers], values))
+    if len(layers) <= EXACT:  # for so few layers, scipy's p value is too small
         orders = np.array(list(permutations(range(len(layers)))))
         ranks = stats.rankdata(values)
         centered = np.arange(len(layers)) - (len(layers) - 1) / 2
@@ -369,17 +371,19 @@ def _trend(layers: Sequence[tuple[int, Measured]]) -> tuple[float, float] | None
     return (rho, p) if p < LEVEL else None
 
 
-def _named(
-    number: int, found: Sequence[tuple[int, int, Measured]], units: str = "share of attention"
-) -> Sentence:
-    """The first few heads with their values, and how many more."""
+def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Sentence:
+    """The first few heads with their values, and how many more there are."""
     items: list[Part | Sequence[Part]] = [
         [head(number, layer, at), f" {with_interval(value, units)}"]
-        for layer, at, value in found[:NAMED]
+        for layer, at, value in heads[:NAMED]
     ]
-    if len(found) > NAMED:
-        items.append(f"{len(found) - NAMED} more")
+    if len(heads) > NAMED:
+        items.append(f"{len(heads) - NAMED} more")
     return listed(items)
+
+
+def _value(of_layer: LayerValue) -> float:
+    return of_layer[1].value
 
 
 def _capital(parts: Sentence) -> Sentence:

@@ -1,4 +1,4 @@
-"""Findings from probes and gradients, and between models and kinds of text."""
+"""Findings from probes and gradients, and differences between models and kinds of text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headscope.reporting.table_figures import (
     probe_name,
     probe_scores,
 )
-from headscope.reporting.variables import describe
+from headscope.reporting.variables import describe, parent_label
 from headscope.reporting.wording import (
     Measured,
     Sentence,
@@ -41,15 +41,15 @@ def relations(subject: Subject, number: int) -> Sentence | None:
     better = [row for row in rows if _is_better(row, row.baselines["offset"])]
     if not better:
         return [
-            f"For none of {noun} does a single head find the other word clearly more often than "
-            "the best fixed offset",
+            f"For none of {noun} does a single head find the related word clearly more often than "
+            "the best fixed offset does",
             figure("relations"),
             ".",
         ]
     best = max(better, key=lambda row: row.gain)
     return [
-        f"As classifiers, single heads beat the best fixed offset for {len(better)} of {noun}; "
-        f"most of all for {best.label}, where ",
+        f"As classifiers, single heads beat the best fixed offset for {len(better)} of {noun}, "
+        f"by the widest margin for {best.label}, where ",
         head(number, best.layer, best.head),
         f" ({label_of('direction', best.direction)}) is right in "
         f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')} "
@@ -87,7 +87,7 @@ def coreference(subject: Subject, number: int) -> Sentence | None:
 
 
 def trained(subject: Subject, number: int) -> Sentence | None:
-    """How well probes over all heads parse."""
+    """How often trained probes over all heads find a word's parent."""
     if not subject.probes:
         return None
     items = []
@@ -98,7 +98,7 @@ def trained(subject: Subject, number: int) -> Sentence | None:
             against = f", right-branching {with_interval(Measured(chain.value), 'UAS')}"
         items.append(f"{with_interval(uas, 'UAS')} ({probe_name(probe)}{against})")
     return [
-        "Trained on all heads together, probes attach to their heads ",
+        "Probes trained on all heads together find the parent of ",
         *listed(items),
         " of the words",
         figure("probes"),
@@ -107,33 +107,32 @@ def trained(subject: Subject, number: int) -> Sentence | None:
 
 
 def _is_better(row: ProbeRow, baseline: float) -> bool:
-    """Above a baseline by its whole interval, and still where it was not chosen."""
+    """Is a head's whole interval above a baseline, and its accuracy on other documents too?"""
     return accuracy_of(row).is_above(baseline) and row.honest > baseline
 
 
 def importance(subject: Subject, number: int) -> Sentence | None:
-    """At which keys gradients are larger or smaller than elsewhere."""
+    """At which keys gradients are larger or smaller than on average."""
     data = subject.data("importance_mean")
     if data is None or "importance_mean_interval" not in data:
         return None
     names = [str(name) for name in data["gradient_class"].values]
     if "all" not in names:
         return None
-    everything = subject.measured("importance_mean", gradient_class="all")
+    overall = subject.measured("importance_mean", gradient_class="all")
     said = []
     for name in names:
-        found = subject.measured("importance_mean", gradient_class=name)
-        if name in ("all", "rest") or not found.is_apart(everything) or found.value <= 0:
+        gradient = subject.measured("importance_mean", gradient_class=name)
+        if name in ("all", "rest") or not gradient.is_apart(overall) or gradient.value <= 0:
             continue
-        ratio = found.value / everything.value
-        said.append(f"at {_quoted(name)} {100 * ratio:.0f}\u00a0%")
+        ratio = gradient.value / overall.value
+        said.append(f"{100 * ratio:.0f}\u00a0% at {_quoted(name)}")
     if not said:
         return None
     return [
         f"The loss{subject.elsewhere('importance_mean')} does not depend on attention to all keys "
-        "alike: the mean gradient |∂L/∂a| is ",
+        "alike: in percent of its mean over all keys, the gradient |∂L/∂a| is ",
         *listed(said),
-        " of that at all keys",
         figure("importance"),
         ".",
     ]
@@ -142,8 +141,8 @@ def importance(subject: Subject, number: int) -> Sentence | None:
 def about_differences(
     subjects: Sequence[Subject], differences: Sequence[tuple[int, int, xr.Dataset]]
 ) -> list[Sentence]:
-    """Where two subjects differ beyond their intervals."""
-    found: list[Sentence] = []
+    """Where two subjects clearly differ: the interval of the difference leaves out 0."""
+    sentences: list[Sentence] = []
     for left, right, data in differences:
         said = []
         for name in COMPARED:
@@ -151,29 +150,29 @@ def about_differences(
             key = f"{name}_mean"
             if key not in data:
                 continue
-            labels = {"parent": "either"} if "parent" in data[key].dims else {}
-            apart = measured(data, key, **labels)
-            if apart.is_above(0) or apart.is_below(0):
-                way = "higher" if apart.value > 0 else "lower"
-                size = Measured(abs(apart.value), *sorted((abs(apart.low), abs(apart.high))))
+            difference = measured(data, key, **parent_label(data[key]))
+            if difference.is_above(0) or difference.is_below(0):
+                way = "higher" if difference.value > 0 else "lower"
+                bounds = sorted((abs(difference.low), abs(difference.high)))
+                size = Measured(abs(difference.value), *bounds)
                 shown = with_interval(size, units).replace("\u00a0%", "\u00a0points")
                 said.append(f"{_spoken(name, subjects)} {way} by {shown}")
         if said:
-            found.append(
+            sentences.append(
                 [
-                    f"Against {subjects[right].title}, {subjects[left].title} has ",
+                    f"Compared with {subjects[right].title}, {subjects[left].title} has ",
                     *listed(said),
                     " (means over heads)",
                     figure("differences"),
                     ".",
                 ]
             )
-    return found
+    return sentences
 
 
 def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
-    """Where kinds of text differ: the extremes, if their intervals do not overlap."""
-    found: list[Sentence] = []
+    """Where kinds of text differ: lowest and highest, if their intervals do not overlap."""
+    sentences: list[Sentence] = []
     for subject in subjects:
         said = []
         for name in GROUPED:
@@ -189,11 +188,15 @@ def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
                     f"to {with_interval(values[high], units)} in {high}"
                 )
         if said:
-            found.append(
-                [f"In {subject.title}, kinds of text differ: ", *listed(said), "",
-                 figure("groups"), "."]
-            )  # fmt: skip
-    return found
+            sentences.append(
+                [
+                    f"In {subject.title}, kinds of text differ: ",
+                    *listed(said),
+                    figure("groups"),
+                    ".",
+                ]
+            )
+    return sentences
 
 
 def _quoted(name: str) -> str:

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import inf, nan
 
-from headscope.reporting.figure import Figure, figure_of
+from headscope.reporting.figure import Axis, Figure, axis_of, figure_of
 from headscope.reporting.subjects import Subject
-from headscope.reporting.table_figures import cell
-from headscope.reporting.variables import describe, numbers
+from headscope.reporting.table_figures import Interval, cell
+from headscope.reporting.variables import Number, describe, parent_label, rounded
 from headscope.reporting.wording import Measured, measured
 
 SHOWN = ("null_share", "dep_alignment", "distance", "entropy")
-"""Variability is not among them: of few documents it is too small, and groups differ in how
+"""Variability is not shown: it is too small where documents are few, and groups differ in how
 many they have."""
+
+
+class Column(Axis):
+    """A variable: `subject group` values, and the baselines they are held against."""
+
+    values: list[list[Number | Interval]]
+    baselines: list[list[Number]]
 
 
 def group_values(subject: Subject, name: str) -> dict[str, tuple[Measured, Measured]]:
     """The mean over heads for each group, and its baseline where it has one."""
-    found = {}
+    values = {}
     for group, blocks in (subject.results[0].groups or {}).items():
         data = next(iter(blocks.values()))
         mean = f"{name}_mean"
         if mean in data:
-            labels: dict[str, Any] = {"parent": "either"} if "parent" in data[mean].dims else {}
-            baseline = measured(data, "dep_baseline") if name == "dep_alignment" else None
-            value = measured(data, mean, **labels)
-            found[group] = (value, baseline or Measured(float("nan")))
-    return found
+            baseline = measured(data, "dep_baseline") if name == "dep_alignment" else Measured(nan)
+            values[group] = (measured(data, mean, **parent_label(data[mean])), baseline)
+    return values
 
 
 def group_figure(subjects: Sequence[Subject]) -> Figure | None:
@@ -36,24 +41,26 @@ def group_figure(subjects: Sequence[Subject]) -> Figure | None:
     groups = list(dict.fromkeys(g for s in shown for g in s.results[0].groups))
     if not groups:
         return None
-    columns: list[dict[str, Any]] = []
+    columns: list[Column] = []
     for name in SHOWN:
-        known = describe(shown, name)
-        values = [group_values(subject, name) for subject in shown]
-        if not any(values):
+        by_subject = [group_values(subject, name) for subject in shown]
+        if not any(by_subject):
             continue
+        known = describe(shown, name)
         columns.append(
             {
+                **axis_of(known),
                 "title": known.short_title,
-                "units": known.units,
-                "share": known.is_share,
                 "values": [
-                    [cell(of[group][0]) if group in of else None for group in groups]
-                    for of in values
+                    [cell(values[group][0]) if group in values else None for group in groups]
+                    for values in by_subject
                 ],
                 "baselines": [
-                    [numbers(of[group][1].value) if group in of else None for group in groups]
-                    for of in values
+                    [
+                        rounded(values[group][1].value) if group in values else None
+                        for group in groups
+                    ]
+                    for values in by_subject
                 ],
             }
         )
@@ -62,30 +69,32 @@ def group_figure(subjects: Sequence[Subject]) -> Figure | None:
     first = columns[0]["values"][0]
     order = sorted(range(len(groups)), key=lambda n: _value(first[n]))
     for column in columns:
-        for key in ("values", "baselines"):
-            column[key] = [[line[n] for n in order] for line in column[key]]
+        column["values"] = [[values[n] for n in order] for values in column["values"]]
+        column["baselines"] = [[values[n] for n in order] for values in column["baselines"]]
     counts = _counts(shown[0], groups)
     return figure_of(
         "groups",
         "dots",
         "Kinds of text",
-        "Means over heads for each group of documents, with 95 % intervals; in brackets the number "
-        "of documents. A short bar marks a group's own baseline: texts differ in how dense their "
-        "dependencies are.",
+        "Means over heads for each group of documents, with 95 % intervals; the number of "
+        "documents is in brackets. A short bar marks the baseline of a group: kinds of text differ "
+        "in how dense their dependencies are.",
         groups=[f"{groups[n]} ({counts[n]})" for n in order],
         subjects=[subjects.index(subject) for subject in shown],
         columns=columns,
     )
 
 
-def _value(value: Any) -> float:
-    found = value["value"] if isinstance(value, dict) else value
-    return float("inf") if found is None else float(found)
+def _value(shown: Number | Interval) -> float:
+    """What to sort by; groups without a value come last."""
+    value = shown["value"] if isinstance(shown, dict) else shown
+    return inf if value is None else value
 
 
 def _counts(subject: Subject, groups: Sequence[str]) -> list[int]:
-    of = subject.results[0].groups
+    """The number of documents of each group."""
+    known = subject.results[0].groups
     return [
-        int(next(iter(of[group].values()))["tokens_per_document_count"]) if group in of else 0
+        int(next(iter(known[group].values()))["tokens_per_document_count"]) if group in known else 0
         for group in groups
     ]

@@ -4,67 +4,108 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import xarray as xr
 
-from headscope.reporting.figure import Figure, figure_of
+from headscope.reporting.figure import Axis, Figure, axis_of, figure_of
 from headscope.reporting.subjects import Subject, measured_elsewhere
-from headscope.reporting.variables import describe, numbers
+from headscope.reporting.variables import Number, Numbers, describe, numbers, rounded
 from headscope.reporting.wording import Sentence
 from headscope.results.described import label_of
 
 MOST_LABELS = 24
+FARTHEST = 20
+"""Tokens apart up to which the text's own dependencies are shown."""
 
 
-def by_layer(subject: Subject, name: str, **labels: Any) -> dict[str, Any] | None:
-    """A line: the ratio over all heads of each layer, with its interval."""
+class Values(TypedDict, total=False):
+    """Values along an axis, with the bounds of their intervals."""
+
+    x: list[int]
+    value: Numbers
+    low: Numbers
+    high: Numbers
+
+
+class Line(Values):
+    """Values with a name; empty where a panel has one line."""
+
+    name: str
+
+
+class Level(TypedDict):
+    """A horizontal line to hold values against."""
+
+    name: str
+    value: Number
+
+
+class Panel(TypedDict):
+    """What one subject shows in one column."""
+
+    series: list[Line]
+    baseline: Level | None
+
+
+def values_along(data: xr.Dataset, name: str, dim: str) -> Values:
+    """A variable along its only axis, with its interval if it has one."""
+    values: Values = {"x": [int(n) for n in data[dim].values], "value": numbers(data[name])}
+    if f"{name}_interval" in data:
+        low, high = data[f"{name}_interval"].transpose("bound", dim).values
+        values["low"], values["high"] = numbers(low), numbers(high)
+    return values
+
+
+def by_layer(subject: Subject, name: str, **labels: object) -> Values | None:
+    """The ratio over all heads of each layer, with its interval."""
     data = subject.data(f"{name}_by_layer")
     if data is None:
         return None
-    array = data[f"{name}_by_layer"].sel(labels)
-    line = {"x": [int(n) for n in array["layer"].values], "value": numbers(array)}
-    if f"{name}_by_layer_interval" in data:
-        low, high = data[f"{name}_by_layer_interval"].sel(labels).transpose("bound", "layer").values
-        line |= {"low": numbers(low), "high": numbers(high)}
-    return line
+    names = [key for key in (f"{name}_by_layer", f"{name}_by_layer_interval") if key in data]
+    return values_along(data[names].sel(labels), names[0], "layer")
+
+
+class ColumnAxis(Axis):
+    """The axis of a column, with the name of its equation."""
+
+    equation: str
 
 
 @dataclass(frozen=True)
 class Column:
-    """A variable by layer: at some labels, or in several series along an axis."""
+    """A variable by layer, at one label of each of its other axes."""
 
     name: str
     title: str = ""
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, object] = field(default_factory=dict)
     baseline: tuple[str, str] | None = None
-    """A variable without layers to hold it against, and what to call it."""
+    """A variable without layers to hold this one against, and what to call it."""
 
-    def panel(self, subject: Subject) -> dict[str, Any] | None:
+    def panel(self, subject: Subject) -> Panel | None:
         """What one subject shows in this column."""
         line = by_layer(subject, self.name, **self.labels)
         if line is None:
             return None
-        level = None
+        level: Level | None = None
         if self.baseline is not None:
             baseline = subject.measured(self.baseline[0], **self.baseline_labels)
             if baseline.is_known:
-                level = {"name": self.baseline[1], "value": numbers(baseline.value)}
+                level = {"name": self.baseline[1], "value": rounded(baseline.value)}
         return {"series": [{"name": "", **line}], "baseline": level}
 
     @property
-    def baseline_labels(self) -> dict[str, Any]:
+    def baseline_labels(self) -> dict[str, object]:
         """The labels that the baseline has too."""
         return {k: v for k, v in self.labels.items() if k == "parent"}
 
-    def describe(self, subjects: Sequence[Subject]) -> dict[str, Any]:
-        """Its heading and units."""
+    def describe(self, subjects: Sequence[Subject]) -> ColumnAxis:
+        """The column's heading and units."""
         known = describe(subjects, self.name)
         return {
+            **axis_of(known),
             "title": self.title or known.title,
-            "units": known.units,
-            "share": known.is_share,
             "equation": self.name,
         }
 
@@ -124,7 +165,7 @@ def importance_lines(subjects: Sequence[Subject]) -> Figure | None:
         data = subject.data("importance_by_layer")
         if data is None:
             continue
-        series = []
+        series: list[Line] = []
         for name in data["gradient_class"].values.tolist():
             line = by_layer(subject, "importance", gradient_class=name)
             if line and any(value is not None for value in line["value"]):
@@ -136,8 +177,8 @@ def importance_lines(subjects: Sequence[Subject]) -> Figure | None:
         "importance",
         "lines",
         "How much the loss depends on attention",
-        "Mean |∂L/∂a| over all pairs of a query and a key of the class, by layer. Where much "
-        "attention meets small gradients, it changes little."
+        "Mean |∂L/∂a| over all pairs of a query and a key of the class, by layer. A small "
+        "gradient means that a little more or less attention changes the loss little."
         + measured_elsewhere(subjects, "importance"),
         equation="importance",
         paper=describe(subjects, "importance").paper,
@@ -154,19 +195,15 @@ def importance_lines(subjects: Sequence[Subject]) -> Figure | None:
 
 
 def distances_of_text(subjects: Sequence[Subject]) -> Figure | None:
-    """How likely words d tokens apart are related: a property of the text."""
+    """How often tokens that are d apart are related: a property of the text."""
     rows = []
     for number, subject in enumerate(subjects):
         data = subject.data("dep_by_distance")
         if data is None:
             continue
-        array = data["dep_by_distance"].isel(distance_between=slice(0, 20))
-        line = {"x": [int(n) for n in array["distance_between"].values], "value": numbers(array)}
-        if "dep_by_distance_interval" in data:
-            bounds = data["dep_by_distance_interval"].isel(distance_between=slice(0, 20))
-            low, high = bounds.transpose("bound", "distance_between").values
-            line |= {"low": numbers(low), "high": numbers(high)}
-        panel = {"series": [{"name": "", **line}], "baseline": None}
+        near = data.isel(distance_between=slice(0, FARTHEST))
+        line = values_along(near, "dep_by_distance", "distance_between")
+        panel: Panel = {"series": [{"name": "", **line}], "baseline": None}
         rows.append({"subject": number, "panels": [panel]})
     if not rows:
         return None
@@ -175,18 +212,18 @@ def distances_of_text(subjects: Sequence[Subject]) -> Figure | None:
         "text",
         "lines",
         "The text: how far dependencies reach",
-        "Share of token pairs d apart that stand in a dependency relation. It is a property of "
-        "the corpus and the model's tokens, not of attention.",
+        "Of all pairs of tokens that are d apart, the share that stands in a dependency relation. "
+        "It is a property of the corpus and of the model's tokens, not of attention.",
         equation="dep_by_distance",
         paper=known.paper,
         axis="distance",
-        columns=[{"title": "Related pairs", "units": known.units, "share": known.is_share}],
+        columns=[{**axis_of(known), "title": "Related pairs"}],
         rows=rows,
     )
 
 
 def label_maps(subjects: Sequence[Subject], name: str, dim: str) -> Figure | None:
-    """Shares by layer for each tag or relation, most attended first."""
+    """Shares by layer for each tag or relation, the most attended first."""
     shown = [s for s in subjects if s.has(f"{name}_by_layer")]
     if not shown:
         return None
@@ -207,7 +244,7 @@ def label_maps(subjects: Sequence[Subject], name: str, dim: str) -> Figure | Non
                 "subject": subjects.index(subject),
                 "x": [int(n) for n in array["layer"].values],
                 **{
-                    key: [line.get(key) if line else None for line in lines]
+                    key: [None if line is None else line.get(key) for line in lines]
                     for key in ("value", "low", "high")
                 },
             }
@@ -215,9 +252,9 @@ def label_maps(subjects: Sequence[Subject], name: str, dim: str) -> Figure | Non
     known_as = describe(shown, name)
     rest = len(means) - len(labels)
     caption = (
-        "Share of each layer's attention, null attention left out; columns are layers. Shades "
-        "follow the square root of the share, so that small ones can be told apart."
-        + (f" The {len(labels)} most attended of {len(means)}." if rest else "")
+        "Share of each layer's attention, without null attention; columns are layers. Shades "
+        "follow the square root of the share, so that small shares can be told apart."
+        + (f" Shown are the {len(labels)} most attended of {len(means)}." if rest else "")
     )
     return figure_of(
         name,

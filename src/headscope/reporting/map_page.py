@@ -1,7 +1,7 @@
-"""The map of heads as one small HTML file: hover or focus a head, and read its evidence.
+"""The map of heads as one small HTML file: hover over a head, or tab to it, and read its evidence.
 
-No framework, no network, a policy that allows this script and nothing else. Everything is
-drawn before the script runs; without it the map is a picture with titles.
+The page uses no framework and no network; its policy allows this script and nothing else.
+Everything is drawn before the script runs: without it the map is a picture.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def map_page(
     Args:
         heads: the map.
         evidence: what to say about a head, by layer and head: `str(result.explain(…))`.
-        explorer: address of an explorer page of a trace of the same model; heads then link
-            to themselves in it.
+        explorer: address of an explorer page of the same model; each head then links to itself
+            there.
     """
     data = heads.data
     by_behavior, by_layer = behavior_colors(heads), layer_colors(int(data["layer"].max()) + 1)
@@ -107,12 +107,12 @@ def map_page(
         behavior = str(data["behavior"].values[i])
         nearest = heads.nearest(layer, head, 3)
         near = ", ".join(f"L{a} H{b} ({js:.3f})" for a, b, js in nearest)
-        own = (evidence or {}).get((layer, head), "")
+        known = (evidence or {}).get((layer, head), "")
         entry = {
             "layer": layer,
             "head": head,
             "name": f"L{layer} H{head} · {behavior}",
-            "text": f"{own}\n\nNearest: {near}".strip(),
+            "text": f"{known}\n\nNearest: {near}".strip(),
             "near": [rows[a, b] for a, b, _ in nearest],
             "behavior": by_behavior[behavior],
             "layers": by_layer[layer],
@@ -127,8 +127,8 @@ def map_page(
     link = '<p><a id="open" hidden>Open in the explorer</a></p>' if explorer else ""
     shown = html.escape(heads.title)
     body = f"""<h1>Heads of {shown}</h1>
-<p>Near where they attend alike (Jensen-Shannon divergence; stress {heads.stress:.2f}).
-Hover or tab to a head.</p>
+<p>Heads that attend alike are near one another (Jensen-Shannon divergence; stress
+{heads.stress:.2f}). Hover over a head, or tab to it.</p>
 <p><button data-by="behavior" aria-pressed="true">By behavior</button>
 <button data-by="layers" aria-pressed="false">By layer</button></p>
 {_legend("behavior", by_behavior, hidden=False)}
@@ -137,8 +137,7 @@ Hover or tab to a head.</p>
 <svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="Map of heads">{"".join(dots)}</svg>
 <aside><h1 id="head">No head chosen</h1>{link}<pre id="evidence"></pre></aside>
 </main>"""
-    told = data_script("data", content)
-    return html_page(f"Heads of {heads.title}", STYLE, body, SCRIPT, told)
+    return html_page(f"Heads of {heads.title}", STYLE, body, SCRIPT, data_script("data", content))
 
 
 def save_map_page(
@@ -155,7 +154,7 @@ def save_map_page(
 
 
 def _places(heads: HeadMap) -> list[tuple[float, float]]:
-    """Pixels, with both axes to the same scale."""
+    """Where each head is drawn, in pixels; both axes have the same scale."""
     x, y = heads.data["x"].values, heads.data["y"].values
     spans = float(x.max() - x.min()) or 1.0, float(y.max() - y.min()) or 1.0
     scale = min((WIDTH - 2 * MARGIN) / spans[0], (HEIGHT - 2 * MARGIN) / spans[1])
@@ -167,9 +166,9 @@ def _places(heads: HeadMap) -> list[tuple[float, float]]:
 
 
 def _legend(by: str, colors: Mapping[str, str], *, hidden: bool) -> str:
-    items = "".join(
+    entries = "".join(
         f'<li><svg width="10" height="10" viewBox="0 0 10 10"><rect width="10" height="10" rx="5" '
         f'fill="{color}"></rect></svg> {html.escape(name)}</li>'
         for name, color in colors.items()
     )
-    return f'<ul data-by="{by}"{" hidden" if hidden else ""}>{items}</ul>'
+    return f'<ul data-by="{by}"{" hidden" if hidden else ""}>{entries}</ul>'

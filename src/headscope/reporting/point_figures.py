@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headscope.heads.head_map import HeadMap
-from headscope.reporting.figure import Figure, figure_of
+from headscope.reporting.figure import Figure, axis_of, figure_of
 from headscope.reporting.subjects import Subject, measured_elsewhere
 from headscope.reporting.variables import describe, numbers
 from headscope.reporting.wording import with_interval
@@ -13,7 +13,7 @@ from headscope.reporting.wording import with_interval
 
 def correlations(subjects: Sequence[Subject]) -> list[Figure]:
     """Heads as points: distance against alignment and entropy, with Pearson's r."""
-    made = []
+    figures = []
     for other, labels, title in (
         ("dep_alignment", {"parent": "either"}, "Distance and alignment"),
         ("entropy", {}, "Distance and entropy"),
@@ -35,27 +35,24 @@ def correlations(subjects: Sequence[Subject]) -> list[Figure]:
                 }
             )
         if panels:
-            made.append(
+            figures.append(
                 figure_of(
                     f"correlation-{other}",
                     "points",
                     title,
-                    "Each point is a head, stronger in later layers. r is Pearson's over heads, "
-                    "its interval over documents.",
+                    "Each point is a head; later layers have a stronger shade. r is Pearson's, "
+                    "over heads; its interval is over documents.",
                     equation="correlation",
                     paper="Vig & Belinkov 2019, section 5.3.3",
-                    axes=[
-                        {"title": known.title, "units": known.units, "share": known.is_share}
-                        for known in (describe(subjects, name) for name in ("distance", other))
-                    ],
+                    axes=[axis_of(describe(subjects, name)) for name in ("distance", other)],
                     panels=panels,
                 )
             )
-    return made
+    return figures
 
 
 def map_figure(subjects: Sequence[Subject], maps: Mapping[int, HeadMap]) -> Figure | None:
-    """Heads in the plane, near where they attend alike (Clark et al.'s Figure 6)."""
+    """Heads in the plane: those that attend alike are near (Clark et al.'s Figure 6)."""
     panels = []
     for number, heads in maps.items():
         data = heads.data
@@ -83,7 +80,7 @@ def map_figure(subjects: Sequence[Subject], maps: Mapping[int, HeadMap]) -> Figu
         "The map of heads",
         "Heads that attend alike lie near one another: metric multidimensional scaling of their "
         "Jensen-Shannon divergence, averaged over tokens. Stress says how much the plane distorts "
-        "it: 0 not at all, above 0.2 much." + measured_elsewhere(subjects, "js"),
+        "the divergence: 0 is not at all, above 0.2 is much." + measured_elsewhere(subjects, "js"),
         equation="js",
         paper="Clark et al. 2019, section 6, Figure 6",
         panels=panels,

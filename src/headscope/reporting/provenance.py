@@ -1,10 +1,10 @@
-"""Where the numbers come from, run by run, as rows of text."""
+"""Where the numbers come from: the model and its runs, as rows of a name and a text."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from headscope.reporting.subjects import Subject
 from headscope.reporting.table_figures import probe_name
@@ -12,16 +12,31 @@ from headscope.results.probe import Probe
 from headscope.results.result import Result
 
 SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens")
+"""The settings of a run that are shown."""
+Row = list[str]
 
 
-def provenance_of(subject: Subject) -> dict[str, Any]:
-    """The model, then each run on it, as rows of name and text."""
-    runs = [{"title": r.corpus_name, "rows": _run_rows(r)} for r in subject.results]
+class RunRows(TypedDict):
+    """What is known about one run."""
+
+    title: str
+    rows: list[Row]
+
+
+class Provenance(RunRows):
+    """What is known about a model, and about its runs."""
+
+    runs: list[RunRows]
+
+
+def provenance_of(subject: Subject) -> Provenance:
+    """The model, then each run on it."""
+    runs: list[RunRows] = [{"title": r.corpus_name, "rows": _run_rows(r)} for r in subject.results]
     runs += [{"title": f"Probe: {probe_name(p)}", "rows": _probe_rows(p)} for p in subject.probes]
     return {"title": subject.title, "rows": _model_rows(subject.model), "runs": runs}
 
 
-def _model_rows(model: Mapping[str, Any]) -> list[list[str]]:
+def _model_rows(model: Mapping[str, Any]) -> list[Row]:
     return _kept(
         {
             "Model": _joined(model, "name", "architecture", "dtype"),
@@ -35,11 +50,9 @@ def _model_rows(model: Mapping[str, Any]) -> list[list[str]]:
     )
 
 
-def _run_rows(result: Result) -> list[list[str]]:
+def _run_rows(result: Result) -> list[Row]:
     about = result.provenance
-    corpus: Mapping[str, Any] = about.get("corpus", {})
-    counts: Mapping[str, Any] = about.get("counts", {})
-    settings: Mapping[str, Any] = about.get("settings", {})
+    corpus, counts, settings = (about.get(name, {}) for name in ("corpus", "counts", "settings"))
     left_out = corpus.get("left_out") or {}
     metrics = [str(metric.get("name")) for metric in about.get("metrics", [])]
     documents = counts.get("documents", corpus.get("documents"))
@@ -63,24 +76,25 @@ def _run_rows(result: Result) -> list[list[str]]:
     )
 
 
-def _probe_rows(probe: Probe) -> list[list[str]]:
+def _probe_rows(probe: Probe) -> list[Row]:
     about = probe.provenance
-    banks = {
+    treebanks = {
         name: _joined(about[name], "name", "documents", "sentences", "words", "hash")
         for name in ("train", "dev")
         if isinstance(about.get(name), Mapping)
     }
     return _kept(
         {
-            "Trained on": banks.get("train"),
-            "Scored on": banks.get("dev"),
+            "Trained on": treebanks.get("train"),
+            "Scored on": treebanks.get("dev"),
             "Seed": about.get("seed"),
             "Versions": _versions(about),
         }
     )
 
 
-def _kept(rows: Mapping[str, Any]) -> list[list[str]]:
+def _kept(rows: Mapping[str, object]) -> list[Row]:
+    """The rows that have a text."""
     return [[name, str(text)] for name, text in rows.items() if text not in (None, "")]
 
 
@@ -88,9 +102,9 @@ def _versions(about: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {number}" for name, number in about.get("versions", {}).items())
 
 
-def _joined(values: Mapping[str, Any], *names: str) -> str:
+def _joined(values: Mapping[str, object], *names: str) -> str:
     return ", ".join(str(values[name]) for name in names if values.get(name))
 
 
-def _count(value: Any) -> str | None:
+def _count(value: object) -> str | None:
     return f"{int(value):,}" if isinstance(value, int | float) else None

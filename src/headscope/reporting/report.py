@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from headscope.arguments import expect
 from headscope.errors import InputError
@@ -16,6 +15,7 @@ from headscope.page.payload import Payload
 from headscope.page.save_page import make_page
 from headscope.reporting.build import FORMAT, VERSION, build_report
 from headscope.results.opening import open as open_file
+from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 
@@ -29,7 +29,7 @@ WAITING = (
 
 
 def report(
-    results: Result | str | os.PathLike[str] | Iterable[Any],
+    results: Result | str | os.PathLike[str] | Iterable[Result | Probe | str | os.PathLike[str]],
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
@@ -37,15 +37,15 @@ def report(
 ) -> Path:
     """Write a report on one or several results: one HTML file that opens without a network.
 
-    It begins with findings, written from the numbers; then come figures with their equations
-    and papers, a card for every head, and where everything comes from. Results of the same
-    model (`analyze`, `importance`, probes) are put together; several models, corpora or
-    genres stand side by side.
+    It begins with findings, written from the numbers. Then come figures with their equations and
+    papers, a card for every head, and where the numbers come from. Results of the same model
+    (`analyze`, `importance`, probes) are put together; several models, corpora or genres stand
+    side by side.
 
     Args:
         results: results, run folders or files of results, and trained probes.
         path: the file to write; it appears whole or not at all.
-        title: of the report; names the models by default.
+        title: the title of the report; by default it names the models.
         pages: addresses of explorer pages, relative to the report, by the model's name or a
             part of it: `{"minilm": "minilm.html"}`. Cards of heads then link to them.
 
@@ -55,10 +55,10 @@ def report(
     Raises:
         InputError: there is no result, or something else was given.
     """
-    known = Result | str | os.PathLike | Iterable
-    expect("results", results, known, "results, or files or folders of them")
+    accepted = Result | str | os.PathLike | Iterable
+    expect("results", results, accepted, "results, or files or folders of them")
     given = [results] if isinstance(results, Result | str | os.PathLike) else list(results)
-    content = build_report([_opened(item) for item in given], title=title, pages=pages)
+    content = build_report([_opened(source) for source in given], title=title, pages=pages)
     header = {"format": FORMAT, "version": VERSION, "title": content["title"]}
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     packed = gzip.compress(text.encode("ascii"), compresslevel=9, mtime=0)
@@ -73,14 +73,14 @@ def report(
     return Path(path)
 
 
-def _opened(item: Any) -> Any:
+def _opened(source: object) -> object:
     """What a file or folder holds; anything else as it is."""
-    if not isinstance(item, str | os.PathLike):
-        return item
-    opened = open_file(item)
+    if not isinstance(source, str | os.PathLike):
+        return source
+    opened = open_file(source)
     if isinstance(opened, Trace):
         raise InputError(
-            f"{os.fspath(item)!r} is a trace, not a result: a report is made of what analyze, "
+            f"{os.fspath(source)!r} is a trace, not a result: a report is made of what analyze, "
             "importance or the probes wrote. Traces are shown by save_page."
         )
     return opened

@@ -1,8 +1,8 @@
-"""What the report is about: models, each with all results that are of it.
+"""The subjects of a report: models, each with all of its results.
 
-Results of one model (an analysis, its importance, its probes) make one subject. A second
-analysis of the same variables (another corpus, a genre) is a subject of its own, so that
-both stand side by side.
+All results of one model (an analysis, its importance, its probes) make one subject. A second
+analysis of the same variables (on another corpus, or on one genre) makes another subject, so
+that both stand side by side.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from headscope.results.probe import Probe
 from headscope.results.result import Result
 
 MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
-"""What an analysis of a corpus measures; two results that share one are two subjects."""
+"""Variables of an analysis; two results of a model that share one of them are two subjects."""
 CONTROL = ", random weights"
-"""What follows a model's name where a probe was trained on its random-weights control."""
+"""What a probe adds to the model's name if it was trained on a copy with random weights."""
+
+_Key = tuple[str, ...]
+"""Equal for results of the same model, weights, edits and attention block."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,8 @@ class Subject:
     """A model and its results.
 
     Attributes:
-        title: what to call it; unique in a report.
-        results: first the one that others are held against.
+        title: what to call the subject; unique in a report.
+        results: the results of the model, an analysis first.
         probes: trained probes of the model.
         page: address of an explorer page of the model.
     """
@@ -46,37 +49,37 @@ class Subject:
     @property
     def model(self) -> Mapping[str, Any]:
         """The model's provenance."""
-        found: Mapping[str, Any] = self.results[0].provenance["model"]
-        return found
+        model: Mapping[str, Any] = self.results[0].provenance["model"]
+        return model
 
     @property
     def is_causal(self) -> bool:
-        """Do tokens see only what came before? Of several attentions, in the main one."""
+        """Does a token attend only to tokens before it, in the model's main attention?"""
         return next(iter(self.results[0].blocks)) == "decoder" or bool(self.model.get("is_causal"))
 
     @property
     def null_is_first(self) -> bool:
-        """Is null attention that to the first token, rather than to special ones?"""
+        """Is null attention the attention to the first token, rather than to special tokens?"""
         result = self.result("null_share") or self.results[0]
         rule = result.provenance.get("settings", {}).get("null_keys", "auto")
         return rule == "first" or (rule == "auto" and self.is_causal)
 
     @property
     def layers(self) -> list[int]:
-        """Numbers of its layers."""
+        """The numbers of the layers."""
         return [int(n) for n in self._axis("layer")]
 
     @property
     def n_heads(self) -> int:
-        """Heads of a layer."""
+        """How many heads a layer has."""
         return len(self._axis("head"))
 
     def has(self, name: str) -> bool:
-        """Was this variable measured?"""
+        """Does any result have this variable?"""
         return any(name in result for result in self.results)
 
     def data(self, name: str) -> xr.Dataset | None:
-        """The values of the first result that has a variable."""
+        """The dataset of the first result that has a variable."""
         result = self.result(name)
         return None if result is None else result.dataset
 
@@ -85,14 +88,14 @@ class Subject:
         return next((result for result in self.results if name in result), None)
 
     def elsewhere(self, name: str) -> str:
-        """` on another corpus`, where a variable was not measured on the first one."""
+        """` on CORPUS`, if a variable was not measured on the corpus of the first result."""
         result = self.result(name)
         if result is None:
             return ""
         corpus = result.corpus_name
         return "" if corpus == self.results[0].corpus_name else f" on {corpus}"
 
-    def measured(self, name: str, **labels: Any) -> Measured:
+    def measured(self, name: str, **labels: object) -> Measured:
         """One value with its interval."""
         data = self.data(name)
         return Measured(float("nan")) if data is None else measured(data, name, **labels)
@@ -105,59 +108,65 @@ class Subject:
 
 
 def find_subjects(
-    results: Iterable[Any], pages: Mapping[str, str] | None = None
+    results: Iterable[object], pages: Mapping[str, str] | None = None
 ) -> tuple[Subject, ...]:
     """The subjects of a report, in the order in which they were first given.
 
     Args:
         results: results and trained probes.
-        pages: addresses of explorer pages by the model's name (or part of it).
+        pages: addresses of explorer pages by the model's name (or a part of it).
 
     Raises:
-        InputError: nothing to report on, or something that is no result.
+        InputError: there is no result, or something else was given.
     """
-    found: list[tuple[tuple[str, ...], list[Result]]] = []
+    placed: list[tuple[_Key, list[Result]]] = []
     trained: list[Probe] = []
-    for item in results:
-        if isinstance(item, Result):
-            for result in _by_block(with_descriptions(item)):
-                _place(result, found)
-        elif isinstance(item, Probe):
-            trained.append(item)
+    for given in results:
+        if isinstance(given, Result):
+            for result in _by_block(with_descriptions(given)):
+                _place(result, placed)
+        elif isinstance(given, Probe):
+            trained.append(given)
         else:
             raise InputError(
-                f"A report is made of results; {type(item).__name__} is none. "
-                "Pass what analyze, importance or the probes return, or open a saved one."
+                f"A report is made of results; {type(given).__name__} is not one. "
+                "Pass what analyze, importance or the probes return, or open a saved result."
             )
-    if not found:
+    if not placed:
         raise InputError("There is nothing to report: give at least one result.")
-    for _, of in found:  # what a report is about comes first, however it was given
-        of.sort(key=lambda result: not any(name in result for name in MAIN))
-    titles = _titles([of for _, of in found])
+    of_subjects = [members for _, members in placed]
+    for members in of_subjects:  # analyses come first, in whatever order results were given
+        members.sort(key=lambda result: not any(name in result for name in MAIN))
     subjects = [
-        Subject(title, tuple(of), (), _page(of[0].model, pages or {}))
-        for title, (_, of) in zip(titles, found, strict=True)
+        Subject(title, tuple(members), (), _page(members[0].model, pages or {}))
+        for title, members in zip(_titles(of_subjects), of_subjects, strict=True)
     ]
+    return _with_probes(subjects, trained)
+
+
+def _with_probes(subjects: list[Subject], trained: Sequence[Probe]) -> tuple[Subject, ...]:
+    """The subjects, each with the trained probes of its model."""
     for probe in trained:
         model = str(probe.provenance["model"]["name"]).removesuffix(CONTROL)
-        at = next((i for i, s in enumerate(subjects) if s.results[0].model == model), None)
+        at = next((n for n, s in enumerate(subjects) if s.results[0].model == model), None)
         if at is None:
             known = ", ".join(s.results[0].model for s in subjects)
             raise InputError(
-                f"A trained probe is of the model {model!r}, but the results are of {known}."
+                f"A probe was trained on the model {model!r}, but the results are of {known}. "
+                "Give a result of the same model, or leave the probe out."
             )
         subjects[at] = replace(subjects[at], probes=(*subjects[at].probes, probe))
     return tuple(subjects)
 
 
 def measured_elsewhere(subjects: Iterable[Subject], name: str) -> str:
-    """A sentence on the subjects whose variable comes from another corpus; often empty."""
-    found = [f"{s.title}{s.elsewhere(name)}" for s in subjects if s.elsewhere(name)]
-    return f" Measured for {'; '.join(found)}." if found else ""
+    """A sentence that names the subjects for which a variable was measured on another corpus."""
+    places = [f"{s.title}{s.elsewhere(name)}" for s in subjects if s.elsewhere(name)]
+    return f" Measured for {'; '.join(places)}." if places else ""
 
 
 def _by_block(result: Result) -> list[Result]:
-    """An encoder-decoder's attention, one result for each."""
+    """One result for each attention block: an encoder-decoder has several."""
     if len(result.blocks) == 1:
         return [result]
     return [
@@ -165,14 +174,18 @@ def _by_block(result: Result) -> list[Result]:
             result,
             blocks={name: data},
             states={name: result.states.get(name, {})},
-            groups={group: {name: of[name]} for group, of in result.groups.items() if name in of},
+            groups={
+                group: {name: blocks[name]}
+                for group, blocks in result.groups.items()
+                if name in blocks
+            },
         )
         for name, data in result.blocks.items()
     ]
 
 
-def _place(result: Result, found: list[tuple[tuple[str, ...], list[Result]]]) -> None:
-    """Put a result with the others of its model, unless they were measured the same way."""
+def _place(result: Result, placed: list[tuple[_Key, list[Result]]]) -> None:
+    """Put a result with the others of its model, unless one of them has the same variables."""
     model = result.provenance.get("model", {})
     key = (
         str(model.get("name")),
@@ -180,17 +193,17 @@ def _place(result: Result, found: list[tuple[tuple[str, ...], list[Result]]]) ->
         json.dumps(model.get("edits", []), default=str),
         next(iter(result.blocks)),
     )
-    for known, of in found:
-        is_twice = any(name in result and any(name in other for other in of) for name in MAIN)
+    for known, members in placed:
+        is_twice = any(name in result and any(name in other for other in members) for name in MAIN)
         if known == key and not is_twice:
-            of.append(result)
+            members.append(result)
             return
-    found.append((key, [result]))
+    placed.append((key, [result]))
 
 
 def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
-    """The models' names; where they are the same, with what tells them apart."""
-    firsts = [of[0] for of in subjects]
+    """The models' names, with what tells subjects apart where the names are the same."""
+    firsts = [results[0] for results in subjects]
     titles = [result.model for result in firsts]
     for more in (_edit, _block, _group, _corpus):
         if len(set(titles)) == len(titles):
@@ -224,11 +237,15 @@ def _block(result: Result) -> str:
 
 
 def _page(model: str, pages: Mapping[str, str]) -> str | None:
-    """The page given for a model: by its name, or by an alias that is part of it."""
+    """The page given for a model, by its name or by a part of it."""
     for page in pages.values():
         scheme = urlsplit(str(page)).scheme
-        if len(scheme) > 1 and scheme not in ("file", "http", "https"):  # C: is a drive
-            raise InputError(f"A page is {page!r}; expected the path of an HTML file.")
+        if len(scheme) > 1 and scheme not in (
+            "file",
+            "http",
+            "https",
+        ):  # C: is a drive, not a scheme
+            raise InputError(f"A page is {page!r}; expected the path or address of an HTML file.")
     if model in pages:
         return pages[model]
     bare = model.lower().replace("-", "").replace("_", "")

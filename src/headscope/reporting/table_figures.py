@@ -1,4 +1,4 @@
-"""Tables: heads as classifiers beside their baselines, trained probes, differences.
+"""Tables: heads as classifiers beside their baselines, trained probes, differences of models.
 
 A cell is text, a number, `{"value", "low", "high"}`, or `{"head": [subject, layer, head]}`.
 """
@@ -6,30 +6,47 @@ A cell is text, a number, `{"value", "low", "high"}`, or `{"head": [subject, lay
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import xarray as xr
 
 from headscope.heads.probe_table import ProbeRow, probe_table
 from headscope.reporting.figure import Figure, figure_of
 from headscope.reporting.subjects import Subject, measured_elsewhere
-from headscope.reporting.variables import describe, numbers
-from headscope.reporting.wording import Measured, head, measured
+from headscope.reporting.variables import Number, describe, parent_label, rounded
+from headscope.reporting.wording import HeadPart, Measured, head, measured
 from headscope.results.probe import Probe
 
+
+class Interval(TypedDict):
+    """A value and the bounds of its interval."""
+
+    value: Number
+    low: Number
+    high: Number
+    share: NotRequired[bool]
+    """Is it shown in percent? Said where the rows of a column differ."""
+
+
+Cell = str | Number | Interval | HeadPart
 HONEST = (
-    "“Honest” scores heads chosen on one half of the documents on the other half: the best of "
-    "many heads looks better than it is."
+    "“Honest” is the accuracy of heads that were chosen on one half of the documents and scored "
+    "on the other half: the best of many heads looks better than it is."
 )
 
 
-def cell(found: Measured, *, share: bool | None = None) -> Any:
-    """A value with its interval as a cell."""
-    known = {} if share is None else {"share": share}
-    if not found.has_interval and share is None:
-        return numbers(found.value)
-    bounds = {"low": numbers(found.low), "high": numbers(found.high)}
-    return {"value": numbers(found.value), **bounds, **known}
+def cell(value: Measured, *, share: bool | None = None) -> Number | Interval:
+    """A value with its interval as a cell; a bare number if there is nothing beside it."""
+    if not value.has_interval and share is None:
+        return rounded(value.value)
+    interval: Interval = {
+        "value": rounded(value.value),
+        "low": rounded(value.low),
+        "high": rounded(value.high),
+    }
+    if share is not None:
+        interval["share"] = share
+    return interval
 
 
 def best_rows(subject: Subject, name: str) -> tuple[ProbeRow, ...]:
@@ -45,16 +62,13 @@ def accuracy_of(row: ProbeRow) -> Measured:
 
 def relation_table(subjects: Sequence[Subject]) -> Figure | None:
     """The best head for each relation beside the best fixed offset (Clark et al.'s Table 1)."""
-    rows = [
+    rows: list[list[Cell]] = [
         [
-            subject.title,
-            row.label,
-            row.cases,
-            head(number, row.layer, row.head),
-            "head" if row.direction == "dependent" else "dependent",
+            *_opening(subject, number, row),
+            "parent" if row.direction == "dependent" else "dependent",
             cell(accuracy_of(row)),
-            numbers(row.honest),
-            numbers(row.baselines["offset"]),
+            rounded(row.honest),
+            rounded(row.baselines["offset"]),
             None if row.offset is None else f"{row.offset:+d}".replace("-", "−"),
         ]
         for number, subject in enumerate(subjects)
@@ -66,16 +80,13 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
         "relations",
         "table",
         "The best head for each relation",
-        "A head is right where the word it attends to most is the one that the treebank names. "
+        "A head is right if the word it attends to most is the one that the treebank names. "
         f"The mark on the bar is the best fixed offset. {HONEST}"
         + measured_elsewhere(subjects, "accuracy"),
         equation="accuracy",
         paper="Clark et al. 2019, section 4.2, Table 1",
         columns=[
-            {"label": "Model", "kind": "text"},
-            {"label": "Relation", "kind": "text"},
-            {"label": "Cases", "kind": "count"},
-            {"label": "Head", "kind": "head"},
+            *_opening_columns("Relation"),
             {"label": "Finds the", "kind": "text"},
             {"label": "Accuracy", "kind": "bar", "against": 7},
             {"label": "Honest", "kind": "share"},
@@ -86,42 +97,47 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
+def _opening(subject: Subject, number: int, row: ProbeRow) -> list[Cell]:
+    """The cells that both tables of heads begin with."""
+    return [subject.title, row.label, row.cases, head(number, row.layer, row.head)]
+
+
+def _opening_columns(label: str) -> list[dict[str, object]]:
+    """The columns of these cells; `label` says what heads are scored on."""
+    kinds = {"Model": "text", label: "text", "Cases": "count", "Head": "head"}
+    return [{"label": name, "kind": kind} for name, kind in kinds.items()]
+
+
 def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
     """The best head for each kind of mention beside the baselines (Clark et al.'s Table 2)."""
-    found = [
+    best = [
         (number, subject, row)
         for number, subject in enumerate(subjects)
         for row in best_rows(subject, "coref_accuracy")
     ]
-    if not found:
+    if not best:
         return None
-    names = list(dict.fromkeys(name for _, _, row in found for name in row.baselines))
-    rows = [
+    names = list(dict.fromkeys(name for _, _, row in best for name in row.baselines))
+    rows: list[list[Cell]] = [
         [
-            subject.title,
-            row.label,
-            row.cases,
-            head(number, row.layer, row.head),
+            *_opening(subject, number, row),
             cell(accuracy_of(row)),
-            numbers(row.honest),
-            *(numbers(row.baselines[name]) if name in row.baselines else None for name in names),
+            rounded(row.honest),
+            *(rounded(row.baselines[name]) if name in row.baselines else None for name in names),
         ]
-        for number, subject, row in found
+        for number, subject, row in best
     ]
     return figure_of(
         "coreference",
         "table",
         "The best head for antecedents",
-        "A head is right where the head word of a mention attends most to the head word of one of "
-        f"its antecedents. The baselines see no attention. {HONEST}"
+        "A head is right if the main word of a mention attends most to the main word of one of "
+        f"its antecedents. The baselines do not use attention. {HONEST}"
         + measured_elsewhere(subjects, "coref_accuracy"),
         equation="coref_accuracy",
         paper="Clark et al. 2019, section 4.3, Table 2",
         columns=[
-            {"label": "Model", "kind": "text"},
-            {"label": "Mentions", "kind": "text"},
-            {"label": "Cases", "kind": "count"},
-            {"label": "Head", "kind": "head"},
+            *_opening_columns("Mentions"),
             {"label": "Accuracy", "kind": "bar"},
             {"label": "Honest", "kind": "share"},
             *({"label": RULES.get(name, name), "kind": "share"} for name in names),
@@ -132,7 +148,7 @@ def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
 
 def trained_table(subjects: Sequence[Subject]) -> Figure | None:
     """Trained probes over all heads, and right-branching (Clark et al.'s Table 3)."""
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     for subject in subjects:
         chains = {}
         for probe in subject.probes:
@@ -147,9 +163,10 @@ def trained_table(subjects: Sequence[Subject]) -> Figure | None:
         "probes",
         "table",
         "Trees from all heads together",
-        "A probe weighs the attention of all heads, both ways, and guesses the head of each word. "
-        "Unlabeled attachment score without punctuation; the model is frozen. Right-branching "
-        "takes the next word as the head.",
+        "A probe weighs the attention of all heads, in both directions, and predicts the parent of "
+        "each word; the model is frozen. UAS, the unlabeled attachment score, is the share of "
+        "words whose parent is right, without punctuation. Right-branching takes the next word as "
+        "the parent.",
         equation="uas",
         paper="Clark et al. 2019, section 5, Table 3",
         columns=[
@@ -162,14 +179,14 @@ def trained_table(subjects: Sequence[Subject]) -> Figure | None:
 
 
 def probe_name(probe: Probe) -> str:
-    """What a trained probe reads."""
+    """What a trained probe reads, in words."""
     name = probe.kind.replace("+", " and ")
     is_control = probe.provenance.get("control_seed") is not None
     return f"{name}, random weights (control)" if is_control else name
 
 
 def probe_scores(probe: Probe) -> tuple[Measured, Measured]:
-    """A probe's UAS, and that of right-branching on the same words."""
+    """A probe's UAS, and the UAS of right-branching on the same words."""
     chain = measured(probe.scores, "right_branching", punctuation="without")
     return Measured(probe.uas, *probe.uas_interval), chain
 
@@ -178,17 +195,17 @@ def difference_table(
     subjects: Sequence[Subject], differences: Sequence[tuple[int, int, xr.Dataset]]
 ) -> Figure | None:
     """Means over heads of two subjects and their difference, with intervals."""
-    rows: list[list[Any]] = []
+    rows: list[list[Cell]] = []
     for left, right, data in differences:
         for name in COMPARED:
             key = f"{name}_mean"
             if key not in data:
                 continue
-            labels = {"parent": "either"} if "parent" in data[key].dims else {}
+            labels = parent_label(data[key])
             known = describe(subjects, name)
             share = known.is_share
-            apart = measured(data, key, **labels)
-            is_clear = apart.is_above(0) or apart.is_below(0)
+            difference = measured(data, key, **labels)
+            is_clear = difference.is_above(0) or difference.is_below(0)
             rows.append(
                 [
                     subjects[left].title,
@@ -196,7 +213,7 @@ def difference_table(
                     known.title + ("" if share else f" ({known.units})"),
                     cell(subjects[left].measured(key, **labels), share=share),
                     cell(subjects[right].measured(key, **labels), share=share),
-                    cell(apart, share=share),
+                    cell(difference, share=share),
                     "yes" if is_clear else "no",
                 ]
             )
@@ -220,8 +237,8 @@ def difference_table(
         "differences",
         "table",
         "Differences",
-        "Means over heads, and first minus second. “Clear” says that the 95 % interval of the "
-        "difference leaves out 0; both sides are drawn independently.",
+        "Means over heads, and the first minus the second. “Clear” says that the 95 % interval of "
+        "the difference leaves out 0; the bootstrap draws the documents of both independently.",
         columns=columns,
         rows=rows,
     )
@@ -229,7 +246,7 @@ def difference_table(
 
 RULES = {
     "nearest": "Nearest mention",
-    "head_match": "Same head word",
+    "head_match": "Same main word",
     "sieves": "Four sieves",
 }
 COMPARED = (
@@ -241,4 +258,4 @@ COMPARED = (
     "row_entropy",
     "sink_rate",
 )
-"""What two models are compared by: means over heads."""
+"""The variables whose means over heads are compared between models."""

@@ -1,6 +1,6 @@
-"""The variables of heads: which there are, what they are called, their values as plain lists.
+"""The variables that have a value for each head, with their names and their values as plain lists.
 
-What a variable is called stands in its attributes, where its metric wrote it.
+A metric writes the names of its variables into their attributes; they are read from there.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypedDict
 
 import numpy as np
 import xarray as xr
@@ -17,6 +17,17 @@ from headscope.reporting.subjects import Subject
 from headscope.results.described import Described, described, is_shown, label_of
 
 MOST_LABELS = 120
+Number: TypeAlias = float | None
+"""None stands for NaN, which JSON does not have."""
+Numbers: TypeAlias = "list[Number] | list[Numbers]"
+
+
+class HeadValues(TypedDict, total=False):
+    """`layer head`: the values of all heads, with the bounds of their intervals."""
+
+    value: Numbers
+    low: Numbers
+    high: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +35,7 @@ class Variable:
     """One value per head: a variable of a result, at one label of its other axes."""
 
     name: str
-    labels: Mapping[str, Any]
+    labels: Mapping[str, object]
 
     @property
     def id(self) -> str:
@@ -33,19 +44,19 @@ class Variable:
 
     @property
     def label(self) -> str:
-        """`To each tag: NOUN`, without the name where a group shows it."""
+        """The labels in words: `the previous token`; empty for a variable without labels."""
         return ", ".join(label_of(dim, label) for dim, label in self.labels.items())
 
 
 def head_variables(subjects: Sequence[Subject]) -> list[Variable]:
-    """Every variable over layer and head that some subject has, as their metrics order them."""
+    """Every variable over layer and head that any subject has, in the order metrics give them."""
     variables: dict[str, tuple[int, Variable]] = {}
     for subject in subjects:
         for result in subject.results:
             for variable in _variables_of(result.dataset):
                 order = described(result.dataset[variable.name]).order
                 variables.setdefault(variable.id, (order, variable))
-    return [variable for _, variable in sorted(variables.values(), key=lambda item: item[0])]
+    return [variable for _, variable in sorted(variables.values(), key=lambda ordered: ordered[0])]
 
 
 def _variables_of(data: xr.Dataset) -> Iterator[Variable]:
@@ -63,8 +74,8 @@ def _variables_of(data: xr.Dataset) -> Iterator[Variable]:
                 yield Variable(name, chosen)
 
 
-def values_of(subject: Subject, variable: Variable) -> dict[str, Any] | None:
-    """The values of all heads with their intervals, as `layer head` lists; None without."""
+def values_of(subject: Subject, variable: Variable) -> HeadValues | None:
+    """The values of all heads with their intervals; None where the subject has none."""
     data = subject.data(variable.name)
     if data is None:
         return None
@@ -75,24 +86,33 @@ def values_of(subject: Subject, variable: Variable) -> dict[str, Any] | None:
     )
     if not known:
         return None
-    values = {"value": numbers(array.sel(variable.labels).transpose("layer", "head"))}
+    values: HeadValues = {"value": numbers(array.sel(variable.labels).transpose("layer", "head"))}
     if f"{variable.name}_interval" in data:
         bounds = data[f"{variable.name}_interval"].sel(variable.labels)
         bounds = bounds.transpose("bound", "layer", "head")
-        values |= {"low": numbers(bounds[0]), "high": numbers(bounds[1])}
+        values["low"], values["high"] = numbers(bounds[0]), numbers(bounds[1])
     return values
 
 
 def describe(subjects: Sequence[Subject], name: str) -> Described:
-    """What the first result that has a variable says of it."""
+    """What the first result that has a variable says about it."""
     arrays = (data[name] for s in subjects if (data := s.data(name)) is not None)
     return described(next(arrays, xr.DataArray()), name)
 
 
-def numbers(array: Any) -> Any:
-    """Nested lists of numbers with six digits that matter; None for NaN."""
-    values = np.asarray(getattr(array, "values", array), dtype=np.float64)
-    if values.ndim == 0:
-        value = float(values)
-        return float(f"{value:.6g}") if np.isfinite(value) else None
+def parent_label(array: xr.DataArray) -> dict[str, str]:
+    """Which of two related words is the parent: either, where a variable tells them apart."""
+    return {"parent": "either"} if "parent" in array.dims else {}
+
+
+def rounded(value: float) -> Number:
+    """A number with six significant digits; None for NaN and infinity."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def numbers(array: np.ndarray | xr.DataArray) -> Numbers:
+    """Lists of numbers, nested as the array's axes are."""
+    values = np.asarray(array, dtype=np.float64)
+    if values.ndim == 1:
+        return [rounded(value) for value in values.tolist()]
     return [numbers(part) for part in values]

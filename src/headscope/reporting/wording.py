@@ -1,4 +1,4 @@
-"""Numbers in words: values with their intervals, heads and lists as people read them.
+"""Numbers in words: values with their intervals, names of heads, lists in a sentence.
 
 A sentence is a list of parts: text, heads (which the page makes into buttons) and figures
 (which it makes into links). `plain` gives the same sentence as text alone.
@@ -9,11 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, final
 
 import xarray as xr
 
-Part = str | dict[str, Any]
+
+@final
+class HeadPart(TypedDict):
+    """A head by subject, layer and head, which the page makes into a button."""
+
+    head: list[int]
+
+
+@final
+class FigurePart(TypedDict):
+    """A figure by its id, which the page makes into a link: ` (Fig. 3)`."""
+
+    figure: str
+
+
+Part = str | HeadPart | FigurePart
 Sentence = list[Part]
 SPACE = "\u00a0"
 
@@ -37,21 +52,21 @@ class Measured:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def is_above(self, other: float) -> bool:
-        """Is all of the interval above a number? Never without an interval."""
+        """Is all of the interval above a number? Without an interval: no."""
         return self.has_interval and math.isfinite(other) and self.low > other
 
     def is_below(self, other: float) -> bool:
-        """Is all of the interval below a number?"""
+        """Is all of the interval below a number? Without an interval: no."""
         return self.has_interval and math.isfinite(other) and self.high < other
 
     def is_apart(self, other: Measured) -> bool:
-        """Do the two intervals not overlap?"""
+        """Are there two intervals, and do they not overlap?"""
         both = self.has_interval and other.has_interval
         return both and (self.low > other.high or other.low > self.high)
 
 
-def measured(data: xr.Dataset, name: str, **labels: Any) -> Measured:
-    """One value of a dataset with its interval; NaN where the dataset has it not."""
+def measured(data: xr.Dataset, name: str, **labels: object) -> Measured:
+    """One value of a dataset with its interval; NaN where the dataset does not have it."""
     if name not in data:
         return Measured(math.nan)
     value = float(data[name].sel(labels))
@@ -61,19 +76,19 @@ def measured(data: xr.Dataset, name: str, **labels: Any) -> Measured:
     return Measured(value, low, high)
 
 
-def with_interval(found: Measured, units: str = "") -> str:
+def with_interval(value: Measured, units: str = "") -> str:
     """`43.1 % [42.0–44.2]` for shares, `5.44 tokens [5.10–5.80]` for others."""
     is_share = is_share_of(units)
-    digits = 1 if is_share else _digits(found.value)
+    digits = 1 if is_share else _digits(value.value)
     factor = 100 if is_share else 1
     shown = (
-        f"{_signed(found.value * factor, digits)}{SPACE}%"
+        f"{_signed(value.value * factor, digits)}{SPACE}%"
         if is_share
-        else _named(_signed(found.value, digits), units)
+        else _named(_signed(value.value, digits), units)
     )
-    if not found.has_interval:
+    if not value.has_interval:
         return shown
-    low, high = (_signed(x * factor, digits) for x in (found.low, found.high))
+    low, high = (_signed(x * factor, digits) for x in (value.low, value.high))
     dash = " to " if "−" in low + high else "–"
     return f"{shown} [{low}{dash}{high}]"
 
@@ -83,32 +98,35 @@ def is_share_of(units: str) -> bool:
     return units.startswith("share") or units in ("accuracy", "UAS")
 
 
-def head(subject: int, layer: int, number: int) -> Part:
-    """A head, which the page makes into a button."""
+def head(subject: int, layer: int, number: int) -> HeadPart:
+    """A head as a part of a sentence or a cell of a table."""
     return {"head": [subject, int(layer), int(number)]}
 
 
-def figure(name: str) -> Part:
-    """A figure, which the page makes into a link: ` (Fig. 3)`."""
+def figure(name: str) -> FigurePart:
+    """A reference to a figure as a part of a sentence."""
     return {"figure": name}
 
 
 def sentence(*parts: Part | Sequence[Part]) -> Sentence:
-    """Parts in a row; lists of parts are laid flat."""
-    found: Sentence = []
+    """One sentence of parts and lists of parts, in their order."""
+    flat: Sentence = []
     for part in parts:
-        found.extend([part] if isinstance(part, str | dict) else part)
-    return found
+        if isinstance(part, str | dict):
+            flat.append(part)
+        else:
+            flat.extend(part)
+    return flat
 
 
 def listed(items: Sequence[Part | Sequence[Part]]) -> Sentence:
     """`a, b and c`."""
-    found: Sentence = []
-    for number, item in enumerate(items):
+    joined: Sentence = []
+    for number, entry in enumerate(items):
         if number:
-            found.append(" and " if number == len(items) - 1 else ", ")
-        found.extend(sentence(item))
-    return found
+            joined.append(" and " if number == len(items) - 1 else ", ")
+        joined.extend(sentence(entry))
+    return joined
 
 
 def count_of(n: int, noun: str) -> str:
@@ -117,7 +135,7 @@ def count_of(n: int, noun: str) -> str:
 
 
 def plain(parts: Iterable[Part]) -> str:
-    """A sentence without its links."""
+    """A sentence as text: heads by name, without references to figures."""
     shown = []
     for part in parts:
         if isinstance(part, str):

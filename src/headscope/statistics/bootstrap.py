@@ -1,11 +1,11 @@
 """Confidence intervals: a bootstrap over documents, from the states alone.
 
-Documents were dealt into parts by a hash of their content, sentences of one document
-together (they are no independent draws), and a state keeps the sums of each part. A draw
+A hash of its content deals each document into one of 64 parts. Sentences of one document share
+a part, because they are not independent draws. A state keeps the sums of each part. A draw
 takes as many parts as there are, with replacement, and adds up their sums: no attention is
-computed again. With few documents per part this is the bootstrap over documents; with many
-it is the bootstrap over random groups of them, whose intervals are the same up to the noise
-of having 64 groups.
+computed again. With few documents in each part this is the bootstrap over documents. With many
+it is the bootstrap over random sets of documents, whose intervals are the same up to the noise
+of having only 64 sets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LEVEL = 0.95
 
 
 def draw_weights(occupied: np.ndarray, n_draws: int, seed: int) -> np.ndarray:
-    """`draw part`: how often each part is drawn. Parts without documents never are."""
+    """`draw part`: how often each part is drawn. Parts without documents are never drawn."""
     parts = np.flatnonzero(occupied)
     weights = np.zeros((n_draws, len(occupied)))
     if len(parts) < 2:
@@ -29,8 +29,8 @@ def draw_weights(occupied: np.ndarray, n_draws: int, seed: int) -> np.ndarray:
 
 
 def interval(draws: np.ndarray) -> np.ndarray:
-    """`bound …`: the middle 95 % of the draws that are numbers; NaN where none is."""
-    ordered = np.sort(draws, axis=0)  # NaN last
+    """`bound …`: the middle 95 % of the finite draws; NaN where no draw is finite."""
+    ordered = np.sort(draws, axis=0)  # NaN comes last
     n = np.isfinite(draws).sum(axis=0)
     bounds = []
     for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2):

@@ -22,26 +22,28 @@ def analyze(
     metrics: Annotated[
         str,
         typer.Option(
-            help="'all' (but js, which costs as much as the model), or names with commas "
-            "between: all,js."
+            help="Names with commas between; 'all' leaves out js, which takes as long as the "
+            "model: all,js adds it."
         ),
     ] = "all",
     unit: options.UnitName = "sentence",
     segments: options.Segments = False,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=2, help="Longer documents are cut. [default: 512, of segments 128]"),
+        typer.Option(min=2, help="Cut longer documents. [default: 512, for segments 128]"),
     ] = None,
     sample: options.Sample = None,
     seed: options.Seed = 0,
-    by: Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Also measure each group of documents: genre.")
+    ] = None,
     workers: options.Workers = None,
     engine: options.EngineName = "local",
     resume: options.Resume = True,
     on_error: options.OnError = "raise",
     figures: Annotated[bool, typer.Option(help="Draw the papers' figures.")] = True,
 ) -> Answer:
-    """Measure what every head does over a corpus; a stopped run goes on where it was."""
+    """Measure what every head does over a corpus. A run that was stopped goes on where it was."""
     import headscope as hs
     from headscope.results.described import described
     from headscope.results.opening import RESULT
@@ -92,7 +94,7 @@ def open_corpus(
     seed: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> Corpus:
-    """The corpus a verb was given: a file or folder, or the bundled one (`demo`)."""
+    """The corpus that a verb was given: a file, a folder, or `demo` for the bundled corpus."""
     import headscope as hs
 
     if name != "demo":
@@ -102,7 +104,7 @@ def open_corpus(
 
 
 def n_workers(asked: int | None) -> int:
-    """The number of workers a verb was given; one for each core by default."""
+    """The number of workers that a verb was given; by default one for each core."""
     from headscope.run.engines.local import n_cores
 
     return n_cores() if asked is None else asked
@@ -117,6 +119,6 @@ def _means(result: Result) -> dict[str, float]:
         if "parent" in values.dims:
             values = values.sel(parent="either")
         if set(values.dims) == {"layer", "head"}:
-            # A sum of zeros may be a hair below 0.
+            # A mean may round to -0.0; adding 0.0 makes it 0.0.
             means[str(values.name)] = round(float(values.mean()), 6) + 0.0
     return means

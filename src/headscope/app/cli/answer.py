@@ -1,4 +1,4 @@
-"""What a verb of the command line gives back, and how it is printed.
+"""What a verb of the command line returns, and how it is printed.
 
 A verb is a function that returns an `Answer`. `register` gives it the three options that
 every verb has (`--json`, `--quiet`, `--debug`) and prints the answer, and nothing else, to
@@ -19,23 +19,24 @@ import typer
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The same answer twice: for programs and for people."""
+    """One answer in two forms."""
 
-    data: Any
-    """What JSON can hold."""
+    data: object
+    """For programs: what JSON can hold."""
     text: str = ""
+    """For people."""
 
 
 @dataclass(slots=True)
 class _Settings:
-    """What the user asked of the whole command; set before a verb runs."""
+    """The options of the whole command; set before a verb runs."""
 
     debug: bool = False
     quiet: bool = False
 
     @property
     def progress(self) -> bool | None:
-        """For the library's `progress=`: nothing when quiet, else by the terminal."""
+        """For the library's `progress=`: never if quiet, else on a terminal."""
         return False if self.quiet else None
 
 
@@ -43,7 +44,7 @@ settings = _Settings()
 
 
 def say(line: str) -> None:
-    """A line about what is going on, to stderr; nothing when quiet."""
+    """Print a line about what is going on to stderr, unless the user asked for quiet."""
     if not settings.quiet:
         typer.echo(line, err=True)
 
@@ -61,10 +62,10 @@ def register(
     """Make a function a verb of the command line.
 
     Args:
-        app: the command, or group of commands, that it belongs to.
+        app: the command that the verb belongs to: `headscope`, or `headscope probe`.
         verb: the function; its signature is the verb's options.
-        example: a call to show under the help, without `headscope`.
-        name: of the verb; the function's by default.
+        example: a call to show below the help, without `headscope`.
+        name: the name of the verb; by default the name of the function.
     """
 
     def run(*, as_json: bool, quiet: bool, debug: bool, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""`headscope check-importance`: do gradients foretell what removing attention does?"""
+"""`headscope check-importance`: do gradients predict what removing attention does?"""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def check_importance(
     heads: Annotated[int, typer.Option(min=1, help="Draw this many heads of each layer.")] = 2,
     max_tokens: options.MaxTokens = 64,
     renormalized: Annotated[
-        bool, typer.Option(help="Let the rest of each row grow to its old sum.")
+        bool, typer.Option(help="Scale up the rest of each row so that the row keeps its sum.")
     ] = False,
     seed: options.Seed = 0,
     on_error: options.OnError = "raise",
 ) -> Answer:
-    """Remove attention, one head and one class of keys at a time, and see how the loss rises.
+    """Remove attention, one head and one class of keys at a time, and measure how the loss rises.
 
-    Beside it stands what the gradients foretold, and how the two correlate over heads.
+    Prints how the rises correlate over heads with what the gradients predicted.
     """
     import headscope as hs
     from headscope.atomic import atomic_path
@@ -80,7 +80,7 @@ def check_importance(
 
 
 def _rows(checked: xr.Dataset) -> list[dict[str, Any]]:
-    """A row for each class and level: every correlation with its interval."""
+    """A row for each class and level: each correlation, and the error, with its interval."""
     rows = []
     for name in checked["key_class"].values:
         for level in checked["level"].values:

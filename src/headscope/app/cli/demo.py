@@ -1,4 +1,4 @@
-"""`headscope demo`: both packaged models over the bundled corpus, to look at."""
+"""`headscope demo`: a report and two explorer pages of the packaged models."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class _Job:
 
     alias: str
     page: str
-    """What its explorer page shows, in words."""
+    """What the explorer page shows, in words."""
     text: dict[str, Any]
-    """What it reads on that page."""
+    """What the model reads on that page: arguments of `Model.trace`."""
 
 
 JOBS = (
@@ -46,7 +46,7 @@ JOBS = (
     ),
 )
 FEW = 20
-"""Words a relation must have to be reported: the bundled corpus is small."""
+"""Relations of fewer words are left out; the usual limit is too high for the bundled corpus."""
 
 
 def demo(
@@ -81,7 +81,7 @@ def demo(
 
 
 def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> list[Result]:
-    """Every analysis that the model and the bundled corpus allow."""
+    """The results of every analysis that the model and the bundled corpus allow."""
     import headscope as hs
 
     sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
@@ -92,7 +92,7 @@ def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> li
         try:
             return measure(model, *given, out=folder, **running)
         except OtherRun:
-            say(f"    {folder} is of another version and is measured anew")
+            say(f"    {folder} was measured by another version; measuring it again")
             return measure(model, *given, out=folder, **{**running, "resume": False})
 
     results = [

@@ -1,9 +1,9 @@
-"""`headscope map` and `headscope card`: all heads on a page, and one head in full."""
+"""`headscope map` and `headscope card`: all heads on one page, and everything about one head."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -21,6 +21,13 @@ PROBED = ("accuracy", "coref_accuracy")
 MOST_LISTED = 6
 
 
+class _Cluster(TypedDict):
+    """How many heads a cluster has, in all and in each layer."""
+
+    size: int
+    layers: dict[int, int]
+
+
 def map_heads(
     runs: options.Runs,
     out: Annotated[
@@ -28,46 +35,55 @@ def map_heads(
     ] = None,
     explorer: Annotated[
         str | None,
-        typer.Option(help="An explorer page of the same model; heads then link into it."),
+        typer.Option(help="An explorer page of the same model, which heads then link to."),
     ] = None,
-    starts: Annotated[int, typer.Option(min=1, help="Starts of the embedding.")] = 8,
+    starts: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="How often to compute the map, each time from another start; the best is kept.",
+        ),
+    ] = 8,
     seed: options.Seed = 0,
 ) -> Answer:
-    """Map all heads of a model: heads that attend alike are near; named and clustered.
+    """Map all heads of a model: heads that attend alike are near, each with a name and a cluster.
 
-    One run needs js and the surface metrics (analyze --metrics all,js); runs of probes name
-    heads, and all runs add to what the page says of a head.
+    Exactly one run must have js, and it needs the surface metrics too (analyze --metrics all,js).
+    Runs of probes help to name heads; all runs add to what the page says about a head.
     """
     import headscope as hs
     from headscope.errors import InputError
 
     results = open_results(runs)
-    of_pairs = [result for result in results if "js" in result]
-    if len(of_pairs) != 1:
+    with_js = [result for result in results if "js" in result]
+    if len(with_js) != 1:
         raise InputError(
-            f"{len(of_pairs)} of these {len(results)} runs have js, the divergence of all pairs of "
-            "heads; a map needs one that has. Measure it: headscope analyze CORPUS -o RUN "
+            f"{len(with_js)} of these {len(results)} runs have js, the divergence of all pairs of "
+            "heads; a map needs exactly one. Measure it: headscope analyze CORPUS -o RUN "
             "--metrics all,js."
         )
     probes = [result for result in results if any(name in result for name in PROBED)]
-    heads = hs.map_heads(of_pairs[0], probes=probes or None, seed=seed, starts=starts)
+    heads = hs.map_heads(with_js[0], probes=probes or None, seed=seed, starts=starts)
     if out is None:
         out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
     page = out / "map.html"
     heads.save_page(page, *results, explorer=explorer)
     figures = _draw(results, heads, out)
-    groups, clusters = _behaviors(heads), _clusters(heads)
+    behaviors, clusters = _behaviors(heads), _clusters(heads)
     data = {
         "title": heads.title,
         "stress": heads.stress,
         "page": str(page),
         "figures": [str(path) for path in figures],
-        "behaviors": groups,
+        "behaviors": behaviors,
         "clusters": clusters,
     }
     lines = [f"{heads.title}: {heads.data.sizes['at']} heads, stress {heads.stress:.2f}"]
-    width = max(len(name) for name in groups)
-    lines += [f"  {name:<{width}}  {len(at):>3}  {_listed(at)}" for name, at in groups.items()]
+    width = max(len(name) for name in behaviors)
+    lines += [
+        f"  {name:<{width}}  {len(members):>3}  {_listed(members)}"
+        for name, members in behaviors.items()
+    ]
     for number, cluster in enumerate(clusters):
         layers = ", ".join(f"L{layer} {n}" for layer, n in cluster["layers"].items())
         lines.append(f"  cluster {number}: {cluster['size']} heads ({layers})")
@@ -80,7 +96,7 @@ def card(
     layer: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
     head: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
 ) -> Answer:
-    """Say everything that was measured about one head: give all runs of its model."""
+    """Show everything that was measured about one head. Give all runs of its model."""
     first, *others = open_results(runs)
     about = first.explain(layer, head, *others)
     data = {
@@ -99,7 +115,7 @@ def card(
 
 
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
-    """Clark et al.'s figures that the runs have the numbers for."""
+    """Draw those of Clark et al.'s figures for which the runs have the numbers."""
     from headscope.figures.papers import FIGURES
     from headscope.figures.style import save_figure
 
@@ -121,11 +137,11 @@ def _behaviors(heads: HeadMap) -> dict[str, list[str]]:
         data["behavior"].values, data["layer"].values, data["head"].values, strict=True
     ):
         names.setdefault(str(name), []).append(f"L{layer} H{head}")
-    return dict(sorted(names.items(), key=lambda item: -len(item[1])))
+    return dict(sorted(names.items(), key=lambda entry: -len(entry[1])))
 
 
-def _clusters(heads: HeadMap) -> list[dict[str, Any]]:
-    """The size of each cluster, and how many heads of each layer are in it."""
+def _clusters(heads: HeadMap) -> list[_Cluster]:
+    """The clusters, in the order of their numbers."""
     clusters: dict[int, dict[int, int]] = {}
     for cluster, layer in zip(
         heads.data["cluster"].values.tolist(), heads.data["layer"].values.tolist(), strict=True

@@ -24,7 +24,7 @@ def importance(
 ) -> Answer:
     """Measure how much the loss depends on attention to each class of keys (gradients).
 
-    The model needs its language-model head: smollm2 has one, minilm has none.
+    The model needs its language-model head: smollm2 has one, minilm does not.
     """
     import headscope as hs
     from headscope.figures.style import save_figure
@@ -60,7 +60,7 @@ def importance(
         "figure": str(figure),
         "means": means,
     }
-    lines = [f"{result.model}: mean |∂L/∂a| over {answer['documents']} documents, by key"]
+    lines = [f"{result.model}: mean |∂L/∂a| over {answer['documents']} documents, by class of keys"]
     lines += [f"  {name:<14} {value:.2e}" for name, value in means.items()]
     lines += [f"  result         {answer['result']}", f"  figure         {figure}"]
     return Answer(answer, "\n".join(lines))

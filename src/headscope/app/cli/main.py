@@ -1,8 +1,8 @@
 """The command line: thin verbs over the library.
 
-Answers go to stdout; progress, warnings and errors to stderr. A user's mistake gives one line
-and exit code 2; where the mistake is in the options, the line names their help. `--debug` shows
-the traceback. Nothing heavy is imported before a verb needs it.
+Answers go to stdout; progress, warnings and errors go to stderr. A user's mistake gives one line
+and exit code 2; if the mistake is in the options, the line names the help to read. `--debug` shows
+the traceback. A verb imports heavy libraries only when it runs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ register(app, card, example="card run --layer 2 --head 8")
 register(app, report, example="report run importance -o report.html")
 
 probe = typer.Typer(
-    help="Heads as classifiers, and probes trained on all of them.", no_args_is_help=True
+    help="Score heads as classifiers, and train probes on all heads.", no_args_is_help=True
 )
 app.add_typer(probe, name="probe")
 register(probe, dependencies, example="probe dependencies treebank.conllu -o dependencies")
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _complain(error: Any) -> None:
-    """One line; all of the help where nothing was asked for."""
+    """Print one line about a wrong option; the whole help if the user gave no argument."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
@@ -122,5 +122,5 @@ def _complain(error: Any) -> None:
     typer.echo(f"headscope: {message} (see {verb} --help)", err=True)
 
 
-def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+def _show_warning(message: object, category: type[Warning], *_: object, **__: object) -> None:
     typer.echo(f"headscope: {message}", err=True)

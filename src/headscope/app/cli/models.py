@@ -1,4 +1,4 @@
-"""`headscope models`: what there is, and what a model is."""
+"""`headscope models`: the packaged models, and facts about one model."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from headscope.app.cli.answer import Answer
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="A packaged model, folder or hub id to look into.")
+        str | None, typer.Argument(help="A packaged model, folder or hub id to describe.")
     ] = None,
     device: options.Device = None,
 ) -> Answer:
-    """List the packaged models; or say what a model is and how the tap reads it."""
+    """List the packaged models, or describe one model and how the tap reads it."""
     return list_models() if name is None else describe_model(name, device)
 
 
 def list_models() -> Answer:
-    """The packaged models."""
+    """What there is to know about each packaged model."""
     from headscope.model.packaged.weights import PACKAGED
 
     answer = [
@@ -50,7 +50,7 @@ def list_models() -> Answer:
 
 
 def describe_model(name: str, device: str | None) -> Answer:
-    """One model, after its self-check."""
+    """What is known about one model, once it is loaded and has passed its self-check."""
     from headscope.model.load import load
 
     info = load(name, device=device).info

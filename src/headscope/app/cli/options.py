@@ -1,4 +1,4 @@
-"""The options that verbs share, so that the same word means the same everywhere."""
+"""The options that verbs share, so that a word means the same in all of them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ CorpusName = Annotated[
 ]
 Runs = Annotated[
     list[Path],
-    typer.Argument(help="Run folders, folders of such, or files of results.", show_default=False),
+    typer.Argument(
+        help="Run folders, folders that hold run folders, or result files.", show_default=False
+    ),
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", help="Where to write.")]
 ModelName = Annotated[str, typer.Option(help="Packaged model, folder or hub id.")]
-Device = Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, cuda:1, mps.")]
+Device = Annotated[str | None, typer.Option(help="Where to run the model: cpu, cuda, cuda:1, mps.")]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Worker processes; one for each core by default.")
+    int | None, typer.Option(min=1, help="Worker processes; by default one for each core.")
 ]
 EngineName = Annotated[
-    Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")
+    Literal["local", "ray"], typer.Option(help="Run on this machine, or on a Ray cluster.")
 ]
-Resume = Annotated[bool, typer.Option(help="Go on with the run in the folder, or start anew.")]
+Resume = Annotated[bool, typer.Option(help="Go on with the run in the folder, or start over.")]
 UnitName = Annotated[
     Literal["sentence", "paragraph", "document"], typer.Option(help="What counts as one document.")
 ]
 Sample = Annotated[int | None, typer.Option(min=1, help="Draw this many documents at random.")]
-Seed = Annotated[int, typer.Option(help="Which random draw.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Segments = Annotated[
     bool,
     typer.Option(
-        help="Cut whole documents into segments as for BERT's pre-training (Clark et al.)."
+        help="Cut whole documents into segments, as BERT's pre-training does (Clark et al.)."
     ),
 ]
-MaxTokens = Annotated[int, typer.Option(min=2, help="Longer documents are cut.")]
-OnError = Annotated[Literal["raise", "skip"], typer.Option(help="What to do about a broken line.")]
+MaxTokens = Annotated[int, typer.Option(min=2, help="Cut longer documents.")]
+OnError = Annotated[
+    Literal["raise", "skip"], typer.Option(help="Stop at what cannot be read, or skip it.")
+]

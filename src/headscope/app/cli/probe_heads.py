@@ -1,4 +1,4 @@
-"""`headscope probe …`: heads as classifiers of dependencies, of coreference, and their bias."""
+"""`headscope probe …`: heads as classifiers of dependencies and coreference, and their bias."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
 
-By = Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")]
-Figures = Annotated[bool, typer.Option(help="Draw the table, and sentences under the best heads.")]
+By = Annotated[str | None, typer.Option(help="Also score each group of documents: genre.")]
+Figures = Annotated[
+    bool, typer.Option(help="Draw the table, and example sentences of the best heads.")
+]
 
 
 def dependencies(
@@ -26,11 +28,15 @@ def dependencies(
     out: options.Out,
     model: options.ModelName = "minilm",
     device: options.Device = None,
-    min_cases: Annotated[int, typer.Option(min=1, help="Leave out rarer relations.")] = 100,
+    min_cases: Annotated[
+        int, typer.Option(min=1, help="Leave out relations with fewer words.")
+    ] = 100,
     punctuation: Annotated[bool, typer.Option(help="Count punctuation too.")] = True,
     possessive: Annotated[
         Literal["auto", "yes", "no"],
-        typer.Option(help="Let 's predict for its word (auto: where relations are Stanford's)."),
+        typer.Option(
+            help="Let 's attend for the word before it (auto: if relations are Stanford's)."
+        ),
     ] = "auto",
     fold_subtypes: Annotated[bool, typer.Option(help="Count nmod:poss as nmod.")] = False,
     sample: options.Sample = None,
@@ -72,14 +78,14 @@ def coreference(
     model: options.ModelName = "minilm",
     device: options.Device = None,
     brackets: Annotated[
-        Path | None, typer.Option(help="A file with the same documents whose mentions to take.")
+        Path | None, typer.Option(help="A file of the same documents to take mentions from.")
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option(min=0, help="Documents are cut; 0 for all that the model reads.")
+        int, typer.Option(min=0, help="Cut longer documents; 0 for as long as the model reads.")
     ] = 128,
     candidates: Annotated[
         Literal["mentions", "words"],
-        typer.Option(help="Head words of mentions before, or any word."),
+        typer.Option(help="Choose among the main words of earlier mentions, or any word."),
     ] = "mentions",
     sample: options.Sample = None,
     seed: options.Seed = 0,
@@ -90,7 +96,7 @@ def coreference(
     on_error: options.OnError = "raise",
     figures: Figures = True,
 ) -> Answer:
-    """Find the heads that find antecedents (Clark et al. 2019, Table 2)."""
+    """Find the best head for antecedents of mentions (Clark et al. 2019, Table 2)."""
     import headscope as hs
 
     if brackets is None:
@@ -124,9 +130,9 @@ def bias(
     device: options.Device = None,
     heads: Annotated[
         Path | None,
-        typer.Option(help="A run of `probe coreference`: its best heads are shown."),
+        typer.Option(help="A run of `probe coreference` whose best heads to show."),
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="How many heads.")] = 5,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many heads to show.")] = 5,
     workers: options.Workers = None,
     engine: options.EngineName = "local",
     resume: options.Resume = True,
@@ -182,7 +188,7 @@ def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
 
 
 def _plain(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As JSON can hold it: what is not a number is null."""
+    """The records as JSON can hold them: None in place of NaN."""
     return [
         {name: None if value != value else value for name, value in record.items()}
         for record in records
@@ -196,7 +202,7 @@ def _figures(result: Result, out: Path) -> list[Path]:
 
 
 def _examples(result: Result, model: Model, corpus: Corpus, out: Path) -> list[Path]:
-    """Sentences of the three heads that are furthest above their baseline."""
+    """Draw example sentences of the heads of the table's first three relations."""
     from headscope.figures.style import save_figure
     from headscope.heads.probe_table import probe_table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,7 @@ KINDS: dict[str, Kind] = {
     "attention": "attention",
     "attention+words": "attention+words",
 }
-"""In the paper's order, the lowest score first."""
+"""What a probe of each name reads, in the order of the paper: the lowest score first."""
 TITLES = {CONTROL: "random weights + words"}
 
 
@@ -34,29 +34,33 @@ def combined(
     kinds: Annotated[
         str,
         typer.Option(
-            help="'all', or some of attention, attention+words, distance+words and control "
-            "(attention+words of random weights), with commas between."
+            help="Names with commas between, or 'all': attention, attention+words, distance+words "
+            "and control (attention+words of a model with random weights)."
         ),
     ] = "all",
     vectors: Annotated[
-        str | None, typer.Option(help="A file of word vectors; GloVe by default.")
+        str | None, typer.Option(help="A file of word vectors; by default GloVe.")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Times the training data is seen.")
+        int | None, typer.Option(min=1, help="How many times to go through the training data.")
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many to learn from.")] = None,
-    dev_sample: Annotated[int | None, typer.Option(min=1, help="Draw this many to score.")] = None,
-    seed: Annotated[int, typer.Option(help="Of draws, batches and random weights.")] = 0,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Draw this many sentences to learn from.")
+    ] = None,
+    dev_sample: Annotated[
+        int | None, typer.Option(min=1, help="Draw this many sentences to score on.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of draws, batches and random weights.")] = 0,
     max_tokens: options.MaxTokens = 512,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder for attention; the user's cache by default.")
+        Path | None, typer.Option(help="Folder to keep attention in; by default the user's cache.")
     ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Keep no attention: run the model every epoch.")
     ] = False,
     on_error: options.OnError = "raise",
 ) -> Answer:
-    """Learn to read each word's parent off all heads together (Clark et al. 2019, Table 3)."""
+    """Train probes that find each word's parent from all heads (Clark et al. 2019, Table 3)."""
     import headscope as hs
     from headscope.figures.style import save_figure
     from headscope.probes.vectors import load_vectors
@@ -68,7 +72,7 @@ def combined(
         for name, n in ((train, sample), (dev, dev_sample))
     )
     words = None if chosen == ["attention"] else load_vectors(vectors)
-    where: Any = False if stream else True if cache is None else cache
+    where = False if stream else True if cache is None else cache
     probes: dict[str, Probe] = {}
     files: dict[str, str] = {}
     for name in chosen:
@@ -105,8 +109,11 @@ def _chosen(kinds: str) -> list[str]:
     return [name for name in KINDS if name in names]
 
 
-def _row(probe: Probe) -> dict[str, Any]:
-    row: dict[str, Any] = {"uas": probe.uas, "uas_interval": list(probe.uas_interval)}
+def _row(probe: Probe) -> dict[str, float | list[float]]:
+    row: dict[str, float | list[float]] = {
+        "uas": probe.uas,
+        "uas_interval": list(probe.uas_interval),
+    }
     for decoding in ("greedy", "tree"):
         for punctuation in ("without", "with"):
             value = probe.scores["uas"].sel(decoding=decoding, punctuation=punctuation)
@@ -123,7 +130,7 @@ def _baseline(probe: Probe) -> dict[str, float]:
 
 
 def _table(model: str, probes: dict[str, Probe]) -> str:
-    """The paper's Table 3, lowest first as there."""
+    """Clark et al.'s Table 3 as text, in the order of the paper."""
     first = next(iter(probes.values()))
     about, words = first.provenance, first.scores["words"].values
     lines = [

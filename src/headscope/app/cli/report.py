@@ -15,16 +15,16 @@ from headscope.app.cli.runs import find_runs
 def report(
     runs: options.Runs,
     out: options.Out = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Of the report.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
     page: Annotated[
         list[str] | None,
         typer.Option(
-            help="An explorer page that heads link to, as MODEL=PATH; may be repeated.",
+            help="An explorer page that heads link to, as MODEL=PATH; may be given again.",
             show_default=False,
         ),
     ] = None,
 ) -> Answer:
-    """Write a report on runs: findings, figures, a card for every head. Opens offline."""
+    """Write a report on runs as one HTML page: findings, figures, a card for every head."""
     import headscope as hs
     from headscope.errors import InputError
 

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
 
 DEPTH = 2
-"""Folders below the given one in which finished runs are looked for."""
+"""How many levels below a given folder finished runs are looked for."""
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
-    """The paths, but finished runs, by name, in place of a folder that holds them."""
+    """The paths, where a folder of run folders is replaced by the finished runs in it, by name."""
     from headscope.results.opening import RESULT
 
     runs: list[Path] = []
@@ -27,7 +27,7 @@ def find_runs(paths: list[Path]) -> list[Path]:
 
 
 def open_results(paths: list[Path]) -> list[Result]:
-    """The results of run folders and files, which must be of one model."""
+    """The results of run folders and files, which must all be of one model."""
     import headscope as hs
     from headscope.errors import InputError
     from headscope.results.probe import Probe

@@ -15,7 +15,7 @@ def serve(
         list[str] | None,
         typer.Option(help="Packaged model, folder or hub id; may be given again."),
     ] = None,
-    text: Annotated[str, typer.Option(help="What to show first.")] = "The cat sat on the mat.",
+    text: Annotated[str, typer.Option(help="The text to show first.")] = "The cat sat on the mat.",
     device: options.Device = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[

@@ -1,4 +1,4 @@
-"""`headscope view`: one text, every head, as a page."""
+"""`headscope view`: one text and every head on it, as a page."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def view(
     text: Annotated[
         str | None, typer.Argument(help="The text to look at.", show_default=False)
     ] = None,
-    file: Annotated[Path | None, typer.Option(help="A file with the text, instead.")] = None,
-    pair: Annotated[str | None, typer.Option(help="A second text, for sentence pairs.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A file to read the text from.")] = None,
+    pair: Annotated[str | None, typer.Option(help="The second text of a sentence pair.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="What the decoder reads, in encoder-decoders.")
+        str | None, typer.Option(help="What the decoder of an encoder-decoder reads.")
     ] = None,
-    generate: Annotated[int, typer.Option(min=0, help="Tokens the model may add.")] = 0,
+    generate: Annotated[int, typer.Option(min=0, help="How many tokens the model may add.")] = 0,
     model: options.ModelName = "minilm",
     device: options.Device = None,
     neurons: Annotated[
@@ -41,7 +41,7 @@ def view(
 
 
 def _text(text: str | None, file: Path | None) -> str:
-    """The text given, or that of a file."""
+    """The text that was given, or the text of a file."""
     from headscope.errors import InputError
 
     if (text is None) == (file is None):
@@ -49,7 +49,7 @@ def _text(text: str | None, file: Path | None) -> str:
     if file is None:
         if text and len(text) < 200 and Path(text).is_file():
             raise InputError(
-                f"{text!r} is the name of a file. To show what it holds: --file {text}."
+                f"{text!r} is the name of a file. To show its text, use --file {text}."
             )
         return str(text)
     try:

@@ -1,9 +1,9 @@
-"""The server of `headscope serve`: one page, traces on request, exact rows of them.
+"""The server of `headscope serve`: one page, and on request traces and exact rows of them.
 
-For one reader on one machine. It listens on the loopback interface unless told otherwise,
-answers only requests that name it as their host (so that no other web page can reach it
-through a name of its own), and takes only JSON, which a page of another origin cannot send
-without being allowed to.
+It is for one reader on one machine. By default it listens on the loopback interface. It answers
+only requests whose Host header names it, so that no other web site can reach it through a domain
+name that points here (DNS rebinding). It takes only JSON, which a page of another origin
+cannot send unless the server allows it to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from headscope.errors import HeadscopeError, InputError, UnknownName
 from headscope.page.exact import exact_row
@@ -29,15 +29,25 @@ if TYPE_CHECKING:
     from headscope.results.trace import Trace
 
 KEPT = 8
-"""Traces whose exact rows can still be asked for."""
+"""How many traces are kept, so that the page can ask for their exact rows."""
 MOST_BYTES = 1 << 20
 MOST_TOKENS = 1024
+Request = Mapping[str, object]
+"""The JSON object that the page sends."""
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Answer(TypedDict):
+    """A trace for the explorer: its id for later requests, and its payload."""
+
+    id: str
+    header: Mapping[str, Any]
+    buffers: list[str]
 
 
 @dataclass(eq=False)
 class Desk:
-    """The models at hand, one request at a time, and the traces given out last."""
+    """The models, which run one request at a time, and the traces made last."""
 
     models: Mapping[str, Model]
     text: str = ""
@@ -45,7 +55,7 @@ class Desk:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def page(self) -> str:
-        """The page, which knows the models and the first text."""
+        """The page, with the names of the models and the first text in it."""
         models = []
         for name, model in self.models.items():
             is_pair = "decoder" in model.info.blocks
@@ -60,18 +70,18 @@ class Desk:
             )
         return make_app({"models": models, "text": self.text})
 
-    def trace(self, wish: Mapping[str, Any]) -> dict[str, Any]:
-        """A trace as the explorer reads it; two where heads are to be switched off.
+    def trace(self, request: Request) -> Answer:
+        """A trace as the explorer reads it; a second one if heads are to be switched off.
 
         Raises:
-            InputError: something asked for is not there, or of the wrong kind.
+            InputError: the request names what does not exist, or a value is of the wrong kind.
         """
-        model = self.models.get(str(wish.get("model")))
+        model = self.models.get(str(request.get("model")))
         if model is None:
-            raise UnknownName.of("model", wish.get("model"), self.models)
-        text, pair, target = (_text(wish, name) for name in ("text", "pair", "target"))
-        generate = _number(wish, "generate", 0, 200)
-        ablate = _heads(wish.get("ablate", []))
+            raise UnknownName.of("model", request.get("model"), self.models)
+        text, pair, target = (_text(request, name) for name in ("text", "pair", "target"))
+        generate = _number(request, "generate", 0, 200)
+        ablate = _heads(request.get("ablate", []))
         with self._lock:
             traces = self._run(model, text, pair or None, target or None, generate, ablate)
             name = secrets.token_urlsafe(9)
@@ -86,16 +96,16 @@ class Desk:
         buffers = [base64.b64encode(buffer).decode("ascii") for buffer in payload.buffers]
         return {"id": name, "header": payload.header, "buffers": buffers}
 
-    def row(self, wish: Mapping[str, Any]) -> bytes:
+    def row(self, request: Request) -> bytes:
         """One exact row of attention, in little-endian float32.
 
         Raises:
-            InputError: there is no such trace (any more), or no such row in it.
+            InputError: the trace is no longer kept, or has no such row.
         """
-        traces = self._traces.get(str(wish.get("id")))
+        traces = self._traces.get(str(request.get("id")))
         if traces is None:
-            raise InputError("This trace is no longer kept; show the text again.")
-        row = exact_row(traces, wish)
+            raise InputError("The server no longer keeps this trace; show the text again.")
+        row = exact_row(traces, request)
         if row is None:
             raise InputError("There is no such row of attention in the trace.")
         return row
@@ -119,7 +129,7 @@ class Desk:
             )
         if not ablate:
             return [trace]
-        # What the model wrote belongs to the text from here on: both traces read the same.
+        # The second trace reads what the model wrote for the first, so that both have one text.
         if generate:
             text, generate = "".join(trace.text.texts), 0
         with model.edit(*(without(layer, head) for layer, head in ablate)):
@@ -127,7 +137,7 @@ class Desk:
 
 
 def make_server(desk: Desk, host: str = "127.0.0.1", port: int = 8765) -> ThreadingHTTPServer:
-    """A server that is bound but does not serve yet (`serve_forever`).
+    """A server that is bound to its address; `serve_forever` starts it.
 
     Raises:
         InputError: the address cannot be used.
@@ -149,7 +159,7 @@ def make_server(desk: Desk, host: str = "127.0.0.1", port: int = 8765) -> Thread
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET / is the page; POST /trace and /row answer what it asks."""
+    """GET / sends the page; POST /trace and /row answer its requests."""
 
     desk: Desk
     names: frozenset[str]
@@ -158,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        """The page."""
+        """Send the page."""
         if not self._is_ours():
             return
         if self.path.split("?")[0] != "/":
@@ -167,26 +177,26 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.desk.page().encode())
 
     def do_POST(self) -> None:
-        """A trace, or a row of one."""
+        """Send a trace, or a row of a trace."""
         if not self._is_ours():
             return
         try:
-            wish = self._body()
+            request = self._body()
             if self.path == "/trace":
-                answer = json.dumps(self.desk.trace(wish)).encode()
+                answer = json.dumps(self.desk.trace(request)).encode()
                 self._send(HTTPStatus.OK, "application/json", answer)
             elif self.path == "/row":
-                self._send(HTTPStatus.OK, "application/octet-stream", self.desk.row(wish))
+                self._send(HTTPStatus.OK, "application/octet-stream", self.desk.row(request))
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, f"There is nothing at {self.path}.")
         except HeadscopeError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except Exception as error:  # one request that fails must not end the server
+        except Exception as error:  # a request that fails must not end the server
             message = f"Unexpected {type(error).__name__}: {error}"
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
-    def log_message(self, *_: Any) -> None:
-        """Nothing: the answer is on the page."""
+    def log_message(self, *_: object) -> None:
+        """Print nothing: the page shows answers and errors."""
 
     def _is_ours(self) -> bool:
         name = (self.headers.get("Host") or "").rsplit(":", 1)[0]
@@ -195,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._refuse(HTTPStatus.FORBIDDEN, f"This server is not {name!r}.")
         return False
 
-    def _body(self) -> Mapping[str, Any]:
+    def _body(self) -> Request:
         if self.headers.get_content_type() != "application/json":
             raise InputError("Requests must be JSON (Content-Type: application/json).")
         try:
@@ -205,12 +215,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not 0 < length <= MOST_BYTES:
             raise InputError(f"A request has 1 to {MOST_BYTES:,} bytes, not {length:,}.")
         try:
-            wish = json.loads(self.rfile.read(length))
+            request = json.loads(self.rfile.read(length))
         except (ValueError, RecursionError):
             raise InputError("The request is not JSON.") from None
-        if not isinstance(wish, dict):
+        if not isinstance(request, dict):
             raise InputError("The request is not a JSON object.")
-        return wish
+        return request
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
         self.close_connection = True
@@ -226,15 +236,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def _text(wish: Mapping[str, Any], name: str) -> str:
-    value = wish.get(name, "")
+def _text(request: Request, name: str) -> str:
+    value = request.get(name, "")
     if not isinstance(value, str):
         raise InputError(f"{name} should be a text, not {value!r}.")
     return value
 
 
-def _number(wish: Mapping[str, Any], name: str, least: int, most: int) -> int:
-    value = wish.get(name, 0)
+def _number(request: Request, name: str, least: int, most: int) -> int:
+    value = request.get(name, 0)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InputError(f"{name} should be a whole number from {least} to {most}, not {value!r}.")
     return value
