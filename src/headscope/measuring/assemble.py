@@ -99,7 +99,7 @@ def _values(
         attributes = variables[name].attributes()
         if name in draws:
             attributes["weighting"] = metric.averaged
-        arrays[name] = xr.DataArray(values, _of(dims, labels), dims, attrs=attributes)
+        arrays[name] = xr.DataArray(values, _coordinates(dims, labels), dims, attrs=attributes)
         if name not in draws:
             continue
         arrays[f"{name}_interval"] = _interval(name, draws[name], dims, metric, labels)
@@ -114,7 +114,7 @@ def _values(
     return arrays
 
 
-def _of(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
+def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
     return {dim: list(labels[dim]) for dim in dims if dim in labels}
 
 
@@ -123,7 +123,7 @@ def _interval(
 ) -> xr.DataArray:
     return xr.DataArray(
         interval(draws),
-        _of(dims, labels),
+        _coordinates(dims, labels),
         ("bound", *dims),
         attrs={
             "units": metric.units,

@@ -256,7 +256,7 @@ def _js(rows: Any, is_causal: bool, sums: Any) -> None:
     """Four heads at a time against one: the processor works on them side by side."""
     n_heads, n_queries, n_keys = rows.shape
     here = np.zeros((n_heads + 3, _whole(n_keys)), dtype=np.float32)
-    own = np.zeros(n_heads + 3, dtype=np.float32)
+    self_products = np.zeros(n_heads + 3, dtype=np.float32)
     zero, half, quarter = np.float32(0), np.float32(0.5), np.float32(0.25)
     for query in range(n_queries):
         n = min(query + 1, n_keys) if is_causal else n_keys
@@ -267,7 +267,7 @@ def _js(rows: Any, is_causal: bool, sums: Any) -> None:
                 here[head, k] = p
                 # Of p + p: two heads with the same row are then 0 apart, but for the order.
                 total += _product(p + p)
-            own[head] = total * quarter
+            self_products[head] = total * quarter
         n = _whole(n)  # a key of weight 0 adds 0
         for head in range(n_heads):
             for other in range(head + 1, n_heads, 4):
@@ -280,6 +280,6 @@ def _js(rows: Any, is_causal: bool, sums: Any) -> None:
                     d += _product(p + here[other + 3, k])
                 mixed = (a, b, c, d)
                 for j in range(min(4, n_heads - other)):
-                    found = own[head] + own[other + j] - half * mixed[j]
-                    if found > 0:
-                        sums[head, other + j] += found
+                    divergence = self_products[head] + self_products[other + j] - half * mixed[j]
+                    if divergence > 0:
+                        sums[head, other + j] += divergence

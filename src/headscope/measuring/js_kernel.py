@@ -54,12 +54,12 @@ def js_sums_blocked(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
         stop = min(start + step, n_queries)
         part = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
         twice = 2 * part
-        own = np.einsum("hk,hk->h", twice, np.log(twice)) / 4
+        self_products = np.einsum("hk,hk->h", twice, np.log(twice)) / 4
         both, logs = np.empty_like(part), np.empty_like(part)
         for head in range(n_heads - 1):
             n = n_heads - head - 1
             mixed = np.add(part[head + 1 :], part[head], out=both[:n])
             products = np.einsum("hk,hk->h", mixed, np.log(mixed, out=logs[:n]))
-            sums[head, head + 1 :] += own[head] + own[head + 1 :] - products / 2
+            sums[head, head + 1 :] += self_products[head] + self_products[head + 1 :] - products / 2
     sums = np.maximum(sums, 0)
     return np.asarray(sums + sums.T)

@@ -46,8 +46,8 @@ def load_loops() -> None:
     _need_numba()
     from headscope.measuring.compiled import best_words, region_digests
 
-    weights, one = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
-    region_digests(weights, one, one, is_causal=False, with_logs=True, with_peaks=True)
+    weights, counted = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
+    region_digests(weights, counted, counted, is_causal=False, with_logs=True, with_peaks=True)
     best_words(weights, np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
 
 

@@ -170,16 +170,18 @@ def metric_from_dict(values: Mapping[str, object]) -> Metric:
         InputError: it is of a class that is not registered here.
     """
     options = {name: _frozen(value) for name, value in values.items() if name not in ("name", OWN)}
-    name, own = str(values["name"]), values.get(OWN)
+    name, class_used = str(values["name"]), values.get(OWN)
     make = known_metrics().get(name)
-    if make is None and own is not None:
+    if make is None and class_used is not None:
         raise InputError(
             f"{name!r} is not one of headscope's metrics. Its values can be read; for anything "
             "more, define its class and call headscope.register_metric(its class) first."
         )
     if make is None:
         raise UnknownName.of("metric", name, _ours)
-    codes = {own.get("code"), _code(make)["code"]} if isinstance(own, Mapping) else set()
+    codes = (
+        {class_used.get("code"), _code(make)["code"]} if isinstance(class_used, Mapping) else set()
+    )
     if len(codes - {None}) > 1:
         raise InputError(
             f"{name!r} was measured with other code than the class registered here. Register "

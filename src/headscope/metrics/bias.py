@@ -147,10 +147,10 @@ class Bias(SumMetric):
 
 def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     """Head words of a pronoun's antecedents and of the other candidates, pronouns left out."""
-    own = anaphor.mention.mention.cluster
+    cluster = anaphor.mention.mention.cluster
     named = [c for c in anaphor.candidates if c.kind != "pronoun"]
-    true = {c.head_word for c in named if c.mention.cluster == own}
-    return true, {c.head_word for c in named if c.mention.cluster != own} - true
+    true = {c.head_word for c in named if c.mention.cluster == cluster}
+    return true, {c.head_word for c in named if c.mention.cluster != cluster} - true
 
 
 def _cases(reading: Reading) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:

@@ -173,8 +173,8 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
     same_head = [c.head_word for c in candidates if c.form == mention.form]
     sieved = same_text or same_head
     if not sieved:
-        own = traits_of(document, mention)
-        sieved = [c.head_word for c in candidates if agree(own, traits_of(document, c))]
+        traits = traits_of(document, mention)
+        sieved = [c.head_word for c in candidates if agree(traits, traits_of(document, c))]
     nearest = [c.head_word for c in candidates]
     return {
         "nearest": nearest[-1],

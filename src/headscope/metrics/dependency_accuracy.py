@@ -118,12 +118,12 @@ class DepAccuracy(_DepProbe):
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Parts first."""
-        own = {
+        dims = {
             "right": ("part", "relation", "head", "direction"),
             "right_all": ("part", "head", "direction"),
             "count": ("part", "head"),
         }
-        return {**_DIMS, **own}[array]
+        return {**_DIMS, **dims}[array]
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Zeros."""
@@ -208,8 +208,11 @@ class DepOffset(_DepProbe):
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Parts first."""
-        own = {"right": ("part", "offset_tried", "relation"), "right_all": ("part", "offset_tried")}
-        return {**_DIMS, **own}[array]
+        dims = {
+            "right": ("part", "offset_tried", "relation"),
+            "right_all": ("part", "offset_tried"),
+        }
+        return {**_DIMS, **dims}[array]
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Zeros."""

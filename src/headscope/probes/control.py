@@ -23,11 +23,11 @@ def kept_parameters(model: Model) -> tuple[str, ...]:
     positions. Rotary positions have no parameters; relative biases belong to the attention.
     """
     tokens = model.module.get_input_embeddings()
-    own = {id(parameter) for parameter in tokens.parameters()}
+    token_parameters = {id(parameter) for parameter in tokens.parameters()}
     return tuple(
         name
         for name, parameter in model.module.named_parameters()
-        if id(parameter) in own or (_POSITION.search(name) and "relative" not in name)
+        if id(parameter) in token_parameters or (_POSITION.search(name) and "relative" not in name)
     )
 
 

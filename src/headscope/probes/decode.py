@@ -71,12 +71,13 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     smaller[:m, :m] = scores[np.ix_(outer, outer)]
     smaller[m, :m] = entering.max(0)
     smaller[:m, m] = leaving.max(1)
-    found = _arborescence(smaller, int(np.flatnonzero(outer == root)[0]))
+    smaller_parents = _arborescence(smaller, int(np.flatnonzero(outer == root)[0]))
     for place, node in enumerate(outer):
         if node != root:
-            parents[node] = ring[exit_[place]] if found[place] == m else outer[found[place]]
-    broken = ring[entry[found[m]]]
-    parents[broken] = outer[found[m]]
+            parent = smaller_parents[place]
+            parents[node] = ring[exit_[place]] if parent == m else outer[parent]
+    broken = ring[entry[smaller_parents[m]]]
+    parents[broken] = outer[smaller_parents[m]]
     return parents
 
 

@@ -45,15 +45,17 @@ def evaluate(
         for row, number in enumerate(numbers):
             length = int(examples.lengths[number])
             columns = [*range(length), scores.shape[2] - 1]
-            own = scores[row, :length][:, columns]
+            sentence_scores = scores[row, :length][:, columns]
             target = examples.targets[number]
             masks = _masks(target, is_punctuation[number])
             counts[number] = masks.sum(1)
             baseline[number] = (masks & (right_branching(length) == target)).sum(1)
             for place, decoding in enumerate(DECODINGS):
-                right[number, place] = (masks & (decode(own, decoding) == target)).sum(1)
-    found = attachment(right, baseline, counts, groups)
-    return found if not spread.n else found.assign(spread.values())
+                right[number, place] = (masks & (decode(sentence_scores, decoding) == target)).sum(
+                    1
+                )
+    accuracies = attachment(right, baseline, counts, groups)
+    return accuracies if not spread.n else accuracies.assign(spread.values())
 
 
 def _masks(target: np.ndarray, is_punctuation: np.ndarray) -> np.ndarray:
@@ -120,11 +122,11 @@ class _Reliance:
             if int(has.sum()) < 3 or not bool(wanted.any()):
                 continue
             parts = contributions(scorer, batch, row)[:, wanted][:, :, has]
-            own = wanted.nonzero() == has.nonzero()[:, 0]
-            some = parts.masked_fill(own[None, :, :, None], 0.0)
-            n = (~own).sum(1)[None, :, None].float()
-            mean = some.sum(2) / n
-            deviations = (some - mean[:, :, None]).masked_fill(own[None, :, :, None], 0.0)
+            is_itself = wanted.nonzero() == has.nonzero()[:, 0]
+            others = parts.masked_fill(is_itself[None, :, :, None], 0.0)
+            n = (~is_itself).sum(1)[None, :, None].float()
+            mean = others.sum(2) / n
+            deviations = (others - mean[:, :, None]).masked_fill(is_itself[None, :, :, None], 0.0)
             spread = (deviations.square().sum(2) / n).sqrt()
             self._sum = self._sum + spread.double().sum(1).numpy()
             self.n += int(wanted.sum())

@@ -80,22 +80,22 @@ class AttentionReader:
 
     def survey(self, documents: Sequence[Document]) -> Surveyed:
         """Which words have tokens, before any model runs."""
-        found: list[np.ndarray] = []
+        has_tokens: list[np.ndarray] = []
         content = hashlib.sha256()
         tokens = truncated = 0
         for start in range(0, len(documents), 1024):
-            some = list(enumerate(documents[start : start + 1024]))
-            for encoded in self._encoder.encode(some):
+            numbered = list(enumerate(documents[start : start + 1024]))
+            for encoded in self._encoder.encode(numbered):
                 document, stack = encoded.numbered[1], encoded.stacks[self.block]
                 words = align_array(_offsets(stack.offsets), document.spans)
                 content.update(repr(sorted(encoded.inputs.items())).encode())
                 content.update(f"{len(document)} {words.tolist()}".encode())
                 has = np.zeros(len(document), dtype=bool)
                 has[words[(words >= 0) & ~np.array(stack.special, dtype=bool)]] = True
-                found.append(has)
+                has_tokens.append(has)
                 tokens += len(stack)
                 truncated += encoded.n_cut > 0
-        return Surveyed(tuple(found), tokens, truncated, content.hexdigest())
+        return Surveyed(tuple(has_tokens), tokens, truncated, content.hexdigest())
 
     def read(self, documents: Sequence[Numbered]) -> Iterator[tuple[int, np.ndarray]]:
         """Number and array (`word column head`, float32) of each document, longest first.
@@ -104,9 +104,9 @@ class AttentionReader:
         """
         encoded = self._encoder.encode(documents)
         empty = [d for d in encoded if not len(d.stacks[self.block])]
-        for one in empty:
-            n = len(one.numbered[1])
-            yield one.numbered[0], np.zeros((n, self.columns(n), len(self.heads)), np.float32)
+        for document in empty:
+            n = len(document.numbered[1])
+            yield document.numbered[0], np.zeros((n, self.columns(n), len(self.heads)), np.float32)
         for batch in self._encoder.batches([d for d in encoded if len(d.stacks[self.block])]):
             for part in self._split(batch):
                 yield from self._run(part)
@@ -120,11 +120,11 @@ class AttentionReader:
 
     def _run(self, documents: list[EncodedDocument]) -> Iterator[tuple[int, np.ndarray]]:
         inputs, batch = self._encoder.batch(documents)
-        found = batch.stacks[self.block]
+        sequences = batch.stacks[self.block]
         lengths = [len(d.numbered[1]) for d in documents]
         n, n_edges = max(lengths), len(self.edges)
         values = torch.zeros(len(documents), n, n + 2 * n_edges, len(self.heads))
-        edges = torch.from_numpy(_edges(found, n_edges))
+        edges = torch.from_numpy(_edges(sequences, n_edges))
 
         def read(attention: Attention) -> None:
             if attention.block != self.block:
@@ -166,10 +166,10 @@ def edge_weights(reading: Reading, edges: Tensor) -> tuple[Tensor, Tensor]:
     return from_words @ columns, rows @ to_words
 
 
-def _edges(found: Sequences, n_edges: int) -> np.ndarray:
+def _edges(sequences: Sequences, n_edges: int) -> np.ndarray:
     """`document edge`: positions of the edge tokens."""
-    n = found.mask.shape[1]
-    special = found.special & found.mask
+    n = sequences.mask.shape[1]
+    special = sequences.special & sequences.mask
     first: np.ndarray = special.argmax(1)
     if n_edges == 1:
         return first.reshape(-1, 1)

@@ -76,10 +76,10 @@ class Scorer(nn.Module, ABC):
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes parameters that `arrays` gave."""
-        own = dict(self.named_parameters())
+        parameters = dict(self.named_parameters())
         with torch.no_grad():
             for name, array in arrays.items():
-                own[name].copy_(torch.from_numpy(np.asarray(array)))
+                parameters[name].copy_(torch.from_numpy(np.asarray(array)))
 
 
 class AttentionScorer(Scorer):

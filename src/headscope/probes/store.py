@@ -53,8 +53,8 @@ class Streamed:
     def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
         """`word column head` of each of these sentences, float32."""
         documents = [(number, self.treebank.documents[number]) for number in numbers]
-        found = dict(self.reader.read(documents))
-        return [found[number] for number in numbers]
+        tables = dict(self.reader.read(documents))
+        return [tables[number] for number in numbers]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -171,14 +171,14 @@ def _examples(
     treebank: Treebank, surveyed: Surveyed, words: WordVectors | None, source: Source | None
 ) -> Examples:
     pairs = zip(treebank.documents, surveyed.has_tokens, strict=True)
-    found = [targets(document, has) for document, has in pairs]
+    parents = [targets(document, has) for document, has in pairs]
     rows = array = None
     if words is not None:
         known = sorted({word for document in treebank.documents for word in document.words})
         place = {word: row for row, word in enumerate(known)}
         array = torch.from_numpy(words.of(known))
         rows = [np.array([place[w] for w in d.words]) for d in treebank.documents]
-    return Examples(treebank.lengths, surveyed.has_tokens, found, rows, array, source)
+    return Examples(treebank.lengths, surveyed.has_tokens, parents, rows, array, source)
 
 
 def _train(

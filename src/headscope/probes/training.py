@@ -138,8 +138,8 @@ def make_batch(
     for row, number in enumerate(numbers):
         length = int(examples.lengths[number])
         candidates[row, :length] = torch.from_numpy(examples.candidates[number])
-        own = torch.from_numpy(examples.targets[number])
-        targets[row, :length] = torch.where(own == length, n, own)
+        parents = torch.from_numpy(examples.targets[number])
+        targets[row, :length] = torch.where(parents == length, n, parents)
     return ProbeBatch(
         candidates,
         targets,
@@ -184,23 +184,23 @@ def input_scales(examples: Examples, generator: np.random.Generator) -> dict[str
     `head`) and to and from the edges (`edges`, over `edge head`), and the length of two
     `vectors` together, so that words move a weight as far as its constant part does.
     """
-    found: dict[str, Tensor] = {}
+    scales: dict[str, Tensor] = {}
     if examples.vectors is not None:
         squares = examples.vectors.square().sum(1).mean()
-        found["vectors"] = (2 * squares).sqrt().clamp(min=1e-6)
+        scales["vectors"] = (2 * squares).sqrt().clamp(min=1e-6)
     if examples.source is not None:
         n = min(SCALE_SENTENCES, len(examples))
         numbers = np.sort(generator.choice(len(examples), n, replace=False))
         between, edges = _Spread(), _Spread()
-        for some in _batches(examples, numbers, MOST_PAIRS):
-            for number, table in zip(some, examples.source.take(some), strict=True):
+        for batch in _batches(examples, numbers, MOST_PAIRS):
+            for number, table in zip(batch, examples.source.take(batch), strict=True):
                 has = examples.candidates[number]
                 length = len(has)
                 plain = np.asarray(table, dtype=np.float64)[has]
                 between.add(plain[:, :length][:, has].reshape(-1, plain.shape[2]))
                 edges.add(plain[:, length:])
-        found["between"], found["edges"] = between.tensor(), edges.tensor()
-    return found
+        scales["between"], scales["edges"] = between.tensor(), edges.tensor()
+    return scales
 
 
 class _Spread:
@@ -228,10 +228,10 @@ def shuffled_batches(
 ) -> list[list[int]]:
     """Batches of similar length in random order, drawn anew for each epoch."""
     order = generator.permutation(numbers)
-    found: list[list[int]] = []
+    batches: list[list[int]] = []
     for start in range(0, len(order), WINDOW):
-        found += _batches(examples, order[start : start + WINDOW], pairs)
-    return [found[place] for place in generator.permutation(len(found))]
+        batches += _batches(examples, order[start : start + WINDOW], pairs)
+    return [batches[place] for place in generator.permutation(len(batches))]
 
 
 def _batches(examples: Examples, numbers: np.ndarray, pairs: int) -> Iterator[list[int]]:

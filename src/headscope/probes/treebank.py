@@ -79,8 +79,8 @@ def targets(document: Document, has_tokens: np.ndarray) -> np.ndarray:
     head is unknown or the word has no token.
     """
     parents = np.asarray(document.parents, dtype=np.int64)
-    found = np.where(parents == ROOT, len(document), parents)
-    return np.where((parents == NO_PARENT) | ~has_tokens, NOT_COUNTED, found)
+    wanted = np.where(parents == ROOT, len(document), parents)
+    return np.where((parents == NO_PARENT) | ~has_tokens, NOT_COUNTED, wanted)
 
 
 def punctuation(document: Document) -> np.ndarray:

@@ -76,8 +76,8 @@ class WordVectors:
 
     def row(self, word: str) -> int:
         """The word's row, or -1."""
-        found = self.rows.get(word)
-        return self.rows.get(word.lower(), -1) if found is None else found
+        row = self.rows.get(word)
+        return self.rows.get(word.lower(), -1) if row is None else row
 
     def knows(self, word: str) -> bool:
         """Has the word a vector of its own?"""
@@ -86,9 +86,9 @@ class WordVectors:
     def of(self, words: Iterable[str]) -> np.ndarray:
         """`word dimension`: the vectors of words."""
         rows = np.array([self.row(word) for word in words], dtype=np.int64)
-        found = np.array(self.array[np.maximum(rows, 0)], dtype=np.float32)
-        found[rows < 0] = self.mean
-        return found
+        vectors = np.array(self.array[np.maximum(rows, 0)], dtype=np.float32)
+        vectors[rows < 0] = self.mean
+        return vectors
 
     def describe(self) -> dict[str, Any]:
         """For provenance."""
@@ -203,8 +203,8 @@ def _opened(path: Path) -> TextIO:
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
     opened: Any = gzip.open if is_gzip else open
-    found: TextIO = opened(path, "rt", encoding="utf-8", newline="\n")
-    return found
+    file: TextIO = opened(path, "rt", encoding="utf-8", newline="\n")
+    return file
 
 
 def _numbered(file: TextIO) -> Iterator[tuple[int, str]]:

@@ -136,8 +136,8 @@ def read_measured(path: Path) -> Measured:
 
 def _meta(path: Path) -> dict[str, Any]:
     with np.load(path, allow_pickle=False) as file:
-        found: dict[str, Any] = json.loads(file["meta"].tobytes())
-    return found
+        meta: dict[str, Any] = json.loads(file["meta"].tobytes())
+    return meta
 
 
 def _is_readable(path: Path) -> bool:
@@ -165,11 +165,15 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
                 f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
             ) from error
         if theirs != json.loads(json.dumps(ours)):
-            found = _differences(theirs, json.loads(json.dumps(ours)))
-            first = [text for text in found if text.startswith(("model name", "corpus name"))]
-            found = first or found  # another model or corpus differs in much else
-            more = f"; and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
-            shown = "; ".join(found[:MOST_SHOWN]) + more
+            differences = _differences(theirs, json.loads(json.dumps(ours)))
+            first = [text for text in differences if text.startswith(("model name", "corpus name"))]
+            differences = first or differences  # another model or corpus differs in much else
+            more = (
+                f"; and {len(differences) - MOST_SHOWN} more"
+                if len(differences) > MOST_SHOWN
+                else ""
+            )
+            shown = "; ".join(differences[:MOST_SHOWN]) + more
             raise OtherRun(
                 f"{folder} holds another run: {shown}. Choose another folder, or pass "
                 "resume=False (--no-resume) to replace it."
@@ -185,17 +189,17 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any], where: str = "") -> list[str]:
     """What differs, leaf by leaf: `settings max_tokens was 512, is 128`."""
-    found = []
+    differences = []
     for key in {**theirs, **ours}:
         before, now = theirs.get(key), ours.get(key)
         if before == now:
             continue
         name = f"{where} {key}".strip()
         if isinstance(before, dict) and isinstance(now, dict):
-            found += _differences(before, now, name)
+            differences += _differences(before, now, name)
         else:
-            found.append(f"{name} was {_short(before)}, is {_short(now)}")
-    return found
+            differences.append(f"{name} was {_short(before)}, is {_short(now)}")
+    return differences
 
 
 def _short(value: Any) -> str:

@@ -88,14 +88,14 @@ def group_result(result: Result, name: str) -> Result:
                 data = data.isel(sampled=inside)
                 data = data.assign(part=data["part"] - first)
             states.setdefault(block, {})[metric.name] = state_of(data)
-    own = replace(axes, groups=(name,))
+    axes_of_group = replace(axes, groups=(name,))
     layers = {block: _layers(data) for block, data in result.blocks.items()}
-    provenance = {**result.provenance, "group": name, "axes": own.to_dict()}
+    provenance = {**result.provenance, "group": name, "axes": axes_of_group.to_dict()}
     provenance["metrics"] = [
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
     of_group = Result(
-        assemble(states, metrics, own, layers), label_states(states, metrics), provenance
+        assemble(states, metrics, axes_of_group, layers), label_states(states, metrics), provenance
     )
     if COUNTS_DOCUMENTS in of_group:
         provenance["counts"] = {"documents": of_group.n_documents}
@@ -177,16 +177,16 @@ def _joint_axes(left: Axes, right: Axes) -> Axes:
 def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
     """A result's states on other labels; its documents numbered from `offset` on."""
     by_name = {metric.name: metric for metric in metrics}
-    own = axes_of(result)
+    axes_before = axes_of(result)
     per = axes.parts_per_group
-    groups = [axes.groups.index(name) for name in own.groups]
+    groups = [axes.groups.index(name) for name in axes_before.groups]
     parts = np.concatenate([np.arange(g * per, (g + 1) * per) for g in groups])
     states: States = {}
     for block, measured in result.states.items():
         for name, data in measured.items():
             for dim, old, new in (
-                ("tag", own.tags, axes.tags),
-                ("relation", own.relations, axes.relations),
+                ("tag", axes_before.tags, axes.tags),
+                ("relation", axes_before.relations, axes.relations),
             ):
                 if dim in data.dims:
                     data = data.assign_coords({dim: list(old)}).reindex(

@@ -200,12 +200,12 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     )
 
 
-def axes_for(found: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
+def axes_for(surveyed: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
     """The labels of a run."""
     per_group = settings.parts
-    if len(found.groups) > 1:
-        per_group = max(16, settings.parts // len(found.groups))
-    return Axes(found.tags, found.relations, found.groups, per_group, key_classes)
+    if len(surveyed.groups) > 1:
+        per_group = max(16, settings.parts // len(surveyed.groups))
+    return Axes(surveyed.tags, surveyed.relations, surveyed.groups, per_group, key_classes)
 
 
 def group_of(document: Document, by: str | None) -> str:
@@ -217,9 +217,9 @@ def document_key(document: Document) -> tuple[float, int]:
     """A hash of the document's id and text, in [0, 1); and a number to deal it by, the same
     for all pieces of one document: sentences of one text are no independent draws.
     """
-    own = _digest(f"{document.id}\0{document.text}")
-    key = (int.from_bytes(own[:8], "big") >> 11) / (1 << 53)
-    source = own if document.part_of is None else _digest(document.part_of)
+    digest = _digest(f"{document.id}\0{document.text}")
+    key = (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
+    source = digest if document.part_of is None else _digest(document.part_of)
     return key, int.from_bytes(source[8:], "big")
 
 

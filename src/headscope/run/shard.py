@@ -106,8 +106,8 @@ def measure_shard(
             for document in batch:
                 try:
                     _run(encoder, plan, fold, [document], report)
-                except Exception as own:
-                    _fail(report, document, f"{type(own).__name__}: {own}")
+                except Exception as error_alone:
+                    _fail(report, document, f"{type(error_alone).__name__}: {error_alone}")
     report.layers = fold.layers()
     freed.give_back()
     return Measured(fold.states(), report)
