@@ -75,7 +75,8 @@ def _dataset(
             continue
         labels = metric.coordinates(axes)
         for dim, names in labels.items():
-            # Metrics may label an axis alike but for some ("all" relations): the others are NaN.
+            # One metric may have labels on an axis that another has not ("all" relations): the
+            # other's values are NaN there.
             coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
         arrays.update(_values(metric, measured[metric.name], axes, labels, draws))
     arrays.update(_correlations(arrays, draws))
@@ -91,7 +92,7 @@ def _dataset(
 def _values(
     metric: Metric, state: State, axes: Axes, labels: Labels, draws: Draws
 ) -> dict[str, xr.DataArray]:
-    """A metric's variables as its description has them; intervals and means over heads."""
+    """The variables that a metric describes, with their intervals and their means over heads."""
     variables = {variable.name: variable for variable in metric.variables()}
     arrays: dict[str, xr.DataArray] = {}
     for name, values in metric.finalize(state, axes).items():

@@ -1,9 +1,9 @@
 """The sum over queries of the Jensen-Shannon divergence of all pairs of heads.
 
-With rows p and q, JS = H((p+q)/2) − (H(p)+H(q))/2, so that one logarithm per pair and key
-is all there is to compute, for the upper triangle of pairs only. Two ways to do it: compiled
-by numba, with a polynomial for the logarithm that the compiler can vectorize; and blocked in
-NumPy, where numba is not installed. Both agree to float32.
+With rows p and q, JS = H((p+q)/2) − (H(p)+H(q))/2: one logarithm for each pair of heads and each
+key, for the upper triangle of pairs only. There are two implementations: compiled by numba, with a
+polynomial for the logarithm that the compiler can vectorize; and in NumPy, block by block, where
+numba is not installed. They agree to float32.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from headscope.measuring.kernels import has_numba
 
 BLOCK = 1 << 17
-"""Weights that are worked on at a time: they should stay in the cache."""
+"""How many weights are worked on at a time, so that they stay in the cache."""
 TINY = np.finfo(np.float32).tiny
 """Stands for 0, whose logarithm is not a number; it adds nothing."""
 
 
 @functools.cache
 def compiled() -> Callable[..., np.ndarray] | None:
-    """The compiled form of `js_sums`, or None without numba. Imported at the first use:
-    numba takes a second.
+    """The compiled form of `js_sums`, or None without numba. It is imported at the first use,
+    because importing numba takes a second.
     """
     if not has_numba():
         return None

@@ -202,9 +202,9 @@ def _read_text(path: Path) -> tuple[list[str], np.ndarray]:
 def _opened(path: Path) -> TextIO:
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
-    opened: Any = gzip.open if is_gzip else open
-    file: TextIO = opened(path, "rt", encoding="utf-8", newline="\n")
-    return file
+    if is_gzip:
+        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
+    return path.open(encoding="utf-8", newline="\n")
 
 
 def _numbered(file: TextIO) -> Iterator[tuple[int, str]]:

@@ -5,8 +5,8 @@
     out/shards/prefix.npz  the sum of shards 0 … n, which replaces their files
     out/result.nc        the result
 
-Shards are added in the order of their ids, whoever measured them and whenever, so the
-bits do not depend on it. Plain arrays and JSON: nothing is unpickled.
+Shards are added in the order of their ids, whichever worker measured them and whenever, so that
+the sums are always the same to the last bit. Files hold arrays and JSON: nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ def _is_readable(path: Path) -> bool:
 
 
 def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
-    """Make sure that what lies in the folder is of this plan, or start it anew.
+    """Make sure that the folder holds a run of this plan, or write the plan into it.
 
     Raises:
-        OtherRun: it is of another model, corpus or plan; says in what they differ.
-        InputError: its plan cannot be read.
+        OtherRun: the folder holds a run with another plan; the message says what differs.
+        InputError: the plan in the folder cannot be read.
     """
     file = folder / "plan.json"
     ours = plan.to_dict()
@@ -167,12 +167,9 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
         if theirs != json.loads(json.dumps(ours)):
             differences = _differences(theirs, json.loads(json.dumps(ours)))
             first = [text for text in differences if text.startswith(("model name", "corpus name"))]
-            differences = first or differences  # another model or corpus differs in much else
-            more = (
-                f"; and {len(differences) - MOST_SHOWN} more"
-                if len(differences) > MOST_SHOWN
-                else ""
-            )
+            differences = first or differences  # with another model or corpus, much else differs
+            n_more = len(differences) - MOST_SHOWN
+            more = f"; and {n_more} more" if n_more > 0 else ""
             shown = "; ".join(differences[:MOST_SHOWN]) + more
             raise OtherRun(
                 f"{folder} holds another run: {shown}. Choose another folder, or pass "

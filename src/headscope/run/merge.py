@@ -1,4 +1,4 @@
-"""Results added up, and cut into their groups, from their states alone."""
+"""Merges results, and takes the result of one group of documents, from states alone."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def with_groups(result: Result) -> Result:
 
 
 def group_result(result: Result, name: str) -> Result:
-    """The documents of one group (a genre) as a result of its own, without the metrics whose
-    states are not kept by part (exemplars, divergences).
+    """The result of one group of documents (a genre). Metrics whose states are not kept by part of
+    the corpus (exemplars, divergences) are left out.
     """
     axes = axes_of(result)
     if name not in axes.groups:
@@ -103,7 +103,7 @@ def group_result(result: Result, name: str) -> Result:
 
 
 def check_results(*results: object) -> None:
-    """Refuse what is not a result, by the side it is on."""
+    """Refuse what is not a result; the message says on which side it stands."""
     for side, result in zip(("left", "right"), results, strict=True):
         expect(side, result, Result, "a result of headscope.analyze or headscope.open")
 
@@ -144,7 +144,7 @@ def _check_mergeable(left: Result, right: Result) -> None:
                     f"{theirs!r} in the other. Merge runs that differ in their corpus alone."
                 )
     if left.provenance["metrics"] != right.provenance["metrics"]:
-        raise InputError("These results cannot be merged: they are of different metrics.")
+        raise InputError("These results cannot be merged: their metrics differ.")
     with_facts = [metric.name for metric in metrics_of(left) if metric.facts]
     if with_facts:
         raise InputError(
@@ -154,8 +154,7 @@ def _check_mergeable(left: Result, right: Result) -> None:
     ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
     if ours & theirs:
         raise InputError(
-            "These results are of the same corpus, or have one in common; merging would count "
-            "it twice."
+            "These results are of the same corpus, or share one; merging them would count it twice."
         )
 
 
@@ -175,7 +174,7 @@ def _joint_axes(left: Axes, right: Axes) -> Axes:
 
 
 def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
-    """A result's states on other labels; its documents numbered from `offset` on."""
+    """A result's states with the labels of `axes`, and its documents numbered from `offset` on."""
     by_name = {metric.name: metric for metric in metrics}
     axes_before = axes_of(result)
     per = axes.parts_per_group

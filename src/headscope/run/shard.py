@@ -1,4 +1,4 @@
-"""One shard measured: every worker of every engine runs this and nothing else."""
+"""Measures one shard: every worker of every engine runs this and nothing else."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def measure_shard(
         try:
             _run(encoder, plan, fold, batch, report)
         except (TapUnsupported, MetricError):
-            raise  # the model or a metric, not the documents
+            raise  # the model or a metric is at fault, not the documents
         except Exception as error:
             if len(batch) == 1:
                 _fail(report, batch[0], f"{type(error).__name__}: {error}")
@@ -150,7 +150,7 @@ def _fail(report: ShardReport, document: EncodedDocument, reason: str) -> None:
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Run with so many threads: they are part of the plan."""
+    """Run with this number of threads, which is part of the plan."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:
