@@ -64,7 +64,7 @@ class Reading:
             setattr(reading, name, getattr(like, name))
         reading.n_heads = n_heads
         reading._attention = None
-        reading._made = {**digests}
+        reading._made = dict(digests.items())
         return reading
 
     @property

@@ -24,13 +24,13 @@ def evaluate(
     is_punctuation: Sequence[np.ndarray],
     groups: Sequence[str],
 ) -> xr.Dataset:
-    """Scores every sentence once: attachment by both decodings, and reliance on heads.
+    """Score every sentence once: attachment by both decodings, and reliance on attention heads.
 
     Args:
         scorer: a trained probe.
         examples: the sentences to score.
         is_punctuation: for each sentence `word`.
-        groups: for each sentence, the text it is from; intervals draw texts.
+        groups: for each sentence, the text it is from; the bootstrap draws texts.
     """
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION)))
     baseline = np.zeros((len(examples), len(PUNCTUATION)))
@@ -70,11 +70,11 @@ def attachment(
     """`uas` and `right_branching` with intervals, from counts.
 
     Args:
-        right: `sentence decoding punctuation`, words whose head was found.
+        right: `sentence decoding punctuation`, words whose parent was found.
         baseline: `sentence punctuation`, the same of right-branching.
         counts: `sentence punctuation`, words that count.
-        groups: the text of each sentence: a draw of the bootstrap takes texts, because
-            sentences of one text are no independent draws.
+        groups: the text of each sentence: the bootstrap draws texts, because sentences of one
+            text are not independent draws.
     """
     names, of_group = np.unique(np.asarray(groups), return_inverse=True)
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
@@ -88,7 +88,7 @@ def attachment(
         uas, drawn = right.sum(0) / n, np.einsum("dg,gpm->dpm", weights, sums[0]) / drawn_n[:, None]
         low = baseline.sum(0) / n
         low_drawn = weights @ sums[1] / drawn_n
-    about = {"units": "1", "long_name": "share of words whose head was found"}
+    about = {"units": "1", "long_name": "share of words whose parent was found"}
     return xr.Dataset(
         {
             "uas": (dims, uas, {**about, "paper": "Clark et al. 2019, section 5, Table 3"}),
@@ -115,7 +115,7 @@ class _Reliance:
         self._sum: np.ndarray = np.zeros(())
 
     def add(self, scorer: AttentionScorer, batch: ProbeBatch) -> None:
-        """Count a batch."""
+        """Add the words of a batch."""
         for row in range(len(batch.targets)):
             wanted = batch.targets[row] >= 0
             has = batch.candidates[row]

@@ -35,7 +35,7 @@ MOST_VALUES = 1 << 25
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surveyed:
-    """What tokenizing a treebank found."""
+    """What is known of a treebank after it was tokenized."""
 
     has_tokens: tuple[np.ndarray, ...]
     """For each sentence `word`: does a token cover it?"""
@@ -43,8 +43,8 @@ class Surveyed:
     truncated: int
     """Sentences that were cut."""
     hash: str
-    """SHA-256 over the model's inputs and the words of their tokens: with the model's
-    weights, all that decides its attention between words."""
+    """SHA-256 over the model's inputs and the word of each token. Attention between words depends
+    on these and on the model's weights, and on nothing else."""
 
 
 class AttentionReader:
@@ -69,7 +69,7 @@ class AttentionReader:
         if tokens.offsets is None:
             raise InputError(
                 f"The tokenizer of {self.model.name} does not tell where its tokens stand in the "
-                "text, so they cannot be put together to words. Use a fast tokenizer."
+                "text, so they cannot be joined into words. Use a fast tokenizer."
             )
         n = min(sum(tokens.special), 2)
         return (("first token",), ("special token",), ("first special", "last special"))[n]
@@ -79,7 +79,7 @@ class AttentionReader:
         return n_words + 2 * len(self.edges)
 
     def survey(self, documents: Sequence[Document]) -> Surveyed:
-        """Which words have tokens, before any model runs."""
+        """Tokenize the documents, to know which words have tokens before the model runs."""
         has_tokens: list[np.ndarray] = []
         content = hashlib.sha256()
         tokens = truncated = 0
@@ -147,7 +147,7 @@ class AttentionReader:
 
 
 def edge_weights(reading: Reading, edges: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention between words and edge tokens, collapsed as between words.
+    """Attention between words and edge tokens: a word's tokens are joined as between words.
 
     Args:
         reading: one layer.

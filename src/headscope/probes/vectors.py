@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class WordVectors:
         return self.rows.get(word.lower(), -1) if row is None else row
 
     def knows(self, word: str) -> bool:
-        """Has the word a vector of its own?"""
+        """Does the word have a vector of its own?"""
         return self.row(word) >= 0
 
     def of(self, words: Iterable[str]) -> np.ndarray:
@@ -90,7 +90,7 @@ class WordVectors:
         vectors[rows < 0] = self.mean
         return vectors
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, str | int]:
         """For provenance."""
         return {
             "name": self.name,
