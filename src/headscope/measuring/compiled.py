@@ -15,6 +15,9 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
+from headscope.measuring.word_attention import NOT_A_NUMBER
+from headscope.text.align import NO_WORD
+
 # ln(1 + x) ≈ x·(c0 + c1·x + …) on [0, 1), minimax fit, error below 2.2e-7.
 C0, C1, C2, C3, C4, C5, C6 = (
     np.float32(c)
@@ -35,7 +38,6 @@ NAN_BITS = np.int32((255 << 23) + (1 << 22))
 EXPONENT, MANTISSA = np.int32(-1 << 23), np.int32((1 << 23) - 1)
 LOG_2 = np.float32(math.log(2) / (1 << 23))
 """ln 2 for an exponent that has not been shifted down by the 23 bits of the mantissa."""
-NO_WORD, NOT_A_NUMBER = -1, -2
 
 ANY_ORDER = {"reassoc", "contract", "nsz"}
 """The compiler may reorder sums; NaN stays NaN."""

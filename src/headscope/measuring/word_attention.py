@@ -13,8 +13,10 @@ from torch import Tensor
 from headscope.errors import ModelError
 from headscope.measuring.kernels import can_compile
 from headscope.measuring.reading import Digest, Reading, Small
+from headscope.text.align import NO_WORD
 
-NO_WORD, NOT_A_NUMBER = -1, -2
+NOT_A_NUMBER = -2
+"""In place of a word, in heads whose attention is not a number."""
 
 
 def word_weights(reading: Reading) -> Tensor:

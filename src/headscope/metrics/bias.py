@@ -17,7 +17,7 @@ from headscope.metrics.coreference import document_anaphors
 from headscope.text.antecedents import Anaphor
 
 CONDITION = "condition"
-"""In `Document.meta`: which of `CONDITIONS` it is."""
+"""The key in `Document.meta` under which a document's condition (one of `CONDITIONS`) stands."""
 CONDITIONS = ("pro", "anti")
 CANDIDATES = ("true", "other")
 

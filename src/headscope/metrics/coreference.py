@@ -21,7 +21,7 @@ from headscope.text.antecedents import KINDS, Anaphor, anaphors
 from headscope.text.document import Document
 
 Candidates = Literal["mentions", "words"]
-"""Where an antecedent is looked for: head words of mentions before, or any other word."""
+"""Which words may be the antecedent: head words of earlier mentions, or any other word."""
 
 MENTION_KINDS = ("all", *KINDS)
 RULES = ("nearest", "head_match", "sieves")
@@ -184,7 +184,7 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
 
 
 def document_anaphors(reading: Reading) -> list[list[Anaphor]]:
-    """Of each document of a batch; none where the attention came without documents."""
+    """For each document of a batch; empty if the attention came without documents."""
     batch = reading.batch
 
     def make() -> list[list[Anaphor]]:

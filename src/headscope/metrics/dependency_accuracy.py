@@ -22,7 +22,7 @@ OFFSETS = (-3, -2, -1, 1, 2, 3)
 
 @dataclass(frozen=True)
 class _DepProbe(SumMetric):
-    """What both share: which words count, and how many there are."""
+    """What `DepAccuracy` and `DepOffset` share: which words count, and how many there are."""
 
     paper = "Clark et al. 2019, section 4.2, Table 1"
     units = "share of words"
@@ -41,7 +41,7 @@ class _DepProbe(SumMetric):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Trees; and relations, where only they tell which words count."""
+        """Trees; also relations, if they decide which words count."""
         if not self.punctuation or self.possessive not in ("auto", False):
             return frozenset(("parents", "relations"))
         return frozenset(("parents",))
@@ -78,7 +78,7 @@ class _DepProbe(SumMetric):
         }
 
     def _reported(self, cases: np.ndarray) -> np.ndarray:
-        """Cases where there are enough of them, else NaN."""
+        """The number of cases, or NaN where there are fewer than `min_cases`."""
         reported: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
         return reported
 

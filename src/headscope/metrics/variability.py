@@ -44,7 +44,7 @@ class Variability(MergedMetric):
     order = 140
     counts = "documents"
     blocks = SELF_BLOCKS
-    depends_on_count = True  # the fewer documents, the nearer is each to their mean
+    depends_on_count = True  # the fewer the documents, the nearer each is to their mean
 
     first: int = 10
     budget: int = 1000
@@ -63,7 +63,7 @@ class Variability(MergedMetric):
         return ("sampled", "head", "pair") if array == "values" else ("sampled",)
 
     def variables(self) -> tuple[Variable, ...]:
-        """The ratio by head, and how many documents it is of."""
+        """The ratio by head, and how many documents were measured."""
         return self.variable(self.name, ("layer", "head")), self.count_variable(("layer",))
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
@@ -122,9 +122,9 @@ class Variability(MergedMetric):
         return states[0]
 
     def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
-        """Which of all documents stay, smallest hash first, and where each state's end."""
+        """Which documents are kept, smallest hash first, and where those of each state end."""
         order = np.concatenate([state["order"] for state in states], axis=-1)
-        # All layers saw the same documents, so that one layer's order is that of all.
+        # All layers saw the same documents, so the order of one layer is that of all.
         first = order.reshape(-1, order.shape[-1])[0]
         ends = np.cumsum([state["order"].shape[-1] for state in states])
         return np.argsort(first, kind="stable")[: self.budget], ends

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -105,13 +106,13 @@ class Ledger:
         self.fold()
 
 
-def write_measured(path: Path, measured: Measured, **extra: Any) -> None:
+def write_measured(path: Path, measured: Measured, **extra: int) -> None:
     """Write a shard; the file appears only when it is complete."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         dump_measured(file, measured, **extra)
 
 
-def dump_measured(file: BinaryIO, measured: Measured, **extra: Any) -> None:
+def dump_measured(file: BinaryIO, measured: Measured, **extra: int) -> None:
     """A shard as arrays and JSON in one npz."""
     arrays = {
         f"{block}|{metric}|{name}": array
@@ -184,7 +185,9 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
-def _differences(theirs: dict[str, Any], ours: dict[str, Any], where: str = "") -> list[str]:
+def _differences(
+    theirs: Mapping[str, object], ours: Mapping[str, object], where: str = ""
+) -> list[str]:
     """What differs, leaf by leaf: `settings max_tokens was 512, is 128`."""
     differences = []
     for key in {**theirs, **ours}:
@@ -199,6 +202,6 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any], where: str = "") 
     return differences
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     shown = json.dumps(value)
     return shown if len(shown) <= 60 else shown[:59] + "…"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -209,7 +208,7 @@ def _renumbered(metric: Metric, state: State, offset: int) -> State:
     return {**state, **{name: np.where(n < 0, n, n + offset) for name, n in numbers.items()}}
 
 
-def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, Any]:
+def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, object]:
     ours, theirs = left.provenance["corpus"], right.provenance["corpus"]
     corpus = {
         **ours,

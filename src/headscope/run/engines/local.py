@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.process import BaseProcess
 
 import torch.multiprocessing as processes
 
@@ -55,7 +55,7 @@ def run_here(
 class _Worker:
     """A process, its pipe and what it is doing."""
 
-    process: Any
+    process: BaseProcess
     pipe: Connection
     task: Task | None = None
     at: list[int] = field(default_factory=list)

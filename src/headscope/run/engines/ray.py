@@ -37,7 +37,7 @@ SHARDS_PER_BLOCK = 1
 class _Actor:
     """Measures shards in one of Ray's processes."""
 
-    def __init__(self, packed: list[Any], plan: Plan) -> None:
+    def __init__(self, packed: list[ray.ObjectRef[bytes]], plan: Plan) -> None:
         torch.set_num_threads(plan.settings.threads)
         self._model: Model = pickle.loads(ray.get(packed[0]))
         self._plan = plan
@@ -63,7 +63,7 @@ class _ShardSource(Datasource):  # type: ignore[misc, unused-ignore]
         """Unknown."""
         return None
 
-    def get_read_tasks(self, parallelism: int, *args: Any, **options: Any) -> list[ReadTask]:
+    def get_read_tasks(self, parallelism: int, *args: object, **options: object) -> list[ReadTask]:
         """One task that goes through the corpus."""
         shards = self._shards
         unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
