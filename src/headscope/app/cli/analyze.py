@@ -22,7 +22,7 @@ def analyze(
     metrics: Annotated[
         str,
         typer.Option(
-            help="'all' (but js, which costs as much as the model), or names with commas "
+            help="'all' (without js, which costs as much as the model), or names with commas "
             "between: all,js."
         ),
     ] = "all",
@@ -34,7 +34,9 @@ def analyze(
     ] = None,
     sample: options.Sample = None,
     seed: options.Seed = 0,
-    by: Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Also give the values of each group of documents: genre.")
+    ] = None,
     workers: options.Workers = None,
     engine: options.EngineName = "local",
     resume: options.Resume = True,

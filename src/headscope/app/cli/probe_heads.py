@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
 
-By = Annotated[str | None, typer.Option(help="Also by a group of documents: genre.")]
+By = Annotated[
+    str | None, typer.Option(help="Also give the values of each group of documents: genre.")
+]
 Figures = Annotated[bool, typer.Option(help="Draw the table, and sentences under the best heads.")]
 
 
@@ -30,7 +32,9 @@ def dependencies(
     punctuation: Annotated[bool, typer.Option(help="Count punctuation too.")] = True,
     possessive: Annotated[
         Literal["auto", "yes", "no"],
-        typer.Option(help="Let 's predict for its word (auto: where relations are Stanford's)."),
+        typer.Option(
+            help="Let 's predict in place of the word before it (auto: if relations are Stanford's)."
+        ),
     ] = "auto",
     fold_subtypes: Annotated[bool, typer.Option(help="Count nmod:poss as nmod.")] = False,
     sample: options.Sample = None,
@@ -72,14 +76,15 @@ def coreference(
     model: options.ModelName = "minilm",
     device: options.Device = None,
     brackets: Annotated[
-        Path | None, typer.Option(help="A file with the same documents whose mentions to take.")
+        Path | None,
+        typer.Option(help="Take the mentions of this file, which has the same documents."),
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option(min=0, help="Documents are cut; 0 for all that the model reads.")
+        int, typer.Option(min=0, help="Longer documents are cut; 0: as the model needs it.")
     ] = 128,
     candidates: Annotated[
         Literal["mentions", "words"],
-        typer.Option(help="Head words of mentions before, or any word."),
+        typer.Option(help="Head words of earlier mentions, or any word."),
     ] = "mentions",
     sample: options.Sample = None,
     seed: options.Seed = 0,

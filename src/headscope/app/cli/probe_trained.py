@@ -56,7 +56,7 @@ def combined(
     ] = False,
     on_error: options.OnError = "raise",
 ) -> Answer:
-    """Learn to read each word's parent off all heads together (Clark et al. 2019, Table 3)."""
+    """Train probes that find each word's parent from all heads (Clark et al. 2019, Table 3)."""
     import headscope as hs
     from headscope.figures.style import save_figure
     from headscope.probes.vectors import load_vectors
