@@ -33,7 +33,7 @@ def dependencies(
     possessive: Annotated[
         Literal["auto", "yes", "no"],
         typer.Option(
-            help="Let 's predict in place of the word before it (auto: if relations are Stanford's)."
+            help="Let 's predict in place of the word before it (auto: for Stanford's relations)."
         ),
     ] = "auto",
     fold_subtypes: Annotated[bool, typer.Option(help="Count nmod:poss as nmod.")] = False,
@@ -80,7 +80,7 @@ def coreference(
         typer.Option(help="Take the mentions of this file, which has the same documents."),
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option(min=0, help="Longer documents are cut; 0: as the model needs it.")
+        int, typer.Option(min=0, help="Longer documents are cut; 0: as much as the model reads.")
     ] = 128,
     candidates: Annotated[
         Literal["mentions", "words"],
