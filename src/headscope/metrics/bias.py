@@ -33,10 +33,10 @@ _DIMS = {
 class Bias(SumMetric):
     """How much more a pronoun attends to its antecedent when that fits a stereotype.
 
-    In each sentence a pronoun has a true antecedent and another candidate; sentences come in
-    pairs that differ in the pronoun's gender, which fits the stereotype of the true one
-    (`pro`) or of the other (`anti`). `bias_attention` is the mean attention from the pronoun
-    to each; `bias_preference` the true one's share of the attention to both (a ratio of
+    In each sentence a pronoun has a true antecedent and another candidate. Sentences come in
+    pairs that differ in the pronoun's gender, which fits the stereotype of the true antecedent
+    (`pro`) or of the other candidate (`anti`). `bias_attention` is the mean attention from the
+    pronoun to each; `bias_preference` the true one's share of the attention to both (a ratio of
     sums); `bias_accuracy` the share of pronouns that attend more to the true one; the gaps
     are pro minus anti: 0 without bias. Attention is between words. Both sentences of a pair
     are in the same part, so intervals are over pairs.

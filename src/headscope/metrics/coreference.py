@@ -31,11 +31,11 @@ RULES = ("nearest", "head_match", "sieves")
 class CorefAccuracy(RatioMetric):
     """How often a mention attends most to an antecedent of its own.
 
-    For each mention with an antecedent: of the head words of the mentions before it, is the
-    one that its head word attends to most the head word of any of its antecedents? Attention
-    is between words: to a split word the sum over its tokens, from it the mean. With
-    `candidates="words"` the most attended of all other words counts. A mention that attends
-    to no candidate is wrong. By kind of mention: pronoun, proper, nominal.
+    For each mention with an antecedent, the candidates are the head words of the mentions before
+    it (with `candidates="words"`, all other words). The mention is right if, of the candidates,
+    its head word attends most to the head word of one of its antecedents; if it attends to no
+    candidate, it is wrong. Attention is between words: to a split word the sum over its tokens,
+    from it the mean. By kind of mention: pronoun, proper, nominal.
 
     Clark et al. 2019, section 4.3 and Table 2, who did not release this analysis.
     """

@@ -22,7 +22,7 @@ def evaluate(
     scorer: Scorer,
     examples: Examples,
     is_punctuation: Sequence[np.ndarray],
-    groups: Sequence[str],
+    texts: Sequence[str],
 ) -> xr.Dataset:
     """Score every sentence once: attachment by both decodings, and reliance on attention heads.
 
@@ -30,7 +30,7 @@ def evaluate(
         scorer: a trained probe.
         examples: the sentences to score.
         is_punctuation: for each sentence `word`.
-        groups: for each sentence, the text it is from; the bootstrap draws texts.
+        texts: for each sentence, the text it is from; the bootstrap draws texts.
     """
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION)))
     baseline = np.zeros((len(examples), len(PUNCTUATION)))
@@ -54,7 +54,7 @@ def evaluate(
                 right[number, place] = (masks & (decode(sentence_scores, decoding) == target)).sum(
                     1
                 )
-    accuracies = attachment(right, baseline, counts, groups)
+    accuracies = attachment(right, baseline, counts, texts)
     return accuracies if not spread.n else accuracies.assign(spread.values())
 
 
@@ -65,7 +65,7 @@ def _masks(target: np.ndarray, is_punctuation: np.ndarray) -> np.ndarray:
 
 
 def attachment(
-    right: np.ndarray, baseline: np.ndarray, counts: np.ndarray, groups: Sequence[str]
+    right: np.ndarray, baseline: np.ndarray, counts: np.ndarray, texts: Sequence[str]
 ) -> xr.Dataset:
     """`uas` and `right_branching` with intervals, from counts.
 
@@ -73,13 +73,13 @@ def attachment(
         right: `sentence decoding punctuation`, words whose parent was found.
         baseline: `sentence punctuation`, the same of right-branching.
         counts: `sentence punctuation`, words that count.
-        groups: the text of each sentence: the bootstrap draws texts, because sentences of one
+        texts: the text of each sentence: the bootstrap draws texts, because sentences of one
             text are not independent draws.
     """
-    names, of_group = np.unique(np.asarray(groups), return_inverse=True)
+    names, text_of = np.unique(np.asarray(texts), return_inverse=True)
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
     for total, array in zip(sums, (right, baseline, counts), strict=True):
-        np.add.at(total, of_group, array)
+        np.add.at(total, text_of, array)
     weights = draw_weights(np.ones(len(names), dtype=bool), N_DRAWS, seed=0)
     dims = ("decoding", "punctuation")
     with np.errstate(invalid="ignore"):

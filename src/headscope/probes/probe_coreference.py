@@ -35,8 +35,8 @@ def probe_coreference(
 ) -> Result:
     """How well each head finds the antecedents of mentions (Clark et al. 2019, 4.3).
 
-    Of the head words of the mentions before it, is the one that a mention's head word attends
-    to most the head word of an antecedent? Plan, shards, workers and resume are those of
+    A head is right about a mention if, of the head words of all earlier mentions, the mention's
+    head word attends most to that of an antecedent. Plan, shards, workers and resume are those of
     `headscope.analyze`. `result.table()` gives the best head of each kind of mention.
 
     Args:

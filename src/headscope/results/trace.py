@@ -380,8 +380,8 @@ def _squeezed(layer: np.ndarray, index: int) -> np.ndarray:
 
 def word_matrix(tokens: Tokens, *, mean: bool) -> np.ndarray:
     """`word token`: 1 (or 1/length, for `mean`) where a token belongs to a word."""
-    groups = tokens.word_groups()
-    matrix = np.zeros((len(groups), len(tokens)))
-    for row, group in enumerate(groups):
-        matrix[row, group] = 1 / len(group) if mean else 1
+    words = tokens.word_groups()
+    matrix = np.zeros((len(words), len(tokens)))
+    for row, members in enumerate(words):
+        matrix[row, members] = 1 / len(members) if mean else 1
     return matrix
