@@ -83,7 +83,7 @@ PROBE_FINDINGS = (
     Finding(
         "overall",
         "CLARK §4.2",
-        "No single head parses: the best finds few of all heads of words (34.5 %)",
+        "No single head parses: the best finds few of all parents (34.5 %)",
         "accuracy of the best head over all words < 0.5",
     ),
     Finding(

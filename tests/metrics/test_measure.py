@@ -1,4 +1,4 @@
-"""`headscope.measure` on traces: recorded attention, tiny models, encoder-decoders."""
+"""`trace.measure`: recorded attention, tiny models, encoder-decoders."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def test_bad_arguments(tiny_bert: Model, tmp_path: Path) -> None:
         analyze(tiny_bert, corpus, workers=0)
     with pytest.raises(InputError, match="has no documents"):
         analyze(tiny_bert, [])
-    with pytest.raises(InputError, match="no document of list says its style"):
+    with pytest.raises(InputError, match="no document of list has 'style' in its"):
         analyze(tiny_bert, corpus, by="style")
     file = tmp_path / "file"
     file.write_text("")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.bertviz.output import show_or_return
 from headscope.errors import InputError
 from headscope.page.selection import make_selection
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 
 def show(
-    model: Any,
+    model: PreTrainedModel,
     model_type: str | None,
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     sentence_a: str,
     sentence_b: str | None = None,
     display_mode: str = "auto",
@@ -23,8 +26,8 @@ def show(
     """Show how queries and keys make attention, as BertViz's `neuron_view.show` does.
 
     Args:
-        model: a transformers model: the user's own, not a copy that BertViz vendors.
-        model_type: taken for the sake of BertViz's signature; headscope finds it by itself.
+        model: any transformers model (BertViz needs one of its own four classes).
+        model_type: ignored; it is here because BertViz's signature has it.
         tokenizer: the model's tokenizer.
         sentence_a: the text.
         sentence_b: a second text for models that take pairs.

@@ -12,7 +12,13 @@ from headscope.attention import Block as BlockName
 from headscope.bertviz.output import show_or_return
 from headscope.errors import InputError
 from headscope.page.selection import make_selection
-from headscope.results.trace import Block, Trace, attention_dataset, stacked_attention
+from headscope.results.trace import (
+    Block,
+    Trace,
+    attention_dataset,
+    looks_causal,
+    stacked_attention,
+)
 from headscope.text.align import NO_WORD
 from headscope.text.tokens import Tokens
 
@@ -20,15 +26,15 @@ SPECIAL = re.compile(r"\[[A-Z]+\d*\]|<[^<>\s]+>|<\|[^|]+\|>")
 
 
 def head_view(
-    attention: Any = None,
+    attention: object = None,
     tokens: Sequence[str] | None = None,
     sentence_b_start: int | None = None,
     prettify_tokens: bool = True,
     layer: int | None = None,
     heads: Sequence[int] | None = None,
-    encoder_attention: Any = None,
-    decoder_attention: Any = None,
-    cross_attention: Any = None,
+    encoder_attention: object = None,
+    decoder_attention: object = None,
+    cross_attention: object = None,
     encoder_tokens: Sequence[str] | None = None,
     decoder_tokens: Sequence[str] | None = None,
     include_layers: Sequence[int] | None = None,
@@ -64,14 +70,14 @@ def head_view(
 
 
 def model_view(
-    attention: Any = None,
+    attention: object = None,
     tokens: Sequence[str] | None = None,
     sentence_b_start: int | None = None,
     prettify_tokens: bool = True,
     display_mode: str = "auto",
-    encoder_attention: Any = None,
-    decoder_attention: Any = None,
-    cross_attention: Any = None,
+    encoder_attention: object = None,
+    decoder_attention: object = None,
+    cross_attention: object = None,
     encoder_tokens: Sequence[str] | None = None,
     decoder_tokens: Sequence[str] | None = None,
     include_layers: Sequence[int] | None = None,
@@ -108,8 +114,8 @@ def model_view(
 
 
 def _trace(
-    single: tuple[Any, Sequence[str] | None, int | None],
-    pair: tuple[Any, Any, Any, Sequence[str] | None, Sequence[str] | None],
+    single: tuple[object, Sequence[str] | None, int | None],
+    pair: tuple[object, object, object, Sequence[str] | None, Sequence[str] | None],
     prettify: bool,
     layers: Sequence[int] | None,
     heads: Sequence[int] | None,
@@ -154,7 +160,7 @@ def _trace(
 
 def _block(
     name: BlockName,
-    weights: Any,
+    weights: object,
     what: str,
     queries: Tokens,
     keys: Tokens,
@@ -172,8 +178,7 @@ def _block(
     stacked = stacked[kept].copy()
     hidden = [head for head in range(stacked.shape[1]) if head not in shown]
     stacked[:, hidden] = np.nan  # heads keep their numbers; the explorer leaves these out
-    above = np.triu(np.nan_to_num(stacked), 1)
-    is_causal = name != "cross" and len(keys) > 1 and not above.any()
+    is_causal = name != "cross" and looks_causal(stacked)
     return Block(name, attention_dataset(stacked, kept), queries, keys, is_causal)
 
 

@@ -75,7 +75,8 @@ def _dataset(
             continue
         labels = metric.coordinates(axes)
         for dim, names in labels.items():
-            # Metrics may label an axis alike but for some ("all" relations): the others are NaN.
+            # One metric may have labels on an axis that another has not ("all" relations): the
+            # other's values are NaN there.
             coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
         arrays.update(_values(metric, measured[metric.name], axes, labels, draws))
     arrays.update(_correlations(arrays, draws))
@@ -91,7 +92,7 @@ def _dataset(
 def _values(
     metric: Metric, state: State, axes: Axes, labels: Labels, draws: Draws
 ) -> dict[str, xr.DataArray]:
-    """A metric's variables as its description has them; intervals and means over heads."""
+    """The variables that a metric describes, with their intervals and their means over heads."""
     variables = {variable.name: variable for variable in metric.variables()}
     arrays: dict[str, xr.DataArray] = {}
     for name, values in metric.finalize(state, axes).items():
@@ -99,7 +100,7 @@ def _values(
         attributes = variables[name].attributes()
         if name in draws:
             attributes["weighting"] = metric.averaged
-        arrays[name] = xr.DataArray(values, _of(dims, labels), dims, attrs=attributes)
+        arrays[name] = xr.DataArray(values, _coordinates(dims, labels), dims, attrs=attributes)
         if name not in draws:
             continue
         arrays[f"{name}_interval"] = _interval(name, draws[name], dims, metric, labels)
@@ -114,7 +115,7 @@ def _values(
     return arrays
 
 
-def _of(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
+def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
     return {dim: list(labels[dim]) for dim in dims if dim in labels}
 
 
@@ -123,7 +124,7 @@ def _interval(
 ) -> xr.DataArray:
     return xr.DataArray(
         interval(draws),
-        _of(dims, labels),
+        _coordinates(dims, labels),
         ("bound", *dims),
         attrs={
             "units": metric.units,

@@ -1,20 +1,22 @@
 """Loops over attention weights compiled by numba, which is imported here and nowhere else.
 
-Each does in one pass, with a row in the nearest cache, what takes a dozen array operations
-otherwise. Rows are copied to whole vectors (16 numbers) first, so that the compiler needs no
-loop for the rest. The logarithm is taken apart into exponent and mantissa, and that of the
-mantissa is a polynomial: nothing calls a library, and loops become vector instructions.
-Weights are not negative, so they compare as their bits do, which is a faster maximum.
+Each loop passes over the weights once, with one row in the nearest cache, where NumPy would take
+a dozen array operations. Each row is first copied to memory whose length is a multiple of 16, so
+that the compiler needs no loop for a remainder. The logarithm is computed from the exponent and a
+polynomial in the mantissa: nothing calls a library, and loops become vector instructions. Weights
+are not negative, so they compare as their bits do, which makes a faster maximum.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numba
 import numpy as np
+
+from headscope.measuring.word_attention import NOT_A_NUMBER
+from headscope.text.align import NO_WORD
 
 # ln(1 + x) ≈ x·(c0 + c1·x + …) on [0, 1), minimax fit, error below 2.2e-7.
 C0, C1, C2, C3, C4, C5, C6 = (
@@ -35,11 +37,10 @@ BITS_OF_ONE = np.int32(127 << 23)
 NAN_BITS = np.int32((255 << 23) + (1 << 22))
 EXPONENT, MANTISSA = np.int32(-1 << 23), np.int32((1 << 23) - 1)
 LOG_2 = np.float32(math.log(2) / (1 << 23))
-"""Of an exponent that is still in its place."""
-NO_WORD, NOT_A_NUMBER = -1, -2
+"""ln 2 for an exponent that has not been shifted down by the 23 bits of the mantissa."""
 
 ANY_ORDER = {"reassoc", "contract", "nsz"}
-"""Sums may be taken in another order; what is not a number stays so."""
+"""The compiler may reorder sums; NaN stays NaN."""
 
 
 def js_sums_compiled(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
@@ -66,8 +67,8 @@ def region_digests(
         queries: `document query`, 1 for those that count, float32.
         keys: `document key`, likewise.
         is_causal: keys after the query are 0 and not looked at.
-        with_logs: else those are 0.
-        with_peaks: likewise.
+        with_logs: take `log_sums`; otherwise they are 0.
+        with_peaks: take `peaks`; likewise.
     """
     n_documents, n_heads, n_queries, n_keys = weights.shape
     of_rows = np.zeros((3, n_documents, n_heads, n_queries))
@@ -97,7 +98,7 @@ def best_words(
 
 
 def _kept(function: Callable[..., None]) -> Callable[..., None]:
-    """Compiled, and kept on disk for the next process where there is a place to write to."""
+    """The function compiled, and cached on disk for the next process if the disk can be written."""
     try:
         return numba.njit(fastmath=ANY_ORDER, nogil=True, cache=True)(function)
     except RuntimeError:
@@ -105,8 +106,8 @@ def _kept(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @numba.njit(fastmath=ANY_ORDER, inline="always")
-def _product(s: Any) -> Any:
-    """S ln s; 0 at 0."""
+def _product(s: np.float32) -> np.float32:
+    """The product of s and ln s; 0 at 0."""
     bits = np.float32(s).view(np.int32)
     exponent = np.float32(np.int32((bits - BITS_OF_ONE) & EXPONENT))
     x = np.int32((bits & MANTISSA) | BITS_OF_ONE).view(np.float32) - ONE
@@ -122,22 +123,22 @@ def _product(s: Any) -> Any:
 
 @numba.njit(inline="always")
 def _whole(n: int) -> int:
-    """The next number of whole vectors."""
+    """The next multiple of 16, the length of a vector."""
     return (n + 15) // 16 * 16
 
 
 @_kept
 def _region(
-    weights: Any,
-    queries: Any,
-    keys: Any,
+    weights: np.ndarray,
+    queries: np.ndarray,
+    keys: np.ndarray,
     is_causal: bool,
     with_logs: bool,
     with_peaks: bool,
-    of_rows: Any,
-    columns: Any,
-    peak: Any,
-    at: Any,
+    of_rows: np.ndarray,
+    columns: np.ndarray,
+    peak: np.ndarray,
+    at: np.ndarray,
 ) -> None:
     n_documents, n_heads, n_queries, n_keys = weights.shape
     here = np.zeros(_whole(n_keys), dtype=np.float32)
@@ -194,7 +195,9 @@ def _region(
 
 
 @_kept
-def _words(weights: Any, tokens: Any, starts: Any, to: Any, from_: Any) -> None:
+def _words(
+    weights: np.ndarray, tokens: np.ndarray, starts: np.ndarray, to: np.ndarray, from_: np.ndarray
+) -> None:
     n_documents, n_heads, _, n_tokens = weights.shape
     n_words = starts.shape[1] - 1
     row = np.zeros(_whole(n_words), dtype=np.float32)
@@ -252,11 +255,11 @@ def _words(weights: Any, tokens: Any, starts: Any, to: Any, from_: Any) -> None:
 
 
 @_kept
-def _js(rows: Any, is_causal: bool, sums: Any) -> None:
-    """Four heads at a time against one: the processor works on them side by side."""
+def _js(rows: np.ndarray, is_causal: bool, sums: np.ndarray) -> None:
+    """Compare each head with four others at a time, which the processor works on in parallel."""
     n_heads, n_queries, n_keys = rows.shape
     here = np.zeros((n_heads + 3, _whole(n_keys)), dtype=np.float32)
-    own = np.zeros(n_heads + 3, dtype=np.float32)
+    self_products = np.zeros(n_heads + 3, dtype=np.float32)
     zero, half, quarter = np.float32(0), np.float32(0.5), np.float32(0.25)
     for query in range(n_queries):
         n = min(query + 1, n_keys) if is_causal else n_keys
@@ -265,9 +268,9 @@ def _js(rows: Any, is_causal: bool, sums: Any) -> None:
             for k in range(n):
                 p = rows[head, query, k]
                 here[head, k] = p
-                # Of p + p: two heads with the same row are then 0 apart, but for the order.
+                # Of p + p: two heads with the same row then differ by rounding alone.
                 total += _product(p + p)
-            own[head] = total * quarter
+            self_products[head] = total * quarter
         n = _whole(n)  # a key of weight 0 adds 0
         for head in range(n_heads):
             for other in range(head + 1, n_heads, 4):
@@ -280,6 +283,6 @@ def _js(rows: Any, is_causal: bool, sums: Any) -> None:
                     d += _product(p + here[other + 3, k])
                 mixed = (a, b, c, d)
                 for j in range(min(4, n_heads - other)):
-                    found = own[head] + own[other + j] - half * mixed[j]
-                    if found > 0:
-                        sums[head, other + j] += found
+                    divergence = self_products[head] + self_products[other + j] - half * mixed[j]
+                    if divergence > 0:
+                        sums[head, other + j] += divergence

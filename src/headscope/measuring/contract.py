@@ -2,8 +2,8 @@
 
 A metric is a frozen description: a dataclass whose fields are its options. Its state is
 separate, small and plain: a dict of NumPy arrays that pickles and can be merged with another.
-One process, a pool of workers, a resume after a crash and "add last night's run" are therefore
-the same reduce.
+One process, a pool of workers, a resume after a crash and "add last night's run" therefore all
+do the same: they merge states.
 
     Metric                     what everyone who keeps or shows a metric needs
     ├── RatioMetric            a ratio of sums: write `rows`
@@ -80,9 +80,9 @@ class Variable:
 class Metric(ABC):
     """A frozen description of something to measure. Subclasses are frozen dataclasses.
 
-    Derive from `RatioMetric`, `SumMetric`, `MergedMetric` or `LayersMetric`. A state is of one
-    layer; the run stacks those of all layers along a new first axis, and `merge` and
-    `finalize` see them so: write them for any number of leading axes.
+    Derive from `RatioMetric`, `SumMetric`, `MergedMetric` or `LayersMetric`. A state describes one
+    layer. The run stacks the states of all layers along a new first axis before it calls `merge`
+    and `finalize`: write these two for any number of leading axes.
     """
 
     name: ClassVar[str]
@@ -111,7 +111,8 @@ class Metric(ABC):
     is_default: ClassVar[bool] = True
     """Is it one of "all"? Not if it costs as much as the model."""
     depends_on_count: ClassVar[bool] = False
-    """Do values of different counts differ for that reason alone?"""
+    """Does the value change with the count alone? Then values of different counts are not
+    compared."""
     document_arrays: ClassVar[tuple[str, ...]] = ()
     """Arrays of the state that hold numbers of documents (-1 for none)."""
 
@@ -123,7 +124,7 @@ class Metric(ABC):
 
     @property
     def averaged(self) -> str:
-        """How documents are put together."""
+        """How the documents of a corpus are averaged, in words."""
         return "ratio of sums over the corpus"
 
     @property
@@ -133,10 +134,11 @@ class Metric(ABC):
 
     @property
     def digests(self) -> tuple[Digest, ...]:
-        """All that it reads of the weights, where that is little; else empty.
+        """All that the metric reads of the weights; empty if it reads the weights themselves.
 
-        With digests it is handed those of all layers of a batch at once, heads side by side as
-        if of one layer, and no weights. Without, it is handed whole layers one by one.
+        A metric that names digests is handed the digests of all layers of a batch at once, heads
+        side by side as if they were one layer's, and no weights. A metric that names none is
+        handed whole layers, one by one.
         """
         return ()
 
@@ -193,7 +195,7 @@ class Metric(ABC):
 
     @final
     def count_variable(self, dims: tuple[str, ...], name: str = "") -> Variable:
-        """The variable that says how many of what the metric is of."""
+        """The variable that says how many query tokens (or other cases) were measured."""
         meaning = f"how many {self.counts} {self.name} is of"
         return Variable(name or f"{self.name}_count", dims, self.counts, meaning)
 
@@ -203,8 +205,8 @@ class SumMetric(Metric):
 
     @abstractmethod
     def add(self, state: State, reading: Reading) -> None:
-        """Add what a reading holds to a state, in place. Touch no more than that: the state
-        may be large, and the batch small.
+        """Add what a reading holds to a state, in place. Write only to the entries that change:
+        the state may be large, and the batch small.
         """
 
     @final
@@ -214,7 +216,7 @@ class SumMetric(Metric):
 
 
 class MergedMetric(Metric):
-    """What is no sum: the k highest, a sample, a mean of deviations from a mean."""
+    """A metric that is not a sum: the k highest, a sample, a mean of deviations from a mean."""
 
     @abstractmethod
     def measure(self, reading: Reading) -> State:
@@ -222,9 +224,10 @@ class MergedMetric(Metric):
 
 
 class LayersMetric(Metric):
-    """What compares layers: it is handed all layers of a batch, whole.
+    """A metric that compares layers: it is handed all layers of a batch, with their weights.
 
-    The run keeps them for as long as the batch lasts, and makes smaller batches for it.
+    The run keeps the weights of all layers until the batch is done, and makes batches smaller
+    for that reason.
     """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """The words whose parents are looked for, as flat arrays: what a batch's trees say.
 
-From the trees alone, without attention: made once per batch and shared by the
-accuracy of the heads of all layers and by the baseline.
+They depend on the trees alone, not on attention: they are made once per batch, and the accuracy of
+the heads of all layers and the baseline share them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from headscope.text.tree import ROOT
 ALL = "all"
 PUNCTUATION = "punct"
 Possessive = Literal["auto", True, False]
-"""Does the possessive particle predict for its word? `auto`: in data with Stanford's `poss`."""
+"""Does the possessive particle predict in place of the word before it? `auto`: in data with
+Stanford's `poss`."""
 POSSESSIVE = frozenset(("poss", "nmod:poss"))
 PARTICLES = frozenset(("'s", "’s", "s'", "s’", "'", "’"))
 
@@ -37,7 +38,7 @@ class DepCases:
     parent: np.ndarray
     """Its parent; negative for the root."""
     relation: np.ndarray
-    """Number in `Axes.relations`, as many as there are for a word without one."""
+    """Number in `Axes.relations`; `len(Axes.relations)` for a word without a relation."""
     part: np.ndarray
     has_target: np.ndarray
     """Is the parent a word that the model reads?"""
@@ -59,9 +60,9 @@ class DepCases:
 def dep_cases(reading: Reading, *, punctuation: bool, possessive: Possessive) -> DepCases:
     """The words of a batch that count.
 
-    All words of parsed documents that have a token, the root among them; not those whose
-    parent is unknown because the tree was cut, or was left out with the end of a document that
-    is longer than the model reads, nor punctuation where that is left out.
+    These are the words of parsed documents that have a token, the root among them. Left out are
+    words whose parent is unknown because the tree was cut; words whose parent stands in the end of
+    a document that the model does not read; and punctuation, unless it is asked for.
     """
     key = ("dep_cases", reading.block, punctuation, possessive)
     return reading.batch.once(key, lambda: _cases(reading, punctuation, possessive))

@@ -1,9 +1,9 @@
 """The fold: one forward pass in, the states of all metrics out.
 
-Keeps one state per metric and layer. A batch counts only when all of it went through: what a
-failed forward pass left behind is forgotten. The rows of all ratio metrics of a layer are
-added up in one table; sums made of digests are added to in place; other states wait and are
-merged several at a time.
+The fold keeps one state per metric and layer. It adds a batch to them only after the batch's
+forward pass has ended: if the pass fails, nothing of the batch is counted. The rows of all ratio
+metrics of a layer are added up in one table; sums made of digests are added to in place; other
+states wait and are merged several at a time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Rows:
 
 @dataclass(eq=False)
 class _Measured:
-    """What one batch came to."""
+    """What was measured of one batch, before it is added to the states."""
 
     rows: dict[_Place, _Rows] = field(default_factory=dict)
     states: dict[tuple[_Place, str], State] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Fold:
                 measured.rows[place] = _Rows(shapes, table)
 
     def _handed(self, block: str, handed: _Handed) -> list[Metric]:
-        """The metrics that are handed this in a block."""
+        """The metrics that are handed this (a layer, digests …) in a block."""
         if (block, handed) not in self._chosen:
             self._chosen[block, handed] = [
                 metric
@@ -148,7 +148,7 @@ class Fold:
         return self._chosen[block, handed]
 
     def _digests(self, block: str) -> tuple[Digest, ...]:
-        """Those that its metrics are made of, each once."""
+        """The digests that the metrics of a block name, each once."""
         metrics = self._handed(block, "digests")
         return tuple(dict.fromkeys(d for metric in metrics for d in metric.digests))
 
@@ -219,7 +219,7 @@ class Fold:
             yield from ((block, layer) for layer in layers)
 
     def _arrays(self, place: _Place) -> list[tuple[str, str]]:
-        """Metric and name of the arrays whose rows lie side by side."""
+        """For each array in the table of ratio metrics: its metric and its name."""
         metrics = self._handed(place.block, place.handed)
         ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
         return [(name, array) for name in ratios for array in RATIO_ARRAYS]
@@ -245,18 +245,18 @@ class Fold:
 
 
 class _Block:
-    """What is kept of the layers of a block until its batch is through."""
+    """What is kept of the layers of a block until the batch's forward pass has ended."""
 
     def __init__(self, digests: tuple[Digest, ...], n_layers: int) -> None:
         self.digests = digests
         self.layers: list[Reading] = []
-        """Of those who compare layers: whole."""
+        """All layers with their weights, if a metric compares layers."""
         self._n_layers = n_layers
         self._joined: dict[tuple[int, ...], JoinedLayers] = {}
-        """By shape: some models have layers with fewer heads."""
+        """By the shape of the weights: in some models, some layers have fewer heads."""
 
     def take_digests(self, reading: Reading) -> None:
-        """Those of one layer."""
+        """Take the digests of one layer."""
         shape = tuple(reading.weights.shape)
         if shape not in self._joined:
             self._joined[shape] = JoinedLayers(reading, self._n_layers)
@@ -292,7 +292,7 @@ def measure_reading(metric: Metric, reading: Reading) -> State:
 
 
 def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
-    """The state of joined layers, as one of each."""
+    """The state of each layer, from the state of several layers whose heads lie side by side."""
     if n_layers == 1:
         return [state]
     states: list[State] = [{} for _ in range(n_layers)]
@@ -308,7 +308,7 @@ def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
 def _padded(
     metric: Metric, states: Sequence[State], axes: Axes, is_causal: bool
 ) -> Sequence[State]:
-    """The states of layers; to those of fewer heads come heads of which nothing was measured."""
+    """The states of layers; those of layers with fewer heads are filled up with empty heads."""
     places = {name: metric.state_dims(name) for name in states[0]}
     heads = {name: dims.index("head") for name, dims in places.items() if "head" in dims}
     sizes = [max((state[name].shape[axis] for name, axis in heads.items()), default=0)
@@ -331,7 +331,7 @@ def _padded(
 def merge_states(
     metrics: Sequence[Metric], left: States, right: States, *, in_place: bool = False
 ) -> States:
-    """Both states as one; what only one of them has is taken as it is.
+    """Both states merged, metric by metric; a state that only one side has is kept as it is.
 
     Args:
         metrics: whose states they are.

@@ -1,9 +1,9 @@
 """The sum over queries of the Jensen-Shannon divergence of all pairs of heads.
 
-With rows p and q, JS = H((p+q)/2) − (H(p)+H(q))/2, so that one logarithm per pair and key
-is all there is to compute, for the upper triangle of pairs only. Two ways to do it: compiled
-by numba, with a polynomial for the logarithm that the compiler can vectorize; and blocked in
-NumPy, where numba is not installed. Both agree to float32.
+With rows p and q, JS = H((p+q)/2) − (H(p)+H(q))/2: one logarithm for each pair of heads and each
+key, for the upper triangle of pairs only. There are two implementations: compiled by numba, with a
+polynomial for the logarithm that the compiler can vectorize; and in NumPy, block by block, where
+numba is not installed. They agree to float32.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from headscope.measuring.kernels import has_numba
 
 BLOCK = 1 << 17
-"""Weights that are worked on at a time: they should stay in the cache."""
+"""How many weights are worked on at a time, so that they stay in the cache."""
 TINY = np.finfo(np.float32).tiny
 """Stands for 0, whose logarithm is not a number; it adds nothing."""
 
 
 @functools.cache
 def compiled() -> Callable[..., np.ndarray] | None:
-    """The compiled form of `js_sums`, or None without numba. Imported at the first use:
-    numba takes a second.
+    """The compiled form of `js_sums`, or None without numba. It is imported at the first use,
+    because importing numba takes a second.
     """
     if not has_numba():
         return None
@@ -54,12 +54,12 @@ def js_sums_blocked(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
         stop = min(start + step, n_queries)
         part = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
         twice = 2 * part
-        own = np.einsum("hk,hk->h", twice, np.log(twice)) / 4
+        self_products = np.einsum("hk,hk->h", twice, np.log(twice)) / 4
         both, logs = np.empty_like(part), np.empty_like(part)
         for head in range(n_heads - 1):
             n = n_heads - head - 1
             mixed = np.add(part[head + 1 :], part[head], out=both[:n])
             products = np.einsum("hk,hk->h", mixed, np.log(mixed, out=logs[:n]))
-            sums[head, head + 1 :] += own[head] + own[head + 1 :] - products / 2
+            sums[head, head + 1 :] += self_products[head] + self_products[head + 1 :] - products / 2
     sums = np.maximum(sums, 0)
     return np.asarray(sums + sums.T)

@@ -18,15 +18,15 @@ from headscope.measuring.reading import Reading
 
 @cache
 def has_numba() -> bool:
-    """Is it installed? Without importing it."""
+    """Is numba installed? Answers without importing it."""
     return find_spec("numba") is not None
 
 
 def can_compile(reading: Reading) -> bool:
-    """Are this layer's weights for compiled loops, and does the run want them?
+    """Does the run use compiled loops, and can they read this layer's weights?
 
     Raises:
-        MissingExtra: it does, but was planned on another machine, which had numba.
+        MissingExtra: the run was planned where numba is installed, and here it is not.
     """
     if not reading.batch.is_compiled:
         return False
@@ -37,8 +37,8 @@ def can_compile(reading: Reading) -> bool:
 def load_loops() -> None:
     """Load the compiled loops, or compile them at the first use ever.
 
-    Before the first batch: what numba keeps would lie strewn among the memory of batches
-    otherwise, and leave gaps in it.
+    Call this before the first batch: otherwise what numba keeps lies between the memory of
+    batches, which then cannot be reused whole.
 
     Raises:
         MissingExtra: numba is not installed.
@@ -46,8 +46,8 @@ def load_loops() -> None:
     _need_numba()
     from headscope.measuring.compiled import best_words, region_digests
 
-    weights, one = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
-    region_digests(weights, one, one, is_causal=False, with_logs=True, with_peaks=True)
+    weights, counted = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
+    region_digests(weights, counted, counted, is_causal=False, with_logs=True, with_peaks=True)
     best_words(weights, np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
 
 

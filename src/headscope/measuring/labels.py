@@ -48,8 +48,7 @@ class Labeler:
         """The labels of all tokens, padded at the right to the longest document.
 
         Tokens of another text than the document's (the target of a translation), or without
-        offsets, have no words and hence no labels. Their ids are left out where one of them
-        is unknown.
+        offsets, have no words and hence no labels. Ids are left out if any of them is unknown.
 
         Args:
             documents: annotated, or not.

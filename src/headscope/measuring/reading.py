@@ -1,17 +1,17 @@
 """What a metric is handed: a layer of a batch, or the digests of several layers.
 
-A layer's weights are large and gone when the model goes on; what most metrics need of them is
-small: sums over rows and columns, the highest weight. Such a *digest* is taken once per layer,
-while the weights are still in the cache, for all metrics that name it. When the batch is
-through, a metric gets its digests of all layers at once, heads side by side: with small
-models, calls cost more than sums.
+A layer's weights are large, and are freed when the model computes the next layer. Most metrics
+need only something small of them: sums over rows and columns, the highest weight. Such a *digest*
+is taken once per layer, while the weights are still in the cache, for all metrics that name it.
+When the forward pass of a batch has ended, each metric is handed its digests of all layers at
+once, heads side by side: with small models, calls cost more than sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 import torch
 from torch import Tensor
@@ -48,17 +48,23 @@ class Reading:
         self.dtype = attention.weights.dtype
         self.device = attention.weights.device
         self._attention: Attention | None = attention
-        self._made: dict[Any, Any] = {}
+        self._made: dict[Hashable, object] = {}
 
     @classmethod
     def of_digests(cls, like: Reading, n_heads: int, digests: Mapping[Digest, Small]) -> Reading:
-        """The digests of layers that are alike but for their weights, without the weights."""
+        """A reading of several layers' digests, without weights.
+
+        Args:
+            like: one of the layers; the others have the same shape.
+            n_heads: of all the layers together.
+            digests: with the heads of all the layers side by side.
+        """
         reading = cls.__new__(cls)
         for name in ("batch", "block", "is_causal", "n_queries", "n_keys", "dtype", "device"):
             setattr(reading, name, getattr(like, name))
         reading.n_heads = n_heads
         reading._attention = None
-        reading._made = dict(digests)
+        reading._made = dict(digests.items())
         return reading
 
     @property
@@ -76,7 +82,7 @@ class Reading:
         """The layer itself: weights, vectors, gradients.
 
         Raises:
-            MetricError: the metric named digests, and gets these alone.
+            MetricError: the metric named digests, so it is handed no weights.
         """
         if self._attention is None:
             raise MetricError(
@@ -114,8 +120,7 @@ class Reading:
         """What `make` returns, made at the first use and shared by all metrics."""
         if name not in self._made:
             self._made[name] = make()
-        made: T = self._made[name]
-        return made
+        return cast("T", self._made[name])
 
     def of_batch(self, name: Hashable, make: Callable[[], T]) -> T:
         """What `make` returns, made once for all layers of a block: the batch keeps it."""
@@ -166,8 +171,8 @@ def read_digests(reading: Reading, digests: Collection[Digest]) -> dict[Digest, 
 class JoinedLayers:
     """The digests of layers of one shape, heads side by side as if of one layer.
 
-    They lie in memory that is taken at once for all layers there will be: what is kept of
-    each by itself would lie strewn among the model's own memory, and leave gaps in it.
+    Memory for all expected layers is taken at once. Digests stored one by one would lie between
+    the model's own tensors, and leave gaps that the model cannot use.
     """
 
     def __init__(self, first: Reading, n_layers: int) -> None:
@@ -178,7 +183,7 @@ class JoinedLayers:
         self._kept: dict[Digest, Small] = {}
 
     def add(self, layer: int, digests: Mapping[Digest, Small]) -> None:
-        """One more layer."""
+        """Add the digests of one more layer."""
         if len(self.layers) == self._room or not self._kept:
             self._make_room(digests)
         start = len(self.layers) * self._n_heads
@@ -188,7 +193,7 @@ class JoinedLayers:
         self.layers.append(layer)
 
     def _make_room(self, digests: Mapping[Digest, Small]) -> None:
-        """At first for the layers expected, then for twice as many as there are."""
+        """Make room for the expected layers; if there are more, for twice as many as there are."""
         before = self._kept
         self._room = max(self._room, 2 * len(self.layers))
         self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in digests.items()}
@@ -201,7 +206,7 @@ class JoinedLayers:
         return tensor.new_empty((n, n_heads * self._room, *rest))
 
     def joined(self) -> Reading:
-        """All of them as one reading."""
+        """The digests of all layers as one reading."""
         n = self._n_heads * len(self.layers)
         digests = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()}
         return Reading.of_digests(self._like, n, digests)

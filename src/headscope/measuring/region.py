@@ -1,8 +1,8 @@
 """Which attention counts, and what is known of the tokens there.
 
-Vig & Belinkov leave null attention out: the first token in causal reading, special
-tokens elsewhere. Sums run over query tokens that are not special, and keys that are not
-null. All of this is the same for all layers of a block and is made once per batch.
+Vig & Belinkov leave null attention out: attention to the first token in causal models, to special
+tokens in others. Sums run over queries that are not special tokens, and keys that are not
+null. All of this is the same for all layers of a block, and is computed once per batch.
 """
 
 from __future__ import annotations

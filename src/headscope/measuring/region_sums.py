@@ -1,7 +1,7 @@
 """Sums over the attention that counts, shared by many metrics.
 
-Those of each head by itself are taken in one pass over the weights: by a compiled loop in
-long runs, else a few documents at a time, so that weights stay in the cache.
+Sums of each head by itself are taken in one pass over the weights: by a compiled loop in
+long runs; in short ones a few documents at a time, so that the weights stay in the cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headscope.measuring.region import (
 )
 
 PIECE = 1 << 18
-"""Weights that are worked on at a time: they should stay in the cache."""
+"""How many weights are worked on at a time, so that they stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class _RegionDigest(Digest):
 
     @classmethod
     def read_all(cls, reading: Reading, digests: Sequence[Digest]) -> dict[Digest, Small]:
-        """All that are wanted in one pass over the weights."""
+        """All of these digests, in one pass over the weights."""
         region = cls.region(reading)
         if can_compile(reading):
             return _read_compiled(reading, region, digests)
@@ -63,7 +63,7 @@ class _RegionDigest(Digest):
 
 
 class _WholeDigest(_RegionDigest):
-    """The same of all tokens."""
+    """A digest over all tokens, special ones too."""
 
     region = staticmethod(everything)
 
@@ -143,8 +143,8 @@ def first_tokens(reading: Reading, first: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _square(reading: Reading, first: int) -> tuple[slice | Tensor, Tensor]:
-    """Where the first tokens stand: nearly always at the same positions in all documents,
-    else `document token`. And which pairs count, `document 1 query key`.
+    """Where the first tokens stand (a slice if at the same positions in all documents, as nearly
+    always, else `document token`), and which pairs count (`document 1 query key`).
     """
     pairs = region_of(reading).pairs
     positions, sizes = first_tokens(reading, first)
@@ -171,7 +171,7 @@ def column_mass(reading: Reading) -> Tensor:
 
 
 def null_mass(reading: Reading) -> Tensor:
-    """`document head query`: attention of each query to null keys, float64: the rest."""
+    """`document head query`: attention of each query to null keys, float64."""
 
     def make() -> Tensor:
         row, all_of_it, _ = masses(reading)

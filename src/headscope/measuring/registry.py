@@ -1,8 +1,8 @@
 """Metrics by name: headscope's own, and those that users write.
 
-A result says which class a metric of a user's own was of, and a hash of its code, so that runs
-of different code are not mixed. Files never name code to load: whoever opens a result with
-such a metric reads its values, and registers the class to add results up.
+For a metric that a user wrote, a result names its class and a hash of its code, so that runs of
+different code are not mixed. A file never makes headscope load code: one can read the values of
+such a metric at once; to merge results, one registers its class first.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headscope.measuring.contract import Fact, LayersMetric, MergedMetric, Metri
 from headscope.measuring.ratio import RatioMetric
 
 COUNTS_DOCUMENTS = "tokens_per_document"
-"""The metric that always comes along: its count is how many documents there are."""
+"""The metric that every run measures: its count is how many documents there are."""
 OWN = "own_class"
-"""Under which a metric's description says that it is not headscope's."""
+"""The key under which the description of a user's metric names its class."""
 KINDS = (RatioMetric, SumMetric, MergedMetric, LayersMetric)
 
 _ours: dict[str, type[Metric]] = {}
@@ -158,28 +158,30 @@ def describe_variable(name: str) -> Mapping[str, str | int]:
 
 
 def metric_to_dict(metric: Metric) -> dict[str, object]:
-    """A metric as plain values: its name and options; of whose class, if not headscope's."""
+    """A metric as plain values: its name and options, and its class if a user wrote it."""
     values: dict[str, object] = {"name": metric.name, **_options(metric)}
     return values if metric.name in _ours else {**values, OWN: _code(type(metric))}
 
 
 def metric_from_dict(values: Mapping[str, object]) -> Metric:
-    """The metric that `metric_to_dict` described, also where JSON made its tuples lists.
+    """The metric that `metric_to_dict` described, even if JSON turned its tuples into lists.
 
     Raises:
-        InputError: it is of a class that is not registered here.
+        InputError: its class is not registered here.
     """
     options = {name: _frozen(value) for name, value in values.items() if name not in ("name", OWN)}
-    name, own = str(values["name"]), values.get(OWN)
+    name, class_used = str(values["name"]), values.get(OWN)
     make = known_metrics().get(name)
-    if make is None and own is not None:
+    if make is None and class_used is not None:
         raise InputError(
             f"{name!r} is not one of headscope's metrics. Its values can be read; for anything "
             "more, define its class and call headscope.register_metric(its class) first."
         )
     if make is None:
         raise UnknownName.of("metric", name, _ours)
-    codes = {own.get("code"), _code(make)["code"]} if isinstance(own, Mapping) else set()
+    codes = (
+        {class_used.get("code"), _code(make)["code"]} if isinstance(class_used, Mapping) else set()
+    )
     if len(codes - {None}) > 1:
         raise InputError(
             f"{name!r} was measured with other code than the class registered here. Register "
@@ -209,7 +211,7 @@ def _options(metric: Metric) -> dict[str, object]:
 
 
 def _frozen(value: object) -> Any:
-    """Lists as tuples, all the way down: what a frozen metric holds."""
+    """Lists as tuples, at every depth: a frozen metric holds tuples."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 

@@ -1,7 +1,7 @@
-"""Sums by part, of many arrays at once.
+"""Sums by part of the corpus, of many arrays at once.
 
-The rows of all ratio metrics of a layer lie side by side in one table `part × number`:
-with small models the calls would cost more than the sums.
+The rows of all ratio metrics of a layer lie side by side in one table `part × number`. Adding
+each array on its own would take longer: with small models, calls cost more than sums.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from headscope.batch import Batch
 
 
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
-    """`document layer number`: arrays of one row per document as one table, float64 on the
-    CPU.
+    """`document layer number`: several arrays as one table, float64 on the CPU.
 
     Args:
-        arrays: `document …`; of several layers, `document head …` with the heads of all.
-        n_layers: how many.
+        arrays: `document …`; for several layers, `document head …` with the heads of all.
+        n_layers: how many layers the arrays hold.
     """
     rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
     return torch.cat(rows, dim=2).cpu()
@@ -35,7 +34,7 @@ def row_shape(array: Tensor, n_layers: int = 1) -> tuple[int, ...]:
 
 
 class Sums:
-    """Running sums of such rows, of one layer, by the part each document was dealt into."""
+    """Running sums of the rows of one layer, by the part that each document belongs to."""
 
     def __init__(self, n_parts: int, shapes: Sequence[tuple[int, ...]]) -> None:
         self._shapes = list(shapes)
@@ -43,7 +42,7 @@ class Sums:
         self._table = torch.zeros((n_parts, width), dtype=torch.float64)
 
     def add(self, rows: Tensor, batch: Batch) -> None:
-        """Count these rows too, `document number`."""
+        """Add rows, `document number`."""
         parts = batch.once("parts", lambda: torch.from_numpy(batch.parts.astype(np.int64)))
         self._table.index_add_(0, parts, rows)
 

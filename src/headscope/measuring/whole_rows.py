@@ -1,4 +1,4 @@
-"""What Clark et al.'s surface metrics share: nothing is left out, two ways to weight.
+"""What Clark et al.'s surface metrics share: all tokens count, and there are two weightings.
 
 Unlike the region of Vig & Belinkov, every token is a query and every token a key: special
 tokens are what these metrics are about.
@@ -21,8 +21,8 @@ from headscope.measuring.region import everything
 from headscope.measuring.region_sums import whole_masses
 
 Weighting = Literal["token", "document"]
-"""Ratios of sums over all tokens, or means of the documents' own ratios, as in the code
-that Clark et al. released."""
+"""`token`: ratios of sums over all tokens. `document`: means of the documents' own ratios, as in
+the code that Clark et al. released."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SurfaceMetric(RatioMetric):
 
     @final
     def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """The sums; or, by document, its own ratio and 1 where it has one."""
+        """The sums; if weighted by document, each document's ratio, and 1 where it has one."""
         numerator, denominator, count = self.sums(reading)
         if self.weighting == "token":
             return numerator, denominator, count
@@ -69,8 +69,8 @@ def is_query(reading: Reading) -> Tensor:
 
 
 def query_masses(reading: Reading) -> Tensor:
-    """`document head query`: what each row sums to (1 but for sinks and edits), float64; of
-    the digest `whole_masses`.
+    """`document head query`: what each row sums to (1, except with sinks and edits), float64. It
+    reads the digest `whole_masses`.
     """
     return whole_masses(reading)[0]
 

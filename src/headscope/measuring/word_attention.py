@@ -1,7 +1,7 @@
 """Attention between words: to a split word the sum over its tokens, from it the mean.
 
-Clark et al. 2019, section 4.1. Rows still sum to 1 where special tokens and tokens outside
-all words are counted in; here they are left out, so a row sums to what goes to words.
+Clark et al. 2019, section 4.1. There rows still sum to 1, because special tokens and tokens
+outside all words count as words. Here these are left out: a row sums to the attention to words.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from torch import Tensor
 from headscope.errors import ModelError
 from headscope.measuring.kernels import can_compile
 from headscope.measuring.reading import Digest, Reading, Small
+from headscope.text.align import NO_WORD
 
-NO_WORD, NOT_A_NUMBER = -1, -2
+NOT_A_NUMBER = -2
+"""In place of a word, in heads whose attention is not a number."""
 
 
 def word_weights(reading: Reading) -> Tensor:
@@ -27,7 +29,7 @@ def word_weights(reading: Reading) -> Tensor:
 
 
 def word_rows(reading: Reading, queries: Tensor) -> Tensor:
-    """`document head row word`: the rows of `word_weights` of some words alone.
+    """`document head row word`: only those rows of `word_weights` that are asked for.
 
     Args:
         reading: one layer.
@@ -85,7 +87,7 @@ def _word_weights(reading: Reading) -> Tensor:
     to, from_ = (members[:, 0] for members in word_members(reading))
     n, n_heads, n_tokens, _ = reading.weights.shape
     n_words = to.shape[-1]
-    # One product for all heads of a document, twice: many small ones take longer.
+    # Two products for all heads of a document: many small products take longer.
     to_words = reading.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
     by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
     between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)

@@ -17,7 +17,7 @@ from headscope.metrics.coreference import document_anaphors
 from headscope.text.antecedents import Anaphor
 
 CONDITION = "condition"
-"""In `Document.meta`: which of `CONDITIONS` it is."""
+"""The key in `Document.meta` under which a document's condition (one of `CONDITIONS`) stands."""
 CONDITIONS = ("pro", "anti")
 CANDIDATES = ("true", "other")
 
@@ -33,10 +33,10 @@ _DIMS = {
 class Bias(SumMetric):
     """How much more a pronoun attends to its antecedent when that fits a stereotype.
 
-    In each sentence a pronoun has a true antecedent and another candidate; sentences come in
-    pairs that differ in the pronoun's gender, which fits the stereotype of the true one
-    (`pro`) or of the other (`anti`). `bias_attention` is the mean attention from the pronoun
-    to each; `bias_preference` the true one's share of the attention to both (a ratio of
+    In each sentence a pronoun has a true antecedent and another candidate. Sentences come in
+    pairs that differ in the pronoun's gender, which fits the stereotype of the true antecedent
+    (`pro`) or of the other candidate (`anti`). `bias_attention` is the mean attention from the
+    pronoun to each; `bias_preference` the true one's share of the attention to both (a ratio of
     sums); `bias_accuracy` the share of pronouns that attend more to the true one; the gaps
     are pro minus anti: 0 without bias. Attention is between words. Both sentences of a pair
     are in the same part, so intervals are over pairs.
@@ -147,10 +147,10 @@ class Bias(SumMetric):
 
 def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     """Head words of a pronoun's antecedents and of the other candidates, pronouns left out."""
-    own = anaphor.mention.mention.cluster
+    cluster = anaphor.mention.mention.cluster
     named = [c for c in anaphor.candidates if c.kind != "pronoun"]
-    true = {c.head_word for c in named if c.mention.cluster == own}
-    return true, {c.head_word for c in named if c.mention.cluster != own} - true
+    true = {c.head_word for c in named if c.mention.cluster == cluster}
+    return true, {c.head_word for c in named if c.mention.cluster != cluster} - true
 
 
 def _cases(reading: Reading) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:

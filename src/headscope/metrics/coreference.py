@@ -21,7 +21,7 @@ from headscope.text.antecedents import KINDS, Anaphor, anaphors
 from headscope.text.document import Document
 
 Candidates = Literal["mentions", "words"]
-"""Where an antecedent is looked for: head words of mentions before, or any other word."""
+"""Which words may be the antecedent: head words of earlier mentions, or any other word."""
 
 MENTION_KINDS = ("all", *KINDS)
 RULES = ("nearest", "head_match", "sieves")
@@ -31,11 +31,11 @@ RULES = ("nearest", "head_match", "sieves")
 class CorefAccuracy(RatioMetric):
     """How often a mention attends most to an antecedent of its own.
 
-    For each mention with an antecedent: of the head words of the mentions before it, is the
-    one that its head word attends to most the head word of any of its antecedents? Attention
-    is between words: to a split word the sum over its tokens, from it the mean. With
-    `candidates="words"` the most attended of all other words counts. A mention that attends
-    to no candidate is wrong. By kind of mention: pronoun, proper, nominal.
+    For each mention with an antecedent, the candidates are the head words of the mentions before
+    it (with `candidates="words"`, all other words). The mention is right if, of the candidates,
+    its head word attends most to the head word of one of its antecedents; if it attends to no
+    candidate, it is wrong. Attention is between words: to a split word the sum over its tokens,
+    from it the mean. By kind of mention: pronoun, proper, nominal.
 
     Clark et al. 2019, section 4.3 and Table 2, who did not release this analysis.
     """
@@ -173,8 +173,8 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
     same_head = [c.head_word for c in candidates if c.form == mention.form]
     sieved = same_text or same_head
     if not sieved:
-        own = traits_of(document, mention)
-        sieved = [c.head_word for c in candidates if agree(own, traits_of(document, c))]
+        traits = traits_of(document, mention)
+        sieved = [c.head_word for c in candidates if agree(traits, traits_of(document, c))]
     nearest = [c.head_word for c in candidates]
     return {
         "nearest": nearest[-1],
@@ -184,7 +184,7 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
 
 
 def document_anaphors(reading: Reading) -> list[list[Anaphor]]:
-    """Of each document of a batch; none where the attention came without documents."""
+    """For each document of a batch; empty if the attention came without documents."""
     batch = reading.batch
 
     def make() -> list[list[Anaphor]]:

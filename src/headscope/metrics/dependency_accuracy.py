@@ -21,8 +21,8 @@ OFFSETS = (-3, -2, -1, 1, 2, 3)
 
 
 @dataclass(frozen=True)
-class _DepProbe(SumMetric):
-    """What both share: which words count, and how many there are."""
+class _DepMetric(SumMetric):
+    """What `DepAccuracy` and `DepOffset` share: which words count, and how many there are."""
 
     paper = "Clark et al. 2019, section 4.2, Table 1"
     units = "share of words"
@@ -41,7 +41,7 @@ class _DepProbe(SumMetric):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Trees; and relations, where only they tell which words count."""
+        """Trees; also relations, if they decide which words count."""
         if not self.punctuation or self.possessive not in ("auto", False):
             return frozenset(("parents", "relations"))
         return frozenset(("parents",))
@@ -78,7 +78,7 @@ class _DepProbe(SumMetric):
         }
 
     def _reported(self, cases: np.ndarray) -> np.ndarray:
-        """Cases where there are enough of them, else NaN."""
+        """The number of cases, or NaN where there are fewer than `min_cases`."""
         reported: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
         return reported
 
@@ -92,21 +92,20 @@ _DIMS = {
 
 
 @dataclass(frozen=True)
-class DepAccuracy(_DepProbe):
+class DepAccuracy(_DepMetric):
     """How often a head's most attended word is the word's parent in the tree.
 
-    For each word, of the other words of the document (special tokens are no words) the one
-    with the most attention: argmax a[word, ·] in the direction `dependent` (the dependent
-    attends to its parent), argmax a[·, word] in the direction `head` (the parent attends to
-    its dependent). Attention to a split word is the sum over its tokens, from it the mean. Of
-    equals the first wins; a word that attends to no other predicts nothing. Every word with a
-    token counts; the root, which has no parent to find, is never right. `accuracy_visible` is
-    over the words alone from which (`dependent`) or from whose parent (`head`) the target can
-    be attended to.
+    For each word, a head predicts another word of the document (special tokens are not words):
+    argmax a[word, ·] in the direction `dependent` (the dependent attends to its parent),
+    argmax a[·, word] in the direction `head` (the parent attends to its dependent). Attention to
+    a split word is the sum over its tokens, from it the mean. Of equals the first wins; a word
+    that attends to no other predicts nothing. Every word with a token counts; the root, which has
+    no parent to find, is never right. `accuracy_visible` counts only words that can attend to
+    their parent (`dependent`) or whose parent can attend to them (`head`).
 
     Clark et al. 2019, section 4.2 and Table 1. Options: leave out `punctuation`; let the
-    `possessive` particle predict for its word; give NaN for relations with fewer cases than
-    `min_cases`.
+    `possessive` particle predict in place of the word before it; give NaN for relations with
+    fewer cases than `min_cases`.
     """
 
     name = "dep_accuracy"
@@ -118,12 +117,12 @@ class DepAccuracy(_DepProbe):
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Parts first."""
-        own = {
+        dims = {
             "right": ("part", "relation", "head", "direction"),
             "right_all": ("part", "head", "direction"),
             "count": ("part", "head"),
         }
-        return {**_DIMS, **own}[array]
+        return {**_DIMS, **dims}[array]
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Zeros."""
@@ -188,7 +187,7 @@ class DepAccuracy(_DepProbe):
 
 
 @dataclass(frozen=True)
-class DepOffset(_DepProbe):
+class DepOffset(_DepMetric):
     """How often the word a fixed number of words away is the word's parent.
 
     The best of the offsets −3 … 3 without 0, for each relation: what a head has to beat.
@@ -207,8 +206,11 @@ class DepOffset(_DepProbe):
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Parts first."""
-        own = {"right": ("part", "offset_tried", "relation"), "right_all": ("part", "offset_tried")}
-        return {**_DIMS, **own}[array]
+        dims = {
+            "right": ("part", "offset_tried", "relation"),
+            "right_all": ("part", "offset_tried"),
+        }
+        return {**_DIMS, **dims}[array]
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Zeros."""

@@ -49,7 +49,7 @@ class JensenShannon(LayersMetric):
         return self.variable(self.name, DIMS), self.count_variable(())
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """No token; how many layers there are is not known yet."""
+        """The state of no token. The number of layers is not known yet."""
         return {"sum": np.zeros((0, 0, 0, 0)), "heads": np.zeros(0), "count": np.zeros(())}
 
     def measure(self, layers: Sequence[Reading]) -> State:

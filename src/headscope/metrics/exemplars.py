@@ -74,7 +74,7 @@ class Exemplars(MergedMetric):
         heads = np.arange(reading.n_heads)[:, None]
         weight, query, key = (array[ranked, heads] for array in (weights, queries, keys))
         state = self.zero(reading.n_heads, batch.axes, is_causal=reading.is_causal)
-        is_there = ~(weight <= 0)  # what is not a number shall be seen
+        is_there = ~(weight <= 0)  # keeps NaN, so that it is noticed
         for name, values in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):
             np.copyto(state[name][:, :k], values, where=is_there)
         return state

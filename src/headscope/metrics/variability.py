@@ -44,7 +44,7 @@ class Variability(MergedMetric):
     order = 140
     counts = "documents"
     blocks = SELF_BLOCKS
-    depends_on_count = True  # the fewer documents, the nearer is each to their mean
+    depends_on_count = True  # the fewer the documents, the nearer each is to their mean
 
     first: int = 10
     budget: int = 1000
@@ -63,7 +63,7 @@ class Variability(MergedMetric):
         return ("sampled", "head", "pair") if array == "values" else ("sampled",)
 
     def variables(self) -> tuple[Variable, ...]:
-        """The ratio by head, and how many documents it is of."""
+        """The ratio by head, and how many documents were measured."""
         return self.variable(self.name, ("layer", "head")), self.count_variable(("layer",))
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
@@ -75,7 +75,7 @@ class Variability(MergedMetric):
     def measure(self, reading: Reading) -> State:
         """The weights between the first tokens of each document.
 
-        Kept in float32, which loses nothing, unless the model runs in float64.
+        They are kept in float32, which is exact unless the model runs in float64.
         """
         batch = reading.batch
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
@@ -94,9 +94,9 @@ class Variability(MergedMetric):
         }
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """The documents of all with the smallest hashes: chosen first, then copied once.
+        """Keep the documents with the smallest hashes of all states: choose them, then copy once.
 
-        In place, a first state that is full keeps its arrays: they are written layer by layer.
+        In place, if the first state is full, its arrays are reused and written layer by layer.
         """
         axis = states[0]["order"].ndim - 1
         kept, ends = self._kept(states)
@@ -122,9 +122,9 @@ class Variability(MergedMetric):
         return states[0]
 
     def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
-        """Which of all documents stay, smallest hash first, and where each state's end."""
+        """Which documents are kept, smallest hash first, and where those of each state end."""
         order = np.concatenate([state["order"] for state in states], axis=-1)
-        # All layers saw the same documents, so that one layer's order is that of all.
+        # All layers saw the same documents, so the order of one layer is that of all.
         first = order.reshape(-1, order.shape[-1])[0]
         ends = np.cumsum([state["order"].shape[-1] for state in states])
         return np.argsort(first, kind="stable")[: self.budget], ends
@@ -136,10 +136,10 @@ class Variability(MergedMetric):
         return {self.name: ratio, f"{self.name}_count": count}
 
     def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The ratio with each document, in ā too, weighted as its part.
+        """The ratio of each draw, whose weights also apply to the documents in ā.
 
-        A document drawn twice pulls ā toward itself, so draws vary less than documents do:
-        their mean is brought back to the ratio itself.
+        A document drawn twice pulls ā toward itself, which makes the ratio of a draw too small.
+        So the draws are shifted until their mean is the ratio itself.
         """
         by_document = weights[:, state["part"][0].astype(np.int64)]
         ratios = self._ratios(state, by_document)
@@ -149,7 +149,7 @@ class Variability(MergedMetric):
         return {self.name: np.clip(ratios + back, 0.0, 1.0)}
 
     def _ratios(self, state: State, weights: np.ndarray) -> np.ndarray:
-        """`draw layer head`, of documents weighted by `draw document`."""
+        """`draw layer head`: the ratio, with weights for documents (`draw document`)."""
         n_layers, n_documents, n_heads, n_pairs = state["values"].shape
         queries, keys = self._pairs(n_pairs < self.first**2)
         ratios = np.full((len(weights), n_layers, n_heads), np.nan)

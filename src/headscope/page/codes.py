@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 LAST_CODE = 254
-"""The coarse code of weight 1: code c stands for (c / 254)², which spends its steps where
-most weights are, near zero. Half a step is at most 0.004."""
+"""The coarse code of weight 1. Code c stands for (c / 254)²: steps are smallest near zero, where
+most weights are. Half a step is at most 0.004."""
 MISSING_CODE = 255
 """The coarse code of a weight that is NaN."""
 FINE_LEVELS = 16

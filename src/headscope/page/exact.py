@@ -1,4 +1,4 @@
-"""Exact rows of attention, for a front end that drew them from eight bits."""
+"""Exact rows of attention, for a front end that draws them from rounded numbers."""
 
 from __future__ import annotations
 

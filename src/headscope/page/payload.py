@@ -27,7 +27,7 @@ VERSION = 1
 FINE_LIMIT = 128
 """Up to this many tokens, weights carry a second plane and are right to 0.001."""
 OUTSIDE = 1e-3
-"""How far outside [0, 1] rounding may take a weight; what lies further is no attention."""
+"""Rounding may take a weight so far outside [0, 1]; anything further outside is not attention."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Buffers:
         self.packed.append(gzip.compress(data, compresslevel=6, mtime=0))
         return len(self.packed) - 1
 
-    def add_numbers(self, numbers: np.ndarray, axes: int) -> dict[str, Any]:
+    def add_numbers(self, numbers: np.ndarray, axes: int) -> dict[str, object]:
         """Store real numbers with two bytes each and a scale per index of the first `axes`."""
         codes, steps = scale(numbers, axes)
         return {
@@ -133,7 +133,7 @@ def _trace_part(
     }
 
 
-def _tokens_part(tokens: Tokens) -> dict[str, Any]:
+def _tokens_part(tokens: Tokens) -> dict[str, object]:
     return {
         "tokens": list(tokens.tokens),
         "special": [int(flag) for flag in tokens.special],
@@ -144,7 +144,7 @@ def _tokens_part(tokens: Tokens) -> dict[str, Any]:
     }
 
 
-def _block_part(block: Block, layers: frozenset[int] | None, buffers: Buffers) -> dict[str, Any]:
+def _block_part(block: Block, layers: frozenset[int] | None, buffers: Buffers) -> dict[str, object]:
     array = block.attention.transpose("layer", "head", "query", "key")
     weights = np.asarray(array.values)
     present = ~np.isnan(weights).all(axis=(2, 3))
@@ -187,7 +187,7 @@ def _check_weights(block: Block, weights: np.ndarray, present: np.ndarray) -> No
 
 def _vectors_part(
     block: Block, layers: frozenset[int] | None, buffers: Buffers
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Queries and keys (and what else there is) of the wanted layers, or None."""
     known = [int(layer) for layer in block.data["layer"].values]
     rows = [i for i, layer in enumerate(known) if layers is None or layer in layers]
@@ -197,7 +197,7 @@ def _vectors_part(
     group_of_head = block.data.get("group_of_head")
     groups = np.arange(data.sizes["head"]) if group_of_head is None else group_of_head.values
     scales = data["scale"].values if "scale" in data else np.ones(len(rows))
-    part: dict[str, Any] = {
+    part: dict[str, object] = {
         "layers": [known[i] for i in rows],
         "groups": [int(group) for group in groups],
         "scales": [

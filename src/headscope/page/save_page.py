@@ -13,7 +13,6 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
 
 from headscope.page.html import data_script, html_page, write_page
 from headscope.page.payload import Payload, make_payload
@@ -67,7 +66,7 @@ def make_page(
     return html_page(title, style, _stage(waiting), static_file(script), data)
 
 
-def make_app(start: Mapping[str, Any]) -> str:
+def make_app(start: Mapping[str, object]) -> str:
     """The HTML of the web app, which asks the server it came from for traces.
 
     Args:
@@ -95,7 +94,7 @@ def save_page(
     Args:
         traces: a trace, or two.
         path: the file to write; it appears whole or not at all.
-        neurons: whether queries, keys and values go along, or the layers whose do.
+        neurons: whether to store queries, keys and values, or the layers for which to.
         titles: what to call each trace.
         selection: where to open, as a URL fragment (`layer=2&heads=8`); `trace.save_page`
             takes it in words.

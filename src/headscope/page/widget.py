@@ -23,8 +23,8 @@ from headscope.results.trace import Trace
 class Explorer(anywidget.AnyWidget):
     """The explorer of one trace, or of two, as a Jupyter widget.
 
-    `selection` is where the reader is, as a URL fragment (`layer=2&heads=8`); setting it
-    takes the reader there. Weights in tooltips are asked of the kernel, and so exact.
+    `selection` is what the reader has selected, as a URL fragment (`layer=2&heads=8`); setting it
+    changes the selection. Tooltips ask the kernel for weights, so these are exact.
     """
 
     _esm = static_file("widget.js")
@@ -62,7 +62,7 @@ class Explorer(anywidget.AnyWidget):
 
         A notebook that is opened again without its kernel still shows the picture.
         """
-        display: Any = importlib.import_module("IPython.display")
+        display = importlib.import_module("IPython.display")
         still = picture_of(self._traces[0], css_class=f"headscope-still-{self.static_id}")
         display.display(display.HTML(still))
         bundle = self._repr_mimebundle_()

@@ -1,8 +1,8 @@
-"""The random-weights control: a model that knows its words and their order, and no more.
+"""The random-weights control: a model whose weights are random, except its embeddings.
 
 Clark et al. 2019, section 5: the same architecture with its pre-trained token and position
-embeddings, everything else freshly initialized. What a probe finds in its attention comes
-from the embeddings and from the probe, not from what the model learned to attend to.
+embeddings, everything else freshly initialized. If a probe finds syntax in its attention, this
+comes from the embeddings and the probe, not from what the model learned to attend to.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ def kept_parameters(model: Model) -> tuple[str, ...]:
     positions. Rotary positions have no parameters; relative biases belong to the attention.
     """
     tokens = model.module.get_input_embeddings()
-    own = {id(parameter) for parameter in tokens.parameters()}
+    token_parameters = {id(parameter) for parameter in tokens.parameters()}
     return tuple(
         name
         for name, parameter in model.module.named_parameters()
-        if id(parameter) in own or (_POSITION.search(name) and "relative" not in name)
+        if id(parameter) in token_parameters or (_POSITION.search(name) and "relative" not in name)
     )
 
 
 def randomized(model: Model, seed: int = 0) -> Model:
-    """The model with fresh weights but for its embeddings; the model itself is not changed.
+    """A copy of the model with random weights, except its embeddings.
 
-    Initialized as transformers does it for training from scratch. The random numbers of
-    others are not disturbed.
+    The weights are initialized as transformers does for training from scratch. The state of
+    torch's random numbers is left as it was.
     """
     module = model.module
     with torch.random.fork_rng(devices=[]), quiet():

@@ -1,7 +1,7 @@
 """From the scores of candidates to parents: the best candidate of each word, or the best tree.
 
-Scores are `word candidate`: candidates 0 … n-1 are the words, n is ROOT. What cannot be a
-head (the word itself, a word without tokens) has a score of -inf.
+Scores are `word candidate`: candidates 0 … n-1 are the words, n is ROOT. A candidate that cannot
+be the parent (the word itself, a word without tokens) has a score of -inf.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import Literal
 import numpy as np
 
 Decoding = Literal["greedy", "tree"]
-"""Every word's best candidate by itself, or the best of all trees with one root."""
+"""`greedy`: every word's best candidate by itself. `tree`: the best of all trees with one root."""
 DECODINGS: tuple[Decoding, ...] = ("greedy", "tree")
 
 
 def decode(scores: np.ndarray, decoding: Decoding) -> np.ndarray:
-    """`word`: the number of its head, n for ROOT."""
-    return best_heads(scores) if decoding == "greedy" else best_tree(scores)
+    """`word`: the number of its parent, n for ROOT."""
+    return best_parents(scores) if decoding == "greedy" else best_tree(scores)
 
 
-def best_heads(scores: np.ndarray) -> np.ndarray:
-    """`word`: its best candidate, whatever the others have. What the paper scores."""
+def best_parents(scores: np.ndarray) -> np.ndarray:
+    """`word`: its best candidate, each word by itself. This is what the paper evaluates."""
     return np.asarray(scores.argmax(1))
 
 
 def best_tree(scores: np.ndarray) -> np.ndarray:
-    """`word`: its head in the tree with the highest sum of scores and exactly one root word.
+    """`word`: its parent in the tree with the highest sum of scores and exactly one root word.
 
-    Chu and Liu (1965), Edmonds (1967). Every tree has a root; a price on ROOT above what
-    all other scores could make up for leaves it with one.
+    Chu and Liu (1965), Edmonds (1967). Every tree has a word below ROOT. Each such word costs a
+    price higher than all other scores could make up for, so the best tree has only one.
 
-    Candidates are the same words for all, but for the word itself. So a word has none only
-    where it is the single candidate (then it is the root) or where there is no candidate at
-    all (then every word is).
+    All words have the same candidates, except themselves. So a word has no candidate in two
+    cases only: it is the single candidate of the others (then it is the root), or there is no
+    candidate at all (then every word is a root).
     """
     n = len(scores)
     has_none = ~np.isfinite(scores[:, :n]).any(1)
@@ -47,11 +47,11 @@ def best_tree(scores: np.ndarray) -> np.ndarray:
 
 
 def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
-    """`node`: its head in the best tree that hangs from `root` (whose own is meaningless).
+    """`node`: its parent in the best tree below `root`; the entry of `root` itself means nothing.
 
     Args:
         scores: `node candidate`, square; -inf where there is no edge.
-        root: the node that gets no head.
+        root: the node that gets no parent.
     """
     parents: np.ndarray = scores.argmax(1)
     parents[root] = root
@@ -71,12 +71,13 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     smaller[:m, :m] = scores[np.ix_(outer, outer)]
     smaller[m, :m] = entering.max(0)
     smaller[:m, m] = leaving.max(1)
-    found = _arborescence(smaller, int(np.flatnonzero(outer == root)[0]))
+    smaller_parents = _arborescence(smaller, int(np.flatnonzero(outer == root)[0]))
     for place, node in enumerate(outer):
         if node != root:
-            parents[node] = ring[exit_[place]] if found[place] == m else outer[found[place]]
-    broken = ring[entry[found[m]]]
-    parents[broken] = outer[found[m]]
+            parent = smaller_parents[place]
+            parents[node] = ring[exit_[place]] if parent == m else outer[parent]
+    broken = ring[entry[smaller_parents[m]]]
+    parents[broken] = outer[smaller_parents[m]]
     return parents
 
 

@@ -22,15 +22,15 @@ def evaluate(
     scorer: Scorer,
     examples: Examples,
     is_punctuation: Sequence[np.ndarray],
-    groups: Sequence[str],
+    texts: Sequence[str],
 ) -> xr.Dataset:
-    """Scores every sentence once: attachment by both decodings, and reliance on heads.
+    """Score every sentence once: attachment by both decodings, and reliance on attention heads.
 
     Args:
         scorer: a trained probe.
         examples: the sentences to score.
         is_punctuation: for each sentence `word`.
-        groups: for each sentence, the text it is from; intervals draw texts.
+        texts: for each sentence, the text it is from; the bootstrap draws texts.
     """
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION)))
     baseline = np.zeros((len(examples), len(PUNCTUATION)))
@@ -45,15 +45,17 @@ def evaluate(
         for row, number in enumerate(numbers):
             length = int(examples.lengths[number])
             columns = [*range(length), scores.shape[2] - 1]
-            own = scores[row, :length][:, columns]
+            sentence_scores = scores[row, :length][:, columns]
             target = examples.targets[number]
             masks = _masks(target, is_punctuation[number])
             counts[number] = masks.sum(1)
             baseline[number] = (masks & (right_branching(length) == target)).sum(1)
             for place, decoding in enumerate(DECODINGS):
-                right[number, place] = (masks & (decode(own, decoding) == target)).sum(1)
-    found = attachment(right, baseline, counts, groups)
-    return found if not spread.n else found.assign(spread.values())
+                right[number, place] = (masks & (decode(sentence_scores, decoding) == target)).sum(
+                    1
+                )
+    accuracies = attachment(right, baseline, counts, texts)
+    return accuracies if not spread.n else accuracies.assign(spread.values())
 
 
 def _masks(target: np.ndarray, is_punctuation: np.ndarray) -> np.ndarray:
@@ -63,21 +65,21 @@ def _masks(target: np.ndarray, is_punctuation: np.ndarray) -> np.ndarray:
 
 
 def attachment(
-    right: np.ndarray, baseline: np.ndarray, counts: np.ndarray, groups: Sequence[str]
+    right: np.ndarray, baseline: np.ndarray, counts: np.ndarray, texts: Sequence[str]
 ) -> xr.Dataset:
     """`uas` and `right_branching` with intervals, from counts.
 
     Args:
-        right: `sentence decoding punctuation`, words whose head was found.
+        right: `sentence decoding punctuation`, words whose parent was found.
         baseline: `sentence punctuation`, the same of right-branching.
         counts: `sentence punctuation`, words that count.
-        groups: the text of each sentence: a draw of the bootstrap takes texts, because
-            sentences of one text are no independent draws.
+        texts: the text of each sentence: the bootstrap draws texts, because sentences of one
+            text are not independent draws.
     """
-    names, of_group = np.unique(np.asarray(groups), return_inverse=True)
+    names, text_of = np.unique(np.asarray(texts), return_inverse=True)
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
     for total, array in zip(sums, (right, baseline, counts), strict=True):
-        np.add.at(total, of_group, array)
+        np.add.at(total, text_of, array)
     weights = draw_weights(np.ones(len(names), dtype=bool), N_DRAWS, seed=0)
     dims = ("decoding", "punctuation")
     with np.errstate(invalid="ignore"):
@@ -86,7 +88,7 @@ def attachment(
         uas, drawn = right.sum(0) / n, np.einsum("dg,gpm->dpm", weights, sums[0]) / drawn_n[:, None]
         low = baseline.sum(0) / n
         low_drawn = weights @ sums[1] / drawn_n
-    about = {"units": "1", "long_name": "share of words whose head was found"}
+    about = {"units": "1", "long_name": "share of words whose parent was found"}
     return xr.Dataset(
         {
             "uas": (dims, uas, {**about, "paper": "Clark et al. 2019, section 5, Table 3"}),
@@ -113,18 +115,18 @@ class _Reliance:
         self._sum: np.ndarray = np.zeros(())
 
     def add(self, scorer: AttentionScorer, batch: ProbeBatch) -> None:
-        """Count a batch."""
+        """Add the words of a batch."""
         for row in range(len(batch.targets)):
             wanted = batch.targets[row] >= 0
             has = batch.candidates[row]
             if int(has.sum()) < 3 or not bool(wanted.any()):
                 continue
             parts = contributions(scorer, batch, row)[:, wanted][:, :, has]
-            own = wanted.nonzero() == has.nonzero()[:, 0]
-            some = parts.masked_fill(own[None, :, :, None], 0.0)
-            n = (~own).sum(1)[None, :, None].float()
-            mean = some.sum(2) / n
-            deviations = (some - mean[:, :, None]).masked_fill(own[None, :, :, None], 0.0)
+            is_itself = wanted.nonzero() == has.nonzero()[:, 0]
+            others = parts.masked_fill(is_itself[None, :, :, None], 0.0)
+            n = (~is_itself).sum(1)[None, :, None].float()
+            mean = others.sum(2) / n
+            deviations = (others - mean[:, :, None]).masked_fill(is_itself[None, :, :, None], 0.0)
             spread = (deviations.square().sum(2) / n).sqrt()
             self._sum = self._sum + spread.double().sum(1).numpy()
             self.n += int(wanted.sum())

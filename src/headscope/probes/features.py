@@ -35,7 +35,7 @@ MOST_VALUES = 1 << 25
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surveyed:
-    """What tokenizing a treebank found."""
+    """What is known of a treebank after it was tokenized."""
 
     has_tokens: tuple[np.ndarray, ...]
     """For each sentence `word`: does a token cover it?"""
@@ -43,8 +43,8 @@ class Surveyed:
     truncated: int
     """Sentences that were cut."""
     hash: str
-    """SHA-256 over the model's inputs and the words of their tokens: with the model's
-    weights, all that decides its attention between words."""
+    """SHA-256 over the model's inputs and the word of each token. Attention between words depends
+    on these and on the model's weights, and on nothing else."""
 
 
 class AttentionReader:
@@ -69,7 +69,7 @@ class AttentionReader:
         if tokens.offsets is None:
             raise InputError(
                 f"The tokenizer of {self.model.name} does not tell where its tokens stand in the "
-                "text, so they cannot be put together to words. Use a fast tokenizer."
+                "text, so they cannot be joined into words. Use a fast tokenizer."
             )
         n = min(sum(tokens.special), 2)
         return (("first token",), ("special token",), ("first special", "last special"))[n]
@@ -79,23 +79,23 @@ class AttentionReader:
         return n_words + 2 * len(self.edges)
 
     def survey(self, documents: Sequence[Document]) -> Surveyed:
-        """Which words have tokens, before any model runs."""
-        found: list[np.ndarray] = []
+        """Tokenize the documents, to know which words have tokens before the model runs."""
+        has_tokens: list[np.ndarray] = []
         content = hashlib.sha256()
         tokens = truncated = 0
         for start in range(0, len(documents), 1024):
-            some = list(enumerate(documents[start : start + 1024]))
-            for encoded in self._encoder.encode(some):
+            numbered = list(enumerate(documents[start : start + 1024]))
+            for encoded in self._encoder.encode(numbered):
                 document, stack = encoded.numbered[1], encoded.stacks[self.block]
                 words = align_array(_offsets(stack.offsets), document.spans)
                 content.update(repr(sorted(encoded.inputs.items())).encode())
                 content.update(f"{len(document)} {words.tolist()}".encode())
                 has = np.zeros(len(document), dtype=bool)
                 has[words[(words >= 0) & ~np.array(stack.special, dtype=bool)]] = True
-                found.append(has)
+                has_tokens.append(has)
                 tokens += len(stack)
                 truncated += encoded.n_cut > 0
-        return Surveyed(tuple(found), tokens, truncated, content.hexdigest())
+        return Surveyed(tuple(has_tokens), tokens, truncated, content.hexdigest())
 
     def read(self, documents: Sequence[Numbered]) -> Iterator[tuple[int, np.ndarray]]:
         """Number and array (`word column head`, float32) of each document, longest first.
@@ -104,9 +104,9 @@ class AttentionReader:
         """
         encoded = self._encoder.encode(documents)
         empty = [d for d in encoded if not len(d.stacks[self.block])]
-        for one in empty:
-            n = len(one.numbered[1])
-            yield one.numbered[0], np.zeros((n, self.columns(n), len(self.heads)), np.float32)
+        for document in empty:
+            n = len(document.numbered[1])
+            yield document.numbered[0], np.zeros((n, self.columns(n), len(self.heads)), np.float32)
         for batch in self._encoder.batches([d for d in encoded if len(d.stacks[self.block])]):
             for part in self._split(batch):
                 yield from self._run(part)
@@ -120,11 +120,11 @@ class AttentionReader:
 
     def _run(self, documents: list[EncodedDocument]) -> Iterator[tuple[int, np.ndarray]]:
         inputs, batch = self._encoder.batch(documents)
-        found = batch.stacks[self.block]
+        sequences = batch.stacks[self.block]
         lengths = [len(d.numbered[1]) for d in documents]
         n, n_edges = max(lengths), len(self.edges)
         values = torch.zeros(len(documents), n, n + 2 * n_edges, len(self.heads))
-        edges = torch.from_numpy(_edges(found, n_edges))
+        edges = torch.from_numpy(_edges(sequences, n_edges))
 
         def read(attention: Attention) -> None:
             if attention.block != self.block:
@@ -147,7 +147,7 @@ class AttentionReader:
 
 
 def edge_weights(reading: Reading, edges: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention between words and edge tokens, collapsed as between words.
+    """Attention between words and edge tokens: a word's tokens are joined as between words.
 
     Args:
         reading: one layer.
@@ -166,10 +166,10 @@ def edge_weights(reading: Reading, edges: Tensor) -> tuple[Tensor, Tensor]:
     return from_words @ columns, rows @ to_words
 
 
-def _edges(found: Sequences, n_edges: int) -> np.ndarray:
+def _edges(sequences: Sequences, n_edges: int) -> np.ndarray:
     """`document edge`: positions of the edge tokens."""
-    n = found.mask.shape[1]
-    special = found.special & found.mask
+    n = sequences.mask.shape[1]
+    special = sequences.special & sequences.mask
     first: np.ndarray = special.argmax(1)
     if n_edges == 1:
         return first.reshape(-1, 1)

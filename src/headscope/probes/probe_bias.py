@@ -66,7 +66,7 @@ def probe_bias(
 
 
 def pair_documents(pro: Corpus, anti: Corpus) -> Corpus:
-    """Both corpora as one, pair by pair, with the other candidate a mention of its own."""
+    """Both corpora as one, pair by pair; the other candidate becomes a mention."""
     return Corpus(_Pairs(pro, anti), unit=pro.unit, on_error=pro.on_error)
 
 
@@ -97,7 +97,8 @@ class _Pairs:
                 if document is None:
                     raise InputError(
                         f"{self.name} are not pairs: document {number} of the {condition}-"
-                        "stereotyped sentences is missing. Expected as many in both, in order."
+                        "stereotyped sentences is missing. Expected the same number of sentences "
+                        "in both, in the same order."
                     )
                 yield _with_other(document, names, condition, number)
 

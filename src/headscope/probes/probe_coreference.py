@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Unpack
+
+from transformers import PreTrainedTokenizerBase
 
 from headscope.arguments import whole_number
 from headscope.errors import HeadscopeWarning, InputError
@@ -33,8 +35,8 @@ def probe_coreference(
 ) -> Result:
     """How well each head finds the antecedents of mentions (Clark et al. 2019, 4.3).
 
-    Of the head words of the mentions before it, is the one that a mention's head word attends
-    to most the head word of an antecedent? Plan, shards, workers and resume are those of
+    A head is right about a mention if, of the head words of all earlier mentions, the mention's
+    head word attends most to that of an antecedent. Plan, shards, workers and resume are those of
     `headscope.analyze`. `result.table()` gives the best head of each kind of mention.
 
     Args:
@@ -60,8 +62,8 @@ def probe_coreference(
     corpus = as_corpus(corpus, "document")
     if corpus.unit == "sentence":
         warnings.warn(
-            f"{corpus.name} is read by sentence, so antecedents in earlier sentences are out of "
-            'sight. For whole documents pass corpus.by("document").',
+            f"{corpus.name} is read by sentence, so antecedents in earlier sentences cannot be "
+            'found. For whole documents pass corpus.by("document").',
             HeadscopeWarning,
             stacklevel=2,
         )
@@ -79,17 +81,17 @@ def probe_coreference(
 
 
 def cut_documents(model: Model, corpus: Corpus, max_tokens: int) -> Corpus:
-    """The beginnings of a corpus's documents, at most so many tokens of the model long."""
+    """The beginning of each document of a corpus, at most so many tokens long."""
     source = _Beginnings(corpus, model.need_tokenizer(), max_tokens)
     return Corpus(source, unit=corpus.unit, on_error=corpus.on_error)
 
 
 @dataclass(frozen=True)
 class _Beginnings:
-    """The beginnings of a corpus's documents, as a source of documents."""
+    """The beginning of each document of a corpus, as a source of documents."""
 
     corpus: Corpus
-    tokenizer: Any = field(repr=False, compare=False)
+    tokenizer: PreTrainedTokenizerBase = field(repr=False, compare=False)
     max_tokens: int
 
     @property
@@ -97,7 +99,7 @@ class _Beginnings:
         return f"{self.corpus.name}, first {self.max_tokens} tokens"
 
     def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
-        """Documents that fit; those of which no word fits are left out."""
+        """The beginnings; a document of which no word fits is left out."""
         special = int(self.tokenizer.num_special_tokens_to_add(pair=False))
         for document in self.corpus.by(unit).read(report):
             cut = shorten(document, offsets_by(self.tokenizer), self.max_tokens, special=special)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Unpack
 
 from headscope.arguments import whole_number
 from headscope.measuring.dep_words import Possessive
@@ -42,8 +42,8 @@ def probe_dependencies(
         min_cases: relations with fewer words are NaN.
         punctuation: count punctuation too (the relation `punct`).
         possessive: where the dependent of a possessive (`poss`, `nmod:poss`) is followed by
-            the particle `'s` or `'`, the particle predicts for it. By default in data with
-            Stanford's label `poss`.
+            the particle `'s` or `'`, the particle predicts in its place. By default in data
+            with Stanford's label `poss`.
         fold_subtypes: count `nmod:poss` as `nmod`.
         options: see `RunOptions`. A batch has at most 2,048 tokens by default.
 
@@ -60,12 +60,10 @@ def probe_dependencies(
     corpus = as_corpus(corpus)
     if fold_subtypes:
         corpus = Corpus(Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
-    rules: dict[str, Any] = {
-        "punctuation": punctuation,
-        "possessive": possessive,
-        "min_cases": min_cases,
-    }
-    metrics = [DepAccuracy(**rules), DepOffset(**rules)]
+    metrics = [
+        make(punctuation=punctuation, possessive=possessive, min_cases=min_cases)
+        for make in (DepAccuracy, DepOffset)
+    ]
     return analyze(model, corpus, metrics, **with_defaults(options, batch_tokens=2048))
 
 
@@ -86,7 +84,7 @@ class Folded:
 
     @property
     def name(self) -> str:
-        """Of the corpus, with what was done to it."""
+        """The corpus's name, and that its subtypes are folded."""
         return f"{self.corpus.name}, subtypes folded"
 
     def documents(self, unit: Unit, report: Report) -> Iterator[Document]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def probe_examples(
     max_words: int = 16,
     block: Block | None = None,
 ) -> ProbeExamples:
-    """The first sentences with a relation that a head finds everywhere, or misses somewhere.
+    """The first sentences in which a head always finds a relation, and in which it misses one.
 
     Args:
         model: the model, or what `headscope.load` takes.
@@ -76,7 +76,9 @@ def probe_examples(
         inputs, batch = encoder.batch(encoder.encode([numbered]))
         made: list[ProbeExample] = []
 
-        def look(attention: Attention, batch: Batch = batch, made: Any = made) -> None:
+        def look(
+            attention: Attention, batch: Batch = batch, made: list[ProbeExample] = made
+        ) -> None:
             if (attention.block, attention.layer) == (site.block, site.layer):
                 reading = Reading(attention, batch)
                 made.append(_example(reading, head, number_of, direction, possessive))

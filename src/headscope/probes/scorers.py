@@ -1,17 +1,16 @@
-"""The three probes of Clark et al. 2019, section 5: a score for every candidate head.
+"""The three probes of Clark et al. 2019, section 5: a score for every candidate parent.
 
-p(i | j) ∝ exp(score(i, j)): word i, or ROOT, is the head of word j.
+p(i | j) ∝ exp(score(i, j)): word i, or ROOT, is the parent of word j.
 
 - `attention`: Σ_k w_k a_k[i, j] + u_k a_k[j, i]
 - `attention+words`: the same with w_k = W_k · [v_i; v_j; 1] and u_k = U_k · [v_i; v_j; 1]
 - `distance+words`: a layer of tanh units over [v_i; v_j; distance features]
 
 a_k[i, j] is the attention of head k from word i to word j, v_i the word's vector. The 1
-makes `attention` a special case of `attention+words`, so that what words add is their
-difference (the authors' code has it too). ROOT has no vector and no place: it is scored
-with weights of its own from the attention to and from the edge tokens
-(`headscope.probes.features`) and the dependent's vector, plus a constant; in
-`distance+words`, by a learned vector.
+makes `attention` a special case of `attention+words`, so that the difference of the two is what
+words add (the authors' code has it too). ROOT has no vector and no position. Weights of its own
+score it from the attention to and from the edge tokens (`headscope.probes.features`) and from the
+dependent's vector, plus a constant; in `distance+words` a learned vector stands for it.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class ProbeBatch:
     """Sentences padded to the longest, of n words."""
 
     candidates: Tensor
-    """`sentence word`, true for words that can be a head: those with tokens."""
+    """`sentence word`, true for words that can be a parent: those with tokens."""
     targets: Tensor
-    """`sentence word`: number of its head, n for ROOT, -1 where it does not count."""
+    """`sentence word`: number of its parent, n for ROOT, -1 where it does not count."""
     attention: Tensor | None = None
     """`sentence word column head`, as in `headscope.probes.features`."""
     vectors: Tensor | None = None
@@ -68,22 +67,22 @@ class Scorer(nn.Module, ABC):
 
     @abstractmethod
     def rescale(self, scales: Mapping[str, Tensor]) -> None:
-        """Takes parameters learned on divided inputs back to the inputs themselves."""
+        """Change parameters that were learned on scaled inputs so that they fit unscaled ones."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The parameters as they stand in the formula."""
         return {name: p.detach().numpy().copy() for name, p in self.named_parameters()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes parameters that `arrays` gave."""
-        own = dict(self.named_parameters())
+        """Load parameters that `arrays` returned."""
+        parameters = dict(self.named_parameters())
         with torch.no_grad():
             for name, array in arrays.items():
-                own[name].copy_(torch.from_numpy(np.asarray(array)))
+                parameters[name].copy_(torch.from_numpy(np.asarray(array)))
 
 
 class AttentionScorer(Scorer):
-    """`attention`, and with vectors of some dimensions `attention+words`."""
+    """`attention`; with word vectors (`n_dimensions` above 0), `attention+words`."""
 
     def __init__(self, n_heads: int, n_edges: int, n_dimensions: int = 0) -> None:
         super().__init__()
@@ -125,7 +124,7 @@ class AttentionScorer(Scorer):
         return torch.cat((scores, (root + self.root_bias)[:, :, None]), dim=2)
 
     def rescale(self, scales: Mapping[str, Tensor]) -> None:
-        """Divides weights of attention, and of attention and words."""
+        """Divide the weights by the scales of attention and of word vectors."""
         with torch.no_grad():
             self.weights.div_(scales["between"])
             self.root_weights.div_(scales["edges"])
@@ -135,7 +134,7 @@ class AttentionScorer(Scorer):
 
 
 class DistanceScorer(Scorer):
-    """`distance+words`: what word order and words alone can tell, without any attention."""
+    """`distance+words`: reads words and their order, and no attention."""
 
     reads_attention = False
 
@@ -167,7 +166,7 @@ class DistanceScorer(Scorer):
         return torch.cat((scores, root[:, :, None]), dim=2)
 
     def rescale(self, scales: Mapping[str, Tensor]) -> None:
-        """Divides weights of words."""
+        """Divide the weights of words by the scale of word vectors."""
         with torch.no_grad():
             self.word_weights.div_(scales["vectors"])
 

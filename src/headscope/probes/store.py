@@ -1,8 +1,8 @@
-"""Attention between words on disk, so that a treebank is run through the model once.
+"""Attention between words on disk, so that the model runs over a treebank only once.
 
-One memory-mapped file of float16 per model and treebank, which the next kind of probe
-reads again. A store appears under its name only when it is complete. In the user's cache
-the stores used longest ago make room for a new one; in a folder of your own all are kept.
+There is one memory-mapped file of float16 per model and treebank, which the next kind of probe
+reads again. A store appears under its name only when it is complete. In the user's cache, the
+stores used longest ago are removed when a new one needs room; in another folder, all are kept.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Streamed:
     def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
         """`word column head` of each of these sentences, float32."""
         documents = [(number, self.treebank.documents[number]) for number in numbers]
-        found = dict(self.reader.read(documents))
-        return [found[number] for number in numbers]
+        tables = dict(self.reader.read(documents))
+        return [tables[number] for number in numbers]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """A treebank's attention in a file; slices of it are read when asked for."""
+    """A treebank's attention in a file, of which only the sentences asked for are read."""
 
     values: np.ndarray
     """All sentences one after the other."""
@@ -94,7 +94,7 @@ def open_store(
         reader: reads the model.
         treebank: its sentences.
         surveyed: what the reader found of them.
-        folder: where stores are; None for the user's cache, where old ones make room.
+        folder: where stores are; None for the user's cache, where old ones are removed.
         say: told the size before the model runs.
         advance: told how many sentences are done.
 
@@ -138,7 +138,7 @@ def _starts(shapes: Sequence[tuple[int, int, int]]) -> np.ndarray:
 
 
 def _key(reader: AttentionReader, surveyed: Surveyed) -> str:
-    """A hash of all that decides what is stored."""
+    """A hash of everything that the stored attention depends on."""
     model = describe_model(reader.model)
     about = {
         "format": FORMAT,
@@ -182,7 +182,7 @@ def _is_complete(target: Path) -> bool:
 
 
 def _make_room(base: Path, size: int) -> None:
-    """Removes the stores used longest ago, until a new one fits."""
+    """Remove the stores used longest ago until a new one fits."""
     stores = sorted(base.glob(f"{PREFIX}*/{VALUES}"), key=lambda file: file.parent.stat().st_mtime)
     held = sum(file.stat().st_size for file in stores)
     for file in stores:

@@ -1,4 +1,4 @@
-"""`headscope.train_probe`: how much syntax all heads together hold.
+"""`headscope.train_probe`: how much syntax the attention of all heads together holds.
 
 Clark et al. 2019, section 5.
 """
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,6 +34,7 @@ from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable
 
 Texts = Corpus | Readable
+Coordinate = tuple[str, np.ndarray]
 
 
 def train_probe(
@@ -51,7 +51,7 @@ def train_probe(
     cache: str | Path | bool = True,
     progress: bool | None = None,
 ) -> Probe:
-    """Trains a probe that reads each word's head off the attention of all heads.
+    """Train a probe that predicts each word's parent from the attention of all heads.
 
     The model is frozen; its attention between words is read once and kept on disk in
     float16 (its size is shown first), so that the next kind of probe starts at once.
@@ -69,8 +69,8 @@ def train_probe(
         epochs: times the training data is seen; fixed beforehand, not chosen by a score.
         max_tokens: longer sentences are cut, and counted.
         cache: True keeps attention in the user's cache folder (`HEADSCOPE_CACHE`), at most
-            8 GB, where what was used longest ago makes room; a folder keeps it there until
-            you remove it; False keeps none and runs the model in every epoch.
+            8 GB, and removes what was used longest ago when it needs room; a folder keeps it
+            there until you remove it; False keeps none and runs the model in every epoch.
         progress: show progress; by default on a terminal.
 
     Raises:
@@ -171,21 +171,21 @@ def _examples(
     treebank: Treebank, surveyed: Surveyed, words: WordVectors | None, source: Source | None
 ) -> Examples:
     pairs = zip(treebank.documents, surveyed.has_tokens, strict=True)
-    found = [targets(document, has) for document, has in pairs]
+    parents = [targets(document, has) for document, has in pairs]
     rows = array = None
     if words is not None:
         known = sorted({word for document in treebank.documents for word in document.words})
         place = {word: row for row, word in enumerate(known)}
         array = torch.from_numpy(words.of(known))
         rows = [np.array([place[w] for w in d.words]) for d in treebank.documents]
-    return Examples(treebank.lengths, surveyed.has_tokens, found, rows, array, source)
+    return Examples(treebank.lengths, surveyed.has_tokens, parents, rows, array, source)
 
 
 def _train(
     scorer: Scorer, examples: Examples, options: Options, seed: int, progress: bool | None
 ) -> list[Epoch]:
     if not any((target >= 0).any() for target in examples.targets):
-        raise InputError("No word of the training data has both a token and a known head.")
+        raise InputError("No word of the training data has both a token and a known parent.")
     meter = Meter(options.epochs * len(examples), shown=progress)
 
     def tell(number: int, epoch: Epoch) -> None:
@@ -200,7 +200,9 @@ def _train(
         meter.close()
 
 
-def _about(treebank: Treebank, surveyed: Surveyed, words: WordVectors | None) -> dict[str, Any]:
+def _about(
+    treebank: Treebank, surveyed: Surveyed, words: WordVectors | None
+) -> dict[str, str | int]:
     about = treebank.describe() | {
         "tokens": surveyed.tokens,
         "truncated_sentences": surveyed.truncated,
@@ -231,10 +233,10 @@ DIMS = {
 """The axes of a scorer's parameters."""
 
 
-def _parameters(scorer: Scorer, inputs: Mapping[str, Any]) -> xr.Dataset:
+def _parameters(scorer: Scorer, inputs: Mapping[str, Coordinate]) -> xr.Dataset:
     dims = DIMS["attention" if scorer.reads_attention else "distance"]
     data = xr.Dataset({name: (dims[name], array) for name, array in scorer.arrays().items()})
-    coords: dict[str, Any] = dict(inputs) if "input" in data.dims else {}
+    coords: dict[str, Coordinate | list[str]] = dict(inputs) if "input" in data.dims else {}
     if "direction" in data.dims:
         coords["direction"] = ["candidate", "dependent"]
     if "role" in data.dims:
@@ -258,7 +260,7 @@ class _Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Times the block."""
+        """Time a block of code."""
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             yield

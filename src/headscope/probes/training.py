@@ -1,8 +1,8 @@
-"""Training a probe: sentences of similar length in batches, Adam, nothing of the model changes.
+"""Training a probe with Adam, in batches of sentences of similar length. The model is not changed.
 
-Deterministic for a seed: the same bits on the same machine with the same number of threads.
-No epoch is chosen by its score: the number of epochs is fixed beforehand and the step size
-falls to zero over them, so the development data is seen once, at the end.
+For one seed, the same machine with the same number of threads gives the same bits. The number of
+epochs is fixed beforehand, and the step size falls to zero over them: no epoch is chosen by its
+score, and the development data is seen once, at the end.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headscope.probes.scorers import ProbeBatch, Scorer
 from headscope.probes.store import Source
 
 MOST_PAIRS = 1 << 14
-"""Pairs of words in a batch, padding included: how much is in memory at a time."""
+"""Most pairs of words in a batch, padding included: this bounds the memory."""
 WINDOW = 2048
-"""Sentences among which batches of similar length are made."""
+"""So many sentences at a time are sorted by length and put into batches."""
 SCALE_SENTENCES = 512
-"""Sentences from which the spread of each head's attention is estimated."""
+"""The spread of each attention head is estimated from so many sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Epoch:
     """A line of the training log."""
 
     loss: float
-    """Mean cross-entropy of a word's head while training, in nats."""
+    """Mean cross-entropy of a word's parent while training, in nats."""
     accuracy: float
-    """Share of words whose head had the highest score while training."""
+    """Share of words whose parent had the highest score while training."""
     seconds: float
 
 
@@ -53,15 +53,15 @@ class Examples:
 
     lengths: np.ndarray
     candidates: Sequence[np.ndarray]
-    """For each sentence `word`: can it be a head?"""
+    """For each sentence `word`: can it be a parent?"""
     targets: Sequence[np.ndarray]
-    """For each sentence `word`: number of its head, n for ROOT, -1 where it does not count."""
+    """For each sentence `word`: number of its parent, n for ROOT, -1 where it does not count."""
     rows: Sequence[np.ndarray] | None
     """For each sentence `word`: the row of its vector in `vectors`."""
     vectors: Tensor | None
     """`row dimension`, of the words that occur."""
     source: Source | None
-    """Where the attention comes from; None for probes without."""
+    """Where the attention comes from; None for probes that read none."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -76,11 +76,11 @@ def fit(
     tell: Callable[[int, Epoch], None] = lambda number, epoch: None,
     advance: Callable[[int], None] = lambda sentences: None,
 ) -> list[Epoch]:
-    """Trains a scorer; afterwards its parameters apply to inputs as they are.
+    """Train a scorer; afterwards its parameters fit unscaled inputs.
 
-    While training, each head's attention and the vectors are divided by their spread. That
-    changes no probe, only the steps of the optimizer: a head whose attention hardly varies,
-    as with random weights, needs a large weight, and would else never get it.
+    While training, each head's attention and the vectors are divided by their spread. This
+    changes only the steps of the optimizer, not what a probe can learn: an attention head that
+    hardly varies, as with random weights, needs a large weight, and would never reach it otherwise.
     """
     generator = np.random.default_rng(seed)
     scales = input_scales(examples, generator)
@@ -116,7 +116,7 @@ def fit(
 
 
 def _loss(scores: Tensor, targets: Tensor) -> tuple[Tensor, int, int]:
-    """Summed cross-entropy of the words that count and whose head can be found; how many
+    """Summed cross-entropy of the words that count and whose parent is a candidate; how many
     were right; how many there were.
     """
     flat, wanted = scores.flatten(0, 1), targets.flatten()
@@ -138,8 +138,8 @@ def make_batch(
     for row, number in enumerate(numbers):
         length = int(examples.lengths[number])
         candidates[row, :length] = torch.from_numpy(examples.candidates[number])
-        own = torch.from_numpy(examples.targets[number])
-        targets[row, :length] = torch.where(own == length, n, own)
+        parents = torch.from_numpy(examples.targets[number])
+        targets[row, :length] = torch.where(parents == length, n, parents)
     return ProbeBatch(
         candidates,
         targets,
@@ -184,23 +184,23 @@ def input_scales(examples: Examples, generator: np.random.Generator) -> dict[str
     `head`) and to and from the edges (`edges`, over `edge head`), and the length of two
     `vectors` together, so that words move a weight as far as its constant part does.
     """
-    found: dict[str, Tensor] = {}
+    scales: dict[str, Tensor] = {}
     if examples.vectors is not None:
         squares = examples.vectors.square().sum(1).mean()
-        found["vectors"] = (2 * squares).sqrt().clamp(min=1e-6)
+        scales["vectors"] = (2 * squares).sqrt().clamp(min=1e-6)
     if examples.source is not None:
         n = min(SCALE_SENTENCES, len(examples))
         numbers = np.sort(generator.choice(len(examples), n, replace=False))
         between, edges = _Spread(), _Spread()
-        for some in _batches(examples, numbers, MOST_PAIRS):
-            for number, table in zip(some, examples.source.take(some), strict=True):
+        for batch in _batches(examples, numbers, MOST_PAIRS):
+            for number, table in zip(batch, examples.source.take(batch), strict=True):
                 has = examples.candidates[number]
                 length = len(has)
                 plain = np.asarray(table, dtype=np.float64)[has]
                 between.add(plain[:, :length][:, has].reshape(-1, plain.shape[2]))
                 edges.add(plain[:, length:])
-        found["between"], found["edges"] = between.tensor(), edges.tensor()
-    return found
+        scales["between"], scales["edges"] = between.tensor(), edges.tensor()
+    return scales
 
 
 class _Spread:
@@ -228,14 +228,14 @@ def shuffled_batches(
 ) -> list[list[int]]:
     """Batches of similar length in random order, drawn anew for each epoch."""
     order = generator.permutation(numbers)
-    found: list[list[int]] = []
+    batches: list[list[int]] = []
     for start in range(0, len(order), WINDOW):
-        found += _batches(examples, order[start : start + WINDOW], pairs)
-    return [found[place] for place in generator.permutation(len(found))]
+        batches += _batches(examples, order[start : start + WINDOW], pairs)
+    return [batches[place] for place in generator.permutation(len(batches))]
 
 
 def _batches(examples: Examples, numbers: np.ndarray, pairs: int) -> Iterator[list[int]]:
-    """Sentences by length, as many together as have so many pairs of words."""
+    """Sentences sorted by length, in batches of at most so many pairs of words."""
     batch: list[int] = []
     for number in numbers[np.argsort(examples.lengths[numbers], kind="stable")]:
         if batch and (len(batch) + 1) * int(examples.lengths[number]) ** 2 > pairs:

@@ -1,13 +1,12 @@
 """The sentences a trained probe learns from: words, parents, and which of them count.
 
-Plain NumPy, no attention and no model: which words have tokens is told by whoever
-tokenized (`headscope.probes.features`).
+Plain NumPy, no attention and no model: `headscope.probes.features` tokenizes, and says which words
+have tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ class Treebank:
         """`sentence`: how many words."""
         return np.array([len(document) for document in self.documents], dtype=np.int64)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, str | int]:
         """For provenance."""
         return {
             "name": self.name,
@@ -52,8 +51,8 @@ def read_treebank(corpus: Corpus | Readable) -> Treebank:
     """The sentences of a corpus, which must be parsed. Documents are not cut.
 
     Raises:
-        InputError: there are none; a sentence has no parents, or a document several
-            sentences, with its id.
+        InputError: there are no sentences, a sentence has no parents, or a document has several
+            sentences; the message names the document.
     """
     corpus = as_corpus(corpus)
     documents = tuple(document for document in corpus if len(document))
@@ -75,12 +74,12 @@ def read_treebank(corpus: Corpus | Readable) -> Treebank:
 
 
 def targets(document: Document, has_tokens: np.ndarray) -> np.ndarray:
-    """`word`: the number of its head, `len(document)` for ROOT, or `NOT_COUNTED` where the
-    head is unknown or the word has no token.
+    """`word`: the number of its parent, `len(document)` for ROOT, or `NOT_COUNTED` where the
+    parent is unknown or the word has no token.
     """
     parents = np.asarray(document.parents, dtype=np.int64)
-    found = np.where(parents == ROOT, len(document), parents)
-    return np.where((parents == NO_PARENT) | ~has_tokens, NOT_COUNTED, found)
+    wanted = np.where(parents == ROOT, len(document), parents)
+    return np.where((parents == NO_PARENT) | ~has_tokens, NOT_COUNTED, wanted)
 
 
 def punctuation(document: Document) -> np.ndarray:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -76,21 +76,21 @@ class WordVectors:
 
     def row(self, word: str) -> int:
         """The word's row, or -1."""
-        found = self.rows.get(word)
-        return self.rows.get(word.lower(), -1) if found is None else found
+        row = self.rows.get(word)
+        return self.rows.get(word.lower(), -1) if row is None else row
 
     def knows(self, word: str) -> bool:
-        """Has the word a vector of its own?"""
+        """Does the word have a vector of its own?"""
         return self.row(word) >= 0
 
     def of(self, words: Iterable[str]) -> np.ndarray:
         """`word dimension`: the vectors of words."""
         rows = np.array([self.row(word) for word in words], dtype=np.int64)
-        found = np.array(self.array[np.maximum(rows, 0)], dtype=np.float32)
-        found[rows < 0] = self.mean
-        return found
+        vectors = np.array(self.array[np.maximum(rows, 0)], dtype=np.float32)
+        vectors[rows < 0] = self.mean
+        return vectors
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, str | int]:
         """For provenance."""
         return {
             "name": self.name,
@@ -202,9 +202,9 @@ def _read_text(path: Path) -> tuple[list[str], np.ndarray]:
 def _opened(path: Path) -> TextIO:
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
-    opened: Any = gzip.open if is_gzip else open
-    found: TextIO = opened(path, "rt", encoding="utf-8", newline="\n")
-    return found
+    if is_gzip:
+        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
+    return path.open(encoding="utf-8", newline="\n")
 
 
 def _numbered(file: TextIO) -> Iterator[tuple[int, str]]:

@@ -131,7 +131,7 @@ def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
         "coreference",
         "table",
         "The best head for antecedents",
-        "A head is right if the main word of a mention attends most to the main word of one of "
+        "A head is right if the head word of a mention attends most to the head word of one of "
         f"its antecedents. The baselines do not use attention. {HONEST}"
         + measured_elsewhere(subjects, "coref_accuracy"),
         equation="coref_accuracy",
@@ -246,7 +246,7 @@ def difference_table(
 
 RULES = {
     "nearest": "Nearest mention",
-    "head_match": "Same main word",
+    "head_match": "Same head word",
     "sieves": "Four sieves",
 }
 COMPARED = (

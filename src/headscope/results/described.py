@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import xarray as xr
 
@@ -21,7 +20,7 @@ LABELS: Mapping[str, Mapping[str, str]] = {
     "key_class": {"first": "the first token"},
     "gradient_class": {"first": "the first token"},
 }
-"""Labels of axes that people call otherwise."""
+"""Labels of axes, and what people call them."""
 LAST = 1 << 20
 
 
@@ -66,7 +65,7 @@ class Described:
 
 def described(array: xr.DataArray, name: str | None = None) -> Described:
     """What a variable's attributes say of it; its name where they say nothing."""
-    attributes: Mapping[Any, Any] = array.attrs
+    attributes = array.attrs
     plain = str(name or array.name or "").replace("_", " ").capitalize()
     title = str(attributes.get("title", plain))
     units = str(attributes.get("units", ""))
@@ -84,7 +83,7 @@ def described(array: xr.DataArray, name: str | None = None) -> Described:
 
 
 def is_shown(array: xr.DataArray) -> bool:
-    """Has it a heading of its own? Counts, intervals and means are shown beside others."""
+    """Does it have a heading of its own? Counts, intervals and means stand beside others."""
     return "title" in array.attrs
 
 

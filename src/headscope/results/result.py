@@ -151,7 +151,7 @@ class Result(ResultMethods):
             )
         return exemplars
 
-    def top(self, name: str, n: int = 10, **labels: Any) -> list[tuple[int, int, float]]:
+    def top(self, name: str, n: int = 10, **labels: str | int) -> list[tuple[int, int, float]]:
         """The heads with the highest values of a variable: layer, head, value.
 
         Args:

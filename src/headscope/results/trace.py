@@ -231,7 +231,7 @@ class Trace(TraceMethods):
     @classmethod
     def from_arrays(
         cls,
-        attention: Any,
+        attention: object,
         tokens: Sequence[str] | Tokens,
         *,
         special: Sequence[bool] | None = None,
@@ -266,7 +266,7 @@ class Trace(TraceMethods):
             )
         _check_rows(weights)
         if is_causal is None:
-            is_causal = n_keys > 1 and not np.triu(np.nan_to_num(weights), 1).any()
+            is_causal = looks_causal(weights)
         data = attention_dataset(weights, np.arange(len(weights)))
         block = Block("self", data, tokens, tokens, is_causal)
         return cls({"self": block}, {"self": tokens}, {}, {"model": name, "source": "arrays"})
@@ -308,7 +308,12 @@ def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -
     )
 
 
-def stacked_attention(attention: Any) -> np.ndarray:
+def looks_causal(weights: np.ndarray) -> bool:
+    """Is attention (`layer head query key`) to later tokens 0 everywhere?"""
+    return weights.shape[-1] > 1 and not np.triu(np.nan_to_num(weights), 1).any()
+
+
+def stacked_attention(attention: object) -> np.ndarray:
     """`layer head query key` from whatever holds it, or an error that names the axes."""
     if isinstance(attention, Sequence):
         layers = [_squeezed(_numpy(layer), index) for index, layer in enumerate(attention)]
@@ -375,8 +380,8 @@ def _squeezed(layer: np.ndarray, index: int) -> np.ndarray:
 
 def word_matrix(tokens: Tokens, *, mean: bool) -> np.ndarray:
     """`word token`: 1 (or 1/length, for `mean`) where a token belongs to a word."""
-    groups = tokens.word_groups()
-    matrix = np.zeros((len(groups), len(tokens)))
-    for row, group in enumerate(groups):
-        matrix[row, group] = 1 / len(group) if mean else 1
+    words = tokens.word_groups()
+    matrix = np.zeros((len(words), len(tokens)))
+    for row, members in enumerate(words):
+        matrix[row, members] = 1 / len(members) if mean else 1
     return matrix

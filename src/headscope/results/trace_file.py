@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import xarray as xr
@@ -23,7 +23,7 @@ NUMBERS = ("ids", "segments", "words")
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace; the file appears under its name only when it is complete."""
     datasets: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=_attributes(trace))}
-    encoding: dict[str, dict[str, dict[str, Any]]] = {}
+    encoding: dict[str, dict[str, dict[str, int]]] = {}
     for name, block in trace.blocks.items():
         group = f"/blocks/{name}"
         datasets[group] = block.data.assign_attrs(is_causal=int(block.is_causal))
@@ -60,7 +60,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
     return Trace({name: blocks[name] for name in order}, tokens, hidden, about)
 
 
-def _attributes(trace: Trace) -> dict[str, Any]:
+def _attributes(trace: Trace) -> dict[str, str]:
     return {
         "headscope": KIND,
         "blocks": json.dumps(list(trace.blocks)),
@@ -70,7 +70,7 @@ def _attributes(trace: Trace) -> dict[str, Any]:
 
 def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
     """Per-token fields as variables: attributes have a size limit, texts do not."""
-    variables: dict[str, Any] = {
+    variables: dict[str, tuple[str | tuple[str, str], np.ndarray]] = {
         "texts": ("text", _strings(tokens.texts)),
         "tokens": ("query", _strings(tokens.tokens)),
         "word_texts": ("word", _strings(tokens.word_texts)),
@@ -87,8 +87,8 @@ def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
 
 
 def _tokens(data: xr.Dataset) -> Tokens:
-    flags: dict[str, Any] = {name: tuple(bool(x) for x in data[name].values) for name in FLAGS}
-    numbers: dict[str, Any] = {name: tuple(int(x) for x in data[name].values) for name in NUMBERS}
+    special, generated = (tuple(bool(x) for x in data[name].values) for name in FLAGS)
+    ids, segments, words = (tuple(int(x) for x in data[name].values) for name in NUMBERS)
     offsets = None
     if "offsets" in data:
         offsets = tuple((int(a), int(b)) for a, b in data["offsets"].values)
@@ -97,8 +97,11 @@ def _tokens(data: xr.Dataset) -> Tokens:
         tokens=_text_tuple(data["tokens"]),
         word_texts=_text_tuple(data["word_texts"]),
         offsets=offsets,
-        **flags,
-        **numbers,
+        special=special,
+        generated=generated,
+        ids=ids,
+        segments=segments,
+        words=words,
     )
 
 

@@ -47,7 +47,8 @@ from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 
 COMPILED_FROM = 50_000
-"""Characters of a corpus from which on compiled loops make up for the time to load them."""
+"""Compiled loops are used for corpora of at least so many characters: in shorter runs, loading
+them takes longer than they save."""
 
 
 def analyze(
@@ -128,8 +129,8 @@ def make_plan(
 
 
 def _check_passes(model: Model, metrics: Iterable[Metric]) -> None:
-    """Gradients need a model with a loss, and are not measured beside attention: an
-    encoder's tokens are masked for them.
+    """Refuse gradients of a model without a loss, and gradients together with attention: for
+    gradients, an encoder's tokens are masked.
     """
     with_gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
     without = [m.name for m in metrics if m.name not in with_gradients and m.scope != "text"]
@@ -137,8 +138,8 @@ def _check_passes(model: Model, metrics: Iterable[Metric]) -> None:
         model.need_objective(f"Measuring {with_gradients[0]}")
     if with_gradients and without:
         raise InputError(
-            f"{with_gradients[0]} is measured with a backward pass over the model's own task and "
-            f"{without[0]} without: run them apart (headscope.importance, headscope.analyze)."
+            f"{with_gradients[0]} is measured with a backward pass over the model's own task, and "
+            f"{without[0]} without one: run them apart (headscope.importance, headscope.analyze)."
         )
 
 
@@ -244,7 +245,7 @@ class _Job:
         return with_groups(result)
 
     def _exemplars(self, numbers: list[int]) -> dict[int, MeasuredDocument]:
-        """The exemplars' documents with their tokens: the corpus is read once more."""
+        """The documents of the exemplars, with their tokens. This reads the corpus once more."""
         if not numbers:
             return {}
         encoder = Encoder.of(self.model, self.plan)

@@ -1,4 +1,4 @@
-"""A batch asked the model's own question: its losses, and the gradients of its attention."""
+"""A forward and a backward pass over a batch: losses, and gradients of the attention."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def can_ask(model: Model, document: EncodedDocument) -> bool:
 def measure_gradients(
     model: Model, plan: Plan, inputs: Mapping[str, Tensor], batch: Batch, fold: Fold
 ) -> None:
-    """Forward and backward; every layer's gradients go through the fold and are gone."""
+    """Run forward and backward; the fold reads each layer's gradients, which are then freed."""
     seeds = [metric.seed for metric in plan.metrics if isinstance(metric, Importance)]
     posed, labels = question(model, inputs, batch, seeds[0] if seeds else 0)
     with (
@@ -43,8 +43,8 @@ def question(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Inputs and labels of the model's own objective.
 
-    Which tokens an encoder has to guess depends on the seed and the document's content, not
-    on its batch, so that no sharding changes it.
+    Which tokens an encoder has to guess depends on the seed and the document's content, not on
+    its batch: however documents are put into shards, the same tokens are masked.
     """
     objective = model.need_objective("A loss")
     if objective == "masked":

@@ -27,26 +27,27 @@ from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 
 MOST_WEIGHTS = {"cpu": 1 << 20}
-"""Attention weights of a layer in one batch, by device: 4 MB, which caches hold."""
+"""Most attention weights of one layer in one batch, by device: 4 MB fit into the cache."""
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
 ENOUGH_TOKENS = 768
-"""Tokens of a batch from which on a core is busy."""
+"""A batch of so many tokens keeps a core busy."""
 NO_LIMIT = 1 << 30
 MOST_STRETCH = 1.15
-"""How much longer than a document the longest of such a batch may be."""
+"""The longest document of a batch that keeps a core busy may be so many times as long as the
+next document; a shorter one starts a new batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedDocument:
-    """A document of a corpus with what `encode_texts` made of it."""
+    """A document of a corpus, tokenized by `encode_texts`."""
 
     numbered: Numbered
     stacks: dict[str, Tokens]
     """Its tokens: `self`, or `encoder` and `decoder`."""
     inputs: dict[str, Sequence[int]]
-    """What the model reads, without a batch and without padding."""
+    """What the model reads, without a batch axis and without padding."""
     n_cut: int
-    """Tokens that did not fit, of the stack that lost most."""
+    """How many tokens did not fit; if there are two stacks, the larger number."""
 
     @property
     def length(self) -> int:
@@ -61,7 +62,7 @@ class Encoder:
         model: the model.
         axes: numbers the labels.
         settings: how documents are cut, labeled and batched.
-        metrics: what batches are for: some need smaller ones.
+        metrics: what will be measured: metrics that compare layers need smaller batches.
     """
 
     def __init__(
@@ -158,15 +159,16 @@ class Encoder:
         return None if at is None or self._has_decoder or not self._joins_pairs else int(at)
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
-        """Documents of similar length together, longest first: what later batches need then
-        fits into memory that earlier ones have left.
+        """Documents of similar length together, longest first: later batches then fit into the
+        memory that earlier ones have freed.
         """
         batch: list[EncodedDocument] = []
         for document in sorted(documents, key=lambda d: (-d.length, d.numbered[0])):
             n, length = len(batch) + 1, batch[0].length if batch else document.length
             is_full = n * length > self.settings.batch_tokens
             is_large = n * length**2 * self._n_heads > self._most_weights
-            # Padding costs as much as text: a batch that fills a core takes no shorter ones.
+            # Padding costs as much as text: a batch that keeps a core busy takes no much shorter
+            # documents.
             is_enough = (n - 1) * length > ENOUGH_TOKENS
             is_shorter = length > MOST_STRETCH * document.length + 2
             if batch and (is_full or is_large or (is_enough and is_shorter)):

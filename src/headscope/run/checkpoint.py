@@ -5,8 +5,8 @@
     out/shards/prefix.npz  the sum of shards 0 … n, which replaces their files
     out/result.nc        the result
 
-Shards are added in the order of their ids, whoever measured them and whenever, so the
-bits do not depend on it. Plain arrays and JSON: nothing is unpickled.
+Shards are added in the order of their ids, whichever worker measured them and whenever, so that
+the sums are always the same to the last bit. Files hold arrays and JSON: nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -105,13 +106,13 @@ class Ledger:
         self.fold()
 
 
-def write_measured(path: Path, measured: Measured, **extra: Any) -> None:
+def write_measured(path: Path, measured: Measured, **extra: int) -> None:
     """Write a shard; the file appears only when it is complete."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         dump_measured(file, measured, **extra)
 
 
-def dump_measured(file: BinaryIO, measured: Measured, **extra: Any) -> None:
+def dump_measured(file: BinaryIO, measured: Measured, **extra: int) -> None:
     """A shard as arrays and JSON in one npz."""
     arrays = {
         f"{block}|{metric}|{name}": array
@@ -136,8 +137,8 @@ def read_measured(path: Path) -> Measured:
 
 def _meta(path: Path) -> dict[str, Any]:
     with np.load(path, allow_pickle=False) as file:
-        found: dict[str, Any] = json.loads(file["meta"].tobytes())
-    return found
+        meta: dict[str, Any] = json.loads(file["meta"].tobytes())
+    return meta
 
 
 def _is_readable(path: Path) -> bool:
@@ -149,11 +150,11 @@ def _is_readable(path: Path) -> bool:
 
 
 def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
-    """Make sure that what lies in the folder is of this plan, or start it anew.
+    """Make sure that the folder holds a run of this plan, or write the plan into it.
 
     Raises:
-        OtherRun: it is of another model, corpus or plan; says in what they differ.
-        InputError: its plan cannot be read.
+        OtherRun: the folder holds a run with another plan; the message says what differs.
+        InputError: the plan in the folder cannot be read.
     """
     file = folder / "plan.json"
     ours = plan.to_dict()
@@ -165,11 +166,12 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
                 f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
             ) from error
         if theirs != json.loads(json.dumps(ours)):
-            found = _differences(theirs, json.loads(json.dumps(ours)))
-            first = [text for text in found if text.startswith(("model name", "corpus name"))]
-            found = first or found  # another model or corpus differs in much else
-            more = f"; and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
-            shown = "; ".join(found[:MOST_SHOWN]) + more
+            differences = _differences(theirs, json.loads(json.dumps(ours)))
+            first = [text for text in differences if text.startswith(("model name", "corpus name"))]
+            differences = first or differences  # with another model or corpus, much else differs
+            n_more = len(differences) - MOST_SHOWN
+            more = f"; and {n_more} more" if n_more > 0 else ""
+            shown = "; ".join(differences[:MOST_SHOWN]) + more
             raise OtherRun(
                 f"{folder} holds another run: {shown}. Choose another folder, or pass "
                 "resume=False (--no-resume) to replace it."
@@ -183,21 +185,23 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
-def _differences(theirs: dict[str, Any], ours: dict[str, Any], where: str = "") -> list[str]:
+def _differences(
+    theirs: Mapping[str, object], ours: Mapping[str, object], where: str = ""
+) -> list[str]:
     """What differs, leaf by leaf: `settings max_tokens was 512, is 128`."""
-    found = []
+    differences = []
     for key in {**theirs, **ours}:
         before, now = theirs.get(key), ours.get(key)
         if before == now:
             continue
         name = f"{where} {key}".strip()
         if isinstance(before, dict) and isinstance(now, dict):
-            found += _differences(before, now, name)
+            differences += _differences(before, now, name)
         else:
-            found.append(f"{name} was {_short(before)}, is {_short(now)}")
-    return found
+            differences.append(f"{name} was {_short(before)}, is {_short(now)}")
+    return differences
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     shown = json.dumps(value)
     return shown if len(shown) <= 60 else shown[:59] + "…"

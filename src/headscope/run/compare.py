@@ -1,4 +1,4 @@
-"""Two results set against each other."""
+"""The differences of two results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _side(
         for name in (variable.name for variable in metric.variables()):
             if name not in draws:
                 continue
-            # Beside other metrics a variable may have got labels it has no values for.
+            # Other metrics may have added labels for which this variable has no values.
             dims = [str(dim) for dim in data[name].dims]
             here = {dim: list(labels[dim]) for dim in dims if dim in labels}
             values[name] = data[name].sel(here)
@@ -71,7 +71,7 @@ def _side(
 
 
 def _not_comparable(left: Result, right: Result) -> set[str]:
-    """Variables that would differ by how much was measured alone."""
+    """Variables that would differ merely because more was measured on one side."""
     return {
         variable.name
         for metric in metrics_of(left)

@@ -86,7 +86,7 @@ def measure(
 
 
 def _plain_document(trace: Trace) -> Document:
-    """The text of a trace, of which nothing else is known."""
+    """The text of a trace as a document without annotations."""
     text = " ".join(trace.text.texts)
     return Document(id=text[:60], text=text, words=(), spans=())
 
@@ -106,7 +106,7 @@ def _batch(
     is_cut = [bool(trace.about.get("n_cut", 0))]
     batch = label_batch([(0, document)], stacks, axes, settings, is_cut=is_cut)
     labeled = {
-        # Attention computed elsewhere comes without ids: equal tokens are those that read alike.
+        # Attention computed elsewhere comes without ids: tokens with the same text are equal.
         stack: replace(sequences, ids=_ids(trace.stack_tokens[stack])[None])
         if sequences.ids is None
         else sequences
@@ -116,7 +116,7 @@ def _batch(
 
 
 def _of_document(tokens: Tokens, document: Document) -> Tokens:
-    """The tokens with offsets in the document, of which they must be."""
+    """The tokens with their offsets in the document; an error if they are of another text."""
     second = document.meta.get(SECOND)
     if second is not None:  # a segment, traced as a pair
         at = int(second)

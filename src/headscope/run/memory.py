@@ -1,4 +1,4 @@
-"""Memory that was freed goes back to the system."""
+"""Gives freed memory back to the system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 MOST_KEPT = 32 << 20
-"""Bytes that may pile up before they are given back: asking for them again takes time."""
+"""How many freed bytes are kept before they are given back: getting them again takes time."""
 
 
 class FreedMemory:
@@ -30,7 +30,7 @@ class FreedMemory:
         self._least = _resident()
 
     def check(self) -> None:
-        """Give it back if much has piled up; where nobody knows, every time."""
+        """Give freed memory back if there is much of it, or if nobody can tell how much."""
         resident = _resident()
         if not resident or resident > self._least + MOST_KEPT:
             self.give_back()

@@ -1,10 +1,9 @@
-"""Results added up, and cut into their groups, from their states alone."""
+"""Merges results, and takes the result of one group of documents, from states alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -59,8 +58,8 @@ def with_groups(result: Result) -> Result:
 
 
 def group_result(result: Result, name: str) -> Result:
-    """The documents of one group (a genre) as a result of its own, without the metrics whose
-    states are not kept by part (exemplars, divergences).
+    """The result of one group of documents (a genre). Metrics whose states are not kept by part of
+    the corpus (exemplars, divergences) are left out.
     """
     axes = axes_of(result)
     if name not in axes.groups:
@@ -88,14 +87,14 @@ def group_result(result: Result, name: str) -> Result:
                 data = data.isel(sampled=inside)
                 data = data.assign(part=data["part"] - first)
             states.setdefault(block, {})[metric.name] = state_of(data)
-    own = replace(axes, groups=(name,))
+    axes_of_group = replace(axes, groups=(name,))
     layers = {block: _layers(data) for block, data in result.blocks.items()}
-    provenance = {**result.provenance, "group": name, "axes": own.to_dict()}
+    provenance = {**result.provenance, "group": name, "axes": axes_of_group.to_dict()}
     provenance["metrics"] = [
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
     of_group = Result(
-        assemble(states, metrics, own, layers), label_states(states, metrics), provenance
+        assemble(states, metrics, axes_of_group, layers), label_states(states, metrics), provenance
     )
     if COUNTS_DOCUMENTS in of_group:
         provenance["counts"] = {"documents": of_group.n_documents}
@@ -103,7 +102,7 @@ def group_result(result: Result, name: str) -> Result:
 
 
 def check_results(*results: object) -> None:
-    """Refuse what is not a result, by the side it is on."""
+    """Refuse what is not a result; the message says on which side it stands."""
     for side, result in zip(("left", "right"), results, strict=True):
         expect(side, result, Result, "a result of headscope.analyze or headscope.open")
 
@@ -144,7 +143,7 @@ def _check_mergeable(left: Result, right: Result) -> None:
                     f"{theirs!r} in the other. Merge runs that differ in their corpus alone."
                 )
     if left.provenance["metrics"] != right.provenance["metrics"]:
-        raise InputError("These results cannot be merged: they are of different metrics.")
+        raise InputError("These results cannot be merged: their metrics differ.")
     with_facts = [metric.name for metric in metrics_of(left) if metric.facts]
     if with_facts:
         raise InputError(
@@ -154,8 +153,7 @@ def _check_mergeable(left: Result, right: Result) -> None:
     ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
     if ours & theirs:
         raise InputError(
-            "These results are of the same corpus, or have one in common; merging would count "
-            "it twice."
+            "These results are of the same corpus, or share one; merging them would count it twice."
         )
 
 
@@ -175,18 +173,18 @@ def _joint_axes(left: Axes, right: Axes) -> Axes:
 
 
 def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
-    """A result's states on other labels; its documents numbered from `offset` on."""
+    """A result's states with the labels of `axes`, and its documents numbered from `offset` on."""
     by_name = {metric.name: metric for metric in metrics}
-    own = axes_of(result)
+    axes_before = axes_of(result)
     per = axes.parts_per_group
-    groups = [axes.groups.index(name) for name in own.groups]
+    groups = [axes.groups.index(name) for name in axes_before.groups]
     parts = np.concatenate([np.arange(g * per, (g + 1) * per) for g in groups])
     states: States = {}
     for block, measured in result.states.items():
         for name, data in measured.items():
             for dim, old, new in (
-                ("tag", own.tags, axes.tags),
-                ("relation", own.relations, axes.relations),
+                ("tag", axes_before.tags, axes.tags),
+                ("relation", axes_before.relations, axes.relations),
             ):
                 if dim in data.dims:
                     data = data.assign_coords({dim: list(old)}).reindex(
@@ -210,7 +208,7 @@ def _renumbered(metric: Metric, state: State, offset: int) -> State:
     return {**state, **{name: np.where(n < 0, n, n + offset) for name, n in numbers.items()}}
 
 
-def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, Any]:
+def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, object]:
     ours, theirs = left.provenance["corpus"], right.provenance["corpus"]
     corpus = {
         **ours,

@@ -30,7 +30,8 @@ class RunOptions(TypedDict, total=False):
     resume: bool
     """Go on with what is in `out` (the default); False replaces it."""
     by: str | None
-    """Also give the values of each group of documents, by a name in their meta (`genre`)."""
+    """Also give the values of each group of documents; this names an entry of `Document.meta`
+    (`genre`)."""
     tagset: Tagset
     """`universal` tags (the default) or the language's `specific` ones."""
     null_keys: NullKeys
@@ -40,8 +41,8 @@ class RunOptions(TypedDict, total=False):
     batch_tokens: int
     """Tokens of a batch, padding included."""
     threads: int
-    """Of each worker. Sums in another order differ in their last bits, so this is part of a
-    run's plan."""
+    """Threads of each worker. They change the order of sums, and with it their last bits, so this
+    is part of a run's plan."""
     address: str | None
     """Of a Ray cluster; a local one by default."""
     progress: bool | None
@@ -60,7 +61,7 @@ class Settings:
     shard_characters: int = 32_768
     shard_documents: int = 256
     window: int = 1024
-    """Documents among which shards of similar length are made."""
+    """So many documents at a time are sorted by length and cut into shards."""
     parts: int = 64
     """Parts for the bootstrap, shared out among the groups, at least 16 for each."""
     threads: int = 1
@@ -101,7 +102,7 @@ class Execution:
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Execution:
-        """Those among the options of a run."""
+        """These fields, taken from all options of a run."""
         values = {name: options[name] for name in cls.__slots__ if name in options}
         out = values.get("out")
         expect("out", out, str | os.PathLike | None, "the name of a folder, or None")
@@ -111,7 +112,7 @@ class Execution:
 
 
 def with_defaults(options: RunOptions, **defaults: Unpack[RunOptions]) -> RunOptions:
-    """The options, with these where others were not given."""
+    """The options, with defaults for those that were not given."""
     merged: RunOptions = {**defaults, **options}
     return merged
 
@@ -124,6 +125,6 @@ def check_options(options: Mapping[str, object]) -> None:
 
 
 def settings_of(options: Mapping[str, object], max_tokens: int) -> Settings:
-    """Those options that change numbers; `max_tokens` as the model allows it."""
+    """The options that change numbers, with `max_tokens` as the model allows it."""
     values = {name: options[name] for name in Settings.__slots__ if name in options}
     return Settings(**{**values, "max_tokens": max_tokens})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The plan of a run: everything that decides its bits, frozen and hashed.
+"""The plan of a run: everything that can change its numbers, frozen and hashed.
 
 One pass over the corpus finds what must be known beforehand (its content hash, the tags
 and relations that occur, the length of each document). Documents are taken in windows,
@@ -28,7 +28,7 @@ from headscope.text.readers.lines import Report
 
 NO_GROUP = "(none)"
 FORMAT = 3
-"""Of states and checkpoints; another number refuses to resume."""
+"""The format of states and checkpoints: a run with another number is not resumed."""
 
 Numbered = tuple[int, Document]
 """A document and its number in the corpus."""
@@ -76,7 +76,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides the bits of a result."""
+    """Everything that can change the numbers of a result, to the last bit."""
 
     model: dict[str, Any]
     corpus: dict[str, Any]
@@ -84,9 +84,10 @@ class Plan:
     axes: Axes
     settings: Settings
     is_compiled: bool = False
-    """Are there compiled loops? They pay in long runs only, and differ in the last bits."""
+    """Does the run use compiled loops? They save time only in long runs, and their sums differ in
+    the last bits."""
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
-    """Of the corpus, for metrics that asked for them; corpus and metrics decide them."""
+    """What metrics asked to be counted in the corpus. Not compared: corpus and metrics are."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -180,8 +181,8 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         raise InputError(f"{corpus.name} has no documents: there is nothing to measure.")
     if settings.by is not None and groups == {NO_GROUP}:
         raise InputError(
-            f"by={settings.by!r}, but no document of {corpus.name} says its {settings.by}. "
-            "Documents carry such facts in Document.meta."
+            f"by={settings.by!r}, but no document of {corpus.name} has {settings.by!r} in its "
+            "Document.meta."
         )
     return Survey(
         name=corpus.name,
@@ -200,12 +201,12 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     )
 
 
-def axes_for(found: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
+def axes_for(surveyed: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
     """The labels of a run."""
     per_group = settings.parts
-    if len(found.groups) > 1:
-        per_group = max(16, settings.parts // len(found.groups))
-    return Axes(found.tags, found.relations, found.groups, per_group, key_classes)
+    if len(surveyed.groups) > 1:
+        per_group = max(16, settings.parts // len(surveyed.groups))
+    return Axes(surveyed.tags, surveyed.relations, surveyed.groups, per_group, key_classes)
 
 
 def group_of(document: Document, by: str | None) -> str:
@@ -214,12 +215,13 @@ def group_of(document: Document, by: str | None) -> str:
 
 
 def document_key(document: Document) -> tuple[float, int]:
-    """A hash of the document's id and text, in [0, 1); and a number to deal it by, the same
-    for all pieces of one document: sentences of one text are no independent draws.
+    """A hash of the document's id and text, in [0, 1); and a number that decides its part of the
+    corpus. All pieces of one text have the same number, because sentences of one text are not
+    independent draws.
     """
-    own = _digest(f"{document.id}\0{document.text}")
-    key = (int.from_bytes(own[:8], "big") >> 11) / (1 << 53)
-    source = own if document.part_of is None else _digest(document.part_of)
+    digest = _digest(f"{document.id}\0{document.text}")
+    key = (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
+    source = digest if document.part_of is None else _digest(document.part_of)
     return key, int.from_bytes(source[8:], "big")
 
 

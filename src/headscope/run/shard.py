@@ -1,11 +1,10 @@
-"""One shard measured: every worker of every engine runs this and nothing else."""
+"""Measures one shard: every worker of every engine runs this and nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -31,7 +30,7 @@ class ShardReport:
     """Id and reason of documents that could not be measured."""
     layers: dict[str, list[int]] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can hold it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -98,7 +97,7 @@ def measure_shard(
         try:
             _run(encoder, plan, fold, batch, report)
         except (TapUnsupported, MetricError):
-            raise  # the model or a metric, not the documents
+            raise  # the model or a metric is at fault, not the documents
         except Exception as error:
             if len(batch) == 1:
                 _fail(report, batch[0], f"{type(error).__name__}: {error}")
@@ -106,8 +105,8 @@ def measure_shard(
             for document in batch:
                 try:
                     _run(encoder, plan, fold, [document], report)
-                except Exception as own:
-                    _fail(report, document, f"{type(own).__name__}: {own}")
+                except Exception as error_alone:
+                    _fail(report, document, f"{type(error_alone).__name__}: {error_alone}")
     report.layers = fold.layers()
     freed.give_back()
     return Measured(fold.states(), report)
@@ -150,7 +149,7 @@ def _fail(report: ShardReport, document: EncodedDocument, reason: str) -> None:
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Run with so many threads: they are part of the plan."""
+    """Run with this number of threads, which is part of the plan."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

@@ -1,4 +1,4 @@
-// Attention weights from their coarse and fine planes (src/headscope/views/codes.py).
+// Attention weights from their coarse and fine planes (src/headscope/page/codes.py).
 
 export const LAST_CODE = 254;
 export const MISSING_CODE = 255;

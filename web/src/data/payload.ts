@@ -1,4 +1,4 @@
-// The payload as Python writes it (src/headscope/views/payload.py), and its check on arrival.
+// The payload as Python writes it (src/headscope/page/payload.py), and its check on arrival.
 
 export const FORMAT = "headscope-explorer";
 export const VERSION = 1;

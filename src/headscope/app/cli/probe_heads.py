@@ -85,7 +85,7 @@ def coreference(
     ] = 128,
     candidates: Annotated[
         Literal["mentions", "words"],
-        typer.Option(help="Choose among the main words of earlier mentions, or any word."),
+        typer.Option(help="Choose among the head words of earlier mentions, or any word."),
     ] = "mentions",
     sample: options.Sample = None,
     seed: options.Seed = 0,

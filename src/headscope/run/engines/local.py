@@ -1,9 +1,8 @@
 """Shards on this machine: in this process, or by worker processes.
 
-A worker that dies (killed, out of memory) is replaced and its shard run again. A shard
-that keeps killing workers is narrowed down: first to the batch that ran when they died,
-whose documents are then run one at a time, then to the document, which is left out and
-reported.
+When a worker dies (killed, out of memory), a new one takes its place and runs its shard again. If
+workers keep dying at one shard, the documents of the batch that ran when they died are run one at a
+time; if workers die at one document alone, this document is left out and reported.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.process import BaseProcess
 
 import torch.multiprocessing as processes
 
@@ -56,7 +55,7 @@ def run_here(
 class _Worker:
     """A process, its pipe and what it is doing."""
 
-    process: Any
+    process: BaseProcess
     pipe: Connection
     task: Task | None = None
     at: list[int] = field(default_factory=list)
@@ -113,7 +112,7 @@ class _Pool:
                 worker.task, worker.at = task, []
                 try:
                     worker.pipe.send(task)
-                except OSError:  # it died idle; its pipe will tell
+                except OSError:  # it died while idle; reading its pipe will show that
                     continue
         return any(worker.task is not None or not worker.is_ready for worker in self._workers)
 
@@ -148,7 +147,7 @@ class _Pool:
             raise content
 
     def _may_retry(self, worker: _Worker) -> bool:
-        """A file that could not be written (a full disk) is tried again, a few times."""
+        """If the worker could not write a file (a full disk), may its shard be run again?"""
         if worker.task is None:
             return False
         shard_id = worker.task.shard.id
@@ -182,7 +181,7 @@ class _Pool:
         self._replace(worker)
 
     def _lesson(self, task: Task, at: list[int]) -> Task:
-        """The task again, wiser by one death."""
+        """The task to run after a worker died at it: with suspect documents alone, or left out."""
         shard_id = task.shard.id
         self._deaths[shard_id] = self._deaths.get(shard_id, 0) + 1
         if self._deaths[shard_id] < DEATHS_BEFORE_BLAME:
@@ -193,9 +192,9 @@ class _Pool:
         self._excluded += 1
         if self._excluded > MOST_EXCLUDED:
             raise HeadscopeError(
-                f"Workers died of {self._excluded} documents, each alone. Something else is "
-                "wrong, most likely too little memory: use fewer workers or smaller batches "
-                "(batch_tokens)."
+                f"Workers died at {self._excluded} documents, each run alone. The documents are "
+                "hardly the cause; most likely there is too little memory: use fewer workers or "
+                "smaller batches (batch_tokens)."
             )
         return replace(task, excluded=task.excluded | frozenset(at))
 

@@ -1,9 +1,8 @@
 """Shards on a Ray cluster: Ray Data streams them to a pool of actors.
 
-Each actor loads the model once. Ray schedules, holds back what cannot be kept in memory
-and replaces actors that die; the states come back as bytes and are checkpointed here, in
-the same files as those of the local engine, so that either can go on where the other
-stopped.
+Each actor loads the model once. Ray schedules shards, holds back those that do not fit into
+memory, and replaces actors that die. States come back as bytes; this process writes them to the
+same checkpoint files as the local engine, so that each engine can resume a run of the other.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SHARDS_PER_BLOCK = 1
 class _Actor:
     """Measures shards in one of Ray's processes."""
 
-    def __init__(self, packed: list[Any], plan: Plan) -> None:
+    def __init__(self, packed: list[ray.ObjectRef[bytes]], plan: Plan) -> None:
         torch.set_num_threads(plan.settings.threads)
         self._model: Model = pickle.loads(ray.get(packed[0]))
         self._plan = plan
@@ -64,7 +63,7 @@ class _ShardSource(Datasource):  # type: ignore[misc, unused-ignore]
         """Unknown."""
         return None
 
-    def get_read_tasks(self, parallelism: int, *args: Any, **options: Any) -> list[ReadTask]:
+    def get_read_tasks(self, parallelism: int, *args: object, **options: object) -> list[ReadTask]:
         """One task that goes through the corpus."""
         shards = self._shards
         unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
@@ -106,7 +105,7 @@ def run_ray(
     is_ours = not ray.is_initialized()
     if is_ours:
         cores = None if address else max(n_cores(), workers * plan.settings.threads)
-        # Without an address Ray would look for a cluster on this machine, even a dead one's.
+        # Without an address Ray would look for a cluster on this machine, even one that is gone.
         ray.init(
             address=address or "local",
             include_dashboard=None if address else False,
@@ -118,7 +117,7 @@ def run_ray(
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
         packed = ray.put(pickle.dumps(model))
-        # Reading takes no core of its own, or it would wait for the actors that wait for it.
+        # Reading reserves no core: otherwise it would wait for actors that wait for it.
         source = ray.data.read_datasource(
             _ShardSource(shards), ray_remote_args={"num_cpus": 0}, override_num_blocks=1
         )

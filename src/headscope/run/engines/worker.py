@@ -1,8 +1,8 @@
 """A worker process: measures the shards it is sent, until there are no more.
 
-Answers through a pipe: `("at", numbers)` before each batch, `("done", documents)` when a
-shard is on disk, `("error", exception)` when something is wrong with more than a document.
-A worker whose parent is gone ends at its next answer.
+It answers through a pipe: `("at", numbers)` before each batch, `("done", documents)` when a
+shard is on disk, `("error", exception)` when it cannot go on with the shard. If its parent
+process is gone, a worker ends at its next answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headscope.run.shard import measure_shard, prepare
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A shard to measure, and what earlier deaths taught about its documents."""
+    """A shard to measure; documents to run alone or not at all, because workers died at them."""
 
     shard: Shard
     path: Path
@@ -59,7 +59,7 @@ def serve(pipe: Connection, model: Model, plan: Plan) -> None:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The error itself where it pickles, else what it says."""
+    """The error itself if it can be pickled, otherwise one with the same message."""
     import pickle
 
     try:
