@@ -63,5 +63,5 @@ class Attention:
         return int(self.weights.shape[1])
 
 
-Reader = Callable[[Attention], None]
+LayerReader = Callable[[Attention], None]
 """Called once per layer during a forward pass, in the order the model computes."""

@@ -62,7 +62,7 @@ def test_values_by_name(result: Result) -> None:
     assert "2 layers × 4 heads; 30 documents (as given), 258 tokens" in repr(result)
     with pytest.raises(UnknownName, match="Did you mean 'distance'"):
         result["distanc"]
-    with pytest.raises(InputError, match="also has axes"):
+    with pytest.raises(InputError, match="also has the axes"):
         result.top("pos_to")
     with pytest.raises(UnknownName, match="Unknown block 'cross'"):
         result.block("cross")

@@ -100,7 +100,7 @@ def test_folders_and_paths(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"empty has no files ending in \.conll12, .*\.txt, conll"):
         read(tmp_path / "empty")
     with pytest.raises(
-        InputError, match=r"No file or folder 'Hello world.'. A text itself is read"
+        InputError, match=r"No file or folder 'Hello world.'. To measure a text itself"
     ):
         read("Hello world.")
 

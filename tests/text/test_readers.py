@@ -17,7 +17,6 @@ from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.formats import REGISTERED, known_readers
 from headscope.text.readers.lines import Lines, Report, broken
-from headscope.text.readers.plain import plain_document
 from headscope.text.readers.reader import Reader, ReadOptions
 
 TABLE = "%table\nfirst\tA b. C d.\nsecond\tE f.\n"
@@ -42,7 +41,7 @@ class TableReader(Reader):
             elif number > 1 and text:
                 key, tab, rest = text.partition("\t")
                 if tab:
-                    yield plain_document(rest, key)
+                    yield Document.from_text(rest, key)
                 else:
                     report.leave_out("documents", broken(name, number, f"{text!r}", "a tab"))
 

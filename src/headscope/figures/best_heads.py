@@ -73,5 +73,5 @@ def probe_figure(table: ProbeTable) -> Figure:
 
 
 def _where(layer: int, head: int, direction: str | None) -> str:
-    arrow = {"dependent": " dep→head", "head": " head→dep"}.get(direction or "", "")
+    arrow = {"dependent": " dep→parent", "head": " parent→dep"}.get(direction or "", "")
     return f"L{layer} H{head}{arrow}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from headscope.arguments import expect
 from headscope.errors import InputError, MissingExtra, UnknownName
 from headscope.figures.by_layer import alignment_by_layer, distance_figure, types_by_layer
 from headscope.figures.clark_importance import clark_figure_3
@@ -98,6 +99,7 @@ def draw(result: Result, name: str, **options: Any) -> Figure:
         UnknownName: there is no such figure.
         InputError: the result lacks what it shows, or an option is missing or unknown.
     """
+    expect("name", name, str, "the name of a figure")
     if name not in FIGURES:
         return _draw_variable(result, name, options)
     figure = FIGURES[name]
@@ -146,6 +148,9 @@ def save_figures(
     exemplars: Iterable[tuple[int, int]] = (),
 ) -> list[Path]:
     """Write figures to files; `Result.save_figures` says more."""
+    expect("folder", folder, str | os.PathLike, "the name of a folder")
+    if isinstance(figures, str):
+        figures = [figures]
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     if figures is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from headscope.arguments import expect
 from headscope.errors import InputError
 from headscope.heads.behavior import OTHER, SURFACE, behaviors, probed_names
 from headscope.heads.card import Evidence, HeadCard
@@ -60,6 +61,8 @@ def explain_heads(
 
 def _given(results: Result | Iterable[Result]) -> list[Result]:
     given = [results] if isinstance(results, Result) else list(results)
+    for result in given:
+        expect("results", result, Result, "results of headscope.analyze or headscope.open")
     given = [with_descriptions(result) for result in given]
     if not given:
         raise InputError("There is no result to explain a head from: give at least one.")

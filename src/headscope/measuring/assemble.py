@@ -37,7 +37,9 @@ def assemble(
     """The values of each block, with an interval beside every ratio."""
     blocks = {}
     for block, measured in states.items():
-        draws = block_draws(measured, metrics, axes, n_draws=n_draws, seed=seed)
+        # Without draws, one of everything tells which variables have means over heads.
+        once = n_draws == 0
+        draws = block_draws(measured, metrics, axes, n_draws=n_draws, seed=seed, once=once)
         blocks[block] = _dataset(measured, metrics, axes, layers[block], draws)
     return blocks
 
@@ -49,14 +51,24 @@ def block_draws(
     *,
     n_draws: int = N_DRAWS,
     seed: int = 0,
+    once: bool = False,
 ) -> Draws:
-    """Bootstrap values of every variable that has them, all from the same draws."""
+    """Bootstrap values of every variable that has them, all from the same draws.
+
+    Args:
+        measured: the states by metric.
+        metrics: whose states they are.
+        axes: their labels.
+        n_draws: how many.
+        seed: which.
+        once: take every part once instead, which draws nothing.
+    """
     counts = measured.get(COUNTS_DOCUMENTS)
     occupied = np.zeros(axes.n_parts) if counts is None else counts["count"]
-    weights = draw_weights(occupied, n_draws, seed)
+    weights = np.ones((1, axes.n_parts)) if once else draw_weights(occupied, n_draws, seed)
     draws: Draws = {}
     for metric in metrics:
-        if n_draws and metric.name in measured:
+        if len(weights) and metric.name in measured:
             draws.update(metric.draws(measured[metric.name], axes, weights))
     return draws
 
@@ -103,15 +115,18 @@ def _values(
         arrays[name] = xr.DataArray(values, _coordinates(dims, labels), dims, attrs=attributes)
         if name not in draws:
             continue
-        arrays[f"{name}_interval"] = _interval(name, draws[name], dims, metric, labels)
+        has_interval = len(draws[name]) > 1
+        if has_interval:
+            arrays[f"{name}_interval"] = _interval(name, draws[name], dims, metric, labels)
         if dims[:2] == ("layer", "head"):
             mean = f"{name}_mean"
             arrays[mean] = arrays[name].mean(("layer", "head"))
             arrays[mean].attrs = {"units": metric.units, "long_name": f"mean over heads of {name}"}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # heads never measured
-                drawn = np.nanmean(draws[name], axis=(1, 2))
-            arrays[f"{mean}_interval"] = _interval(mean, drawn, dims[2:], metric, labels)
+            if has_interval:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # heads never measured
+                    drawn = np.nanmean(draws[name], axis=(1, 2))
+                arrays[f"{mean}_interval"] = _interval(mean, drawn, dims[2:], metric, labels)
     return arrays
 
 
@@ -155,7 +170,7 @@ def _correlations(arrays: Mapping[str, xr.DataArray], draws: Draws) -> dict[str,
             r_and_p[:, 1], dims=("correlated",), attrs={**attrs, "units": "p value (t test)"}
         ),
     }
-    if all(name in draws for both in pairs.values() for name in both):
+    if all(len(draws.get(name, ())) > 1 for both in pairs.values() for name in both):
         drawn = [
             correlation(*(_by_head(draws[name], name, 1) for name in both))
             for both in pairs.values()

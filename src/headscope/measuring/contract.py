@@ -120,7 +120,9 @@ class Metric(ABC):
     @final
     def meaning(self) -> str:
         """The first line of the docstring: what the number says."""
-        return (type(self).__doc__ or "").strip().split("\n")[0]
+        first = (type(self).__doc__ or "").strip().split("\n")[0]
+        # A dataclass without a docstring gets its signature for one.
+        return "" if first.startswith(f"{type(self).__name__}(") else first
 
     @property
     def averaged(self) -> str:

@@ -17,12 +17,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from headscope.attention import Attention, Reader
+from headscope.attention import Attention, LayerReader
 from headscope.batch import Axes, Batch
-from headscope.errors import ModelError
+from headscope.errors import HeadscopeError, MetricError, ModelError
 from headscope.measuring.contract import LayersMetric, MergedMetric, Metric, State, SumMetric
 from headscope.measuring.ratio import RATIO_ARRAYS, RatioMetric
 from headscope.measuring.reading import Digest, JoinedLayers, Reading, full, read_digests
+from headscope.measuring.registry import is_ours
 from headscope.measuring.sums import Sums, row_shape, side_by_side
 
 States = dict[str, dict[str, State]]
@@ -84,7 +85,7 @@ class Fold:
         self._is_causal: dict[str, bool] = {}
 
     @contextmanager
-    def batch(self, batch: Batch) -> Iterator[Reader]:
+    def batch(self, batch: Batch) -> Iterator[LayerReader]:
         """A reader for one forward pass over these documents."""
         measured = _Measured()
         blocks: dict[str, _Block] = {}
@@ -110,10 +111,19 @@ class Fold:
             for metric in self._handed(name, "layers"):
                 assert isinstance(metric, LayersMetric)
                 place = _Place(name, ONCE, "layers")
-                measured.states[place, metric.name] = metric.measure(block.layers)
+                with blamed(metric):
+                    measured.states[place, metric.name] = metric.measure(block.layers)
         self._check_finite(measured)
         self._axes = batch.axes
-        self._add(measured, batch)
+        try:
+            self._add(measured, batch)
+        except MetricError:
+            raise
+        except Exception as error:
+            # Part of the batch may be counted: the shard must not go on, nor try it again.
+            raise MetricError(
+                f"The sums of a batch could not be added up: {type(error).__name__}: {error}."
+            ) from error
         batch.derived.clear()
 
     def _measure(
@@ -124,11 +134,14 @@ class Fold:
         places = [_Place(reading.block, layer, handed) for layer in layers]
         for metric in self._handed(reading.block, handed):
             if isinstance(metric, RatioMetric):
-                rows.extend(metric.rows(reading))
+                with blamed(metric):
+                    rows.extend(metric.checked_rows(reading))
             elif isinstance(metric, SumMetric) and handed == "digests":
                 measured.to_add.append((metric, reading, tuple(layers)))
             else:
-                states = _split(metric, measure_reading(metric, reading), len(layers))
+                with blamed(metric):
+                    state = measure_reading(metric, reading)
+                states = _split(metric, state, len(layers))
                 for place, state in zip(places, states, strict=True):
                     measured.states[place, metric.name] = state
         if rows:
@@ -168,7 +181,8 @@ class Fold:
                 self._added[where] = metric.zero(
                     reading.n_heads, batch.axes, is_causal=reading.is_causal
                 )
-            metric.add(self._added[where], reading)
+            with blamed(metric):
+                metric.add(self._added[where], reading)
 
     def layers(self) -> dict[str, list[int]]:
         """The layers of each block that were seen."""
@@ -231,17 +245,31 @@ class Fold:
             arrays = rows.table.split([prod(shape) for shape in rows.shapes], dim=1)
             for (metric, name), array in zip(self._arrays(place), arrays, strict=True):
                 if not array.isfinite().all():
-                    raise _not_a_number(f"{name} of {metric} is", place)
+                    raise self._not_a_number(metric, f"{name} of {metric}", place)
         for (place, metric), state in measured.states.items():
             for name, values in state.items():
                 if np.isnan(values).any():
-                    raise _not_a_number(f"{name} of {metric} is", place)
+                    raise self._not_a_number(metric, f"{name} of {metric}", place)
         for metric_, reading, layers in measured.to_add:
             for digest in metric_.digests:
                 for tensor in digest(reading):
                     if tensor.is_floating_point() and tensor.isnan().any():
                         place = _Place(reading.block, layers[0], "digests")
-                        raise _not_a_number(f"what {metric_.name} is made of is", place)
+                        what = f"a digest of {metric_.name}"
+                        raise self._not_a_number(metric_.name, what, place)
+
+    def _not_a_number(self, metric: str, what: str, place: _Place) -> HeadscopeError:
+        is_of_layer = place.layer != ONCE
+        where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
+        if is_ours(self._metrics[metric]):
+            return ModelError(
+                f"The model gives attention that is not a number: {what} is NaN or infinite in "
+                f"{where}. Check the model on this input, or its precision."
+            )
+        return MetricError(
+            f"{what} is NaN or infinite in {where}. Where headscope's own metrics can be measured, "
+            "the model is right and the metric divides by zero or takes a logarithm of it."
+        )
 
 
 class _Block:
@@ -268,6 +296,27 @@ class _Block:
             yield joined.joined(), joined.layers
 
 
+@contextmanager
+def blamed(metric: Metric) -> Iterator[None]:
+    """Within the block, what goes wrong in a metric's own code is said to be its fault.
+
+    Errors of ours say themselves whose fault they are, and too little memory is nobody's.
+    """
+    try:
+        yield
+    except MetricError as error:
+        raise MetricError(f"{metric.name}: {error}") from error
+    except (HeadscopeError, MemoryError):
+        raise
+    except Exception as error:
+        if "memory" in str(error).lower():
+            raise
+        raise MetricError(
+            f"The metric {metric.name} failed: {type(error).__name__}: {error}. Run it on one "
+            "trace to find out why: trace.measure(metric)."
+        ) from error
+
+
 def _handed_to(metric: Metric) -> _Handed:
     if isinstance(metric, LayersMetric):
         return "layers"
@@ -284,7 +333,7 @@ def measure_reading(metric: Metric, reading: Reading) -> State:
     if isinstance(metric, SumMetric):
         metric.add(state, reading)
     elif isinstance(metric, RatioMetric):
-        rows = metric.rows(reading)
+        rows = metric.checked_rows(reading)
         sums = Sums(reading.batch.axes.n_parts, [row_shape(array) for array in rows])
         sums.add(side_by_side(rows)[:, 0], reading.batch)
         state = dict(zip(RATIO_ARRAYS, sums.arrays(), strict=True))
@@ -350,12 +399,3 @@ def merge_states(
             elif both:
                 merged[block][metric.name] = both[0]
     return merged
-
-
-def _not_a_number(what: str, place: _Place) -> ModelError:
-    is_of_layer = place.layer != ONCE
-    where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
-    return ModelError(
-        f"The model gives attention that is not a number: {what} NaN in {where}. "
-        "Check the model on this input, or its precision."
-    )

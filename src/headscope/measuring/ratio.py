@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from headscope.batch import Axes
+from headscope.errors import MetricError
 from headscope.measuring.contract import Metric, State, Variable, add_up
 from headscope.measuring.reading import Reading
 
@@ -36,6 +37,32 @@ class RatioMetric(Metric):
         """For each document: numerator (`document head …`), denominator (`document head …`)
         and count (`document head`); without `head` where the scope is `text`.
         """
+
+    @final
+    def checked_rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """What `rows` gives, after making sure that it is what was promised.
+
+        Raises:
+            MetricError: it is not three tensors of the right shapes.
+        """
+        rows = self.rows(reading)
+        if not isinstance(rows, tuple) or len(rows) != len(RATIO_ARRAYS):
+            raise MetricError(
+                f"`rows` gave {type(rows).__name__}; expected {', '.join(RATIO_ARRAYS)}."
+            )
+        lead = (len(reading.batch), reading.n_heads) if self._has_heads else (len(reading.batch),)
+        labels = self.coordinates(reading.batch.axes)
+        for name, array in zip(RATIO_ARRAYS, rows, strict=True):
+            dims = self.state_dims(name)[len(lead) :]
+            expected = (*lead, *(len(labels[dim]) for dim in dims))
+            if not isinstance(array, Tensor) or tuple(array.shape) != expected:
+                shape = tuple(getattr(array, "shape", ()))
+                axes = " ".join(("document", *self.state_dims(name)[1:]))
+                raise MetricError(
+                    f"the {name} that `rows` gave has the shape {shape}; expected {expected} "
+                    f"(`{axes}`)."
+                )
+        return rows
 
     @final
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:

@@ -11,16 +11,27 @@ import dataclasses
 import hashlib
 import inspect
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar, get_args
 
 from headscope.arguments import expect
 from headscope.errors import InputError, UnknownName
-from headscope.measuring.contract import Fact, LayersMetric, MergedMetric, Metric, SumMetric
+from headscope.measuring.contract import (
+    ALL_BLOCKS,
+    Fact,
+    LayersMetric,
+    MergedMetric,
+    Metric,
+    Need,
+    SumMetric,
+)
 from headscope.measuring.ratio import RatioMetric
+from headscope.measuring.reading import Digest
 
 COUNTS_DOCUMENTS = "tokens_per_document"
 """The metric that every run measures: its count is how many documents there are."""
+RESERVED = {"all", "provenance", "layer", "head", "bound", "part", "correlation"}
+"""Names that mean something else in results."""
 OWN = "own_class"
 """The key under which the description of a user's metric names its class."""
 KINDS = (RatioMetric, SumMetric, MergedMetric, LayersMetric)
@@ -55,6 +66,7 @@ def register_metric(metric: M) -> M:
     missing += sorted(metric.__abstractmethods__)
     if missing:
         raise InputError(f"{metric.__name__} lacks {', '.join(missing)}: see headscope.Metric.")
+    _check_description(metric)
     if _ours.get(metric.name, metric) is not metric:
         raise InputError(
             f"{metric.__name__} is named {metric.name!r}, as one of headscope's own metrics. "
@@ -65,9 +77,84 @@ def register_metric(metric: M) -> M:
     return metric
 
 
+def _check_description(metric: type[Metric]) -> None:
+    """Refuse what would be noticed only when somebody looks at the result."""
+    cls = metric.__name__
+    if not metric.name.isidentifier() or metric.name in RESERVED:
+        raise InputError(
+            f"{cls} is named {metric.name!r}; expected letters, digits and underscores, and none "
+            f"of {', '.join(sorted(RESERVED))}."
+        )
+    try:
+        f"{0.5:{metric.format}}"
+    except (ValueError, TypeError):
+        raise InputError(
+            f"{cls}.format is {metric.format!r}; expected what Python formats numbers by, such as "
+            '".1%" or ".2f".'
+        ) from None
+    for name in ("title", "short_title", "equation", "counts"):
+        if not isinstance(getattr(metric, name), str):
+            raise InputError(f"{cls}.{name} should be text, not {getattr(metric, name)!r}.")
+    if not isinstance(metric.order, int):
+        raise InputError(f"{cls}.order should be a whole number, not {metric.order!r}.")
+    if metric.scope not in ("layer", "text"):
+        raise UnknownName.of(f"scope of {cls}", metric.scope, ("layer", "text"))
+    if not getattr(getattr(metric, "__dataclass_params__", None), "frozen", True):
+        raise InputError(f"{cls} should be frozen: @dataclass(frozen=True).")
+    for name, known in (("blocks", ALL_BLOCKS), ("needs", frozenset(get_args(Need)))):
+        if isinstance(inspect.getattr_static(metric, name), property):
+            continue  # it depends on options
+        values: object = getattr(metric, name)
+        if not isinstance(values, frozenset):
+            raise InputError(f"{cls}.{name} should be a frozenset, not {values!r}.")
+        for value in values - known:
+            raise UnknownName.of(f"value in {cls}.{name}", value, known)
+    if not isinstance(metric.facts, Mapping) or not all(map(callable, metric.facts.values())):
+        raise InputError(f"{cls}.facts should be functions by name, not {metric.facts!r}.")
+
+
+def _check_instance(metric: Metric) -> None:
+    """The same for what may depend on options."""
+    digests: tuple[object, ...] = metric.digests
+    for digest in digests:
+        if not isinstance(digest, Digest):
+            name = getattr(digest, "__name__", repr(digest))
+            raise InputError(
+                f"{metric.name} names {name} as a digest, which it is not. Digests are made with "
+                "the decorator headscope.measuring.Digest: masses, log_sums, pair_sums …"
+            )
+    if metric.name in _ours:
+        return
+    taken = {name for make in _ours.values() for name in _names_in_results(make())}
+    for name in _names_in_results(metric):
+        if name in taken:
+            raise InputError(
+                f"{metric.name} has a variable {name!r}, which is one of headscope's own. Choose "
+                "another name."
+            )
+
+
+def _names_in_results(metric: Metric) -> Iterator[str]:
+    """Its variables, and what a run adds to them."""
+    for variable in metric.variables():
+        for ending in ("", "_interval", "_mean", "_mean_interval"):
+            yield f"{variable.name}{ending}"
+
+
 def known_metrics() -> dict[str, type[Metric]]:
     """All that are registered, headscope's own first."""
     return {**_ours, **_theirs}
+
+
+def is_ours(metric: Metric) -> bool:
+    """Is it one of headscope's own?"""
+    return _ours.get(metric.name) is type(metric)
+
+
+def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Metric]:
+    """What was asked for as a list, also where it was an iterator."""
+    expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
+    return [wanted] if isinstance(wanted, str | Metric) else list(wanted)
 
 
 def find_metrics(
@@ -83,8 +170,7 @@ def find_metrics(
             need others, and those that cost more than a pass (`is_default`); asking for one
             by name is an error.
     """
-    expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
-    given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
+    given = list_metrics(wanted)
     chosen: dict[str, Metric] = {COUNTS_DOCUMENTS: _ours[COUNTS_DOCUMENTS]()}
     for item in given:
         if item == "all":
@@ -104,10 +190,13 @@ def _find(item: object) -> Metric:
     if isinstance(item, Metric):
         register_metric(type(item))
         _options(item)
+        _check_instance(item)
         return item
     known = known_metrics()
     if isinstance(item, str) and item in known:
         return known[item]()
+    if isinstance(item, type) and issubclass(item, Metric):
+        raise InputError(f"{item.__name__} is a class; pass a metric: {item.__name__}().")
     raise UnknownName.of("metric", item, ["all", *known])
 
 
@@ -131,8 +220,7 @@ def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
     Raises:
         InputError: two metrics mean different things by one name.
     """
-    expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
-    given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
+    given = list_metrics(wanted)
     facts: dict[str, Fact] = {}
     for item in given:
         if item == "all":

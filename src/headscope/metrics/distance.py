@@ -35,5 +35,5 @@ class Distance(RatioMetric):
     blocks = SELF_BLOCKS
 
     def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention times distance; reading."""
+        """Attention times distance; all attention; queries."""
         return pair_sums(reading)[0][..., 0], total_mass(reading), query_counts(reading)

@@ -34,6 +34,6 @@ class NullShare(RatioMetric):
     digests = (masses,)
 
     def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Null attention; all reading."""
+        """Null attention; all attention; queries."""
         null = null_mass(reading).sum(-1)
         return null, null + total_mass(reading), query_counts(reading)

@@ -186,7 +186,7 @@ class SinkRate(RatioMetric):
     """
 
     name = "sink_rate"
-    title = "First token is a sink"
+    title = "Documents whose first token is a sink"
     short_title = "Sinks"
     equation = r"\frac{1}{N} \sum_{d} \mathbb{1}\left[\frac{1}{n} \sum_{i} a_{i0} > 0.3\right]"
     paper = "Gu et al. 2024 (arXiv 2410.10781)"

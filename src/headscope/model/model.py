@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Reader
+from headscope.attention import LayerReader
 from headscope.errors import InputError, MissingObjective
 from headscope.model.edit import Edit, check_edit
 from headscope.model.info import ModelInfo, describe, model_facts
@@ -100,7 +100,11 @@ class Model:
 
     @contextmanager
     def tapped(
-        self, reader: Reader | None = None, *, scores: bool = False, returns_weights: bool = True
+        self,
+        reader: LayerReader | None = None,
+        *,
+        scores: bool = False,
+        returns_weights: bool = True,
     ) -> Iterator[None]:
         """Within the block, `reader` is called with every layer's `Attention` of any forward
         pass of `model.module`, whoever runs it (`generate` too).
@@ -128,7 +132,7 @@ class Model:
     def run(
         self,
         inputs: Mapping[str, object],
-        reader: Reader,
+        reader: LayerReader,
         *,
         scores: bool = False,
         **options: object,

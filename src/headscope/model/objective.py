@@ -17,7 +17,7 @@ import xarray as xr
 from torch import Tensor
 from torch.nn import functional
 
-from headscope.attention import Attention, Reader
+from headscope.attention import Attention, LayerReader
 from headscope.errors import InputError
 from headscope.model.collect import to_numpy
 from headscope.model.tap.attachment import Attachment
@@ -160,7 +160,7 @@ def backward(
 @contextmanager
 def asked(
     model: Model, inputs: Mapping[str, Tensor], labels: Tensor
-) -> Iterator[tuple[np.ndarray, Callable[[Reader], None]]]:
+) -> Iterator[tuple[np.ndarray, Callable[[LayerReader], None]]]:
     """Run forward over a batch; within the block, its losses and a way to run backward.
 
     Args:
@@ -175,7 +175,7 @@ def asked(
         gradients do not depend on its batch.
     """
     kept: dict[tuple[Block, int], Attention] = {}
-    readers: list[Reader] = []
+    readers: list[LayerReader] = []
 
     def keep(attention: Attention) -> None:
         kept[attention.block, attention.layer] = replace(
@@ -191,7 +191,7 @@ def asked(
     with torch.enable_grad(), model.attached(tap), _frozen(model.module):
         losses = losses_of(model.module(**model.placed(inputs)).logits, labels)
 
-        def run(reader: Reader) -> None:
+        def run(reader: LayerReader) -> None:
             readers.append(reader)
             (losses[:, 0] / losses[:, 1].clamp_min(1)).sum().backward()
 

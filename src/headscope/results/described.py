@@ -74,12 +74,28 @@ def described(array: xr.DataArray, name: str | None = None) -> Described:
         title=title,
         short_title=str(attributes.get("short_title", title)),
         units=units,
-        format=str(attributes.get("format", usual)),
+        format=_format(attributes.get("format"), usual),
         equation=str(attributes.get("equation", "")),
         paper=str(attributes.get("paper", "")),
         meaning=str(attributes.get("long_name", "")),
-        order=int(attributes.get("order", LAST)),
+        order=_order(attributes.get("order")),
     )
+
+
+def _format(given: object, usual: str) -> str:
+    """What a file says numbers are formatted by, if Python can."""
+    try:
+        f"{0.5:{given}}"
+    except (ValueError, TypeError):
+        return usual
+    return usual if given is None else str(given)
+
+
+def _order(given: object) -> int:
+    try:
+        return int(str(given))
+    except ValueError:
+        return LAST
 
 
 def is_shown(array: xr.DataArray) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from headscope.arguments import whole_number
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
 from headscope.surface.result_methods import ResultMethods
@@ -159,6 +160,7 @@ class Result(ResultMethods):
             n: how many heads.
             labels: one for each other axis: `result.top("pos_to", tag="NOUN")`.
         """
+        n = whole_number("n", n)
         values = self[name]
         axes = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
         for axis, label in labels.items():
@@ -170,7 +172,12 @@ class Result(ResultMethods):
         values = values.sel(labels)
         if set(values.dims) != {"layer", "head"}:
             others = [dim for dim in values.dims if dim not in ("layer", "head")]
-            raise InputError(f"{name} also has axes {others}: name a label of each.")
+            first = others[0]
+            labels_of = ", ".join(map(repr, values[first].values.tolist()[:4]))
+            raise InputError(
+                f"{name} also has the axes {', '.join(map(str, others))}: give a label of each, "
+                f"such as one of {labels_of} for {first}."
+            )
         flat = values.stack(at=("layer", "head")).dropna("at")
         order = np.argsort(-flat.values, kind="stable")[:n]
         chosen = flat.isel(at=order)

@@ -19,7 +19,7 @@ from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
 from headscope.measuring.fold import States
 from headscope.measuring.kernels import has_numba
-from headscope.measuring.registry import facts_of
+from headscope.measuring.registry import facts_of, list_metrics
 from headscope.metrics import METRICS, find_metrics
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
@@ -83,6 +83,7 @@ def analyze(
     corpus = as_corpus(corpus)
     limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
     settings = settings_of(options, limit)
+    metrics = list_metrics(metrics)
     surveyed = survey(corpus, settings, facts_of(metrics))
     plan = make_plan(model, surveyed, metrics, settings)
     job = _Job(model, corpus, surveyed, plan, execution)
@@ -222,7 +223,7 @@ class _Job:
         content = plan.to_dict()
         provenance = {
             "model": content["model"],
-            "corpus": content["corpus"],
+            "corpus": {**content["corpus"], **_drawn(self.corpus)},
             "settings": {**content["settings"], "unit": self.surveyed.unit},
             "metrics": content["metrics"],
             "not_measured": [
@@ -258,6 +259,11 @@ class _Job:
             if len(documents) == len(wanted):
                 break
         return documents
+
+
+def _drawn(corpus: Corpus) -> dict[str, int]:
+    """How many documents were drawn and by which seed; nothing where all were read."""
+    return {} if corpus.sample is None else {"sample": corpus.sample, "seed": corpus.seed}
 
 
 def _finished(file: Path) -> Result:

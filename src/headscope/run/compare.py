@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xarray as xr
 
+from headscope.arguments import whole_number
 from headscope.errors import InputError
 from headscope.measuring.assemble import block_draws, state_of
 from headscope.results.result import Result
@@ -20,7 +21,8 @@ def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
     draw of documents would show again. Both sides are drawn independently. Variability is
     left out where the sides kept different numbers of documents: fewer make it smaller.
     """
-    check_results(left, right)
+    check_results(other=right)
+    whole_number("n_draws", n_draws)
     differences: dict[str, xr.DataArray] = {}
     sides = [_side(result, seed, n_draws) for seed, result in enumerate((left, right))]
     (ours, our_draws), (theirs, their_draws) = sides

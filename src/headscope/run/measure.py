@@ -19,7 +19,7 @@ from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
 from headscope.measuring.fold import Fold
 from headscope.measuring.labels import Tagset
-from headscope.measuring.registry import facts_of
+from headscope.measuring.registry import facts_of, list_metrics
 from headscope.metrics import find_metrics, metric_to_dict
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Trace
@@ -42,7 +42,7 @@ def measure(
     tagset: Tagset = "universal",
     null_keys: NullKeys = "auto",
 ) -> Result:
-    """The metrics of one input: the same numbers as `analyze` gives for a corpus of one.
+    """The metrics of one input: what `analyze` gives for a corpus of one (`max_tokens=None`).
 
     Works for a trace of a model and for attention computed elsewhere (`Trace.from_arrays`).
     There are no intervals: one document cannot be drawn twice.
@@ -59,8 +59,10 @@ def measure(
         InputError: the trace is of another text than the document.
     """
     expect("trace", trace, Trace, "a trace of model.trace or Trace.from_arrays")
+    expect("document", document, Document | None, "the document that was traced, or None")
     settings = Settings(tagset=tagset, null_keys=null_keys)
     given = _plain_document(trace) if document is None else document
+    metrics = list_metrics(metrics)
     surveyed = survey(_corpus_of(given), settings, facts_of(metrics))
     chosen = find_metrics(metrics, surveyed.available)
     axes = replace(axes_for(surveyed, settings, _key_classes(trace)), parts_per_group=1)
@@ -157,9 +159,24 @@ def _provenance(
 ) -> dict[str, object]:
     return {
         "model": {"name": str(trace.about.get("model", "?")), **trace.about},
-        "corpus": {"name": "one trace", "documents": 1, "hash": _hash(trace)},
+        "corpus": {
+            "name": "one trace",
+            "unit": "document as given",
+            "documents": 1,
+            "hash": _hash(trace),
+        },
+        "counts": {
+            "documents": 1,
+            "tokens": len(trace.text),
+            "truncated": int(bool(trace.about.get("n_cut", 0))),
+            "failed": 0,
+        },
         "metrics": [metric_to_dict(metric) for metric in metrics],
         "axes": axes.to_dict(),
-        "settings": {"tagset": settings.tagset, "null_keys": settings.null_keys},
+        "settings": {
+            "tagset": settings.tagset,
+            "null_keys": settings.null_keys,
+            "max_tokens": len(trace.text),
+        },
         "versions": {"headscope": importlib.metadata.version("headscope")},
     }

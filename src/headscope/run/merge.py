@@ -25,7 +25,7 @@ def merge(left: Result, right: Result) -> Result:
     Raises:
         InputError: they are of different models, metrics or settings, or of the same corpus.
     """
-    check_results(left, right)
+    check_results(left=left, right=right)
     _check_mergeable(left, right)
     metrics = metrics_of(left)
     axes = _joint_axes(axes_of(left), axes_of(right))
@@ -101,10 +101,10 @@ def group_result(result: Result, name: str) -> Result:
     return of_group
 
 
-def check_results(*results: object) -> None:
-    """Refuse what is not a result; the message says on which side it stands."""
-    for side, result in zip(("left", "right"), results, strict=True):
-        expect(side, result, Result, "a result of headscope.analyze or headscope.open")
+def check_results(**results: object) -> None:
+    """Refuse what is not a result; the message says which argument it is."""
+    for name, result in results.items():
+        expect(name, result, Result, "a result of headscope.analyze or headscope.open")
 
 
 def _layers(data: xr.Dataset) -> list[int]:
@@ -142,8 +142,9 @@ def _check_mergeable(left: Result, right: Result) -> None:
                     f"These results cannot be merged: {what} {key} is {ours!r} in one and "
                     f"{theirs!r} in the other. Merge runs that differ in their corpus alone."
                 )
-    if left.provenance["metrics"] != right.provenance["metrics"]:
-        raise InputError("These results cannot be merged: their metrics differ.")
+    _check_same_metrics(
+        *({str(m["name"]): m for m in r.provenance["metrics"]} for r in (left, right))
+    )
     with_facts = [metric.name for metric in metrics_of(left) if metric.facts]
     if with_facts:
         raise InputError(
@@ -155,6 +156,26 @@ def _check_mergeable(left: Result, right: Result) -> None:
         raise InputError(
             "These results are of the same corpus, or share one; merging them would count it twice."
         )
+
+
+def _check_same_metrics(
+    left: Mapping[str, Mapping[str, object]], right: Mapping[str, Mapping[str, object]]
+) -> None:
+    for name in {**left, **right}:
+        if name not in left or name not in right:
+            raise InputError(
+                f"These results cannot be merged: only one of them has {name}. Run the same "
+                "metrics on both."
+            )
+        for option in {**left[name], **right[name]}:
+            ours, theirs = left[name].get(option), right[name].get(option)
+            if ours != theirs:
+                raise InputError(
+                    f"These results cannot be merged: {name} has {option}={ours!r} in one and "
+                    f"{theirs!r} in the other."
+                )
+    if list(left) != list(right):
+        raise InputError("These results cannot be merged: their metrics are in another order.")
 
 
 def _joint_axes(left: Axes, right: Axes) -> Axes:

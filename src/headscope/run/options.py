@@ -120,6 +120,10 @@ def with_defaults(options: RunOptions, **defaults: Unpack[RunOptions]) -> RunOpt
 def check_options(options: Mapping[str, object]) -> None:
     """Refuse an option that no run has."""
     for name in options:
+        if name in ("unit", "sample", "seed", "on_error"):
+            raise InputError(
+                f"{name} is an option of the corpus: pass headscope.read(source, {name}=…)."
+            )
         if name not in RunOptions.__annotations__:
             raise UnknownName.of("option", name, RunOptions.__annotations__)
 

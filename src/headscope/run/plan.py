@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headscope.batch import Axes
-from headscope.errors import InputError
+from headscope.errors import InputError, MetricError
 from headscope.measuring.contract import Fact, Metric
 from headscope.measuring.labels import NO_TAG, tags_of
 from headscope.metrics import metric_to_dict
@@ -176,7 +177,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         groups.add(group_of(document, settings.by))
         lengths.append(len(document.text))
         for name, count in (facts or {}).items():
-            counts[name].update(count(document))
+            counts[name].update(_counted(name, count, document))
     if not lengths:
         raise InputError(f"{corpus.name} has no documents: there is nothing to measure.")
     if settings.by is not None and groups == {NO_GROUP}:
@@ -199,6 +200,24 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         messages=tuple(report.messages),
         facts={name: dict(counter) for name, counter in counts.items()},
     )
+
+
+def _counted(name: str, count: Fact, document: Document) -> Mapping[str, float]:
+    """What a fact counts in a document, after making sure that these are counts."""
+    try:
+        counts = count(document)
+        is_right = isinstance(counts, Mapping) and all(math.isfinite(n) for n in counts.values())
+    except Exception as error:
+        raise MetricError(
+            f"Counting {name!r} in document {document.id!r} failed: "
+            f"{type(error).__name__}: {error}."
+        ) from error
+    if not is_right:
+        raise MetricError(
+            f"Counting {name!r} in document {document.id!r} gave {counts!r:.80}; expected numbers "
+            "by name."
+        )
+    return counts
 
 
 def axes_for(surveyed: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:

@@ -20,6 +20,7 @@ from headscope.errors import InputError
 from headscope.text.boundaries import split_sentences
 from headscope.text.mention import Mention
 from headscope.text.tree import NO_PARENT, ROOT, check_tree
+from headscope.text.words import split_words
 
 Span = tuple[int, int]
 Unit = Literal["document", "paragraph", "sentence"]
@@ -166,6 +167,12 @@ class Document:
         sentence = [bisect_right(ends, start) for start, _ in self.spans]
         edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
         return tuple(pairwise([0, *edges, len(self.words)])) if self.words else ()
+
+    @classmethod
+    def from_text(cls, text: str, id: str) -> Document:  # noqa: A002, as the field is called
+        """A document of raw text: its words are found, its sentences are not known."""
+        spans = split_words(text)
+        return cls(id, text, tuple(text[start:end] for start, end in spans), tuple(spans))
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:59] + "…"

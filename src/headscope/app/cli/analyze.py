@@ -72,7 +72,9 @@ def analyze(
     data = {
         "model": result.model,
         "documents": counts["documents"],
+        "unit": result.provenance["corpus"]["unit"],
         "tokens": counts["tokens"],
+        "truncated": counts["truncated"],
         "result": str(out / RESULT),
         "figures": [str(path) for path in drawn],
         "means": means,

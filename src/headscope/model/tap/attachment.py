@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from headscope.attention import Reader
+from headscope.attention import LayerReader
 from headscope.model.edit import Edit
 from headscope.model.tap.sites import Site
 
@@ -16,7 +16,7 @@ from headscope.model.tap.sites import Site
 class Attachment:
     """One use of the tap: who reads, what is changed, what else is wanted."""
 
-    reader: Reader | None = None
+    reader: LayerReader | None = None
     edits: tuple[Edit, ...] = ()
     on_gradient: Callable[[Site, Tensor], None] | None = None
     """Called during the backward pass with ∂L/∂a, `batch head query key`, layer by layer."""

@@ -12,7 +12,6 @@ from headscope.errors import FileFormatError, InputError
 from headscope.text.document import Document, Span
 from headscope.text.mention import Mention
 from headscope.text.readers.lines import Report
-from headscope.text.readers.plain import plain_document
 from headscope.text.readers.surface_forms import Surface, locate
 from headscope.text.tree import NO_PARENT
 
@@ -76,7 +75,7 @@ def document_from_item(item: object, name: str, text_key: str) -> Document:
     if isinstance(item, Document):
         return item
     if isinstance(item, str):
-        return plain_document(item, name)
+        return Document.from_text(item, name)
     if isinstance(item, Mapping):
         return document_from_dict(item, name=name, text_key=text_key)
     raise InputError(
@@ -125,7 +124,7 @@ def _text_and_words(
     if text is not None and not isinstance(text, str):
         raise InputError(f"{text_key!r} is {type(text).__name__} {str(text)[:40]!r}, not a string.")
     if given is None:
-        raw = plain_document(text or "", name)
+        raw = Document.from_text(text or "", name)
         return raw.text, raw.words, raw.spans
     words = _strings(given, "words")
     if item.get("spans") is not None:

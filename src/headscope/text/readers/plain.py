@@ -43,13 +43,7 @@ class PlainReader(Reader):
             yield from _whole(blocks, stem)
             return
         for number, text in enumerate(blocks, 1):
-            yield plain_document(text, f"{stem}-{number}")
-
-
-def plain_document(text: str, name: str) -> Document:
-    """A document of raw text: its words are known, its sentences are not."""
-    spans = split_words(text)
-    return Document(name, text, tuple(text[a:b] for a, b in spans), tuple(spans))
+            yield Document.from_text(text, f"{stem}-{number}")
 
 
 def _whole(blocks: Iterator[str], stem: str) -> Iterator[Document]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
-from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.formats import (
@@ -188,11 +188,10 @@ class FileSource:
     ) -> Iterator[Document]:
         reader = (chosen or reader_for(path, self.readers))()
         options = ReadOptions(unit, self.layout, self.text_key)
-        documents = reader.documents(read_lines(path), str(path), options, report)
-        checked = (_checked(document, reader, path) for document in documents)
+        documents = _guarded(reader, path, options, report)
         if reader.cuts:
-            return checked
-        return (part for document in checked for part in document.split(unit))
+            return documents
+        return (part for document in documents for part in document.split(unit))
 
 
 @dataclass(frozen=True)
@@ -219,13 +218,24 @@ class ItemSource:
             yield from document.split(unit)
 
 
-def _checked(document: object, reader: Reader, path: Path) -> Document:
-    if not isinstance(document, Document):
-        raise InputError(
-            f"The reader {reader.name!r} gave {type(document).__name__} for {path}; expected "
-            "headscope.Document."
-        )
-    return document
+def _guarded(
+    reader: Reader, path: Path, options: ReadOptions, report: Report
+) -> Iterator[Document]:
+    """What a reader gives, with errors that name it and the file."""
+    try:
+        for document in reader.documents(read_lines(path), str(path), options, report):
+            if not isinstance(document, Document):
+                raise InputError(
+                    f"The reader {reader.name!r} gave {type(document).__name__} for {path}; "
+                    "expected headscope.Document."
+                )
+            yield document
+    except (HeadscopeError, OSError):
+        raise
+    except Exception as error:
+        raise FileFormatError(
+            f"The reader {reader.name!r} failed on {path}: {type(error).__name__}: {error}."
+        ) from error
 
 
 def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Path, ...]]:
