@@ -60,8 +60,7 @@ class RareShare(hs.RatioMetric):
         for row, document in enumerate(reading.batch.documents):
             words = [word.lower() for word in document.words]
             is_rare = [counts[w] <= self.most and w not in self.ignored for w in words]
-            at = reading.keys.words[row]
-            rare[row] = np.where(at >= 0, np.array(is_rare)[np.maximum(at, 0)], 0)
+            rare[row] = np.array([*is_rare, False])[reading.keys.words[row]]  # -1: no word
         weights = region_weights(reading)
         to_rare = (weights * torch.from_numpy(rare).to(weights)[:, None, None]).sum((-2, -1))
         return to_rare.double(), total_mass(reading), query_counts(reading)
