@@ -63,7 +63,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "length": (lambda m, r: hs.detect_heads(m, length=0), NUMBER.format("length", 0)),
     "compare": (
         lambda m, r: r.compare(3),  # type: ignore[arg-type]
-        "right should be a result of headscope.analyze or headscope.open, not 3.",
+        "other should be a result of headscope.analyze or headscope.open, not 3.",
     ),
     "merge": (
         lambda m, r: hs.merge(None, r),  # type: ignore[arg-type]

@@ -142,3 +142,19 @@ def test_methods_reach_up(result: Result, tiny_bert: Model, tmp_path: Path) -> N
     assert card.nearest
     assert result.report(tmp_path / "report.html", title="A title") == tmp_path / "report.html"
     assert "A title" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_variables_of_other_axes_stand_in_one_table_by_a_label(tiny_bert: Model) -> None:
+    result = analyze(tiny_bert, make_corpus(12))
+    table = result.to_dataframe("distance", "dep_alignment", parent="either")
+    assert list(table.index.names) == ["layer", "head"]
+    expected = result["dep_alignment"].sel(parent="either").values.ravel()
+    np.testing.assert_array_equal(table["dep_alignment"], expected)
+    assert {"distance_low", "dep_alignment_high"} <= set(table)
+    assert not [name for name in result.to_dataframe() if name.endswith("_count")]
+    with pytest.raises(InputError, match='parent="either"'):
+        result.to_dataframe("distance", "dep_alignment")
+    with pytest.raises(UnknownName, match="Unknown parent 'boo'"):
+        result.to_dataframe("distance", parent="boo")
+    with pytest.raises(UnknownName, match=r"Unknown axis 'parant'\. Did you mean 'parent'"):
+        result.to_dataframe("distance", parant="either")

@@ -254,7 +254,7 @@ def test_refuses_another_run(tiny_bert: Model, tiny_llama: Model, tmp_path: Path
         analyze(tiny_bert, corpus, out=tmp_path, max_tokens=16)
     with pytest.raises(InputError, match="model name was"):
         analyze(tiny_llama, corpus, out=tmp_path, max_tokens=32)
-    with pytest.raises(InputError, match="corpus hash was"):
+    with pytest.raises(InputError, match="the documents were other ones"):
         analyze(tiny_bert, make_corpus(10, seed=1), out=tmp_path, max_tokens=32)
     with pytest.raises(InputError, match="edits was"), tiny_bert.edit(hs.ablate(0, 0)):
         analyze(tiny_bert, corpus, out=tmp_path, max_tokens=32)

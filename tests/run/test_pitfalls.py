@@ -118,7 +118,7 @@ def test_no_document_is_merged_twice(tiny_bert: Model) -> None:
     a, b = (analyze(tiny_bert, read(make_documents(9, first=n)), ["distance"]) for n in (0, 20))
     both = merge(a, b)
     for left, right in ((both, a), (b, both)):
-        with pytest.raises(InputError, match="in common"):
+        with pytest.raises(InputError, match="or share one"):
             merge(left, right)
 
 

@@ -17,7 +17,8 @@ do the same: they merge states.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from headscope.attention import Block
 from headscope.batch import Axes
+from headscope.errors import HeadscopeError, MetricError
 from headscope.measuring.reading import Digest, Reading
 from headscope.text.document import Document
 
@@ -244,3 +246,24 @@ def add_up(states: Sequence[State], *, in_place: bool) -> State:
         for name, array in state.items():
             total[name] += array
     return total
+
+
+@contextmanager
+def blamed(metric: Metric) -> Iterator[None]:
+    """Within the block, what goes wrong in a metric's own code is said to be its fault.
+
+    Errors of ours say themselves whose fault they are, and too little memory is nobody's.
+    """
+    try:
+        yield
+    except MetricError as error:
+        raise MetricError(f"{metric.name}: {error}") from error
+    except (HeadscopeError, MemoryError):
+        raise
+    except Exception as error:
+        if "memory" in str(error).lower():
+            raise
+        raise MetricError(
+            f"The metric {metric.name} failed: {type(error).__name__}: {error}. Run it on one "
+            "trace to find out why: trace.measure(metric)."
+        ) from error

@@ -20,7 +20,14 @@ from torch import Tensor
 from headscope.attention import Attention, LayerReader
 from headscope.batch import Axes, Batch
 from headscope.errors import HeadscopeError, MetricError, ModelError
-from headscope.measuring.contract import LayersMetric, MergedMetric, Metric, State, SumMetric
+from headscope.measuring.contract import (
+    LayersMetric,
+    MergedMetric,
+    Metric,
+    State,
+    SumMetric,
+    blamed,
+)
 from headscope.measuring.ratio import RATIO_ARRAYS, RatioMetric
 from headscope.measuring.reading import Digest, JoinedLayers, Reading, full, read_digests
 from headscope.measuring.registry import is_ours
@@ -294,27 +301,6 @@ class _Block:
         """The digests of all layers of a shape, and the numbers of these layers."""
         for joined in self._joined.values():
             yield joined.joined(), joined.layers
-
-
-@contextmanager
-def blamed(metric: Metric) -> Iterator[None]:
-    """Within the block, what goes wrong in a metric's own code is said to be its fault.
-
-    Errors of ours say themselves whose fault they are, and too little memory is nobody's.
-    """
-    try:
-        yield
-    except MetricError as error:
-        raise MetricError(f"{metric.name}: {error}") from error
-    except (HeadscopeError, MemoryError):
-        raise
-    except Exception as error:
-        if "memory" in str(error).lower():
-            raise
-        raise MetricError(
-            f"The metric {metric.name} failed: {type(error).__name__}: {error}. Run it on one "
-            "trace to find out why: trace.measure(metric)."
-        ) from error
 
 
 def _handed_to(metric: Metric) -> _Handed:

@@ -188,23 +188,26 @@ class Result(ResultMethods):
             )
         ]
 
-    def to_dataframe(self, *names: str, block: str | None = None) -> pd.DataFrame:
+    def to_dataframe(
+        self, *names: str, block: str | None = None, **labels: str | int
+    ) -> pd.DataFrame:
         """Variables as a pandas table: a row for each head, a column for each variable.
 
         Axes besides layer and head (`tag`, `relation`) are further levels of the index. Where
         a variable has intervals, `…_low` and `…_high` stand beside it.
 
         Args:
-            names: variables over the same axes; by default all over layer and head alone.
+            names: variables over the same axes; by default all that have one value per head.
             block: another attention of the model: `decoder`.
+            labels: of further axes, which are then left out: `parent="either"`.
 
         Raises:
-            UnknownName: there is no such variable.
+            UnknownName: there is no such variable, axis or label.
             InputError: a variable is a single number, or the variables differ in their axes.
         """
         from headscope.results.frame import make_frame
 
-        return make_frame(self.dataset if block is None else self.block(block), names)
+        return make_frame(self.dataset if block is None else self.block(block), names, labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one netCDF file, which `headscope.open` and xarray read."""

@@ -30,6 +30,13 @@ from headscope.run.shard import Measured, ShardReport
 FOLD_EVERY = 16
 MOST_SHOWN = 4
 """Differences of two plans that a message names."""
+CAUSES = ("model name", "corpus name", "corpus unit", "the model", "the documents")
+"""How differences begin from which others follow, such as other labels."""
+IN_WORDS = {
+    "corpus hash": "the documents were other ones",
+    "model weights_sha256": "the model had other weights",
+}
+"""Differences of which the values say nothing to a reader."""
 
 
 class Ledger:
@@ -167,7 +174,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             ) from error
         if theirs != json.loads(json.dumps(ours)):
             differences = _differences(theirs, json.loads(json.dumps(ours)))
-            first = [text for text in differences if text.startswith(("model name", "corpus name"))]
+            first = [text for text in differences if text.startswith(CAUSES)]
             differences = first or differences  # with another model or corpus, much else differs
             n_more = len(differences) - MOST_SHOWN
             more = f"; and {n_more} more" if n_more > 0 else ""
@@ -195,7 +202,9 @@ def _differences(
         if before == now:
             continue
         name = f"{where} {key}".strip()
-        if isinstance(before, dict) and isinstance(now, dict):
+        if name in IN_WORDS:
+            differences.append(IN_WORDS[name])
+        elif isinstance(before, dict) and isinstance(now, dict):
             differences += _differences(before, now, name)
         else:
             differences.append(f"{name} was {_short(before)}, is {_short(now)}")
