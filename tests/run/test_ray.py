@@ -68,6 +68,12 @@ def test_a_killed_actor_is_replaced_and_changes_nothing(
     assert_same_bits(alone, result)
 
 
+@pytest.fixture(autouse=True)
+def _no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray asks for a token of the home folder; two clusters that start at once make two."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+
+
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Ray cluster that is not ours: one node in processes of its own."""
