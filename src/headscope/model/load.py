@@ -30,7 +30,9 @@ from headscope.errors import (
 from headscope.model.hub import reach_hub
 from headscope.model.info import is_language_model
 from headscope.model.model import Model
-from headscope.model.packaged.gguf import converted
+from headscope.model.packaged.conversion import converted
+from headscope.model.packaged.ctranslate2 import convert_whisper
+from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
 from headscope.model.quiet import quiet
 
@@ -51,9 +53,9 @@ def load(
     """Load a model and its tokenizer for tracing and measuring.
 
     Args:
-        source: `"minilm"` or `"smollm2"` (packaged, or else from the hub), a folder, a hub
-            id such as `"gpt2"`, or a live transformers model (used as it is: not copied,
-            not moved).
+        source: `"minilm"`, `"smollm2"` or `"whisper"` (packaged, or else from the hub), a
+            folder, a hub id such as `"gpt2"`, or a live transformers model (used as it is: not
+            copied, not moved).
         tokenizer: for a live model; others bring theirs.
         name: what to call the model in views and reports ("before fine-tuning"); the name
             it has by default.
@@ -187,11 +189,12 @@ def _on_hub(name: str, revision: str | None) -> _Place:
 def _packaged_folder(packaged: PackagedModel) -> Path:
     files = packaged.verified_files()
     first = next(iter(files.values()))
-    if not packaged.is_gguf:
+    if packaged.form == "transformers":
         return first.parent
+    convert = {"gguf": convert_gguf, "ctranslate2": convert_whisper}[packaged.form]
     digest = packaged.files[first.name]
     target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest[:12]}"
-    return converted(first, target, say=_LOG.warning)
+    return converted(first, target, convert, say=_LOG.warning)
 
 
 def _is_folder(source: str | Path) -> bool:
