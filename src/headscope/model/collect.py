@@ -10,13 +10,11 @@ import xarray as xr
 from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Attention
+from headscope.attention import BLOCKS, Attention, key_stack, query_stack
 from headscope.attention import Block as BlockName
 from headscope.model.tap.sites import Site, Wiring
 from headscope.results.trace import (
     DIMENSIONS,
-    STACK_OF_KEYS,
-    STACK_OF_QUERIES,
     Block,
     attention_dataset,
 )
@@ -32,7 +30,11 @@ HIDDEN_STATES = {
 
 
 class Collector:
-    """A reader that keeps the first row of every batch it sees, layer by layer."""
+    """A reader that keeps what one input does, layer by layer.
+
+    A tower may cut one input into several rows (the tiles of an image). Put together, each
+    row's tokens attend among themselves, and their attention to other rows is 0.
+    """
 
     def __init__(self, *, vectors: bool, layers: Collection[int] | None = None) -> None:
         self._wanted = layers
@@ -51,10 +53,19 @@ class Collector:
             "values": attention.values,
             "outputs": attention.outputs,
         }
-        kept = {name: to_numpy(t[0]) for name in self._names if (t := read[name]) is not None}
+        kept = {
+            name: to_numpy(_as_one(name, t))
+            for name in self._names
+            if (t := read[name]) is not None
+        }
         if "scores" in kept:
             kept["scores"][kept["scores"] < MASKED] = -np.inf
         self._layers.setdefault(attention.block, {})[attention.layer] = kept
+
+    @property
+    def seen(self) -> tuple[BlockName, ...]:
+        """The blocks of which something was kept."""
+        return tuple(block for block in BLOCKS if block in self._layers)
 
     def lengths(self, block: BlockName) -> tuple[int, int]:
         """Numbers of queries and keys seen in a block."""
@@ -67,8 +78,8 @@ class Collector:
             name: Block(
                 name,
                 self._dataset(wiring.of_block(name), self._layers[name]),
-                stack_tokens[STACK_OF_QUERIES[name]],
-                stack_tokens[STACK_OF_KEYS[name]],
+                stack_tokens[query_stack(name, stack_tokens)],
+                stack_tokens[key_stack(name, stack_tokens)],
                 name in wiring.causal_blocks,
             )
             for name in wiring.blocks
@@ -90,6 +101,21 @@ class Collector:
         n_groups = data.sizes.get("group", n_heads)
         groups = np.arange(n_heads) * n_groups // n_heads
         return data.assign_coords(group_of_head=("head", groups))
+
+
+def _as_one(name: str, rows: Tensor) -> Tensor:
+    """All rows of a batch as one: end to end, and attention and scores along a diagonal."""
+    if len(rows) == 1:
+        return rows[0]
+    if DIMENSIONS[name][-1] != "key":
+        return torch.cat(list(rows), 1)
+    n_queries, n_keys = rows.shape[2:]
+    outside = -torch.inf if name == "scores" else 0.0
+    whole = rows.new_full((rows.shape[1], len(rows) * n_queries, len(rows) * n_keys), outside)
+    for index, row in enumerate(rows):
+        span = slice(index * n_queries, (index + 1) * n_queries)
+        whole[:, span, index * n_keys : (index + 1) * n_keys] = row
+    return whole
 
 
 def hidden_states(outputs: ModelOutput) -> dict[str, xr.DataArray]:

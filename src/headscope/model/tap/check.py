@@ -23,7 +23,7 @@ from transformers.utils.generic import ModelOutput
 from headscope.attention import Block
 from headscope.errors import TapUnsupported
 from headscope.model.tap.claims import claimed, modules_of
-from headscope.model.tap.example import example_inputs
+from headscope.model.tap.example import example_inputs, media_of
 from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.junction import suspended
 from headscope.model.tap.record import Recording, record_fallback, record_interface
@@ -113,7 +113,7 @@ def wire(
             matches = _match(official, recordings)
         if matches is None or not _is_square(matches, batch):
             _refuse(family, _reason(official, recordings, batch))
-        wiring = Wiring(route, _sites(matches), _causal_blocks(matches))
+        wiring = Wiring(route, _sites(matches), _causal_blocks(matches), media_of(inputs))
         check = Check(
             against=max(matches, key=lambda match: match.against == "scores").against,
             n_maps=len(matches),

@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from headscope.attention import Block
 from headscope.model.edit import Positions
+from headscope.model.tap.example import media_of
 from headscope.model.tap.sites import Site, Wiring
 
 
@@ -24,6 +25,7 @@ class Inputs:
     mask: Tensor | None = None
     decoder_mask: Tensor | None = None
     n_past: int = 0
+    media: frozenset[str] = frozenset()
 
     @classmethod
     def of_call(cls, kwargs: Mapping[str, object]) -> Inputs:
@@ -31,7 +33,10 @@ class Inputs:
         count = getattr(kwargs.get("past_key_values"), "get_seq_length", None)
         n_past = 0 if count is None else int(count())
         return cls(
-            _padding(kwargs, "attention_mask"), _padding(kwargs, "decoder_attention_mask"), n_past
+            _padding(kwargs, "attention_mask"),
+            _padding(kwargs, "decoder_attention_mask"),
+            n_past,
+            media_of(kwargs),
         )
 
     def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:

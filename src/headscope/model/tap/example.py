@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -38,6 +39,17 @@ def example_inputs(root: PreTrainedModel) -> dict[str, Tensor]:
         decoder = config.get_text_config(decoder=True)
         inputs["decoder_input_ids"] = _ids(root, decoder, N_DECODER, generator)
     return inputs
+
+
+def media_of(inputs: Mapping[str, object]) -> frozenset[str]:
+    """Names of the inputs that are pictures or sounds: numbers that are no ids and no mask."""
+    return frozenset(
+        name
+        for name, value in inputs.items()
+        if isinstance(value, Tensor)
+        and value.is_floating_point()
+        and not name.endswith(("mask", "embeds"))
+    )
 
 
 def _ids(

@@ -345,6 +345,13 @@ def _read(
         reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit
         if reader is None:
             continue
+        unseen = part.inputs.media - circuit.wiring.media
+        if unseen:
+            raise TapUnsupported(
+                f"The model was given {', '.join(sorted(unseen))}, which the self-check was not, "
+                "so what its layers attend to is not known. Say so beforehand: "
+                "model.tapped(reader, inputs=inputs)."
+            )
         if weights.ndim != 4 or weights.shape[1] != site.n_heads:
             raise TapUnsupported(
                 f"{site.module} has attention of shape {tuple(weights.shape)} here; the "

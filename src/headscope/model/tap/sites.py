@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headscope.attention import Block
+from headscope.attention import BLOCKS, Block
 from headscope.errors import InputError
 
 Route = Literal["interface", "fallback"]
@@ -50,6 +50,9 @@ class Wiring:
     route: Route
     sites: tuple[Site, ...]
     causal_blocks: frozenset[Block]
+    """Blocks in which no query ever attends to a later key."""
+    media: frozenset[str] = frozenset()
+    """Names of the pictures and sounds that the checked forward pass was given."""
     _by_module: dict[str, dict[int, dict[int, Site]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,15 +78,17 @@ class Wiring:
     @property
     def blocks(self) -> tuple[Block, ...]:
         """The blocks the model has, in a fixed order."""
-        order: tuple[Block, ...] = ("self", "encoder", "decoder", "cross")
-        return tuple(block for block in order if any(s.block == block for s in self.sites))
+        present = {site.block for site in self.sites}
+        return tuple(block for block in BLOCKS if block in present)
 
     def of_block(self, block: Block) -> tuple[Site, ...]:
         """The sites of one block, by layer."""
         return tuple(sorted((s for s in self.sites if s.block == block), key=lambda s: s.layer))
 
     def main_block(self) -> Block:
-        """The block of the text itself: `self`, or `encoder` in encoder-decoders."""
+        """The block of the text itself: `self`, or `encoder` in encoder-decoders; `text`
+        where there are towers only.
+        """
         return self.blocks[0]
 
     def find(self, block: Block | None, layer: int, head: int | None) -> Site:
