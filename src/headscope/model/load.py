@@ -13,6 +13,7 @@ import transformers
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoProcessor,
     AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
@@ -34,6 +35,7 @@ from headscope.model.packaged.conversion import converted
 from headscope.model.packaged.ctranslate2 import convert_whisper
 from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
+from headscope.model.processing import takes_media
 from headscope.model.quiet import quiet
 
 _LOG = logging.getLogger("headscope")
@@ -43,6 +45,7 @@ def load(
     source: str | Path | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
+    processor: Any = None,
     name: str | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype = "float32",
@@ -57,6 +60,7 @@ def load(
             folder, a hub id such as `"gpt2"`, or a live transformers model (used as it is: not
             copied, not moved).
         tokenizer: for a live model; others bring theirs.
+        processor: what prepares images and recordings, for a live model; others bring theirs.
         name: what to call the model in views and reports ("before fine-tuning"); the name
             it has by default.
         device: where to run; a GPU if there is one, else the CPU.
@@ -75,7 +79,7 @@ def load(
     if name is not None and not (isinstance(name, str) and name.strip()):
         raise InputError(f"name should be a text that is not empty, not {name!r}.")
     if isinstance(source, PreTrainedModel):
-        return _live(source, tokenizer, name, device, example)
+        return _live(source, tokenizer, processor, name, device, example)
     if not isinstance(source, str | Path):
         raise InputError(
             f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
@@ -91,7 +95,9 @@ def load(
             module, notes = _module(place.location, config, torch_dtype, options)
         except (OSError, ValueError) as error:
             raise ModelError(f"Could not load {str(source)!r}: {error}") from error
-        tokenizer = tokenizer or _tokenizer(place.location, options)
+        if processor is None and takes_media(module):
+            processor = _processor(place.location, options)
+        tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(place.location, options)
     torch.nn.Module.to(module, device).eval()
     return Model(
         module,
@@ -101,6 +107,7 @@ def load(
         has_lm_head=is_language_model(type(module).__name__),
         notes=place.notes + notes,
         example=example,
+        processor=processor,
     )
 
 
@@ -112,6 +119,7 @@ def as_model(model: Model | str | Path | PreTrainedModel) -> Model:
 def _live(
     module: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
+    processor: Any,
     name: str | None,
     device: str | torch.device | None,
     example: Mapping[str, object] | None,
@@ -121,11 +129,12 @@ def _live(
     class_name = type(module).__name__
     return Model(
         module,
-        tokenizer,
+        tokenizer or _own_tokenizer(processor),
         name=name or module.config.name_or_path or class_name,
         source="live",
         has_lm_head=is_language_model(class_name),
         example=example,
+        processor=processor,
     )
 
 
@@ -300,3 +309,17 @@ def _tokenizer(location: str, options: dict[str, Any]) -> PreTrainedTokenizerBas
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return tokenizer
+
+
+def _processor(location: str, options: dict[str, Any]) -> Any:
+    """What prepares the model's images and recordings; None where nothing does."""
+    try:
+        processor = AutoProcessor.from_pretrained(location, **options)
+    except (OSError, ValueError, KeyError, TypeError, ImportError):
+        return None
+    return None if isinstance(processor, PreTrainedTokenizerBase) else processor
+
+
+def _own_tokenizer(processor: Any) -> PreTrainedTokenizerBase | None:
+    tokenizer = getattr(processor, "tokenizer", None)
+    return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None
