@@ -310,6 +310,7 @@ def _write_settings(source: Path, folder: Path, config: dict[str, Any]) -> None:
             "eos_token": "<|endoftext|>",
             "pad_token": "<|endoftext|>",
             "unk_token": "<|endoftext|>",
+            "extra_special_tokens": list(numbers),
             "model_max_length": config["max_target_positions"],
             "clean_up_tokenization_spaces": False,
         },
