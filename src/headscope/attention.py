@@ -80,12 +80,17 @@ class Attention:
     """`batch head query neuron`: what each head adds, before the output projection."""
     scores: Tensor | None = None
     """`batch head query key`, what the softmax was taken of; only where asked for."""
+    sinks: Tensor | None = None
+    """`batch head query`: the score that takes part in the softmax beside those of the keys, in
+    models with attention sinks; only where scores are asked for."""
     gradients: Tensor | None = None
     """`batch head query key`, ∂L/∂a of each document's own loss; only where a backward pass ran."""
 
     def without_vectors(self) -> Attention:
         """The weights alone, for those who must keep several layers: scores go too."""
-        return replace(self, queries=None, keys=None, values=None, outputs=None, scores=None)
+        return replace(
+            self, queries=None, keys=None, values=None, outputs=None, scores=None, sinks=None
+        )
 
     @property
     def n_heads(self) -> int:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from headscope.attention import Attention
 from headscope.model.model import Model
-from headscope.model.tap.check import OFFICIAL
+from headscope.model.tap.official import OFFICIAL
 from headscope.model.tap.interface import eager_attention
 
 

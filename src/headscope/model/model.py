@@ -20,8 +20,9 @@ from headscope.model.options import Messages, Options
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.claims import claimed, modules_of
-from headscope.model.tap.example import example_inputs, media_of
+from headscope.model.tap.example import media_of
 from headscope.model.tap.junction import uses_of
+from headscope.model.tap.official import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
 from headscope.model.transfer import structure_of
@@ -107,19 +108,25 @@ class Model:
         """The wiring, its check and the tap for a forward pass with the media of `inputs`;
         without, for what the self-check makes up or was given as `example`.
         """
-        if self._own_media is None:
-            self._own_media = media_of(self._example or example_inputs(self.module))
         media = self._own_media if inputs is None else media_of(inputs)
-        if media not in self._wired:
+        if media is None or media not in self._wired:
             with claimed(modules_of(self.module)):  # one thread checks, others wait for it
-                if media not in self._wired:
-                    example = self._example
-                    if media != self._own_media:
-                        assert inputs is not None
-                        example = self.placed(inputs) if media else None
-                    wiring, check = wire(self.module, example)
-                    self._wired[media] = wiring, check, Tap(self.module, wiring)
+                media = self._own_media if inputs is None else media
+                if media is None or media not in self._wired:
+                    media = self._wire(inputs)
         return self._wired[media]
+
+    def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
+        """Run the self-check; returns the media it was run with."""
+        example = self._example
+        is_own = inputs is None or media_of(inputs) in (frozenset(), media_of(example or {}))
+        if inputs is not None and media_of(inputs) != media_of(example or {}):
+            example = None if is_own else self.placed(inputs)
+        wiring, check = wire(self.module, example)
+        self._wired[wiring.media] = wiring, check, Tap(self.module, wiring)
+        if inputs is None or example is self._example:
+            self._own_media = wiring.media
+        return wiring.media
 
     @contextmanager
     def tapped(
@@ -168,11 +175,13 @@ class Model:
         gradients; at most one layer's attention is held. Returns the model's output.
         """
         placed = self.placed(inputs)
+        if not self.wiring_for(inputs).may_cache:
+            placed = uncached(self.module) | placed
         with (
             torch.inference_mode(),
             self.tapped(reader, scores=scores, returns_weights=False, inputs=placed),
         ):
-            outputs: ModelOutput = self.module(**placed, **options)
+            outputs: ModelOutput = self.module(**placed | options)
             return outputs
 
     def placed(self, inputs: Mapping[str, object]) -> dict[str, object]:

@@ -172,13 +172,17 @@ def run_trace(
     """
     vectors, scores = options.vectors, options.scores
     wiring = model.wiring_for(inputs)
-    if scores is None:
-        scores = vectors and not all(site.is_dot_product for site in wiring.sites)
     wanted = _checked_layers(model, wiring, options.layers)
-    _check_size(wiring, stacks, wanted, scores=scores)
-    collector = Collector(vectors=vectors, layers=wanted)
+    is_plain = all(site.is_dot_product for site in wiring.sites)
+    _check_size(
+        wiring, stacks, wanted, scores=vectors and not is_plain if scores is None else scores
+    )
+    collector = Collector(wiring, vectors=vectors, scores=scores, layers=wanted)
     outputs = model.run(
-        inputs, collector, scores=scores, **({"output_hidden_states": True} if vectors else {})
+        inputs,
+        collector,
+        scores=collector.needs_scores,
+        **({"output_hidden_states": True} if vectors else {}),
     )
     stacks = _numbered(model, collector, inputs) | stacks
     about = {

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 DIMENSIONS = {
     "attention": ("layer", "head", "query", "key"),
     "scores": ("layer", "head", "query", "key"),
+    "sinks": ("layer", "head", "query"),
     "queries": ("layer", "head", "query", "neuron"),
     "keys": ("layer", "group", "key", "neuron"),
     "values": ("layer", "group", "key", "value_neuron"),
@@ -82,21 +83,30 @@ class Block:
     def scores(self) -> xr.DataArray:
         """`layer head query key`: what the softmax was taken of, masked keys at -inf.
 
-        Recorded only where scores are more than `scale · q·k`; otherwise computed here.
+        The softmax of these over the keys, with `sinks` as one key more where the model has
+        them, is the attention. Recorded only where scores are more than `scale · q·k` under a
+        mask that all heads share; otherwise computed here, under the mask the model used.
         """
         if "scores" in self.data:
             return self.data["scores"]
+        if "visible" not in self.data:
+            raise InputError(
+                "This trace has no scores: it was made with scores=False or without vectors, from "
+                "bare attention, or of a family that does more to its attention than a softmax."
+            )
         keys = self.keys.isel(group=self.data["group_of_head"])
-        scores = xr.dot(self.queries, keys, dim="neuron") * self.data["scale"]
-        masked: xr.DataArray = scores.where(self._visible(), -np.inf)
-        return masked
+        # Layers with smaller heads are filled up with NaN, which adds nothing.
+        dots = xr.dot(self.queries.fillna(0), keys.fillna(0), dim="neuron")
+        scores = (dots * self.data["scale"]).where(self.data["visible"], -np.inf)
+        known: xr.DataArray = scores.where(self.attention.notnull())
+        return known.transpose(*DIMENSIONS["scores"])
 
-    def _visible(self) -> xr.DataArray:
-        n_queries, n_keys = self.data.sizes["query"], self.data.sizes["key"]
-        seen = np.ones((n_queries, n_keys), dtype=bool)
-        if self.is_causal:
-            seen = np.tril(seen, n_keys - n_queries)
-        return xr.DataArray(seen, dims=("query", "key"))
+    @property
+    def sinks(self) -> xr.DataArray | None:
+        """`layer head query`: the score of the sink, which takes part in the softmax and is no
+        key; None in models without.
+        """
+        return self.data.get("sinks")
 
     def _vectors(self, name: str) -> xr.DataArray:
         if name not in self.data:
