@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -163,7 +165,7 @@ def _image_stacks(
 
 def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
     """Tokens of a sequence of patches; what is no patch is special."""
-    extra = iter(range(len(patches)))
+    extra = itertools.count()
     names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
     return replace(
         Tokens.of(names, special=[patch is None for patch in patches], pieces=patches), texts=("",)
@@ -171,20 +173,34 @@ def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
 
 
 def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
-    """A text with patches in it: each is shown as one, and is its own word."""
-    names, special, words = list(tokens.tokens), list(tokens.special), list(tokens.words)
-    word_texts = list(tokens.word_texts)
+    """A text with patches in it: each is shown as one, is its own word, and no part of the text."""
+    text, names = "", list(tokens.tokens)
+    whole, offsets = tokens.texts[-1], []
     for position, patch in enumerate(patches):
-        if patch is not None:
-            names[position], special[position] = patch.label, False
-            words[position] = len(word_texts)
-            word_texts.append(patch.label)
-    return replace(
+        start, end = (0, 0) if tokens.offsets is None else tokens.offsets[position]
+        piece = whole[start:end] if patch is None else ""
+        offsets.append((len(text), len(text) + len(piece)))
+        text += piece
+        names[position] = names[position] if patch is None else patch.label
+    is_patch = [patch is not None for patch in patches]
+    bare = replace(
         tokens,
+        texts=(text,),
         tokens=tuple(names),
-        special=tuple(special),
-        words=tuple(words),
-        word_texts=tuple(word_texts),
+        special=tuple(map(operator.or_, tokens.special, is_patch)),
+        offsets=None if tokens.offsets is None else tuple(offsets),
+        words=(),
+        word_texts=(),
+    ).with_words()
+    numbers = itertools.count(len(bare.word_texts))
+    labels = tuple(patch.label for patch in patches if patch is not None)
+    return replace(
+        bare,
+        special=tuple(s and not p for s, p in zip(bare.special, is_patch, strict=True)),
+        words=tuple(
+            next(numbers) if p else word for word, p in zip(bare.words, is_patch, strict=True)
+        ),
+        word_texts=bare.word_texts + labels,
         pieces=tuple(patches),
     )
 
