@@ -276,13 +276,22 @@ class Model:
             with model.edit(hs.ablate(3, 5), hs.set_attention(2, 1, query=4, key=0, weight=1.0)):
                 trace = model.trace(text)
         """
-        wiring, _, tap = self._attach()
         if not edits:
             raise InputError("edit needs at least one edit: ablate, set_attention, scale_neurons.")
+        wiring, _, tap = self._wired_for(edits)
         for edit in edits:
             check_edit(edit, wiring)
         with tap.attached(Attachment(edits=edits)):
             yield self
+
+    def _wired_for(self, edits: Sequence[Edit]) -> tuple[Wiring, Check, Tap]:
+        """The model's own wiring; or, where edits name a block that only an image or a sound
+        brings, the wiring that one traced before was read by.
+        """
+        own = self._attach()
+        named = {edit.block for edit in edits} - {None}
+        known = [own, *self._wired.values()]
+        return next((wired for wired in known if named <= set(wired[0].blocks)), own)
 
     def gradients(
         self,

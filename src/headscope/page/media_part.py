@@ -2,8 +2,8 @@
 
 Pixels go along as bytes that the front end paints itself, so a page loads no image. In a stack,
 `pieces` has for each token null (text), `["patch", image, row, column, top, left, bottom, right]`
-or `["frame", start, end]` in seconds; it is missing where all of it is text. `web/src/data/media.ts`
-reads this.
+or `["frame", start, end]` in seconds; it is missing where all of it is text.
+`web/src/data/media.ts` reads this.
 """
 
 from __future__ import annotations
