@@ -37,7 +37,7 @@ def paired(left: Pulls, right: Pulls) -> Difference:
     interval could be many times too wide.
     """
     of = left - right
-    enough = is_enough(left, "identity") & is_enough(right, "identity")
+    enough = is_enough(left) & is_enough(right)
     return _difference(of.value, of.variance, np.where(enough, of.df, np.nan))
 
 
@@ -51,7 +51,7 @@ def unpaired(left: Pulls, right: Pulls) -> Difference:
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = variances[0] ** 2 / left.df + variances[1] ** 2 / right.df
         df = (variances[0] + variances[1]) ** 2 / parts
-    enough = is_enough(left, "identity") & is_enough(right, "identity")
+    enough = is_enough(left) & is_enough(right)
     value = left.value - right.value
     return _difference(value, variances[0] + variances[1], np.where(enough, df, np.nan))
 

@@ -66,14 +66,14 @@ def honest_score(right: np.ndarray, cases: np.ndarray, rivals: np.ndarray) -> Ho
     if len(cases) < 2:
         return HonestScore(np.nan, nothing, np.nan, nothing, np.nan, (-1, -1))
     by_part, chosen = honest_right(right)
-    score = ratio_pulls(by_part, cases)
+    score = ratio_pulls(by_part, cases, "logit")
     gains = ratio_pulls(by_part[:, None] - rivals, cases[:, None])
     lowest = int(np.argmin(gains.value))
     is_enough = cases.sum() >= LEAST_CASES and len(cases) >= LEAST_PARTS
-    p = float(np.max(p_above(gains, 0.0))) if is_enough else float("nan")
+    p = float(np.max(p_above(gains))) if is_enough else float("nan")
     return HonestScore(
         float(score.value),
-        _bounds(interval(score, "logit")),
+        _bounds(interval(score)),
         float(gains.value[lowest]),
         _bounds(interval(gains.at(lowest))) if is_enough else nothing,
         p,
@@ -97,7 +97,7 @@ def count_ties(score: Pulls, level: float = 0.05) -> int:
         score.is_hit | best.is_hit[:, None],
         score.is_missed | best.is_missed[:, None],
     )
-    p = p_above(behind, 0.0)
+    p = p_above(behind)
     return int(((~(p < level)) & np.isfinite(score.value)).sum())
 
 
