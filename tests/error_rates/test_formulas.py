@@ -175,7 +175,7 @@ def test_honest_scores_by_hand() -> None:
     cases = np.full(4, 10)
     rivals = np.ones((4, 2))
     score = honest_score(right, cases, rivals)
-    assert score.chosen == (0, 1)  # of the even parts, scored: what the odd ones chose
+    assert score.chosen == (0, 1)
     assert score.score == pytest.approx((2 + 1 + 3 + 2) / 40)
     assert score.gain == pytest.approx((8 - 4) / 40)
     assert np.isnan(score.p)  # four parts are too few

@@ -54,11 +54,11 @@ def block_pulls(
         axes: their labels.
         units: which parts are taken together; by default those of one number in all groups.
     """
+    together = np.unique(axes.units, return_inverse=True)[1] if units is None else units
     pulls: dict[str, Pulls] = {}
     for metric in metrics:
         if metric.name in measured:
             with blamed(metric):
-                together = axes.units if units is None else units
                 pulls.update(metric.pulls(measured[metric.name], axes, together))
     return pulls
 

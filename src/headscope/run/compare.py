@@ -84,7 +84,8 @@ def labeled_pulls(result: Result, block: str | None = None) -> dict[str, Labeled
     metrics, axes = metrics_of(result), axes_of(result)
     measured = {name: state_of(state) for name, state in result.states[block].items()}
     pulls = {
-        k: _dense(v, axes.parts_per_group) for k, v in block_pulls(measured, metrics, axes).items()
+        name: _dense(of, axes.parts_per_group)
+        for name, of in block_pulls(measured, metrics, axes, axes.units).items()
     }
     labeled = {}
     for metric in metrics:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headscope.statistics.intervals import is_enough
-from headscope.statistics.pulls import Pulls
+from headscope.statistics.pulls import Pulls, subtracted
 from headscope.statistics.student import both_tails, critical
 
 
@@ -52,7 +52,7 @@ def unpaired(left: Pulls, right: Pulls) -> Difference:
         parts = variances[0] ** 2 / left.df + variances[1] ** 2 / right.df
         df = (variances[0] + variances[1]) ** 2 / parts
     enough = is_enough(left) & is_enough(right)
-    value = left.value - right.value
+    value = subtracted(left.value, right.value)
     return _difference(value, variances[0] + variances[1], np.where(enough, df, np.nan))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
-from headscope.statistics.pulls import Pulls, Scale
+from headscope.statistics.pulls import Pulls, Scale, subtracted
 from headscope.statistics.student import LEVEL, both_tails, critical, upper_tail
 
 BOUNDS = ("low", "high")
@@ -67,8 +67,7 @@ def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
 def p_differs(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
     """`…`: p of the two-sided test that a number is a threshold; 1 where it is exactly that."""
     t, df = _statistic(of, threshold)
-    p = both_tails(t, df)
-    return np.where((of.value == threshold) & np.isfinite(df), 1.0, p)
+    return both_tails(t, df)
 
 
 def mean_interval(values: np.ndarray, level: float = LEVEL) -> Interval:
@@ -135,7 +134,8 @@ def _statistic(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np
     center, slope = _transformed(of.value, of.scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         against, _ = _transformed(np.asarray(threshold, dtype=np.float64), of.scale)
-        t = (center - against) / (np.sqrt(of.variance) * slope)
+        off = subtracted(center, against)
+        t = np.where(off == 0, 0.0, off / (np.sqrt(of.variance) * slope))
     return t, df
 
 

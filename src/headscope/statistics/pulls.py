@@ -18,6 +18,7 @@ Scale = Literal["logit", "log", "identity"]
 """On which errors are about symmetric: `logit` for shares, `log` for what is positive."""
 
 
+EPSILON = 1e-12
 ROUNDING = 1e-6
 """A share nearer to 1 than this has no remainder: attention sums to 1 up to rounding."""
 
@@ -119,12 +120,19 @@ class Pulls:
         left, right = np.broadcast_arrays(self.shares, other.shares)
         is_less_even = degrees_of_freedom(left) <= degrees_of_freedom(right)
         return Pulls(
-            self.value - other.value,
+            subtracted(self.value, other.value),
             self.pulls - other.pulls,
             np.where(is_less_even, left, right),
             self.is_hit | other.is_hit,
             self.is_missed | other.is_missed,
         )
+
+
+def subtracted(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The difference of two numbers, 0 where they are equal up to rounding."""
+    difference = np.asarray(left - right)
+    size = np.abs(left) + np.abs(right)
+    return np.where(np.abs(difference) <= EPSILON * size, 0.0, difference)
 
 
 def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "identity") -> Pulls:
