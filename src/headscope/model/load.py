@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 import transformers
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoTokenizer,
+    Pipeline,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -33,12 +35,13 @@ from headscope.model.model import Model
 from headscope.model.packaged.gguf import converted
 from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
 from headscope.model.quiet import quiet
+from headscope.model.unwrap import unwrap
 
 _LOG = logging.getLogger("headscope")
 
 
 def load(
-    source: str | Path | PreTrainedModel,
+    source: str | Path | nn.Module | Pipeline,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     name: str | None = None,
@@ -53,8 +56,9 @@ def load(
     Args:
         source: `"minilm"` or `"smollm2"` (packaged, or else from the hub), a folder, a hub
             id such as `"gpt2"`, or a live transformers model (used as it is: not copied,
-            not moved).
-        tokenizer: for a live model; others bring theirs.
+            not moved), bare or wrapped: a pipeline, a compiled or parallel model, PEFT
+            adapters, a SentenceTransformer.
+        tokenizer: for a live model that brings none.
         name: what to call the model in views and reports ("before fine-tuning"); the name
             it has by default.
         device: where to run; a GPU if there is one, else the CPU.
@@ -72,13 +76,14 @@ def load(
     """
     if name is not None and not (isinstance(name, str) and name.strip()):
         raise InputError(f"name should be a text that is not empty, not {name!r}.")
-    if isinstance(source, PreTrainedModel):
-        return _live(source, tokenizer, name, device, example)
     if not isinstance(source, str | Path):
-        raise InputError(
-            f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
-            "model (a PreTrainedModel) with its tokenizer."
-        )
+        module, its_tokenizer = unwrap(source)
+        if not isinstance(module, PreTrainedModel):
+            raise InputError(
+                f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
+                "model (a PreTrainedModel) with its tokenizer."
+            )
+        return _live(module, tokenizer or its_tokenizer, name, device, example)
     torch_dtype = _dtype(dtype)
     device = _device(device)
     place = _find(source, revision)
@@ -102,7 +107,7 @@ def load(
     )
 
 
-def as_model(model: Model | str | Path | PreTrainedModel) -> Model:
+def as_model(model: Model | str | Path | nn.Module) -> Model:
     """The model itself, or what `load` makes of it."""
     return model if isinstance(model, Model) else load(model)
 

@@ -11,16 +11,27 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
-from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Trace
+from headscope.model.tap.sites import Wiring
+from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+
+
+IDS_OF_STACK = {
+    "self": "input_ids",
+    "encoder": "input_ids",
+    "text": "input_ids",
+    "decoder": "decoder_input_ids",
+}
+"""Which input holds the ids of a stack's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +172,20 @@ def _traced(
     n_cut: int,
 ) -> Trace:
     vectors, scores = options.vectors, options.scores
-    if scores is None:
-        scores = vectors and not all(site.is_dot_product for site in model.wiring.sites)
-    wanted = _checked_layers(model, options.layers)
-    _check_size(model, stacks, wanted, scores=scores)
-    collector = Collector(vectors=vectors, layers=wanted)
-    outputs = model.run(
-        inputs, collector, scores=scores, **({"output_hidden_states": True} if vectors else {})
+    wiring = model.wiring_for(inputs)
+    wanted = _checked_layers(model, wiring, options.layers)
+    is_plain = all(site.is_dot_product for site in wiring.sites)
+    _check_size(
+        wiring, stacks, wanted, scores=vectors and not is_plain if scores is None else scores
     )
-    if not stacks:
-        stacks = _numbered(model, collector, inputs)
+    collector = Collector(wiring, vectors=vectors, scores=scores, layers=wanted)
+    outputs = model.run(
+        inputs,
+        collector,
+        scores=collector.needs_scores,
+        **({"output_hidden_states": True} if vectors else {}),
+    )
+    stacks = _numbered(model, collector, inputs) | stacks
     about = {
         "model": model.name,
         "family": model.info.family,
@@ -181,13 +196,13 @@ def _traced(
             for package in ("headscope", "transformers", "torch")
         },
     }
-    blocks = collector.blocks(model.wiring, stacks)
+    blocks = collector.blocks(wiring, stacks)
     return Trace(blocks, stacks, hidden_states(outputs) if vectors else {}, about)
 
 
-def _checked_layers(model: Model, layers: Sequence[int] | None) -> set[int]:
+def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:
     """The layers to keep, all of them by default."""
-    known = {site.layer for site in model.wiring.sites}
+    known = {site.layer for site in wiring.sites}
     if layers is None:
         return known
     wanted = set(layers)
@@ -200,17 +215,19 @@ def _checked_layers(model: Model, layers: Sequence[int] | None) -> set[int]:
 
 
 def _check_size(
-    model: Model, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
+    wiring: Wiring, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
 ) -> None:
     """Refuse a trace that would not fit in memory, before the model runs."""
     if not stacks:
         return
     weights = sum(
         site.n_heads
-        * len(stacks[STACK_OF_QUERIES[site.block]])
-        * len(stacks[STACK_OF_KEYS[site.block]])
-        for site in model.wiring.sites
+        * len(stacks[query_stack(site.block, stacks)])
+        * len(stacks[key_stack(site.block, stacks)])
+        for site in wiring.sites
         if site.layer in layers
+        and query_stack(site.block, stacks) in stacks
+        and key_stack(site.block, stacks) in stacks
     )
     # Four bytes a weight; kept by layer, then stacked: twice for a moment.
     needed = weights * 4 * (2 if scores else 1) * 2
@@ -237,16 +254,21 @@ def _free_memory() -> int | None:
 def _numbered(
     model: Model, collector: Collector, inputs: Mapping[str, object]
 ) -> dict[str, Tokens]:
-    """Tokens for prepared inputs: from their ids where they have any, else numbers."""
-    ids = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
+    """Tokens for prepared inputs: from their ids where these are what attends, else numbers."""
     stacks: dict[str, Tokens] = {}
-    for block in model.wiring.blocks:
-        if block == "cross":
-            continue
-        given = inputs.get(ids[block])
-        if isinstance(given, Tensor) and model.tokenizer is not None:
-            stacks[block] = decoded_tokens(model.tokenizer, [int(x) for x in given[0]])
-        else:
-            n_queries, _ = collector.lengths(block)
-            stacks[block] = Tokens.of([str(i) for i in range(n_queries)])
+    for block in collector.seen:
+        n_queries, n_keys = collector.lengths(block)
+        if block != "cross":
+            stacks[block] = _spelled(model, inputs, block, n_queries)
+        elif key_stack(block, collector.seen) == block:
+            stacks[block] = Tokens.of([str(i) for i in range(n_keys)])
     return stacks
+
+
+def _spelled(model: Model, inputs: Mapping[str, object], block: str, n: int) -> Tokens:
+    """The tokens of a stack: of the ids it was given, or n numbers."""
+    name = IDS_OF_STACK.get(block, "")
+    ids = inputs.get(name)
+    if model.tokenizer is not None and isinstance(ids, Tensor) and ids.shape[1] == n:
+        return decoded_tokens(model.tokenizer, [int(x) for x in ids[0]])
+    return Tokens.of([str(i) for i in range(n)])

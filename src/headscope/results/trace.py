@@ -3,7 +3,7 @@
 No torch, no model: a trace can be saved, sent to someone and opened years later. Each
 attention of the model is a `Block`, an xarray dataset with named axes; a model with one
 stack has one block (`self`), an encoder-decoder has three (`encoder`, `decoder`,
-`cross`).
+`cross`), and a further tower is `text`, `vision` or `audio`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
+from headscope.attention import key_stack, query_stack
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.notebook import facts_table
 from headscope.surface.trace_methods import TraceMethods
@@ -29,14 +30,13 @@ if TYPE_CHECKING:
 DIMENSIONS = {
     "attention": ("layer", "head", "query", "key"),
     "scores": ("layer", "head", "query", "key"),
+    "sinks": ("layer", "head", "query"),
     "queries": ("layer", "head", "query", "neuron"),
     "keys": ("layer", "group", "key", "neuron"),
     "values": ("layer", "group", "key", "value_neuron"),
     "outputs": ("layer", "head", "query", "value_neuron"),
 }
 """The axes of a block's variables."""
-STACK_OF_QUERIES = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "decoder"}
-STACK_OF_KEYS = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "encoder"}
 
 MOST_OF_A_ROW = 1.01
 """Rows that sum to more are reported; rounding in half precision stays below."""
@@ -85,21 +85,30 @@ class Block:
     def scores(self) -> xr.DataArray:
         """`layer head query key`: what the softmax was taken of, masked keys at -inf.
 
-        Recorded only where scores are more than `scale · q·k`; otherwise computed here.
+        The softmax of these over the keys, with `sinks` as one key more where the model has
+        them, is the attention. Recorded only where scores are more than `scale · q·k` under a
+        mask that all heads share; otherwise computed here, under the mask the model used.
         """
         if "scores" in self.data:
             return self.data["scores"]
+        if "visible" not in self.data:
+            raise InputError(
+                "This trace has no scores: it was made with scores=False or without vectors, from "
+                "bare attention, or of a family that does more to its attention than a softmax."
+            )
         keys = self.keys.isel(group=self.data["group_of_head"])
-        scores = xr.dot(self.queries, keys, dim="neuron") * self.data["scale"]
-        masked: xr.DataArray = scores.where(self._visible(), -np.inf)
-        return masked
+        # Layers with smaller heads are filled up with NaN, which adds nothing.
+        dots = xr.dot(self.queries.fillna(0), keys.fillna(0), dim="neuron")
+        scores = (dots * self.data["scale"]).where(self.data["visible"], -np.inf)
+        known: xr.DataArray = scores.where(self.attention.notnull())
+        return known.transpose(*DIMENSIONS["scores"])
 
-    def _visible(self) -> xr.DataArray:
-        n_queries, n_keys = self.data.sizes["query"], self.data.sizes["key"]
-        seen = np.ones((n_queries, n_keys), dtype=bool)
-        if self.is_causal:
-            seen = np.tril(seen, n_keys - n_queries)
-        return xr.DataArray(seen, dims=("query", "key"))
+    @property
+    def sinks(self) -> xr.DataArray | None:
+        """`layer head query`: the score of the sink, which takes part in the softmax and is no
+        key; None in models without.
+        """
+        return self.data.get("sinks")
 
     def _vectors(self, name: str) -> xr.DataArray:
         if name not in self.data:
@@ -116,7 +125,8 @@ class Trace(TraceMethods):
 
     Attributes:
         blocks: the model's attentions by name.
-        stack_tokens: the token sequence of each stack (`self`, or `encoder` and `decoder`).
+        stack_tokens: the token sequence of each stack (`self`, or `encoder` and `decoder`;
+            `attention.query_stack` and `attention.key_stack` say which a block uses).
         stack_hidden: the residual stream of each stack, `state query unit`: state 0 is the
             embedding, state `l + 1` what layer `l` left behind.
         about: what was traced with what: model, family, edits, versions, truncation.
@@ -135,7 +145,7 @@ class Trace(TraceMethods):
     @property
     def text(self) -> Tokens:
         """The main token sequence with offsets, words, segments and flags."""
-        return self.stack_tokens[STACK_OF_QUERIES[self.main.name]]
+        return self.main.query_tokens
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -170,7 +180,7 @@ class Trace(TraceMethods):
     @property
     def hidden(self) -> xr.DataArray:
         """`state query unit`: the residual stream of the main stack between layers."""
-        stack = STACK_OF_QUERIES[self.main.name]
+        stack = query_stack(self.main.name, self.stack_tokens)
         if stack not in self.stack_hidden:
             raise InputError("This trace has no hidden states: it was made without vectors.")
         return self.stack_hidden[stack]
@@ -187,8 +197,20 @@ class Trace(TraceMethods):
 
     @property
     def cross(self) -> Block:
-        """The decoder's attention to the encoder (encoder-decoders)."""
+        """The decoder's attention to the encoder (encoder-decoders), or the text's to what a
+        tower made of an image.
+        """
         return self._block("cross")
+
+    @property
+    def vision(self) -> Block:
+        """The attention among the patches of an image, in models that also read text."""
+        return self._block("vision")
+
+    @property
+    def audio(self) -> Block:
+        """The attention among the frames of a sound, in models that also read text."""
+        return self._block("audio")
 
     def _block(self, name: str) -> Block:
         if name not in self.blocks:
@@ -222,8 +244,8 @@ class Trace(TraceMethods):
             blocks[name] = Block(
                 block.name,
                 data,
-                words[STACK_OF_QUERIES[name]],
-                words[STACK_OF_KEYS[name]],
+                words[query_stack(name, words)],
+                words[key_stack(name, words)],
                 block.is_causal,
             )
         return Trace(blocks, words, {}, {**self.about, "unit": "word"})

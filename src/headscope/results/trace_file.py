@@ -11,7 +11,8 @@ import xarray as xr
 
 from headscope.atomic import atomic_path
 from headscope.attention import Block as BlockName
-from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
+from headscope.attention import key_stack, query_stack
+from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Tokens
 
 KIND = "trace"
@@ -51,8 +52,8 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         blocks[name] = Block(
             cast("BlockName", name),
             data,
-            tokens[STACK_OF_QUERIES[name]],
-            tokens[STACK_OF_KEYS[name]],
+            tokens[query_stack(name, tokens)],
+            tokens[key_stack(name, tokens)],
             is_causal,
         )
     order = json.loads(tree.attrs["blocks"])
