@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 import transformers
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoProcessor,
     AutoTokenizer,
+    Pipeline,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -37,12 +39,13 @@ from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
 from headscope.model.processing import takes_media
 from headscope.model.quiet import quiet
+from headscope.model.unwrap import unwrap
 
 _LOG = logging.getLogger("headscope")
 
 
 def load(
-    source: str | Path | PreTrainedModel,
+    source: str | Path | nn.Module | Pipeline,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     processor: Any = None,
@@ -58,9 +61,10 @@ def load(
     Args:
         source: `"minilm"`, `"smollm2"` or `"whisper"` (packaged, or else from the hub), a
             folder, a hub id such as `"gpt2"`, or a live transformers model (used as it is: not
-            copied, not moved).
-        tokenizer: for a live model; others bring theirs.
-        processor: what prepares images and recordings, for a live model; others bring theirs.
+            copied, not moved), bare or wrapped: a pipeline, a compiled or parallel model, PEFT
+            adapters, a SentenceTransformer.
+        tokenizer: for a live model that brings none.
+        processor: what prepares images and recordings, for a live model that brings none.
         name: what to call the model in views and reports ("before fine-tuning"); the name
             it has by default.
         device: where to run; a GPU if there is one, else the CPU.
@@ -78,13 +82,15 @@ def load(
     """
     if name is not None and not (isinstance(name, str) and name.strip()):
         raise InputError(f"name should be a text that is not empty, not {name!r}.")
-    if isinstance(source, PreTrainedModel):
-        return _live(source, tokenizer, processor, name, device, example)
     if not isinstance(source, str | Path):
-        raise InputError(
-            f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
-            "model (a PreTrainedModel) with its tokenizer."
-        )
+        module, its_tokenizer = unwrap(source)
+        if not isinstance(module, PreTrainedModel):
+            raise InputError(
+                f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
+                "model (a PreTrainedModel) with its tokenizer."
+            )
+        processor = processor or _processor_of(source)
+        return _live(module, tokenizer or its_tokenizer, processor, name, device, example)
     torch_dtype = _dtype(dtype)
     device = _device(device)
     place = _find(source, revision)
@@ -111,7 +117,7 @@ def load(
     )
 
 
-def as_model(model: Model | str | Path | PreTrainedModel) -> Model:
+def as_model(model: Model | str | Path | nn.Module) -> Model:
     """The model itself, or what `load` makes of it."""
     return model if isinstance(model, Model) else load(model)
 
@@ -318,6 +324,14 @@ def _processor(location: str, options: dict[str, Any]) -> Any:
     except (OSError, ValueError, KeyError, TypeError, ImportError):
         return None
     return None if isinstance(processor, PreTrainedTokenizerBase) else processor
+
+
+def _processor_of(source: object) -> Any:
+    """The processor that a pipeline brings."""
+    if not isinstance(source, Pipeline):
+        return None
+    names = ("processor", "image_processor", "feature_extractor")
+    return next((part for name in names if (part := getattr(source, name, None))), None)
 
 
 def _own_tokenizer(processor: Any) -> PreTrainedTokenizerBase | None:

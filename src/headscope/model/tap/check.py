@@ -223,7 +223,8 @@ def _among(route: Route, run: Run, root: PreTrainedModel, answer: Answer) -> _Fo
         matches = _renamed(root, matches + towers)
     if not answer.maps and not matches and route == "fallback":
         complete = [one for one in run.recordings if one.is_complete and one.weights.ndim == 4]
-        matches = [Match(_named_block(one.module), one, 0.0, "nothing") for one in complete]
+        matches = [Match("self", one, 0.0, "nothing") for one in complete]
+        matches = [replace(one, block=_named_block(one)) for one in matches]
         left = []
     difference = float((main_output(run.outputs) - answer.output).abs().nan_to_num().max())
     return _Found(route, run.recordings, matches, [x for x in left if x.is_complete], difference)
@@ -273,8 +274,14 @@ def _is_within(module: str, name: str) -> bool:
 
 
 def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
-    """One stack alone is `self`, and so is the text of a model that writes."""
+    """One stack alone is `self`, and so is the text of a model that writes. Layers that attend
+    to another stack are `cross`, also where the model returns them among the others (Mllama).
+    """
+    crossing = [one for one in matches if one.block == "self" and _named_block(one) == "cross"]
     blocks = {one.block for one in matches}
+    if "cross" not in blocks and len(crossing) < sum(one.block == "self" for one in matches):
+        for one in crossing:
+            one.block = "cross"
     if len(blocks) == 1 and is_tower(next(iter(blocks))):
         return [replace(one, block="self") for one in matches]
     if "self" not in blocks and "decoder" not in blocks and root.can_generate():
@@ -355,9 +362,10 @@ def _causal_blocks(matches: Sequence[Match]) -> frozenset[Block]:
     return frozenset(block for block, looks_back in causal.items() if looks_back)
 
 
-def _named_block(module: str) -> Block:
-    """The block by the module's name, for models that return no attention to compare with."""
-    return "cross" if re.search(r"cross|enc_?dec|encoder_attn", module.lower()) else "self"
+def _named_block(one: Match) -> Block:
+    """The block by the module's name, where the model's answer does not tell."""
+    is_cross = re.search(r"cross|enc_?dec|encoder_attn", one.recording.module.lower())
+    return "cross" if is_cross else one.block
 
 
 def _reason(maps: Maps, recordings: Sequence[Recording], n_rows: int) -> str:

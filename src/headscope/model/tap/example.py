@@ -29,7 +29,7 @@ def examples(root: PreTrainedModel) -> Iterator[Example]:
     maker = _Maker(root)
     main = root.main_input_name
     reads_text = "input_ids" in maker.parameters or "inputs_embeds" in maker.parameters
-    if main == "pixel_values":
+    if main == "pixel_values" or "grid_thw" in maker.parameters:
         yield from maker.pictures()
     elif main in ("input_features", "input_values", "audio_values"):
         yield from maker.sounds(main)

@@ -277,7 +277,7 @@ class _Junction:
                     f"{site.module} computed its attention another way than in the self-check, "
                     "so it cannot be read for this input."
                 )
-            first = steps.products[0] if site.head_size is not None else None
+            first = steps.products[0] if site.head_size is not None and steps.products else None
             unfold = functools.partial(_unfold_any, n_heads=site.n_heads)
             _read(
                 parts,
