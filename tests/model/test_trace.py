@@ -213,7 +213,7 @@ def test_length_limits_count_the_padding_offset() -> None:
 BAD_TEXT = [
     ("", "text is empty"),
     (" \n\t", "text is empty"),
-    (None, "should be a string, not NoneType"),
+    (None, "There is nothing to trace: give a text"),
     (7, "should be a string, not int"),
     (b"bytes", "should be a string, not bytes"),
     ("\ud800", "lone surrogate"),

@@ -6,6 +6,7 @@ of tokens, which of them are special, and how many were cut off.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -117,7 +118,7 @@ def encode(
             f"The text has {n_all} tokens and the model takes {max_length}: the last "
             f"{encoded.n_cut} were cut.",
             TruncationWarning,
-            stacklevel=5,
+            stacklevel=_caller_level(),
         )
     if all(encoded.tokens.special):
         raise InputError(
@@ -125,6 +126,14 @@ def encode(
             "Give a text with at least one word."
         )
     return replace(encoded, tokens=encoded.tokens.with_words())
+
+
+def _caller_level() -> int:
+    """The `stacklevel` of a warning that names the first line outside headscope."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("headscope."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def shifted_target(target: Encoded, start: int, speller: Speller) -> Tokens:
