@@ -16,6 +16,7 @@ from headscope.attention import LayerReader
 from headscope.errors import InputError, MissingObjective
 from headscope.model.edit import Edit, check_edit
 from headscope.model.info import ModelInfo, describe, model_facts
+from headscope.model.options import Messages, Options
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.claims import claimed, modules_of
@@ -36,6 +37,7 @@ class Model:
     Attributes:
         module: the transformers model, as it was loaded.
         tokenizer: its tokenizer, or None.
+        processor: what prepares its images and recordings, or None.
         name: what to call it in views and reports.
     """
 
@@ -49,9 +51,11 @@ class Model:
         has_lm_head: bool = False,
         notes: tuple[str, ...] = (),
         example: Mapping[str, object] | None = None,
+        processor: Any = None,
     ) -> None:
         self.module = module
         self.tokenizer = tokenizer
+        self.processor = processor
         self.name = name
         self._source = source
         self._has_lm_head = has_lm_head
@@ -188,9 +192,11 @@ class Model:
     @overload
     def trace(  # type: ignore[overload-overlap]  # a str is a sequence of str
         self,
-        text: str | Mapping[str, object],
+        text: str | Mapping[str, object] | Messages | None = ...,
         pair: str | None = ...,
         *,
+        image: object | None = ...,
+        audio: object | None = ...,
         target: str | None = ...,
         generate: int = ...,
         vectors: bool = ...,
@@ -215,9 +221,11 @@ class Model:
 
     def trace(
         self,
-        text: str | Sequence[str] | Mapping[str, Any],
+        text: str | Sequence[str] | Mapping[str, Any] | Messages | None = None,
         pair: str | Sequence[str] | None = None,
         *,
+        image: object | None = None,
+        audio: object | None = None,
         target: str | Sequence[str] | None = None,
         generate: int = 0,
         vectors: bool = True,
@@ -228,9 +236,14 @@ class Model:
         """Everything one input does in every attention head.
 
         Args:
-            text: a text; several texts, for a list of traces; or prepared inputs of one
-                row (`{"pixel_values": …}`), for models that read no text.
+            text: a text; several texts, for a list of traces; a chat (dicts with `role` and
+                `content`), by the model's template; or prepared inputs of one row
+                (`{"pixel_values": …}`).
             pair: a second text for each, as in sentence-pair tasks.
+            image: a Pillow image, the name of a file, an array of `row column color`; or a list
+                of them. The model's processor prepares it.
+            audio: the name of a WAV file, samples at the rate the model takes, or
+                `(samples, rate)`.
             target: what the decoder reads, for encoder-decoders.
             generate: let the model continue by up to so many tokens (greedily), and trace
                 them too. In encoder-decoders it writes the decoder's side.
@@ -240,22 +253,20 @@ class Model:
             layers: keep only these; attention grows with the square of the length.
             truncate: cut a text that is too long, with a warning; else it is an error.
         """
-        from headscope.model.tracing import trace_inputs, trace_text
+        from headscope.model.dispatch import trace_any
 
-        kept: dict[str, Any] = {"vectors": vectors, "scores": scores, "layers": layers}
-
-        if isinstance(text, Mapping):
-            if pair is not None or target is not None or generate:
-                raise InputError("Prepared inputs take no pair, target or generate.")
-            return trace_inputs(self, text, **kept)
-        if isinstance(text, str | bytes) or not isinstance(text, Sequence):
-            second, aim = _as_one(pair, "pair"), _as_one(target, "target")
-            return trace_text(self, text, second, aim, generate, truncate=truncate, **kept)
-        pairs, targets = (_as_many(text, x, n) for x, n in ((pair, "pair"), (target, "target")))
-        return [
-            trace_text(self, one, second, aim, generate, truncate=truncate, **kept)
-            for one, second, aim in zip(text, pairs, targets, strict=True)
-        ]
+        kept = Options(vectors=vectors, scores=scores, layers=layers)
+        return trace_any(
+            self,
+            text,
+            pair,
+            image=image,
+            audio=audio,
+            target=target,
+            generate=generate,
+            options=kept,
+            truncate=truncate,
+        )
 
     @contextmanager
     def edit(self, *edits: Edit) -> Iterator[Model]:
@@ -265,13 +276,22 @@ class Model:
             with model.edit(hs.ablate(3, 5), hs.set_attention(2, 1, query=4, key=0, weight=1.0)):
                 trace = model.trace(text)
         """
-        wiring, _, tap = self._attach()
         if not edits:
             raise InputError("edit needs at least one edit: ablate, set_attention, scale_neurons.")
+        wiring, _, tap = self._wired_for(edits)
         for edit in edits:
             check_edit(edit, wiring)
         with tap.attached(Attachment(edits=edits)):
             yield self
+
+    def _wired_for(self, edits: Sequence[Edit]) -> tuple[Wiring, Check, Tap]:
+        """The model's own wiring; or, where edits name a block that only an image or a sound
+        brings, the wiring that one traced before was read by.
+        """
+        own = self._attach()
+        named = {edit.block for edit in edits} - {None}
+        known = [own, *self._wired.values()]
+        return next((wired for wired in known if named <= set(wired[0].blocks)), own)
 
     def gradients(
         self,
@@ -304,6 +324,16 @@ class Model:
             )
         return self.tokenizer
 
+    def need_processor(self) -> Any:
+        """The processor, or an error that says how to give one."""
+        if self.processor is None:
+            raise InputError(
+                f"{self.name} has no processor for images and recordings. Load it with one: "
+                "headscope.load(model, processor=AutoProcessor.from_pretrained(…)); or trace "
+                "prepared inputs: model.trace({'pixel_values': …})."
+            )
+        return self.processor
+
     def need_objective(self, purpose: str) -> str:
         """The model's objective, or an error that says why there is none."""
         if self.info.objective is None:
@@ -329,6 +359,7 @@ class Model:
             "has_lm_head": self._has_lm_head,
             "notes": self._notes,
             "example": self._example,
+            "processor": self.processor,
         }
         return _restored, (structure_of(self.module), self.tokenizer, options, self.edits)
 
@@ -351,19 +382,3 @@ def _restored(
         tap = model._attach()[2]
         model._lasting.enter_context(tap.attached_for_all(Attachment(edits=edits)))
     return model
-
-
-def _as_one(other: str | Sequence[str] | None, name: str) -> str | None:
-    if other is None or isinstance(other, str):
-        return other
-    raise InputError(f"{name} should be a string, not {type(other).__name__}: {other!r:.80}.")
-
-
-def _as_many(
-    texts: Sequence[str], others: str | Sequence[str] | None, name: str
-) -> Sequence[str | None]:
-    if others is None:
-        return [None] * len(texts)
-    if isinstance(others, str) or len(others) != len(texts):
-        raise InputError(f"{len(texts)} texts need a list of {len(texts)} for {name}.")
-    return list(others)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
 from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError
+from headscope.model.chat import encode_chat
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
+from headscope.model.options import Messages, Options, is_chat
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
 from headscope.model.tap.sites import Wiring
@@ -34,25 +35,14 @@ IDS_OF_STACK = {
 """Which input holds the ids of a stack's tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """What a trace keeps; see `Model.trace`."""
-
-    vectors: bool
-    scores: bool | None
-    layers: Sequence[int] | None
-
-
 def trace_text(
     model: Model,
-    text: str,
+    text: str | Messages,
     pair: str | None,
     target: str | None,
     generate: int,
     *,
-    vectors: bool,
-    scores: bool | None,
-    layers: Sequence[int] | None,
+    options: Options,
     truncate: bool,
 ) -> Trace:
     """See `Model.trace`."""
@@ -63,17 +53,14 @@ def trace_text(
     )
     if generate:
         stacks, inputs = _generated(model, encoded, generate)
-    options = _Options(vectors, scores, layers)
-    return _traced(model, inputs, stacks, options, n_cut=encoded.n_cut)
+    return run_trace(model, inputs, stacks, options, n_cut=encoded.n_cut)
 
 
 def trace_inputs(
     model: Model,
     inputs: Mapping[str, object],
     *,
-    vectors: bool,
-    scores: bool | None,
-    layers: Sequence[int] | None,
+    options: Options,
 ) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
     for name, value in inputs.items():
@@ -82,12 +69,12 @@ def trace_inputs(
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."
             )
-    return _traced(model, inputs, {}, _Options(vectors, scores, layers), n_cut=0)
+    return run_trace(model, inputs, {}, options, n_cut=0)
 
 
 def encode_for(
     model: Model,
-    text: str,
+    text: str | Messages,
     pair: str | None,
     *,
     target: str | None,
@@ -105,7 +92,10 @@ def encode_for(
                 f"generate={generate} leaves no room: the model takes {model.info.max_length} "
                 "tokens in all."
             )
-    encoded = encode(tokenizer, text, pair, max_length=limit, truncate=truncate)
+    if is_chat(text):
+        encoded = encode_chat(tokenizer, text, max_length=limit)
+    else:
+        encoded = encode(tokenizer, cast("str", text), pair, max_length=limit, truncate=truncate)
     if not has_decoder:
         if target is not None:
             raise InputError(f"{model.name} has no decoder side, so it takes no target.")
@@ -163,14 +153,23 @@ def _generated(
     return {"self": tokens}, {"input_ids": ids.cpu(), "attention_mask": torch.ones_like(ids.cpu())}
 
 
-def _traced(
+def run_trace(
     model: Model,
     inputs: Mapping[str, object],
     stacks: dict[str, Tokens],
-    options: _Options,
+    options: Options,
     *,
     n_cut: int,
 ) -> Trace:
+    """Run the model once on its inputs and keep what the tap reads.
+
+    Args:
+        model: the model.
+        inputs: what its forward pass takes, of one row.
+        stacks: tokens by stack, where they are known; the others are numbered.
+        options: what to keep.
+        n_cut: how many tokens of the text did not fit.
+    """
     vectors, scores = options.vectors, options.scores
     wiring = model.wiring_for(inputs)
     wanted = _checked_layers(model, wiring, options.layers)

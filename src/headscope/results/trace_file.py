@@ -12,11 +12,18 @@ import xarray as xr
 from headscope.atomic import atomic_path
 from headscope.attention import Block as BlockName
 from headscope.attention import key_stack, query_stack
+from headscope.results.media import Media
+from headscope.results.media_file import (
+    COMPRESSION,
+    media_dataset,
+    piece_table,
+    read_media,
+    read_pieces,
+)
 from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Tokens
 
 KIND = "trace"
-COMPRESSION = {"zlib": True, "complevel": 4, "shuffle": True}
 FLAGS = ("special", "generated")
 NUMBERS = ("ids", "segments", "words")
 
@@ -31,6 +38,8 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         encoding[group] = {str(variable): COMPRESSION for variable in block.data.data_vars}
     for stack, tokens in trace.stack_tokens.items():
         datasets[f"/stacks/{stack}"] = _token_dataset(tokens, trace.stack_hidden.get(stack))
+    if trace.media:
+        datasets["/media"], encoding["/media"] = media_dataset(trace.media)
     with atomic_path(path) as temporary:
         tree = xr.DataTree.from_dict(datasets)
         tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
@@ -58,7 +67,8 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         )
     order = json.loads(tree.attrs["blocks"])
     about = json.loads(tree.attrs["about"])
-    return Trace({name: blocks[name] for name in order}, tokens, hidden, about)
+    media = read_media(tree["media"].to_dataset()) if "media" in tree else Media()
+    return Trace({name: blocks[name] for name in order}, tokens, hidden, about, media=media)
 
 
 def _attributes(trace: Trace) -> dict[str, str]:
@@ -83,6 +93,8 @@ def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
     if tokens.offsets is not None:
         offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
         variables["offsets"] = (("query", "edge"), offsets)
+    if tokens.pieces:
+        variables["pieces"] = (("query", "field"), piece_table(tokens.pieces))
     dataset = xr.Dataset(variables)
     return dataset if hidden is None else dataset.assign(hidden=hidden)
 
@@ -103,6 +115,7 @@ def _tokens(data: xr.Dataset) -> Tokens:
         ids=ids,
         segments=segments,
         words=words,
+        pieces=read_pieces(data["pieces"].values) if "pieces" in data else (),
     )
 
 
