@@ -18,6 +18,7 @@ import xarray as xr
 
 from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.notebook import facts_table
+from headscope.results.predictions import Predictions
 from headscope.surface.trace_methods import TraceMethods
 from headscope.text.tokens import Tokens
 
@@ -120,12 +121,15 @@ class Trace(TraceMethods):
         stack_hidden: the residual stream of each stack, `state query unit`: state 0 is the
             embedding, state `l + 1` what layer `l` left behind.
         about: what was traced with what: model, family, edits, versions, truncation.
+        predictions: the model's likeliest answers, edits included: next tokens at every
+            position, tokens at masks, or labels; None for a plain encoder.
     """
 
     blocks: Mapping[str, Block]
     stack_tokens: Mapping[str, Tokens]
     stack_hidden: Mapping[str, xr.DataArray] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    predictions: Predictions | None = None
 
     @property
     def main(self) -> Block:
