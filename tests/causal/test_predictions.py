@@ -121,15 +121,15 @@ def test_gradients_of_labels_tokens_and_scalars(classifier: Model, tiny_llama: M
     assert own.loss == pytest.approx(float(_logits(classifier, TEXT)[0, 0]), rel=1e-5)
     assert float(np.abs(own.attention).max()) > 0
     token = tiny_llama.gradients(TEXT, target="t")
-    shares = _logits(tiny_llama, TEXT)[0, -1].log_softmax(-1)
+    logs = _logits(tiny_llama, TEXT)[0, -1].log_softmax(-1)
     at = tiny_llama.need_tokenizer().convert_tokens_to_ids("t")
-    assert token.loss == pytest.approx(-float(shares[at]), rel=1e-4)
+    assert token.loss == pytest.approx(-float(logs[at]), rel=1e-4)
 
 
 def test_targets_that_cannot_be(classifier: Model, tiny_llama: Model, tiny_bert: Model) -> None:
-    with pytest.raises(UnknownName, match="Unknown label 'POSITIV'. Did you mean 'POSITIVE'"):
+    with pytest.raises(UnknownName, match=r"Unknown label 'POSITIV'. Did you mean 'POSITIVE'"):
         classifier.gradients(TEXT, target="POSITIV")
-    with pytest.raises(InputError, match="is 3 tokens of .*A prediction is of one token"):
+    with pytest.raises(InputError, match=r"is 3 tokens of .*A prediction is of one token"):
         tiny_llama.gradients(TEXT, target="dog")
     with pytest.raises(InputError, match="write it where 'cat' should stand"):
         tiny_bert.gradients(TEXT, target="cat")
