@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import LayerReader
-from headscope.errors import InputError, MissingObjective
+from headscope.attention import Block, LayerReader
+from headscope.errors import InputError, MissingObjective, TapUnsupported
 from headscope.model.edit import Edit, check_edit
 from headscope.model.info import ModelInfo, Objective, describe, model_facts
 from headscope.model.tap.attachment import Attachment
@@ -22,7 +22,7 @@ from headscope.model.tap.claims import claimed, modules_of
 from headscope.model.tap.junction import uses_of
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
-from headscope.model.transfer import structure_of
+from headscope.model.transfer import structure_of, weights_version
 from headscope.notebook import facts_table
 from headscope.results.predictions import Predictions
 from headscope.results.text_gradients import Gradients
@@ -30,6 +30,7 @@ from headscope.results.trace import Trace
 
 if TYPE_CHECKING:
     from headscope.model.aims import Target
+    from headscope.model.tap.projection import Projection
 
 
 class Model:
@@ -61,6 +62,9 @@ class Model:
         self._example = example
         self._wired: tuple[Wiring, Check, Tap] | None = None
         self._info: ModelInfo | None = None
+        self._projections: (
+            tuple[int, Mapping[tuple[Block, int], Projection] | TapUnsupported] | None
+        ) = None
         self._lasting = ExitStack()
 
     @property
@@ -84,6 +88,25 @@ class Model:
     def wiring(self) -> Wiring:
         """Where the model's attention happens."""
         return self._attach()[0]
+
+    @property
+    def projections(self) -> Mapping[tuple[Block, int], Projection]:
+        """The output projection of each block and layer, head by head, found by value.
+
+        Raises:
+            TapUnsupported: none is proved to be it, with what was seen.
+        """
+        from headscope.model.tap.projection import find_projections
+
+        version = weights_version(self.module)
+        if self._projections is None or self._projections[0] != version:
+            try:
+                self._projections = version, find_projections(self, self._example)
+            except TapUnsupported as refusal:
+                self._projections = version, refusal
+        if isinstance(self._projections[1], TapUnsupported):
+            raise self._projections[1]
+        return self._projections[1]
 
     @property
     def edits(self) -> tuple[Edit, ...]:

@@ -176,7 +176,7 @@ def backward(
     Returns the loss.
     """
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
-    with torch.enable_grad(), model.attached(tap), _frozen(model.module):
+    with torch.enable_grad(), model.attached(tap), frozen(model.module):
         loss = loss_of(model.module(**model.placed(question.inputs)), question)
         loss.backward()
     return loss.item()
@@ -214,7 +214,7 @@ def asked(
             reader(attention)
 
     tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
-    with torch.enable_grad(), model.attached(tap), _frozen(model.module):
+    with torch.enable_grad(), model.attached(tap), frozen(model.module):
         losses = measure_losses(model.module(**model.placed(inputs)), labels, scalar)
 
         def run(reader: LayerReader) -> None:
@@ -256,7 +256,7 @@ def loss_of(outputs: ModelOutput, question: Question) -> Tensor:
 
 
 @contextmanager
-def _frozen(module: torch.nn.Module) -> Iterator[None]:
+def frozen(module: torch.nn.Module) -> Iterator[None]:
     """Parameters ask for no gradient within the block."""
     trained = [p for p in module.parameters() if p.requires_grad]
     for parameter in trained:
