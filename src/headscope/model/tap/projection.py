@@ -13,7 +13,7 @@ not change when they do. What cannot be proved is refused with what was seen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from headscope.attention import Attention, Block
 from headscope.errors import TapUnsupported
 from headscope.model.edit import Edit, Positions
 from headscope.model.tap.attachment import Attachment
+from headscope.model.tap.calls import Call, recorded_calls, run_module
 from headscope.model.tap.example import example_inputs
 
 if TYPE_CHECKING:
@@ -67,18 +68,6 @@ class Projection:
         return moved
 
 
-@dataclass(slots=True)
-class _Call:
-    """One call of a module: its first input and its output."""
-
-    name: str
-    module: nn.Module
-    given: Tensor
-    returned: Tensor
-    is_plain: bool
-    """Was that input all it was given?"""
-
-
 def find_projections(
     model: Model, example: Mapping[str, object] | None = None
 ) -> dict[Place, Projection]:
@@ -102,11 +91,11 @@ def find_projections(
         outputs[place] = _joined(attention.outputs)
         shapes[place] = attention.outputs.shape[1], attention.outputs.shape[3]
 
-    with torch.inference_mode(), _recorded(model.module) as calls:
+    with torch.inference_mode(), recorded_calls(model.module) as calls:
         with model.tapped(read):
             result = model.module(**model.placed(inputs))
         reference = _first_tensor(result)
-    chosen: dict[Place, _Call] = {}
+    chosen: dict[Place, Call] = {}
     projections: dict[Place, Projection] = {}
     for place, joined in outputs.items():
         call = _outermost_affine(model, place, joined, calls)
@@ -121,30 +110,7 @@ def _joined(outputs: Tensor) -> Tensor:
     return outputs.transpose(1, 2).flatten(2)
 
 
-@contextmanager
-def _recorded(root: nn.Module) -> Iterator[list[_Call]]:
-    """Within the block, every call of a module that maps one tensor to one is recorded."""
-    calls: list[_Call] = []
-    with ExitStack() as stack:
-        for name, module in root.named_modules():
-
-            def keep(
-                module: nn.Module,
-                args: tuple[object, ...],
-                kwargs: dict[str, object],
-                output: object,
-                name: str = name,
-            ) -> None:
-                given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-                result = output[0] if isinstance(output, tuple) and output else output
-                if given and isinstance(result, Tensor):
-                    calls.append(_Call(name, module, given[0], result, len(given) == 1))
-
-            stack.callback(module.register_forward_hook(keep, with_kwargs=True).remove)
-        yield calls
-
-
-def _outermost_affine(model: Model, place: Place, joined: Tensor, calls: list[_Call]) -> _Call:
+def _outermost_affine(model: Model, place: Place, joined: Tensor, calls: list[Call]) -> Call:
     """The outermost module with parameters that takes the head outputs and is affine in them."""
     attention = model.wiring.find(place[0], place[1], None).module
     widths = {call.given.shape[-1] for call in calls if call.name == attention}
@@ -171,15 +137,15 @@ def _outermost_affine(model: Model, place: Place, joined: Tensor, calls: list[_C
     raise _refusal(model, place[1], f"of the modules that take its head outputs, {what}")
 
 
-def _is_affine(call: _Call) -> bool:
+def _is_affine(call: Call) -> bool:
     """Is f(x + y) − f(y) the same for every y, on captured activations and at other scales?"""
     captured = call.given
     shuffled = captured.flip(1)
     with torch.inference_mode():
-        nothing = _run(call.module, torch.zeros_like(captured))
+        nothing = run_module(call.module, torch.zeros_like(captured))
         pairs = ((captured, shuffled), (captured, -3 * shuffled), (8 * captured, captured))
         for left, right in pairs:
-            both, one, other = (_run(call.module, x) for x in (left + right, left, right))
+            both, one, other = (run_module(call.module, x) for x in (left + right, left, right))
             size = float(one.abs().max()) + float(other.abs().max())
             if not float((both - one - other + nothing).abs().max()) <= tolerance_of(
                 captured.dtype
@@ -193,19 +159,13 @@ def tolerance_of(dtype: torch.dtype) -> float:
     return TOLERANCE.get(dtype, TOLERANCE_HALF)
 
 
-def _run(module: nn.Module, given: Tensor) -> Tensor:
-    result = module(given)
-    output = result[0] if isinstance(result, tuple) else result
-    return torch.as_tensor(output).double()
-
-
-def _projection(model: Model, place: Place, call: _Call, n_heads: int, size: int) -> Projection:
+def _projection(model: Model, place: Place, call: Call, n_heads: int, size: int) -> Projection:
     width = n_heads * size
     identity = torch.eye(width, dtype=call.given.dtype, device=call.given.device)
     with torch.inference_mode():
         rows = identity[None] if call.given.ndim == 3 else identity
-        bias = _run(call.module, torch.zeros_like(rows))[..., :1, :].reshape(-1)
-        weights = (_run(call.module, rows).reshape(width, -1) - bias).cpu()
+        bias = run_module(call.module, torch.zeros_like(rows))[..., :1, :].reshape(-1)
+        weights = (run_module(call.module, rows).reshape(width, -1) - bias).cpu()
         expected = call.returned.double().cpu().reshape(-1, weights.shape[1])
         made = call.given.double().cpu().reshape(-1, width) @ weights + bias.cpu()
     size_of = max(float(expected.abs().max()), 1e-6)
@@ -231,7 +191,10 @@ class _HalveAll(Edit):
 
 
 def _prove_only_route(
-    model: Model, inputs: Mapping[str, object], reference: Tensor, chosen: Mapping[Place, _Call]
+    model: Model,
+    inputs: Mapping[str, object],
+    reference: Tensor,
+    chosen: Mapping[Place, Call],
 ) -> None:
     """With the outputs of all projections held fixed, head outputs must have no way to the
     model's output: a gate that reads them would be one.
@@ -259,7 +222,10 @@ def _prove_only_route(
 
 
 def _held(
-    model: Model, inputs: Mapping[str, object], chosen: Mapping[Place, _Call], places: list[Place]
+    model: Model,
+    inputs: Mapping[str, object],
+    chosen: Mapping[Place, Call],
+    places: list[Place],
 ) -> Tensor:
     """The model's output with the heads of these layers halved, their projections held."""
     outputs: dict[int, list[Tensor]] = {}
