@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import LayerReader
-from headscope.errors import InputError, MissingObjective
+from headscope.attention import Block, LayerReader
+from headscope.errors import InputError, MissingObjective, TapUnsupported
 from headscope.model.edit import Edit, check_edit
-from headscope.model.info import ModelInfo, describe, model_facts
+from headscope.model.info import ModelInfo, Objective, describe, model_facts
 from headscope.model.options import Messages, Options
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.check import Check, wire
@@ -25,10 +25,15 @@ from headscope.model.tap.junction import uses_of
 from headscope.model.tap.official import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
-from headscope.model.transfer import structure_of
+from headscope.model.transfer import structure_of, weights_version
 from headscope.notebook import facts_table
+from headscope.results.predictions import Predictions
 from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
+
+if TYPE_CHECKING:
+    from headscope.model.aims import Target
+    from headscope.model.tap.projection import Projection
 
 
 class Model:
@@ -65,6 +70,9 @@ class Model:
         """By the media that the forward pass is given: images change where attention happens."""
         self._own_media: frozenset[str] | None = None
         self._info: ModelInfo | None = None
+        self._projections: (
+            tuple[int, Mapping[tuple[Block, int], Projection] | TapUnsupported] | None
+        ) = None
         self._lasting = ExitStack()
 
     @property
@@ -94,6 +102,25 @@ class Model:
         that the self-check has not seen yet is checked first, with these very inputs.
         """
         return self._attach(inputs)[0]
+
+    @property
+    def projections(self) -> Mapping[tuple[Block, int], Projection]:
+        """The output projection of each block and layer, head by head, found by value.
+
+        Raises:
+            TapUnsupported: none is proved to be it, with what was seen.
+        """
+        from headscope.model.tap.projection import find_projections
+
+        version = weights_version(self.module)
+        if self._projections is None or self._projections[0] != version:
+            try:
+                self._projections = version, find_projections(self, self._example)
+            except TapUnsupported as refusal:
+                self._projections = version, refusal
+        if isinstance(self._projections[1], TapUnsupported):
+            raise self._projections[1]
+        return self._projections[1]
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -268,6 +295,24 @@ class Model:
             truncate=truncate,
         )
 
+    def predict(
+        self, text: str, pair: str | None = None, *, target: str | None = None, generate: int = 0
+    ) -> Predictions:
+        """What the model predicts for a text, without its attention: prints as a table.
+
+        Args:
+            text: the text.
+            pair: a second text, as in sentence-pair tasks.
+            target: what the decoder reads, for encoder-decoders.
+            generate: let the model continue by up to so many tokens first.
+
+        Raises:
+            MissingObjective: the model is a plain encoder, which predicts nothing.
+        """
+        from headscope.model.tracing import predict_text
+
+        return predict_text(self, text, pair, target, generate)
+
     @contextmanager
     def edit(self, *edits: Edit) -> Iterator[Model]:
         """Within the block, the model runs with these edits: in `trace`, `gradients`,
@@ -298,18 +343,27 @@ class Model:
         text: str,
         pair: str | None = None,
         *,
-        target: str | None = None,
+        target: Target | None = None,
         seed: int = 0,
         truncate: bool = True,
     ) -> Gradients:
-        """∂L/∂a for every layer and head, with the model's own objective.
+        """∂L/∂a for every layer and head, with the model's own objective or any scalar.
 
         Causal models predict each next token; encoders with a masked-language head predict
         15 % of the tokens, replaced by the mask token (which ones, `seed` decides);
-        encoder-decoders predict `target`.
+        encoder-decoders predict `target`; classifiers the label they find likeliest.
+
+        Args:
+            text: the text.
+            pair: a second text, as in sentence-pair tasks.
+            target: what L is about instead: a label of a classifier, the token after the text
+                (causal models) or at its masks (masked ones), both as −log p; or a function of
+                the model's output, which is L itself. In encoder-decoders what the decoder reads.
+            seed: decides which tokens are masked.
+            truncate: cut a text that is too long, with a warning; else it is an error.
 
         Raises:
-            MissingObjective: the weights have no language-model head, so there is no loss.
+            MissingObjective: the weights have no head that predicts, so there is no loss.
         """
         from headscope.model.objective import gradients_of_text
 
@@ -334,18 +388,18 @@ class Model:
             )
         return self.processor
 
-    def need_objective(self, purpose: str) -> str:
+    def need_objective(self, purpose: str) -> Objective:
         """The model's objective, or an error that says why there is none."""
         if self.info.objective is None:
             why = (
                 f"its class {self.info.architecture} predicts nothing headscope has a loss for"
                 if self._has_lm_head
-                else "its weights have no language-model head"
+                else "its weights have no language-model head and no classifier"
             )
             raise MissingObjective(
-                f"{purpose} needs a language model, but {self.name} is none: {why}. "
-                "Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM or "
-                "…ForConditionalGeneration)."
+                f"{purpose} needs a model that predicts tokens or labels, but {self.name} does "
+                f"not: {why}. Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM, "
+                "…ForConditionalGeneration or …ForSequenceClassification)."
             )
         return self.info.objective
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from headscope.attention import key_stack, query_stack
-from headscope.errors import InputError
+from headscope.errors import InputError, MissingObjective
+from headscope.model.answers import read_predictions
 from headscope.model.chat import encode_chat
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
@@ -19,6 +20,7 @@ from headscope.model.options import Messages, Options, is_chat
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
 from headscope.model.tap.sites import Wiring
+from headscope.results.predictions import Predictions
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
@@ -46,14 +48,30 @@ def trace_text(
     truncate: bool,
 ) -> Trace:
     """See `Model.trace`."""
-    if not isinstance(generate, int) or generate < 0:
-        raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
     encoded, stacks, inputs = encode_for(
         model, text, pair, target=target, generate=generate, truncate=truncate
     )
     if generate:
         stacks, inputs = _generated(model, encoded, generate)
     return run_trace(model, inputs, stacks, options, n_cut=encoded.n_cut)
+
+
+def predict_text(
+    model: Model, text: str, pair: str | None, target: str | None, generate: int
+) -> Predictions:
+    """See `Model.predict`."""
+    model.need_objective("A prediction")
+    encoded, stacks, inputs = encode_for(
+        model, text, pair, target=target, generate=generate, truncate=True
+    )
+    if generate:
+        stacks, inputs = _generated(model, encoded, generate)
+    with torch.inference_mode(), model.tapped(returns_weights=False):
+        outputs = model.module(**model.placed(inputs))
+    predictions = read_predictions(model, outputs, stacks)
+    if predictions is None:
+        raise MissingObjective(f"{model.info.architecture} returned no logits for its tokens.")
+    return predictions
 
 
 def trace_inputs(
@@ -82,6 +100,8 @@ def encode_for(
     truncate: bool,
 ) -> tuple[Encoded, dict[str, Tokens], dict[str, Tensor]]:
     """A text as the model takes it: its tokens by stack, and its inputs."""
+    if not isinstance(generate, int) or generate < 0:
+        raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
     tokenizer = model.need_tokenizer()
     limit = model.info.max_length
     has_decoder = "decoder" in model.info.blocks
@@ -196,7 +216,8 @@ def run_trace(
         },
     }
     blocks = collector.blocks(wiring, stacks)
-    return Trace(blocks, stacks, hidden_states(outputs) if vectors else {}, about)
+    hidden = hidden_states(outputs) if vectors else {}
+    return Trace(blocks, stacks, hidden, about, read_predictions(model, outputs, stacks))
 
 
 def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:

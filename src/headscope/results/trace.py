@@ -20,6 +20,7 @@ from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
 from headscope.results.arrays import looks_causal, named_blocks
 from headscope.results.media import Media
+from headscope.results.predictions import Predictions
 from headscope.surface.trace_methods import TraceMethods
 from headscope.text.tokens import Tokens
 
@@ -129,12 +130,15 @@ class Trace(TraceMethods):
             embedding, state `l + 1` what layer `l` left behind.
         about: what was traced with what: model, family, edits, versions, truncation.
         media: the images and the recording that were traced, as the model got them.
+        predictions: the model's likeliest answers, edits included: next tokens at every
+            position, tokens at masks, or labels; None for a plain encoder.
     """
 
     blocks: Mapping[str, Block]
     stack_tokens: Mapping[str, Tokens]
     stack_hidden: Mapping[str, xr.DataArray] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    predictions: Predictions | None = None
     media: Media = field(default_factory=Media, kw_only=True)
 
     @property

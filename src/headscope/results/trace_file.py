@@ -20,6 +20,7 @@ from headscope.results.media_file import (
     read_media,
     read_pieces,
 )
+from headscope.results.predictions import Predictions
 from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Tokens
 
@@ -40,6 +41,8 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         datasets[f"/stacks/{stack}"] = _token_dataset(tokens, trace.stack_hidden.get(stack))
     if trace.media:
         datasets["/media"], encoding["/media"] = media_dataset(trace.media)
+    if trace.predictions is not None:
+        datasets["/predictions"] = _prediction_dataset(trace.predictions)
     with atomic_path(path) as temporary:
         tree = xr.DataTree.from_dict(datasets)
         tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
@@ -67,8 +70,34 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         )
     order = json.loads(tree.attrs["blocks"])
     about = json.loads(tree.attrs["about"])
+    predictions = _predictions(tree["predictions"].to_dataset()) if "predictions" in tree else None
     media = read_media(tree["media"].to_dataset()) if "media" in tree else Media()
-    return Trace({name: blocks[name] for name in order}, tokens, hidden, about, media=media)
+    ordered = {name: blocks[name] for name in order}
+    return Trace(ordered, tokens, hidden, about, predictions, media=media)
+
+
+def _prediction_dataset(predictions: Predictions) -> xr.Dataset:
+    data = predictions.data
+    strings = {
+        name: (
+            data[name].dims,
+            _strings(tuple(data[name].values.ravel())).reshape(data[name].shape),
+        )
+        for name in ("token", "at")
+    }
+    return data.drop_vars(list(strings)).assign(strings).assign_attrs(kind=predictions.kind)
+
+
+def _predictions(data: xr.Dataset) -> Predictions:
+    return Predictions.of(
+        data.attrs["kind"],
+        positions=data["position"].values.tolist(),
+        at=_text_tuple(data["at"]),
+        tokens=[_text_tuple(row) for row in data["token"]],
+        ids=data["id"].values,
+        logits=data["logit"].values,
+        probabilities=data["probability"].values,
+    )
 
 
 def _attributes(trace: Trace) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from headscope.measuring.fold import States
 from headscope.measuring.kernels import has_numba
 from headscope.measuring.registry import facts_of, list_metrics
 from headscope.metrics import METRICS, find_metrics
+from headscope.metrics.gradients import Importance
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -126,13 +127,14 @@ def make_plan(
     )
 
 
-def _check_passes(model: Model, metrics: Iterable[Metric]) -> None:
+def _check_passes(model: Model, metrics: Sequence[Metric]) -> None:
     """Refuse gradients of a model without a loss, and gradients together with attention: for
     gradients, an encoder's tokens are masked.
     """
     with_gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
     without = [m.name for m in metrics if m.name not in with_gradients and m.scope != "text"]
-    if with_gradients:
+    has_scalar = any(isinstance(m, Importance) and m.scalar is not None for m in metrics)
+    if with_gradients and not has_scalar:
         model.need_objective(f"Measuring {with_gradients[0]}")
     if with_gradients and without:
         raise InputError(
