@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from headscope.attention import key_stack, query_stack
 from headscope.text.document import Document
 
 NullKeys = Literal["auto", "first", "special"]
@@ -161,8 +162,8 @@ class Batch:
 
     def query_sequences(self, block: str) -> Sequences:
         """The tokens that attend in a block."""
-        return self.stacks["decoder" if block == "cross" else block]
+        return self.stacks[query_stack(block, self.stacks)]
 
     def key_sequences(self, block: str) -> Sequences:
         """The tokens attended to in a block."""
-        return self.stacks["encoder" if block == "cross" else block]
+        return self.stacks[key_stack(block, self.stacks)]

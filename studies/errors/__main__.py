@@ -94,7 +94,7 @@ def _claims_table(populations: dict[str, Population], repetitions: int) -> list[
         accuracy = (right + 4 * mean) / (cases + 4)
         for n in (20, 64):
             any_claim, nominal, before = false_relations(
-                accuracy, cases, 24, n, repetitions=max(repetitions // 4, 20)
+                accuracy, cases, 24, n, repetitions=repetitions
             )
             add(f"tied heads “beat” the offset, any relation, {n} documents", name, "", any_claim)
             add(f"the same, a single relation, {n} documents", name, before, nominal)

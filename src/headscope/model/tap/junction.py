@@ -46,7 +46,8 @@ class Use:
 
 
 class _Here(threading.local):
-    is_suspended = False
+    first_use = 0
+    """Uses with a lower number are suspended in this thread."""
 
 
 _here = _Here()
@@ -54,12 +55,14 @@ _here = _Here()
 
 @contextmanager
 def suspended() -> Iterator[None]:
-    """Within the block, modules run in this thread as if nothing were attached to them."""
-    was_suspended, _here.is_suspended = _here.is_suspended, True
+    """Within the block, modules run in this thread as if nothing had been attached to them
+    before.
+    """
+    first_use, _here.first_use = _here.first_use, next(_count)
     try:
         yield
     finally:
-        _here.is_suspended = was_suspended
+        _here.first_use = first_use
 
 
 @contextmanager
@@ -172,7 +175,7 @@ class _Junction:
 
     def _next_call(self) -> dict[int, _Parts]:
         """Who takes part in the call that starts now, by computation."""
-        uses = [] if _here.is_suspended else self.uses_here()
+        uses = [use for use in self.uses_here() if use.number >= _here.first_use]
         sites: dict[Circuit, dict[int, Site]] = {}
         for use in uses:
             if use.circuit not in sites:
@@ -216,6 +219,7 @@ class _Junction:
         else:
             output, weights = function(module, *vectors, *args, **kwargs)
         assert weights is not None
+        output = _edit_outputs(edits, output.transpose(1, 2)).transpose(1, 2)
         _read(parts, weights, vectors, output.transpose(1, 2), scores if wants_scores else None)
         return output, weights if parts.returns_weights else None
 
@@ -257,10 +261,18 @@ class _Junction:
             assert changed is not None
             return changed.reshape(value.shape)
 
+        def change_output(index: int, output: Tensor) -> Tensor:
+            if not edits.get(index):
+                return output
+            unfolded = _unfold(output, _n_heads(calls[index]))
+            changed = _edit_outputs(edits[index], unfolded)
+            return output if changed is unfolded else changed.reshape(output.shape)
+
         watch = Watch(
             on_weights=change_weights,
             on_factors=change_factors,
             on_value=change_value,
+            on_output=change_output,
             keeps_scores=any(parts.wants_scores for parts in calls.values()),
         )
         return watch, calls
@@ -274,7 +286,7 @@ class _Junction:
                     f"{site.module} computed its attention another way than in the self-check, "
                     "so it cannot be read for this input."
                 )
-            first = steps.products[0] if site.head_size is not None else None
+            first = steps.products[0] if site.head_size is not None and steps.products else None
             unfold = functools.partial(_unfold_any, n_heads=site.n_heads)
             _read(
                 parts,
@@ -310,6 +322,12 @@ def _edit_vectors(edits: Sequence[tuple[_Part, Edit]], vectors: Vectors) -> Vect
     return vectors
 
 
+def _edit_outputs(edits: Sequence[tuple[_Part, Edit]], outputs: Tensor) -> Tensor:
+    for _, edit in edits:
+        outputs = edit.on_outputs(outputs)
+    return outputs
+
+
 def _change(
     parts: _Parts,
     edits: Sequence[tuple[_Part, Edit]],
@@ -326,6 +344,11 @@ def _change(
     for part in parts:
         on_gradient = part.use.attachment.on_gradient
         if on_gradient is not None and torch.is_grad_enabled():
+            if part.site.is_copy:
+                raise TapUnsupported(
+                    f"{part.site.module} multiplies the same attention with several values, so "
+                    "its gradient is not seen in one place."
+                )
             if not weights.requires_grad:
                 weights = weights.detach().requires_grad_()
             weights.register_hook(functools.partial(on_gradient, part.site))
@@ -343,16 +366,23 @@ def _read(
     made: dict[Circuit, Attention] = {}
     for part in parts:
         reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit
-        if reader is None:
+        if reader is None or site.is_copy:
             continue
+        unseen = part.inputs.media - circuit.wiring.media
+        if unseen:
+            raise TapUnsupported(
+                f"The model was given {', '.join(sorted(unseen))}, which the self-check was not, "
+                "so what its layers attend to is not known. Say so beforehand: "
+                "model.tapped(reader, inputs=inputs)."
+            )
         if weights.ndim != 4 or weights.shape[1] != site.n_heads:
             raise TapUnsupported(
                 f"{site.module} has attention of shape {tuple(weights.shape)} here; the "
                 f"self-check saw {site.n_heads} heads of queries by keys."
             )
         if circuit not in made:
-            n_queries, n_keys = weights.shape[2:]
-            query_mask, key_mask = part.inputs.masks(part.block, n_queries, n_keys)
+            n_keys = weights.shape[-1]
+            query_mask, key_mask = part.inputs.masks(part.block, weights)
             made[circuit] = Attention(
                 weights=weights,
                 block=site.block,
@@ -360,13 +390,24 @@ def _read(
                 is_causal=site.block in circuit.wiring.causal_blocks,
                 query_mask=query_mask,
                 key_mask=key_mask,
-                queries=vectors.query,
-                keys=vectors.key,
-                values=vectors.value,
-                outputs=outputs,
-                scores=None if scores is None else scores[..., :n_keys],
+                queries=None if site.head_size is None else vectors.query,
+                keys=None if site.head_size is None else vectors.key,
+                values=None if site.value_size is None else vectors.value,
+                outputs=None if site.value_size is None else outputs,
+                scores=_columns(site, scores, 0, n_keys),
+                sinks=_sinks(site, scores, n_keys),
             )
         reader(made[circuit])
+
+
+def _columns(site: Site, scores: Tensor | None, start: int, stop: int) -> Tensor | None:
+    return scores[..., start:stop] if scores is not None and site.has_scores else None
+
+
+def _sinks(site: Site, scores: Tensor | None, n_keys: int) -> Tensor | None:
+    """The scores of the sink: one column more than there are keys."""
+    column = _columns(site, scores, n_keys, n_keys + 1)
+    return column[..., 0] if column is not None and column.shape[-1] else None
 
 
 def _n_heads(parts: _Parts) -> int:
