@@ -43,6 +43,7 @@ def test_results_of_a_model_are_put_together(content: dict[str, Any]) -> None:
     assert [len(of["runs"]) for of in content["provenance"]] == [4, 1]
     titles = [section["title"] for section in content["sections"]]
     assert titles == [
+        "What changed",
         "Every head",
         "Layer by layer",
         "Syntax",
