@@ -30,6 +30,7 @@ PARTS = {
     "heads": ["-m", "benchmarks.heads"],
     "probes": ["-m", "benchmarks.probes", "--sentences", "200", "--rounds", "4"],
     "views": ["-m", "benchmarks.views"],
+    "intervals": ["-m", "benchmarks.intervals"],
 }
 VERSIONS = ("headscope", "torch", "transformers", "numpy", "numba", "scikit-learn")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -27,8 +28,9 @@ SCALES: dict[str, Scale] = {
     "distance": "log",
     "entropy": "log",
 }
+GROUPED = ("null_share", "dep_alignment", "distance", "entropy")
 KNOWN = ("obj", "det", "case")
-HEADS = 24
+HEADS = 16
 """So many heads of each variable, drawn once: the others are like them."""
 
 
@@ -56,14 +58,17 @@ def _coverage_table(populations: dict[str, Population], repetitions: int) -> lis
     for name, population in populations.items():
         for variable in (*SCALES, *(f"accuracy, {relation}" for relation in KNOWN)):
             a, b, scale = _sums(population, variable)
-            few = max(repetitions // 5, 20)  # the bootstrap takes most of the time
-            cells = [coverage(a, b, scale, n, repetitions=few) for n in SIZES]
+            few = repetitions // 10
+            cells = [
+                coverage(a, b, scale, n, repetitions=repetitions, n_bootstraps=few, seed=n)
+                for n in SIZES
+            ]
             shown = [
-                f"{c.bootstrap:.3f} → **{c.jackknife:.3f}** ({c.given:.0%}, ×{c.width:.2f})"
+                f"{c.bootstrap:.2f} → **{c.jackknife:.3f}** ({c.documents:.0f}; ×{c.width:.2f})"
                 for c in cells
             ]
             lines.append(f"| {name} | {variable} | {' | '.join(shown)} |")
-            print(lines[-1], flush=True)
+            print(lines[-1], file=sys.stderr, flush=True)
     return lines
 
 
@@ -73,10 +78,10 @@ def _claims_table(populations: dict[str, Population], repetitions: int) -> list[
     def add(what: str, name: str, before: float | str, now: float) -> None:
         shown = before if isinstance(before, str) else f"{before:.3f}"
         lines.append(f"| {what} | {name} | {shown} | **{now:.3f}** |")
-        print(lines[-1], flush=True)
+        print(lines[-1], file=sys.stderr, flush=True)
 
     for name, population in populations.items():
-        sums = {v: _sums(population, v)[:2] for v in ("null_share", "dep_alignment", "distance", "entropy")}  # fmt: skip
+        sums = {variable: _sums(population, variable)[:2] for variable in GROUPED}
         for n_groups, n in ((5, 30), (8, 64)):
             now, before = false_groups(sums, n_groups, n, repetitions=repetitions)
             add(f"shuffled groups “differ”, {n_groups} groups of {n} documents", name, before, now)
@@ -89,7 +94,7 @@ def _claims_table(populations: dict[str, Population], repetitions: int) -> list[
         accuracy = (right + 4 * mean) / (cases + 4)
         for n in (20, 64):
             any_claim, nominal, before = false_relations(
-                accuracy, cases, 24, n, repetitions=max(repetitions // 4, 20)
+                accuracy, cases, 24, n, repetitions=repetitions
             )
             add(f"tied heads “beat” the offset, any relation, {n} documents", name, "", any_claim)
             add(f"the same, a single relation, {n} documents", name, before, nominal)

@@ -35,6 +35,8 @@ class Coverage:
 
     given: float
     """Share of samples that have an interval at all."""
+    documents: float
+    """The median of the effective number of documents."""
     jackknife: float
     bootstrap: float
     """The same of the middle 95 % of a bootstrap over parts; NaN if it was not asked for."""
@@ -50,29 +52,33 @@ def coverage(
     *,
     repetitions: int,
     seed: int = 0,
-    with_bootstrap: bool = True,
+    n_bootstraps: int = 0,
 ) -> Coverage:
-    """Of the intervals of samples of `n` documents, the share that hold the truth, over heads."""
+    """Of the intervals of samples of `n` documents, the share that hold the truth, over heads.
+
+    The first `n_bootstraps` samples also get the bootstrap of earlier versions, which is slow.
+    """
     truth = numerator.sum(0) / denominator.sum(0)
-    given, holds, held_before, widths = [], [], [], []
-    for generator, parts in _samples(len(numerator), n, repetitions, seed):
+    given, sizes, holds, before, widths = [], [], [], [], []
+    for number, (generator, parts) in enumerate(_samples(len(numerator), n, repetitions, seed)):
         a, b = (pool_sample(x, *parts) for x in (numerator, denominator))
         of = interval(ratio_pulls(a, b, scale))
         is_given = np.isfinite(of.low)
-        given.append(is_given)
-        holds.append((of.low <= truth) & (truth <= of.high))
-        if with_bootstrap:
+        given.append(is_given.mean())
+        sizes.append(of.documents[is_given])
+        holds.append(((of.low <= truth) & (truth <= of.high))[is_given])
+        if number < n_bootstraps:
             low, high = _bootstrap(a, b, generator)
-            held_before.append((low <= truth) & (truth <= high))
+            before.append(((low <= truth) & (truth <= high))[is_given])
             with np.errstate(divide="ignore", invalid="ignore"):
-                widths.append((of.high - of.low) / (high - low))
-    is_given = np.array(given)
-    of_given = np.array(holds)[is_given].mean() if is_given.any() else np.nan
-    if not with_bootstrap:
-        return Coverage(is_given.mean(), of_given, np.nan, np.nan)
-    before = np.array(held_before)[is_given].mean() if is_given.any() else np.nan
-    width = np.nanmedian(np.array(widths)[is_given]) if is_given.any() else np.nan
-    return Coverage(float(is_given.mean()), float(of_given), float(before), float(width))
+                widths.append(((of.high - of.low) / (high - low))[is_given])
+    return Coverage(
+        float(np.mean(given)),
+        float(np.median(np.concatenate(sizes))),
+        float(np.concatenate(holds).mean()),
+        float(np.concatenate(before).mean()) if n_bootstraps else float("nan"),
+        float(np.nanmedian(np.concatenate(widths))) if n_bootstraps else float("nan"),
+    )
 
 
 def false_groups(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from studies.gum.draws import Verdict
+from studies.gum.estimates import Verdict
 
 __all__ = ["Finding", "Judgement"]
 

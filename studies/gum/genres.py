@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import xarray as xr
 
 from headscope.results.result import Result
-from studies.gum.draws import Estimate, draws_of, estimate
+from studies.gum.estimates import Estimate, estimate, rests_of
 
 __all__ = ["COLUMNS", "GenreRow", "genre_rows"]
 
@@ -36,8 +36,8 @@ def genre_rows(result: Result) -> list[GenreRow]:
     rows = []
     for genre in result.groups:
         own = result.group(genre)
-        data, draws = own.dataset, draws_of(own, METRICS)
-        values = {title: estimate(data, draws, _statistic(name)) for title, name in COLUMNS.items()}
+        data, rests = own.dataset, rests_of(own, METRICS)
+        values = {title: estimate(data, rests, _statistic(name)) for title, name in COLUMNS.items()}
         n = int(data["tokens_per_document_count"])
         rows.append(GenreRow(genre, n, float(data["tokens_per_document"]), values))
     return sorted(rows, key=lambda row: row.tokens)

@@ -9,7 +9,9 @@ import xarray as xr
 
 import headscope as hs
 from headscope.results.result import Result
-from studies.gum.draws import Estimate, decide, draws_of, estimate
+from headscope.statistics.intervals import interval
+from headscope.statistics.pulls import pool, ratio_pulls
+from studies.gum.estimates import Estimate, decide, estimate, rests_of
 from studies.gum.finding import Finding, Judgement
 
 __all__ = [
@@ -121,13 +123,13 @@ PROBE_FINDINGS = (
 
 def judge_surface(result: Result) -> dict[str, Judgement]:
     """Section 3 and 6 on one model."""
-    data, draws = result.dataset, draws_of(result)
+    data, rests = result.dataset, rests_of(result)
     classes = [str(name) for name in data["key_class"].values]
     has_separators = "[SEP]" in classes
     n_layers = data.sizes["layer"]
 
     def of(statistic) -> Estimate:  # type: ignore[no-untyped-def]
-        return estimate(data, draws, statistic)
+        return estimate(data, rests, statistic)
 
     def fixed(d: xr.Dataset) -> xr.DataArray:
         return d["offset_share"].sel(offset=[-1, 1]).max("offset")
@@ -182,7 +184,7 @@ def judge_dependencies(result: Result) -> dict[str, Judgement]:
     """Section 4.2 on one model."""
     table = result.table()
     rows = [row for row in table.rows if row.label != "all"]
-    better = sum(row.honest > row.baselines["offset"] for row in rows)
+    better = sum(row.gains["offset"].is_clear for row in rows)
     overall = table["all"]
     total = Estimate(overall.accuracy, *overall.interval)
     share = Estimate(better / len(rows), np.nan, np.nan)
@@ -197,11 +199,7 @@ def judge_coreference(result: Result) -> dict[str, Judgement]:
     """Section 4.3 on one model: the best head, chosen on other documents, against the rules."""
     row = result.table()["all"]
     values = {name: row.baselines[name] for name in ("head_match", "sieves")}
-    half = (row.interval[1] - row.interval[0]) / 2
-    gaps = {
-        name: Estimate(row.honest - value, row.honest - value - half, row.honest - value + half)
-        for name, value in values.items()
-    }
+    gaps = {name: Estimate(row.gains[name].value, *row.gains[name].interval) for name in values}
     text = f"L{row.layer} H{row.head}: {row.honest:.2f} against {{:.2f}}"
     return {
         "coreference": Judgement(
@@ -212,7 +210,7 @@ def judge_coreference(result: Result) -> dict[str, Judgement]:
 
 
 def judge_probes(probes: Mapping[str, hs.Probe]) -> dict[str, Judgement]:
-    """Section 5 on one model: paired differences, the same sentences drawn for both."""
+    """Section 5 on one model: paired differences over the same texts."""
     attention, both = probes["attention"], probes["attention+words"]
     vectors, random = probes["distance+words"], probes["random+words"]
     better = attention if attention.uas >= vectors.uas else vectors
@@ -225,21 +223,17 @@ def judge_probes(probes: Mapping[str, hs.Probe]) -> dict[str, Judgement]:
     return found
 
 
-def _paired(left: hs.Probe, right: hs.Probe, n_draws: int = 1000) -> Estimate:
-    """Difference of two scores, sentences drawn together for both."""
-    sides = []
-    for probe in (left, right):
-        right_words = probe.scores["right"].sel(decoding="greedy", punctuation="without")
-        counted = probe.scores["counted"].sel(punctuation="without")
-        sides.append((right_words.values, counted.values))
-    (hits, total), (others, _) = sides
-    generator = np.random.default_rng(0)
-    drawn = []
-    for _ in range(n_draws):
-        at = generator.integers(0, len(total), len(total))
-        drawn.append((hits[at].sum() - others[at].sum()) / total[at].sum())
-    low, high = np.percentile(drawn, (2.5, 97.5))
-    return Estimate(left.uas - right.uas, float(low), float(high))
+def _paired(left: hs.Probe, right: hs.Probe) -> Estimate:
+    """Difference of two scores on the same texts."""
+    hits, others = (
+        probe.scores["right"].sel(decoding="greedy", punctuation="without").values
+        for probe in (left, right)
+    )
+    total = left.scores["counted"].sel(punctuation="without").values
+    texts = left.scores["text"].values
+    gap = ratio_pulls(pool((hits - others).astype(float), texts), pool(total.astype(float), texts))
+    bounds = interval(gap)
+    return Estimate(left.uas - right.uas, float(bounds.low), float(bounds.high))
 
 
 def _depth_above(shares: xr.DataArray, n_layers: int) -> float:

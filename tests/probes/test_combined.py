@@ -233,6 +233,7 @@ def test_the_control_keeps_embeddings_and_nothing_else(tiny_bert: Model, tiny_ll
             assert not torch.equal(parameter, dict(other.module.named_parameters())[name])
 
 
+@pytest.mark.filterwarnings("ignore:The probe has not converged")
 @pytest.mark.parametrize("kind", ["attention", "attention+words", "distance+words"])
 @pytest.mark.parametrize("control", [False, True])
 def test_a_probe_from_start_to_file(

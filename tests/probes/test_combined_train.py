@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from scipy import special, stats
 
+from headscope.errors import HeadscopeWarning
 from headscope.probes.evaluate import attachment, evaluate
 from headscope.probes.scorers import AttentionScorer, DistanceScorer, Scorer
-from headscope.probes.training import Examples, Options, fit, make_batch
+from headscope.probes.train_probe import _warn_if_unfinished
+from headscope.probes.training import Epoch, Examples, Options, epochs_for, fit, make_batch
 
 HEADS = 3
 
@@ -135,8 +138,33 @@ def test_attachment_by_hand() -> None:
     assert float(found["uas"].sel(punctuation="with", **by)) == pytest.approx(4 / 8)
     assert float(found["uas"].sel(punctuation="with", decoding="tree")) == pytest.approx(4 / 8)
     assert found["right_branching"].values == pytest.approx([2 / 7, 3 / 8])
-    low, high = found["uas_interval"].sel(punctuation="without", **by).values
-    # a draw takes text a twice, b twice, or both
-    assert (low, high) == (pytest.approx(1 / 2), pytest.approx(3 / 5))
-    alone = attachment(right, baseline, counts, ["a", "a", "a"])
-    assert np.isnan(alone["uas_interval"].values).all()
+    assert np.isnan(found["uas_interval"].values).all()  # two texts say nothing of others
+    assert found["text"].values.tolist() == [0, 0, 1]
+
+
+def test_the_interval_of_uas_is_over_texts() -> None:
+    generator = np.random.default_rng(0)
+    counts = np.full((30, 2), 10)
+    right = generator.integers(0, 11, (30, 2, 2))
+    texts = [f"text {n % 10}" for n in range(30)]
+    found = attachment(right, right[:, 0], counts, texts)
+    by_text = [right[n::10, 0, 0].sum() / 30 for n in range(10)]
+    # Equal texts: the jackknife's error is that of a mean, on the scale of log odds.
+    p, error = np.mean(by_text), stats.sem(by_text)
+    half = stats.t.ppf(0.975, 9) * error / (p * (1 - p))
+    expected = special.expit(special.logit(p) + np.array([-half, half]))
+    bounds = found["uas_interval"].sel(decoding="greedy", punctuation="without").values
+    assert bounds == pytest.approx(expected)
+    assert float(found["uas_documents"][0, 0]) == pytest.approx(10)
+
+
+def test_small_treebanks_are_seen_more_often() -> None:
+    assert [epochs_for(n) for n in (1, 400, 1000, 1770, 4000, 50_000)] == [40, 40, 20, 12, 5, 5]
+
+
+def test_a_loss_that_still_falls_is_warned_of() -> None:
+    falling = [Epoch(loss, 0.5, 1.0) for loss in (2.0, 1.5, 1.2)]
+    with pytest.warns(HeadscopeWarning, match=r"in the last of 3 epochs its loss still fell by 20"):
+        _warn_if_unfinished(falling)
+    _warn_if_unfinished([Epoch(loss, 0.5, 1.0) for loss in (2.0, 1.5, 1.495)])
+    _warn_if_unfinished(falling[:1])  # one epoch tells nothing

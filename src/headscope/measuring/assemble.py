@@ -11,6 +11,7 @@ from headscope.batch import Axes
 from headscope.measuring.contract import LayersMetric, Metric, State, blamed
 from headscope.statistics.correlation import correlation_interval, pearson, within_layers
 from headscope.statistics.differences import Difference
+from headscope.statistics.dominance import is_dominated, largest_share
 from headscope.statistics.intervals import BOUNDS, Interval, interval
 from headscope.statistics.pulls import Pulls
 
@@ -19,6 +20,8 @@ Labels = Mapping[str, Sequence[str] | Sequence[int]]
 HEADS = ("layer", "head")
 METHOD = "delete-one jackknife over parts, Bell-McCaffrey degrees of freedom"
 """How intervals are made; results of earlier versions do not name it."""
+DOMINATED = "largest_share"
+"""The attribute that names the share of one part of the corpus, where it dominates a sum."""
 PAIRS = {
     "distance-entropy": ("distance", "entropy"),
     "distance-dep_alignment": ("distance", "dep_alignment"),
@@ -128,6 +131,8 @@ def _intervals(
         else:
             continue
         beside |= labeled_interval(name, array, bounds, metric.units)
+        if name == metric.name and is_dominated(pulls[name]):
+            beside[f"{name}_documents"].attrs[DOMINATED] = largest_share(pulls[name])[0]
     return beside
 
 

@@ -26,7 +26,7 @@ class JensenShannon(LayersMetric):
 
     Clark et al. 2019, section 6 and Figure 6. Theirs is an undivided sum over tokens; their
     code smooths rows as 0.999·a + 0.001/n, ours does not. Computed in float32, summed in
-    float64; no bootstrap, because the state would be the square of the heads for each part.
+    float64; no interval, because the state would be the square of the heads for each part.
     """
 
     name = "js"

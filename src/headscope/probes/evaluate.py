@@ -97,6 +97,7 @@ def attachment(
             "words": ("punctuation", n.astype(np.int64)),
             "right": (("sentence", *dims), right.astype(np.int32)),
             "counted": (("sentence", "punctuation"), counts.astype(np.int32)),
+            "text": ("sentence", text_of.astype(np.int32)),
         },
         coords={
             "decoding": list(DECODINGS),

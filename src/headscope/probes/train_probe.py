@@ -6,9 +6,10 @@ Clark et al. 2019, section 5.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 import xarray as xr
 
 from headscope.arguments import whole_number
-from headscope.errors import InputError, UnknownName
+from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.model.control import kept_parameters, randomized
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
@@ -25,7 +26,15 @@ from headscope.probes.evaluate import evaluate
 from headscope.probes.features import AttentionReader, Surveyed
 from headscope.probes.scorers import KINDS, Kind, Scorer, make_scorer
 from headscope.probes.store import Source, Streamed, open_store
-from headscope.probes.training import Epoch, Examples, Options, fit
+from headscope.probes.training import (
+    STILL_FALLING,
+    Epoch,
+    Examples,
+    Options,
+    epochs_for,
+    fall_of_last,
+    fit,
+)
 from headscope.probes.treebank import Treebank, punctuation, read_treebank, targets
 from headscope.probes.vectors import WordVectors, load_vectors
 from headscope.results.probe import Probe
@@ -66,7 +75,9 @@ def train_probe(
         seed: of the batches, of a network's first weights and of a control's weights.
         vectors: word vectors, or what `load_vectors` takes: a file; GloVe by default.
         control: use the model's architecture with random weights, its embeddings kept.
-        epochs: times the training data is seen; fixed beforehand, not chosen by a score.
+        epochs: times the training data is seen; by default 5, more for fewer than 4,000
+            sentences (`ceil(20,000 / sentences)`, at most 40); never chosen by a score. A
+            warning says so where the loss was still falling at the end.
         max_tokens: longer sentences are cut, and counted.
         cache: True keeps attention in the user's cache folder (`HEADSCOPE_CACHE`), at most
             8 GB, and removes what was used longest ago when it needs room; a folder keeps it
@@ -79,13 +90,13 @@ def train_probe(
     """
     if kind not in KINDS:
         raise UnknownName.of("kind of probe", kind, KINDS)
-    options = Options()
     if epochs is not None:
-        options = replace(options, epochs=whole_number("epochs", epochs))
+        whole_number("epochs", epochs)
     model = as_model(model)
     clock = _Clock()
     with clock.stage("read"):
         treebanks = {"train": read_treebank(train), "dev": read_treebank(dev)}
+        options = Options(epochs or epochs_for(len(treebanks["train"].documents)))
         words = _vectors(kind, vectors)
         original = model
         model = randomized(model, seed) if control else model
@@ -110,6 +121,7 @@ def train_probe(
         )
     with clock.stage("training"):
         log = _train(scorer, examples["train"], options, seed, progress)
+        _warn_if_unfinished(log)
     with clock.stage("scoring"):
         bank = treebanks["dev"]
         scores = evaluate(
@@ -198,6 +210,18 @@ def _train(
         return fit(scorer, examples, options, seed, tell=tell, advance=meter.advance)
     finally:
         meter.close()
+
+
+def _warn_if_unfinished(log: list[Epoch]) -> None:
+    fall = fall_of_last(log)
+    if fall > STILL_FALLING:
+        warnings.warn(
+            f"The probe has not converged: in the last of {len(log)} epochs its loss still fell by "
+            f"{fall:.1%}, to {log[-1].loss:.3f} nats. Its score is a lower bound; give more "
+            f"epochs (epochs={2 * len(log)}) or more sentences.",
+            HeadscopeWarning,
+            stacklevel=3,
+        )
 
 
 def _about(

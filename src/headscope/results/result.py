@@ -217,7 +217,10 @@ class Result(ResultMethods):
 
     @property
     def summary(self) -> str:
-        """What was read: `2,001 documents (sentences), 25,148 tokens, 3 cut to 512 tokens`."""
+        """What was read: `2,001 documents (sentences), 25,148 tokens, 3 cut to 512 tokens`.
+
+        It also names the sums that one document dominates.
+        """
         n, about = self.n_documents, self.provenance
         unit = str(about.get("corpus", {}).get("unit", ""))
         plural = unit.replace("document as given", "as given") + "s" * unit.isalpha()
@@ -232,7 +235,23 @@ class Result(ResultMethods):
             parts.append(f"{counts['truncated']:,} cut to {limit} tokens")
         if counts.get("failed"):
             parts.append(f"{counts['failed']:,} left out")
-        return ", ".join(parts)
+        return ", ".join(parts) + self._dominated
+
+    @property
+    def _dominated(self) -> str:
+        """Which sums one document dominates, and what to do about it."""
+        shares = {
+            str(name).removesuffix("_documents"): float(array.attrs["largest_share"])
+            for name, array in self.dataset.data_vars.items()
+            if "largest_share" in array.attrs
+        }
+        if not shares:
+            return ""
+        named = ", ".join(list(shares)[:3]) + f" and {len(shares) - 3} more" * (len(shares) > 3)
+        return (
+            f"; one document holds {max(shares.values()):.0%} of {named}, and intervals say little "
+            "of others: cut long documents (max_tokens) or read smaller units"
+        )
 
     def __repr__(self) -> str:
         return (

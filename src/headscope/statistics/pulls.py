@@ -8,7 +8,7 @@ it needs no second computation (`ratio_pulls`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,6 +41,9 @@ class Pulls:
     is_missed: np.ndarray
     """`part …`: does it have anything else? For shares: a numerator below the denominator."""
     scale: Scale = "identity"
+    weights: np.ndarray | None = None
+    """`part …`: each part's share of the numerator, where that is of another kind than the
+    denominator (distances of tokens over tokens). The less even of both sums decides `df`."""
 
     @property
     def n_parts(self) -> np.ndarray:
@@ -59,7 +62,8 @@ class Pulls:
     @property
     def df(self) -> np.ndarray:
         """`…`: degrees of freedom of the variance (`degrees_of_freedom`)."""
-        return degrees_of_freedom(self.shares)
+        df = degrees_of_freedom(self.shares)
+        return df if self.weights is None else np.fmin(df, degrees_of_freedom(self.weights))
 
     def changed(self, value: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> Pulls:
         """Other numbers, whose arrays by part come of these by one and the same change."""
@@ -70,6 +74,7 @@ class Pulls:
             change(self.is_hit),
             change(self.is_missed),
             self.scale,
+            None if self.weights is None else change(self.weights),
         )
 
     def at(self, *place: int | slice | None) -> Pulls:
@@ -108,6 +113,7 @@ class Pulls:
             (self.is_hit & is_known).any(by_part),
             (self.is_missed & is_known).any(by_part),
             self.scale,
+            None if self.weights is None else averaged(self.weights),
         )
 
     def __sub__(self, other: Pulls) -> Pulls:
@@ -117,15 +123,23 @@ class Pulls:
         than either number. The degrees of freedom are those of the more uneven side, by its
         shares.
         """
-        left, right = np.broadcast_arrays(self.shares, other.shares)
-        is_less_even = degrees_of_freedom(left) <= degrees_of_freedom(right)
+        sums = (self.shares, self.weights, other.shares, other.weights)
         return Pulls(
             subtracted(self.value, other.value),
             self.pulls - other.pulls,
-            np.where(is_less_even, left, right),
+            _least_even([shares for shares in sums if shares is not None]),
             self.is_hit | other.is_hit,
             self.is_missed | other.is_missed,
         )
+
+
+def _least_even(of: Sequence[np.ndarray]) -> np.ndarray:
+    """`part …`: of several shares, those with the fewest degrees of freedom, number by number."""
+    least, *others = np.broadcast_arrays(*of)
+    for shares in others:
+        is_less = degrees_of_freedom(shares) < degrees_of_freedom(least)
+        least = np.where(is_less, shares, least)
+    return least
 
 
 def subtracted(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -162,7 +176,15 @@ def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "
         is_there & (numerator != 0),
         is_there & (np.abs(denominator - numerator) > ROUNDING * denominator),
         scale,
+        _shares_of(numerator) if scale == "log" else None,
     )
+
+
+def _shares_of(sums: np.ndarray) -> np.ndarray:
+    """`part …`: each part's share of a sum of what is not negative."""
+    total = sums.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0, sums / total, 0.0)
 
 
 def scale_of(units: str, numerator: np.ndarray, denominator: np.ndarray) -> Scale:
@@ -242,5 +264,6 @@ def pool(sums: np.ndarray, units: np.ndarray, axis: int = 0) -> np.ndarray:
     if n == len(units) and (units == np.arange(n)).all():
         return by_part
     pooled = np.zeros((n, *by_part.shape[1:]))
-    np.add.at(pooled, units, by_part)
+    for part, unit in enumerate(units.tolist()):
+        pooled[unit] += by_part[part]
     return pooled

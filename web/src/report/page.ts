@@ -96,8 +96,8 @@ export class ReportPage {
       ),
     );
     const note =
-      "Written from the numbers by rules. Brackets hold 95 % bootstrap intervals over documents; " +
-      "a difference or a threshold is named only where the whole interval bears it out.";
+      "Written from the numbers by rules. Brackets hold 95 % intervals over documents; what is claimed " +
+      "is borne out by a test, corrected for how many were made, that the sentence names.";
     return [
       make(
         "section",

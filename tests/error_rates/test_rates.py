@@ -1,0 +1,89 @@
+"""Error rates, tested like numbers: fixed seeds, made-up documents, bounds from the targets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from studies.errors.rates import (
+    coverage,
+    discoveries,
+    false_groups,
+    false_relations,
+    found_relations,
+    pairing,
+)
+
+HEADS = 12
+Sums = tuple[np.ndarray, np.ndarray]
+
+
+def documents(n: int = 400, *, spread: float = 0.5, seed: int = 0) -> Sums:
+    """Numerators and denominators of shares: documents differ in size and in what heads do, and
+    heads agree about documents."""
+    generator = np.random.default_rng(seed)
+    sizes = generator.lognormal(5, spread, (n, 1)) * np.ones(HEADS)
+    shared = generator.normal(0, 0.4, (n, 1))
+    logits = np.linspace(-2.5, 1, HEADS) + shared + generator.normal(0, 0.3, (n, HEADS))
+    return sizes / (1 + np.exp(-logits)), sizes
+
+
+@pytest.mark.parametrize("n", [5, 8, 12, 20, 64, 200])
+def test_intervals_hold_the_truth(n: int) -> None:
+    a, b = documents()
+    found = coverage(a, b, "logit", n, repetitions=300, seed=n)
+    # 300 samples whose heads agree: three standard errors are 0.04.
+    assert 0.90 <= found.jackknife <= 0.985
+    assert found.given > (0.6 if n == 5 else 0.97)
+
+
+def test_positive_numbers_hold_too_and_are_not_much_wider_than_before() -> None:
+    a, b = documents()
+    found = coverage(8 * a, b, "log", 200, repetitions=100, n_bootstraps=20)
+    assert 0.90 <= found.jackknife <= 0.99
+    assert found.width < 1.25
+    few = coverage(8 * a, b, "log", 5, repetitions=100, n_bootstraps=100)
+    assert few.bootstrap < 0.85 < few.jackknife
+
+
+def test_shuffled_groups_rarely_differ() -> None:
+    sums = {f"variable {seed}": documents(seed=seed) for seed in range(2)}
+    now, before = false_groups(sums, 5, 30, repetitions=120, n_permutations=99)
+    assert now <= 0.10  # 0.05 and 2.5 standard errors
+    assert before > 0.3
+
+
+def test_tied_heads_rarely_beat_the_offset() -> None:
+    generator = np.random.default_rng(0)
+    accuracy = generator.beta(4, 6, (200, 6))
+    cases = generator.integers(0, 12, (200, 6))
+    any_claim, nominal, before = false_relations(accuracy, cases, 24, 30, repetitions=80)
+    assert any_claim <= 0.11
+    assert nominal <= 0.07
+    assert before > nominal
+
+
+def test_false_discoveries_are_few_and_true_ones_are_found() -> None:
+    a, b = documents()
+    false, _ = discoveries(a, b, "logit", 20, repetitions=150)
+    assert false <= 0.07
+    _, power = discoveries(a, b, "logit", 200, repetitions=30)
+    assert power > 0.5
+
+
+def test_pairing_is_as_sure_and_narrower() -> None:
+    a, b = documents()
+    other = a * np.random.default_rng(3).normal(1.1, 0.05, a.shape)
+    covers, _, wider = pairing((a, b), (other, b), 20, repetitions=150)
+    assert 0.89 <= covers <= 0.99
+    assert wider > 2
+
+
+def test_a_head_that_is_better_is_found() -> None:
+    generator = np.random.default_rng(0)
+    cases = generator.integers(2, 12, (100, 2))
+    chance = np.array([[0.75, 0.4], [0.3, 0.4]])  # `head relation`
+    heads = generator.binomial(cases[:, None], chance, (100, 2, 2))
+    offsets = generator.binomial(cases[:, None], 0.4, (100, 6, 2))
+    power = found_relations(heads, offsets, cases, 20, repetitions=20)
+    assert power[0] > 0.9
+    assert power[1] < 0.2
