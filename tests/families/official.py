@@ -33,11 +33,13 @@ def official(
         returned = getattr(outputs, key, None) or getattr(
             getattr(outputs, "language_model_outputs", None), key, None
         )
-        maps[block] = [m for m in returned or () if isinstance(m, Tensor)]
+        maps[block] = [m for m in returned or () if isinstance(m, Tensor) and m.ndim >= 3]
     for tower in ("text", "vision", "audio"):
         for key in (f"{tower}_model_output", f"{tower}_outputs", f"{tower}_output"):
             returned = getattr(getattr(outputs, key, None), "attentions", None) or ()
-            maps.setdefault(tower, []).extend(m for m in returned if isinstance(m, Tensor))
+            maps.setdefault(tower, []).extend(
+                m for m in returned if isinstance(m, Tensor) and m.ndim >= 3
+            )
         maps[tower] = maps[tower] or list(getattr(outputs, f"{tower}_attentions", None) or ())
     maps = {block: some for block, some in maps.items() if some}
     if module.config.is_encoder_decoder and set(maps) == {"self", "cross"}:

@@ -223,6 +223,8 @@ def _among(route: Route, run: Run, root: PreTrainedModel, answer: Answer) -> _Fo
         matches = _renamed(root, matches + towers)
     if not answer.maps and not matches and route == "fallback":
         complete = [one for one in run.recordings if one.is_complete and one.weights.ndim == 4]
+        if any(one.occurrence or one.computation for one in complete):
+            complete = []  # windows, or several pictures: nothing says which is which
         matches = [Match("self", one, 0.0, "nothing") for one in complete]
         matches = [replace(one, block=_named_block(one)) for one in matches]
         left = []
@@ -290,6 +292,10 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
 
 
 def _n_rows(inputs: Mapping[str, object]) -> int:
+    """How many rows the inputs are; where pictures come as one list of patches, how many."""
+    grid = inputs.get("grid_thw")
+    if isinstance(grid, Tensor):
+        return len(grid)
     return next(len(x) for x in inputs.values() if isinstance(x, Tensor) and x.ndim)
 
 

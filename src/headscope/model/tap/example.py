@@ -95,8 +95,8 @@ class _Maker:
             size = self._stated("patch_size", 14)
             depth = self._stated("temporal_patch_size", 1)
             side = 2 * self._stated("spatial_merge_size", 2)
-            grid = torch.tensor([[1, side, side]] * N_ROWS, device=self.root.device)
-            patches = self.random(N_ROWS * side * side, channels * depth * size * size)
+            grid = torch.tensor([[1, side, side]], device=self.root.device)  # one picture a call
+            patches = self.random(side * side, channels * depth * size * size)
             yield {next(iter(self.parameters)): patches, "grid_thw": grid}
             return
         yield {"pixel_values": self.random(N_ROWS, channels, height, width)} | self._decoder()
