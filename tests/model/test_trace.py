@@ -241,7 +241,7 @@ def test_generate_is_a_number_of_tokens(tiny_llama: Model, generate: object) -> 
 
 
 def test_what_has_no_head_cannot_generate(minilm: Model, tiny_bert: Model) -> None:
-    with pytest.raises(MissingObjective, match="Generating needs a language model"):
+    with pytest.raises(MissingObjective, match="Generating needs a model that predicts"):
         minilm.trace("the cat", generate=3)
     with pytest.raises(InputError, match="BertForMaskedLM cannot generate text"):
         tiny_bert.trace("the cat", generate=3)

@@ -106,12 +106,12 @@ def test_the_seed_decides_what_is_masked(tiny_bert: Model) -> None:
     assert_same_bits(first, again)
     assert not np.allclose(first["importance"], other["importance"])
     stated = [m for m in other.provenance["metrics"] if m["name"] == "importance"]
-    assert stated == [{"name": "importance", "seed": 1}]
+    assert stated == [{"name": "importance", "seed": 1, "target": None, "scalar": None}]
 
 
 def test_models_without_a_head_are_refused(tiny_bert: Model) -> None:
     headless = hs.load(tiny_bert.module.bert, tiny_bert.tokenizer)
-    with pytest.raises(MissingObjective, match="Gradient importance needs a language model"):
+    with pytest.raises(MissingObjective, match="A loss needs a model that predicts"):
         importance(headless, ["the cat"])
     with pytest.raises(MissingObjective):
         check_importance(headless, ["the cat"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
+from headscope.model.aims import Target, check_aim, name_scalar
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.result import Result
@@ -18,6 +19,7 @@ def importance(
     model: Model | str,
     corpus: Corpus | Readable,
     *,
+    target: Target | None = None,
     seed: int = 0,
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -28,8 +30,12 @@ def importance(
     merged as `headscope.analyze` does it.
 
     Args:
-        model: a language model, or what `headscope.load` takes.
+        model: a language model or classifier, or what `headscope.load` takes.
         corpus: the documents, or what `headscope.read` takes (files by sentence).
+        target: what the loss is about instead of the model's own objective: a label of a
+            classifier (the one it finds likeliest by default), the token after each text (or at
+            its masks), or a function of the model's output, at the top of a module, which
+            returns one number for each row.
         seed: decides which tokens an encoder has to guess.
         options: see `RunOptions`. By default a document has at most 128 tokens and a
             batch 512: logits take most of the memory, three arrays of tokens × vocabulary.
@@ -38,11 +44,13 @@ def importance(
         `importance` and `removal_estimate` over layer, head and class of keys, and `loss`.
 
     Raises:
-        MissingObjective: the model has no language-model head, so it has no loss.
+        MissingObjective: the model predicts nothing, so it has no loss.
     """
     model = as_model(model)
-    model.need_objective("Gradient importance")
-    metrics = [Importance(seed=seed), RemovalEstimate(), Loss()]
+    scalar = name_scalar(target) if callable(target) else None
+    answer = None if callable(target) else target
+    check_aim(model, answer, scalar)
+    metrics = [Importance(seed=seed, target=answer, scalar=scalar), RemovalEstimate(), Loss()]
     return analyze(
         model, corpus, metrics, **with_defaults(options, max_tokens=128, batch_tokens=512)
     )

@@ -25,16 +25,17 @@ from headscope.errors import InputError, UnknownName
 from headscope.measuring.reading import Reading
 from headscope.metrics.gradients import Importance, RemovalEstimate
 from headscope.metrics.surface import ClassShare
+from headscope.model.aims import Scalar, Target, check_aim
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.model.objective import asked, losses_of
+from headscope.model.objective import asked, measure_losses
 from headscope.model.scale_keys import ScaleKeys
 from headscope.run.backward import can_ask, question
 from headscope.run.batches import Encoder, key_classes_of, token_limit
 from headscope.run.options import Settings
 from headscope.run.plan import axes_for, survey
 from headscope.run.progress import Meter
-from headscope.statistics.bootstrap import BOUNDS
+from headscope.statistics.intervals import BOUNDS
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
@@ -57,6 +58,7 @@ def check_importance(
     *,
     classes: Sequence[str] | None = None,
     heads: Sequence[tuple[int, int]] | int | None = None,
+    target: Target | None = None,
     levels: Sequence[float] = LEVELS,
     renormalized: bool = False,
     seed: int = 0,
@@ -76,15 +78,15 @@ def check_importance(
     a few dozen documents, and a sample of heads.
 
     Args:
-        model: a language model, or what `headscope.load` takes.
+        model: a language model or classifier, or what `headscope.load` takes.
         corpus: documents; `corpus.draw(32)` of a large one.
         classes: classes of keys; by default all but "punctuation" and "rest".
         heads: pairs of layer and head, or how many heads to draw from each layer; all by default.
+        target: what the loss is about, as in `headscope.importance`; any function will do here.
         levels: shares of the attention to remove, above 0, at most 1.
         renormalized: scale up the rest of each row so that the row keeps its sum, as if the class
             had been masked before the softmax. By default nothing else changes.
-        seed: decides which tokens an encoder has to guess, which heads are drawn, and the
-            bootstrap's draws.
+        seed: decides which tokens an encoder has to guess, and which heads are drawn.
         max_tokens: longer documents are cut.
         batch_tokens: tokens of a batch.
         progress: show progress; by default on a terminal.
@@ -97,11 +99,12 @@ def check_importance(
         estimate and the rise, both signed; `r_importance` and `rho_importance`, the same of mean
         |∂L/∂a| and |rise|; `error`, Σ |rise − level·estimate| / Σ |rise|: 0 if the estimate
         is right, 1 if it is no better than always saying 0. All but `class_share` have an
-        `_interval`: the middle 95 % of a bootstrap over documents (pieces of one text are drawn
-        together). And the `loss`.
+        `_interval`: 95 %, a jackknife over texts. And the `loss`.
     """
     model = as_model(model)
-    model.need_objective("Gradient importance")
+    scalar = target if callable(target) else None
+    answer = None if callable(target) else target
+    check_aim(model, answer, None if scalar is None else "given")
     corpus = as_corpus(corpus)
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r}; expected shares above 0 and at most 1.")
@@ -121,6 +124,8 @@ def check_importance(
         tuple(levels),
         renormalized,
         seed,
+        answer,
+        scalar,
     )
     return study.run(corpus, progress)
 
@@ -157,6 +162,8 @@ class _Study:
     levels: tuple[float, ...]
     renormalized: bool
     seed: int
+    target: str | int | None
+    scalar: Scalar | None
 
     def run(self, corpus: Corpus, progress: bool | None) -> xr.Dataset:
         """Run every batch: once for its gradients, then once for each removal."""
@@ -169,7 +176,7 @@ class _Study:
         try:
             for members in self.encoder.batches(documents):
                 inputs, batch = self.encoder.batch(members)
-                posed, labels = question(self.model, inputs, batch, self.seed)
+                posed, labels = question(self.model, inputs, batch, self.seed, self.target)
                 arrays = self._gradients(posed, labels, batch)
                 arrays["rises"] = self._rises(posed, labels, batch, meter)
                 arrays["sources"] = np.array([d.part_of or d.id for d in batch.documents])
@@ -205,7 +212,7 @@ class _Study:
                     columns = self.columns if part.ndim == 3 else [0]
                     sums[name][:, rows] = by_class[:, heads][..., columns].cpu().numpy()
 
-        with asked(self.model, posed, labels) as (losses, backward):
+        with asked(self.model, posed, labels, self.scalar) as (losses, backward):
             known = replace(batch, losses=losses)
             backward(read_layer)
         return {**sums, "losses": losses}
@@ -218,7 +225,7 @@ class _Study:
         assert classes is not None
         layers = layer_modules(self.model)
         with recorded(layers) as kept:
-            before = _losses(self.model, posed, labels)
+            before = self._losses(posed, labels)
         rises = np.zeros((len(batch), len(self.heads), len(self.columns), len(self.levels)))
         for row, (layer, head) in enumerate(self.heads):
             for at, (column, level) in enumerate(product(self.columns, self.levels)):
@@ -233,10 +240,17 @@ class _Study:
                     renormalized=self.renormalized,
                 )
                 with self.model.edit(edit), replayed(layers, kept, layer):
-                    after = _losses(self.model, posed, labels)
+                    after = self._losses(posed, labels)
                 rises[:, row].reshape(len(batch), -1)[:, at] = after - before
             meter.advance(len(batch))
         return rises
+
+    def _losses(self, inputs: dict[str, Tensor], labels: Tensor) -> np.ndarray:
+        """`document`: the mean loss over its predicted tokens."""
+        with torch.inference_mode(), self.model.tapped(returns_weights=False):
+            outputs = self.model.module(**self.model.placed(inputs))
+            losses = measure_losses(outputs, labels, self.scalar).double().cpu().numpy()
+        return np.asarray(losses[:, 0] / losses[:, 1])
 
     def _dataset(self, corpus: str, sums: dict[str, np.ndarray]) -> xr.Dataset:
         """The dataset of all heads of the model; NaN for heads not asked for."""
@@ -251,7 +265,7 @@ class _Study:
             sums["sources"],
         )
         variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, str]]] = {}
-        for name, (value, bounds) in agreement(paired, self.seed).items():
+        for name, (value, bounds) in agreement(paired).items():
             dims = {"rise": by_head, "removal_estimate": by_head[:2], "importance": by_head[:2]}
             axes = dims.get(name, over_heads)
             attrs = {"long_name": NAMES[name][0], "units": NAMES[name][1]}
@@ -283,11 +297,3 @@ class _Study:
             },
         )
         return data.set_index(at=["layer", "head"]).unstack("at").transpose("layer", "head", ...)
-
-
-def _losses(model: Model, inputs: dict[str, Tensor], labels: Tensor) -> np.ndarray:
-    """`document`: the mean loss over its predicted tokens."""
-    with torch.inference_mode(), model.tapped(returns_weights=False):
-        outputs = model.module(**model.placed(inputs))
-        losses = losses_of(outputs.logits, labels).double().cpu().numpy()
-    return np.asarray(losses[:, 0] / losses[:, 1])

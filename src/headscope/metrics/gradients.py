@@ -28,8 +28,9 @@ class Importance(RatioMetric):
     Mean of |∂L/∂a[i,j]| over all pairs of a query i and a key j of the class that the model
     can attend to. L is the mean cross-entropy of a document's predicted tokens: next tokens
     in causal models; in encoders 15 % of the tokens, masked, drawn with `seed` and the
-    document's content. Small gradients at a class that gets much attention say that the
-    attention there is a no-op.
+    document's content; in classifiers the label they find likeliest. `target` names another
+    answer, `scalar` a function of the model's output (`module:function`). Small gradients at
+    a class that gets much attention say that the attention there is a no-op.
 
     Clark et al. 2019, section 3.2 and Figure 3, who did not release this analysis. They show
     [SEP], ". or ," and all keys; by layer is the mean over the layer's heads.
@@ -52,6 +53,8 @@ class Importance(RatioMetric):
     denominator_dims = ("gradient_class",)
 
     seed: int = 0
+    target: str | int | None = None
+    scalar: str | None = None
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
         """Classes of the run, and all keys."""

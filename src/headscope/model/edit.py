@@ -60,6 +60,10 @@ class Edit:
         """The vectors to use instead."""
         return vectors
 
+    def on_outputs(self, outputs: Tensor) -> Tensor:
+        """The head outputs (`batch head query neuron`) to use instead."""
+        return outputs
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablate(Edit):

@@ -13,8 +13,13 @@ from headscope.attention import Block
 from headscope.model.tap.check import Check
 from headscope.model.tap.sites import Route, Wiring
 
-Objective = Literal["causal", "masked", "seq2seq"]
-"""What the model was trained to predict: the next token, masked tokens, or a target text."""
+SEQ2SEQ = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+)
+Objective = Literal["causal", "masked", "seq2seq", "label", "token_label"]
+"""What the model was trained to predict: the next token, masked tokens, a target text, a label of
+the whole input, or a label of each token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def describe(
         blocks=wiring.blocks,
         is_causal=is_causal,
         has_lm_head=has_lm_head,
-        objective=objective_of(module, is_causal) if has_lm_head else None,
+        objective=objective_of(module, is_causal) if has_lm_head else labels_of(module),
         max_length=max_length(module, tokenizer),
         n_parameters=count_parameters(module),
         dtype=str(module.dtype).removeprefix("torch."),
@@ -130,7 +135,7 @@ def model_facts(
         *facts,
         ("attention", attention),
         ("blocks", ", ".join(info.blocks)),
-        ("objective", info.objective or "none (no language-model head)"),
+        ("objective", info.objective or "none (no head that predicts)"),
         ("length", f"up to {info.max_length:,} tokens" if info.max_length else None),
         ("self-check", str(info.check)),
         *(("note", note) for note in info.notes),
@@ -149,7 +154,7 @@ def objective_of(module: nn.Module, is_causal: bool) -> Objective | None:
     decides, as it was observed.
     """
     name = type(module).__name__
-    if name in _classes("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"):
+    if any(name in _classes(mapping) for mapping in SEQ2SEQ):
         return "seq2seq"
     if name in _classes("MODEL_FOR_MASKED_LM_MAPPING_NAMES") and not is_causal:
         return "masked"
@@ -162,16 +167,26 @@ def objective_of(module: nn.Module, is_causal: bool) -> Objective | None:
     return None
 
 
+def labels_of(module: nn.Module) -> Objective | None:
+    """What a classifier predicts; None for a model that is none."""
+    name = type(module).__name__
+    if name in _classes("MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES"):
+        return "token_label"
+    kinds = ("SEQUENCE", "IMAGE", "AUDIO")
+    if any(name in _classes(f"MODEL_FOR_{kind}_CLASSIFICATION_MAPPING_NAMES") for kind in kinds):
+        return "label"
+    return None
+
+
 def is_language_model(class_name: str) -> bool:
     """Does this class put a language-model head on its stack?"""
     return any(
         class_name in _classes(mapping)
         for mapping in (
-            "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+            *SEQ2SEQ,
             "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
             "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
             "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-            "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
         )
     )
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import LayerReader
-from headscope.errors import InputError, MissingObjective
+from headscope.attention import Block, LayerReader
+from headscope.errors import InputError, MissingObjective, TapUnsupported
 from headscope.model.edit import Edit, check_edit
-from headscope.model.info import ModelInfo, describe, model_facts
+from headscope.model.info import ModelInfo, Objective, describe, model_facts
+from headscope.model.options import Messages, Options
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.claims import claimed, modules_of
@@ -24,10 +25,15 @@ from headscope.model.tap.junction import uses_of
 from headscope.model.tap.official import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
-from headscope.model.transfer import structure_of
+from headscope.model.transfer import structure_of, weights_version
 from headscope.notebook import facts_table
+from headscope.results.predictions import Predictions
 from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
+
+if TYPE_CHECKING:
+    from headscope.model.aims import Target
+    from headscope.model.tap.projection import Projection
 
 
 class Model:
@@ -36,6 +42,7 @@ class Model:
     Attributes:
         module: the transformers model, as it was loaded.
         tokenizer: its tokenizer, or None.
+        processor: what prepares its images and recordings, or None.
         name: what to call it in views and reports.
     """
 
@@ -49,9 +56,11 @@ class Model:
         has_lm_head: bool = False,
         notes: tuple[str, ...] = (),
         example: Mapping[str, object] | None = None,
+        processor: Any = None,
     ) -> None:
         self.module = module
         self.tokenizer = tokenizer
+        self.processor = processor
         self.name = name
         self._source = source
         self._has_lm_head = has_lm_head
@@ -61,6 +70,9 @@ class Model:
         """By the media that the forward pass is given: images change where attention happens."""
         self._own_media: frozenset[str] | None = None
         self._info: ModelInfo | None = None
+        self._projections: (
+            tuple[int, Mapping[tuple[Block, int], Projection] | TapUnsupported] | None
+        ) = None
         self._lasting = ExitStack()
 
     @property
@@ -90,6 +102,25 @@ class Model:
         that the self-check has not seen yet is checked first, with these very inputs.
         """
         return self._attach(inputs)[0]
+
+    @property
+    def projections(self) -> Mapping[tuple[Block, int], Projection]:
+        """The output projection of each block and layer, head by head, found by value.
+
+        Raises:
+            TapUnsupported: none is proved to be it, with what was seen.
+        """
+        from headscope.model.tap.projection import find_projections
+
+        version = weights_version(self.module)
+        if self._projections is None or self._projections[0] != version:
+            try:
+                self._projections = version, find_projections(self, self._example)
+            except TapUnsupported as refusal:
+                self._projections = version, refusal
+        if isinstance(self._projections[1], TapUnsupported):
+            raise self._projections[1]
+        return self._projections[1]
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -188,9 +219,11 @@ class Model:
     @overload
     def trace(  # type: ignore[overload-overlap]  # a str is a sequence of str
         self,
-        text: str | Mapping[str, object],
+        text: str | Mapping[str, object] | Messages | None = ...,
         pair: str | None = ...,
         *,
+        image: object | None = ...,
+        audio: object | None = ...,
         target: str | None = ...,
         generate: int = ...,
         vectors: bool = ...,
@@ -215,9 +248,11 @@ class Model:
 
     def trace(
         self,
-        text: str | Sequence[str] | Mapping[str, Any],
+        text: str | Sequence[str] | Mapping[str, Any] | Messages | None = None,
         pair: str | Sequence[str] | None = None,
         *,
+        image: object | None = None,
+        audio: object | None = None,
         target: str | Sequence[str] | None = None,
         generate: int = 0,
         vectors: bool = True,
@@ -228,9 +263,14 @@ class Model:
         """Everything one input does in every attention head.
 
         Args:
-            text: a text; several texts, for a list of traces; or prepared inputs of one
-                row (`{"pixel_values": …}`), for models that read no text.
+            text: a text; several texts, for a list of traces; a chat (dicts with `role` and
+                `content`), by the model's template; or prepared inputs of one row
+                (`{"pixel_values": …}`).
             pair: a second text for each, as in sentence-pair tasks.
+            image: a Pillow image, the name of a file, an array of `row column color`; or a list
+                of them. The model's processor prepares it.
+            audio: the name of a WAV file, samples at the rate the model takes, or
+                `(samples, rate)`.
             target: what the decoder reads, for encoder-decoders.
             generate: let the model continue by up to so many tokens (greedily), and trace
                 them too. In encoder-decoders it writes the decoder's side.
@@ -240,22 +280,38 @@ class Model:
             layers: keep only these; attention grows with the square of the length.
             truncate: cut a text that is too long, with a warning; else it is an error.
         """
-        from headscope.model.tracing import trace_inputs, trace_text
+        from headscope.model.dispatch import trace_any
 
-        kept: dict[str, Any] = {"vectors": vectors, "scores": scores, "layers": layers}
+        kept = Options(vectors=vectors, scores=scores, layers=layers)
+        return trace_any(
+            self,
+            text,
+            pair,
+            image=image,
+            audio=audio,
+            target=target,
+            generate=generate,
+            options=kept,
+            truncate=truncate,
+        )
 
-        if isinstance(text, Mapping):
-            if pair is not None or target is not None or generate:
-                raise InputError("Prepared inputs take no pair, target or generate.")
-            return trace_inputs(self, text, **kept)
-        if isinstance(text, str | bytes) or not isinstance(text, Sequence):
-            second, aim = _as_one(pair, "pair"), _as_one(target, "target")
-            return trace_text(self, text, second, aim, generate, truncate=truncate, **kept)
-        pairs, targets = (_as_many(text, x, n) for x, n in ((pair, "pair"), (target, "target")))
-        return [
-            trace_text(self, one, second, aim, generate, truncate=truncate, **kept)
-            for one, second, aim in zip(text, pairs, targets, strict=True)
-        ]
+    def predict(
+        self, text: str, pair: str | None = None, *, target: str | None = None, generate: int = 0
+    ) -> Predictions:
+        """What the model predicts for a text, without its attention: prints as a table.
+
+        Args:
+            text: the text.
+            pair: a second text, as in sentence-pair tasks.
+            target: what the decoder reads, for encoder-decoders.
+            generate: let the model continue by up to so many tokens first.
+
+        Raises:
+            MissingObjective: the model is a plain encoder, which predicts nothing.
+        """
+        from headscope.model.tracing import predict_text
+
+        return predict_text(self, text, pair, target, generate)
 
     @contextmanager
     def edit(self, *edits: Edit) -> Iterator[Model]:
@@ -265,31 +321,49 @@ class Model:
             with model.edit(hs.ablate(3, 5), hs.set_attention(2, 1, query=4, key=0, weight=1.0)):
                 trace = model.trace(text)
         """
-        wiring, _, tap = self._attach()
         if not edits:
             raise InputError("edit needs at least one edit: ablate, set_attention, scale_neurons.")
+        wiring, _, tap = self._wired_for(edits)
         for edit in edits:
             check_edit(edit, wiring)
         with tap.attached(Attachment(edits=edits)):
             yield self
+
+    def _wired_for(self, edits: Sequence[Edit]) -> tuple[Wiring, Check, Tap]:
+        """The model's own wiring; or, where edits name a block that only an image or a sound
+        brings, the wiring that one traced before was read by.
+        """
+        own = self._attach()
+        named = {edit.block for edit in edits} - {None}
+        known = [own, *self._wired.values()]
+        return next((wired for wired in known if named <= set(wired[0].blocks)), own)
 
     def gradients(
         self,
         text: str,
         pair: str | None = None,
         *,
-        target: str | None = None,
+        target: Target | None = None,
         seed: int = 0,
         truncate: bool = True,
     ) -> Gradients:
-        """∂L/∂a for every layer and head, with the model's own objective.
+        """∂L/∂a for every layer and head, with the model's own objective or any scalar.
 
         Causal models predict each next token; encoders with a masked-language head predict
         15 % of the tokens, replaced by the mask token (which ones, `seed` decides);
-        encoder-decoders predict `target`.
+        encoder-decoders predict `target`; classifiers the label they find likeliest.
+
+        Args:
+            text: the text.
+            pair: a second text, as in sentence-pair tasks.
+            target: what L is about instead: a label of a classifier, the token after the text
+                (causal models) or at its masks (masked ones), both as −log p; or a function of
+                the model's output, which is L itself. In encoder-decoders what the decoder reads.
+            seed: decides which tokens are masked.
+            truncate: cut a text that is too long, with a warning; else it is an error.
 
         Raises:
-            MissingObjective: the weights have no language-model head, so there is no loss.
+            MissingObjective: the weights have no head that predicts, so there is no loss.
         """
         from headscope.model.objective import gradients_of_text
 
@@ -304,18 +378,28 @@ class Model:
             )
         return self.tokenizer
 
-    def need_objective(self, purpose: str) -> str:
+    def need_processor(self) -> Any:
+        """The processor, or an error that says how to give one."""
+        if self.processor is None:
+            raise InputError(
+                f"{self.name} has no processor for images and recordings. Load it with one: "
+                "headscope.load(model, processor=AutoProcessor.from_pretrained(…)); or trace "
+                "prepared inputs: model.trace({'pixel_values': …})."
+            )
+        return self.processor
+
+    def need_objective(self, purpose: str) -> Objective:
         """The model's objective, or an error that says why there is none."""
         if self.info.objective is None:
             why = (
                 f"its class {self.info.architecture} predicts nothing headscope has a loss for"
                 if self._has_lm_head
-                else "its weights have no language-model head"
+                else "its weights have no language-model head and no classifier"
             )
             raise MissingObjective(
-                f"{purpose} needs a language model, but {self.name} is none: {why}. "
-                "Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM or "
-                "…ForConditionalGeneration)."
+                f"{purpose} needs a model that predicts tokens or labels, but {self.name} does "
+                f"not: {why}. Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM, "
+                "…ForConditionalGeneration or …ForSequenceClassification)."
             )
         return self.info.objective
 
@@ -329,6 +413,7 @@ class Model:
             "has_lm_head": self._has_lm_head,
             "notes": self._notes,
             "example": self._example,
+            "processor": self.processor,
         }
         return _restored, (structure_of(self.module), self.tokenizer, options, self.edits)
 
@@ -351,19 +436,3 @@ def _restored(
         tap = model._attach()[2]
         model._lasting.enter_context(tap.attached_for_all(Attachment(edits=edits)))
     return model
-
-
-def _as_one(other: str | Sequence[str] | None, name: str) -> str | None:
-    if other is None or isinstance(other, str):
-        return other
-    raise InputError(f"{name} should be a string, not {type(other).__name__}: {other!r:.80}.")
-
-
-def _as_many(
-    texts: Sequence[str], others: str | Sequence[str] | None, name: str
-) -> Sequence[str | None]:
-    if others is None:
-        return [None] * len(texts)
-    if isinstance(others, str) or len(others) != len(texts):
-        raise InputError(f"{len(texts)} texts need a list of {len(texts)} for {name}.")
-    return list(others)

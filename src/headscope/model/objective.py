@@ -1,4 +1,5 @@
-"""How the loss depends on each attention weight: ∂L/∂a with the model's own objective.
+"""How the loss depends on each attention weight: ∂L/∂a with the model's own objective, or of any
+scalar that someone gives.
 
 The parameters are frozen for the pass, so the backward computes no gradient but those of
 activations, and each layer's ∂L/∂a is handed over as soon as it is known.
@@ -16,9 +17,11 @@ import torch
 import xarray as xr
 from torch import Tensor
 from torch.nn import functional
+from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Attention, LayerReader
 from headscope.errors import InputError
+from headscope.model.aims import NOTHING, Scalar, Target, aim_labels, scalar_values
 from headscope.model.collect import to_numpy
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.sites import Site
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 MASKED_SHARE = 0.15
-NOTHING = -100
-"""Label of a position that predicts nothing, as PyTorch's cross-entropy has it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +47,14 @@ class Question:
         labels: `1 position`, -100 where nothing is predicted; in step with the logits.
         predicted: positions of the predicted tokens in the predicting stack.
         stack_tokens: the tokens as the model sees them.
+        scalar: a user's function of the output, instead of the cross-entropy of `labels`.
     """
 
     inputs: Mapping[str, Tensor]
     labels: Tensor
     predicted: tuple[int, ...]
     stack_tokens: Mapping[str, Tokens]
+    scalar: Scalar | None = None
 
 
 def gradients_of_text(
@@ -59,12 +62,12 @@ def gradients_of_text(
     text: str,
     pair: str | None,
     *,
-    target: str | None,
+    target: Target | None,
     seed: int,
     truncate: bool,
 ) -> Gradients:
     """See `Model.gradients`."""
-    objective = model.need_objective("A gradient of the loss")
+    objective = "scalar" if callable(target) else model.need_objective("A gradient of the loss")
     question = ask(model, text, pair, target=target, seed=seed, truncate=truncate)
     by_layer: dict[Block, dict[int, np.ndarray]] = {}
 
@@ -82,6 +85,8 @@ def gradients_of_text(
         if block in by_layer
     }
     about = {"model": model.name, "objective": objective, "seed": seed}
+    if target is not None:
+        about["target"] = getattr(target, "__name__", "?") if callable(target) else target
     return Gradients(loss, blocks, question.stack_tokens, question.predicted, about)
 
 
@@ -90,15 +95,23 @@ def ask(
     text: str,
     pair: str | None = None,
     *,
-    target: str | None = None,
+    target: Target | None = None,
     seed: int = 0,
     truncate: bool = True,
 ) -> Question:
-    """The question the model's own objective puts to it about a text."""
-    objective = model.need_objective("A loss")
+    """The question about a text: the model's own objective, a named answer, or any scalar."""
+    read = _read_by_decoder(model, target)
     encoded, stacks, inputs = encode_for(
-        model, text, pair, target=target, generate=0, truncate=truncate
+        model, text, pair, target=read, generate=0, truncate=truncate
     )
+    if callable(target):
+        return Question(inputs, torch.zeros((1, 0), dtype=torch.long), (), stacks, target)
+    objective = model.need_objective("A loss")
+    if objective in ("label", "token_label") or (target is not None and read is None):
+        own = ~torch.tensor([encoded.tokens.special])
+        labels = aim_labels(model, inputs, own, target)
+        predicted = [] if objective == "label" else (labels[0] != NOTHING).nonzero()[:, 0].tolist()
+        return Question(inputs, labels, tuple(predicted), stacks)
     if objective == "masked":
         return _masked(model, encoded.tokens, inputs, seed)
     stack = "decoder" if objective == "seq2seq" else "self"
@@ -108,6 +121,18 @@ def ask(
     # The logits at a position are about the token after it.
     labels = torch.cat([ids[:, 1:], torch.full((1, 1), NOTHING)], dim=1)
     return Question(inputs, labels, tuple(range(1, ids.shape[1])), stacks)
+
+
+def _read_by_decoder(model: Model, target: Target | None) -> str | None:
+    """The target of an encoder-decoder is the text that its decoder reads."""
+    if "decoder" not in model.info.blocks:
+        return None
+    if target is not None and not isinstance(target, str):
+        raise InputError(
+            f"{model.name} is an encoder-decoder: its target is the text that its decoder reads, "
+            f"not {type(target).__name__}."
+        )
+    return target
 
 
 def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> Question:
@@ -151,22 +176,23 @@ def backward(
     Returns the loss.
     """
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
-    with torch.enable_grad(), model.attached(tap), _frozen(model.module):
-        loss = loss_of(model.module(**model.placed(question.inputs)).logits, question)
+    with torch.enable_grad(), model.attached(tap), frozen(model.module):
+        loss = loss_of(model.module(**model.placed(question.inputs)), question)
         loss.backward()
     return loss.item()
 
 
 @contextmanager
 def asked(
-    model: Model, inputs: Mapping[str, Tensor], labels: Tensor
+    model: Model, inputs: Mapping[str, Tensor], labels: Tensor, scalar: Scalar | None = None
 ) -> Iterator[tuple[np.ndarray, Callable[[LayerReader], None]]]:
     """Run forward over a batch; within the block, its losses and a way to run backward.
 
     Args:
-        model: with a language-model head.
+        model: with a head that predicts.
         inputs: padded.
         labels: `document position`, -100 where nothing is predicted; in step with the logits.
+        scalar: a function of the output to take instead of the cross-entropies.
 
     Yields:
         `document 2`, the sum of each document's cross-entropies and their number; and a
@@ -188,8 +214,8 @@ def asked(
             reader(attention)
 
     tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
-    with torch.enable_grad(), model.attached(tap), _frozen(model.module):
-        losses = losses_of(model.module(**model.placed(inputs)).logits, labels)
+    with torch.enable_grad(), model.attached(tap), frozen(model.module):
+        losses = measure_losses(model.module(**model.placed(inputs)), labels, scalar)
 
         def run(reader: LayerReader) -> None:
             readers.append(reader)
@@ -198,9 +224,20 @@ def asked(
         yield losses.detach().double().cpu().numpy(), run
 
 
+def measure_losses(outputs: ModelOutput, labels: Tensor, scalar: Scalar | None) -> Tensor:
+    """`document 2`: the sum of a document's losses, and of how many; a user's scalar counts as
+    one.
+    """
+    if scalar is None:
+        return losses_of(outputs["logits"], labels)
+    values = scalar_values(scalar, outputs, len(labels))
+    return torch.stack((values, torch.ones_like(values)), dim=-1)
+
+
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
     """`document 2`: the sum of cross-entropies in nats, and of how many tokens."""
     labels = labels.to(logits.device)
+    logits = logits if logits.ndim == 3 else logits[:, None]  # one label for the whole text
     is_predicted = labels != NOTHING
     # Only what is predicted: an encoder's masked tokens are few, and vocabularies large.
     losses = functional.cross_entropy(logits[is_predicted], labels[is_predicted], reduction="none")
@@ -209,14 +246,17 @@ def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack((sums, is_predicted.sum(1).to(losses)), dim=-1)
 
 
-def loss_of(logits: Tensor, question: Question) -> Tensor:
-    """Mean cross-entropy, in nats, of the predicted tokens."""
-    labels = question.labels.to(logits.device)
-    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
+def loss_of(outputs: ModelOutput, question: Question) -> Tensor:
+    """Mean cross-entropy, in nats, of the predicted answers; or the user's scalar."""
+    if question.scalar is not None:
+        return scalar_values(question.scalar, outputs, 1)[0]
+    logits: Tensor = outputs["logits"]
+    labels, rows = question.labels.to(logits.device), logits.reshape(-1, logits.shape[-1])
+    return functional.cross_entropy(rows, labels.flatten(), ignore_index=NOTHING)
 
 
 @contextmanager
-def _frozen(module: torch.nn.Module) -> Iterator[None]:
+def frozen(module: torch.nn.Module) -> Iterator[None]:
     """Parameters ask for no gradient within the block."""
     trained = [p for p in module.parameters() if p.requires_grad]
     for parameter in trained:

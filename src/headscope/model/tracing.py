@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
 from headscope.attention import key_stack, query_stack
-from headscope.errors import InputError
+from headscope.errors import InputError, MissingObjective
+from headscope.model.answers import read_predictions
+from headscope.model.chat import encode_chat
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
+from headscope.model.options import Messages, Options, is_chat
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
 from headscope.model.tap.sites import Wiring
+from headscope.results.predictions import Predictions
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
@@ -34,46 +37,48 @@ IDS_OF_STACK = {
 """Which input holds the ids of a stack's tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """What a trace keeps; see `Model.trace`."""
-
-    vectors: bool
-    scores: bool | None
-    layers: Sequence[int] | None
-
-
 def trace_text(
     model: Model,
-    text: str,
+    text: str | Messages,
     pair: str | None,
     target: str | None,
     generate: int,
     *,
-    vectors: bool,
-    scores: bool | None,
-    layers: Sequence[int] | None,
+    options: Options,
     truncate: bool,
 ) -> Trace:
     """See `Model.trace`."""
-    if not isinstance(generate, int) or generate < 0:
-        raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
     encoded, stacks, inputs = encode_for(
         model, text, pair, target=target, generate=generate, truncate=truncate
     )
     if generate:
         stacks, inputs = _generated(model, encoded, generate)
-    options = _Options(vectors, scores, layers)
-    return _traced(model, inputs, stacks, options, n_cut=encoded.n_cut)
+    return run_trace(model, inputs, stacks, options, n_cut=encoded.n_cut)
+
+
+def predict_text(
+    model: Model, text: str, pair: str | None, target: str | None, generate: int
+) -> Predictions:
+    """See `Model.predict`."""
+    model.need_objective("A prediction")
+    encoded, stacks, inputs = encode_for(
+        model, text, pair, target=target, generate=generate, truncate=True
+    )
+    if generate:
+        stacks, inputs = _generated(model, encoded, generate)
+    with torch.inference_mode(), model.tapped(returns_weights=False):
+        outputs = model.module(**model.placed(inputs))
+    predictions = read_predictions(model, outputs, stacks)
+    if predictions is None:
+        raise MissingObjective(f"{model.info.architecture} returned no logits for its tokens.")
+    return predictions
 
 
 def trace_inputs(
     model: Model,
     inputs: Mapping[str, object],
     *,
-    vectors: bool,
-    scores: bool | None,
-    layers: Sequence[int] | None,
+    options: Options,
 ) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
     for name, value in inputs.items():
@@ -83,12 +88,12 @@ def trace_inputs(
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."
             )
-    return _traced(model, inputs, {}, _Options(vectors, scores, layers), n_cut=0)
+    return run_trace(model, inputs, {}, options, n_cut=0)
 
 
 def encode_for(
     model: Model,
-    text: str,
+    text: str | Messages,
     pair: str | None,
     *,
     target: str | None,
@@ -96,6 +101,8 @@ def encode_for(
     truncate: bool,
 ) -> tuple[Encoded, dict[str, Tokens], dict[str, Tensor]]:
     """A text as the model takes it: its tokens by stack, and its inputs."""
+    if not isinstance(generate, int) or generate < 0:
+        raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
     tokenizer = model.need_tokenizer()
     limit = model.info.max_length
     has_decoder = "decoder" in model.info.blocks
@@ -106,7 +113,10 @@ def encode_for(
                 f"generate={generate} leaves no room: the model takes {model.info.max_length} "
                 "tokens in all."
             )
-    encoded = encode(tokenizer, text, pair, max_length=limit, truncate=truncate)
+    if is_chat(text):
+        encoded = encode_chat(tokenizer, text, max_length=limit)
+    else:
+        encoded = encode(tokenizer, cast("str", text), pair, max_length=limit, truncate=truncate)
     if not has_decoder:
         if target is not None:
             raise InputError(f"{model.name} has no decoder side, so it takes no target.")
@@ -164,14 +174,23 @@ def _generated(
     return {"self": tokens}, {"input_ids": ids.cpu(), "attention_mask": torch.ones_like(ids.cpu())}
 
 
-def _traced(
+def run_trace(
     model: Model,
     inputs: Mapping[str, object],
     stacks: dict[str, Tokens],
-    options: _Options,
+    options: Options,
     *,
     n_cut: int,
 ) -> Trace:
+    """Run the model once on its inputs and keep what the tap reads.
+
+    Args:
+        model: the model.
+        inputs: what its forward pass takes, of one row.
+        stacks: tokens by stack, where they are known; the others are numbered.
+        options: what to keep.
+        n_cut: how many tokens of the text did not fit.
+    """
     vectors, scores = options.vectors, options.scores
     wiring = model.wiring_for(inputs)
     wanted = _checked_layers(model, wiring, options.layers)
@@ -198,7 +217,8 @@ def _traced(
         },
     }
     blocks = collector.blocks(wiring, stacks)
-    return Trace(blocks, stacks, hidden_states(outputs) if vectors else {}, about)
+    hidden = hidden_states(outputs) if vectors else {}
+    return Trace(blocks, stacks, hidden, about, read_predictions(model, outputs, stacks))
 
 
 def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:

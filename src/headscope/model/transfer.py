@@ -42,3 +42,14 @@ def _is_installed_on_use(hook: Hook) -> bool:
     """Is this a hook of transformers or headscope, which install theirs when they need them?"""
     is_transformers = "output_capturing_hook" in getattr(hook, "__qualname__", "")
     return is_transformers or str(getattr(hook, "__module__", "")).startswith("headscope.")
+
+
+def weights_version(module: nn.Module) -> int:
+    """Another number whenever a weight was replaced or changed in place, as training does."""
+    return hash(
+        tuple(
+            (id(p), 0 if p.is_inference() else p._version)
+            for tensors in (module.parameters(), module.buffers())
+            for p in tensors
+        )
+    )

@@ -20,6 +20,7 @@ from headscope.attention import key_stack, query_stack
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.page.codes import encode, scale
 from headscope.page.head_numbers import head_statistics
+from headscope.page.media_part import media_part, pieces_part
 from headscope.results.trace import DIMENSIONS, Block, Trace
 from headscope.text.tokens import Tokens
 
@@ -134,6 +135,7 @@ def _trace_part(
             for block in trace.blocks.values()
         ],
         "hidden": hidden,
+        **media_part(trace.media, buffers),
     }
 
 
@@ -145,6 +147,7 @@ def _tokens_part(tokens: Tokens) -> dict[str, object]:
         "generated": [int(flag) for flag in tokens.generated],
         "words": list(tokens.words),
         "word_texts": list(tokens.word_texts),
+        **pieces_part(tokens),
     }
 
 

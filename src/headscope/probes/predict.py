@@ -7,10 +7,10 @@ import torch
 
 from headscope.arguments import expect
 from headscope.errors import InputError, UnknownName
+from headscope.model.control import randomized
 from headscope.model.fingerprint import weights_sha256
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.probes.control import randomized
 from headscope.probes.decode import DECODINGS, Decoding, decode
 from headscope.probes.features import AttentionReader
 from headscope.probes.scorers import ProbeBatch, Scorer, make_scorer

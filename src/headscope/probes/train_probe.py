@@ -17,10 +17,10 @@ import xarray as xr
 
 from headscope.arguments import whole_number
 from headscope.errors import InputError, UnknownName
+from headscope.model.control import kept_parameters, randomized
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.probes.control import kept_parameters, randomized
 from headscope.probes.evaluate import evaluate
 from headscope.probes.features import AttentionReader, Surveyed
 from headscope.probes.scorers import KINDS, Kind, Scorer, make_scorer

@@ -259,5 +259,5 @@ class Result(ResultMethods):
     def _measured(self) -> list[str]:
         """The variables without those derived from them."""
         names = map(str, self.dataset.data_vars)
-        derived = ("_interval", "_count", "_by_layer", "_mean")
+        derived = ("_interval", "_documents", "_count", "_by_layer", "_mean")
         return [name for name in names if not name.endswith(derived)]

@@ -12,15 +12,18 @@ from torch import Tensor
 from headscope.batch import Batch
 from headscope.measuring.fold import Fold
 from headscope.metrics.gradients import Importance
+from headscope.model.aims import NOTHING, aim_labels, import_scalar
 from headscope.model.model import Model
-from headscope.model.objective import NOTHING, asked, choose_masked, mask_tokens
+from headscope.model.objective import asked, choose_masked, mask_tokens
 from headscope.run.batches import EncodedDocument
 from headscope.run.plan import Plan
 
 
 def can_ask(model: Model, document: EncodedDocument) -> bool:
     """Is there anything to predict in the document?"""
-    objective = model.need_objective("A loss")
+    objective = model.info.objective
+    if objective is None:  # a user's scalar
+        return True
     stack = {"causal": "self", "seq2seq": "decoder"}.get(objective)
     return stack is None or len(document.stacks[stack]) > 1
 
@@ -29,24 +32,36 @@ def measure_gradients(
     model: Model, plan: Plan, inputs: Mapping[str, Tensor], batch: Batch, fold: Fold
 ) -> None:
     """Run forward and backward; the fold reads each layer's gradients, which are then freed."""
-    seeds = [metric.seed for metric in plan.metrics if isinstance(metric, Importance)]
-    posed, labels = question(model, inputs, batch, seeds[0] if seeds else 0)
+    asking = [metric for metric in plan.metrics if isinstance(metric, Importance)]
+    one = asking[0] if asking else Importance()
+    posed, labels = question(model, inputs, batch, one.seed, one.target)
+    scalar = None if one.scalar is None else import_scalar(one.scalar)
     with (
-        asked(model, posed, labels) as (losses, backward),
+        asked(model, posed, labels, scalar) as (losses, backward),
         fold.batch(replace(batch, losses=losses)) as read,
     ):
         backward(read)
 
 
 def question(
-    model: Model, inputs: Mapping[str, Tensor], batch: Batch, seed: int
+    model: Model,
+    inputs: Mapping[str, Tensor],
+    batch: Batch,
+    seed: int,
+    target: str | int | None = None,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Inputs and labels of the model's own objective.
+    """Inputs and labels of the model's own objective, or of an answer that is named.
 
     Which tokens an encoder has to guess depends on the seed and the document's content, not on
     its batch: however documents are put into shards, the same tokens are masked.
     """
-    objective = model.need_objective("A loss")
+    objective = model.info.objective
+    if objective is None:  # a user's scalar needs no labels
+        return dict(inputs), torch.zeros((len(batch), 0), dtype=torch.long)
+    if objective in ("label", "token_label") or target is not None:
+        main = next(iter(batch.stacks.values()))
+        own = torch.from_numpy(main.mask & ~main.special)
+        return dict(inputs), aim_labels(model, inputs, own, target)
     if objective == "masked":
         return _masked(model, inputs, batch, seed)
     stack, name = {

@@ -1,13 +1,23 @@
-"""Pearson's r, over heads and for many draws at once."""
+"""Correlations over the heads of one model: descriptions of it, not samples of heads.
+
+Heads of a model are not drawn from anything, so r needs no p value; what is uncertain is each
+head's number, because the corpus might have been another. The interval is over documents.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped, unused-ignore]
+
+from headscope.statistics.intervals import LEAST_DF, LEAST_PARTS
+from headscope.statistics.pulls import Pulls
+from headscope.statistics.student import both_tails, critical
 
 
 def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Pearson's r and its p value over the heads that have both values; NaN if r is undefined."""
+    """Pearson's r and the p value of the usual t test; NaN if r is undefined.
+
+    The p value takes heads for independent draws, as papers do; they are not.
+    """
     r = float(correlation(left, right))
     n = int((np.isfinite(left) & np.isfinite(right)).sum())
     if not np.isfinite(r) or n < 3:
@@ -15,7 +25,7 @@ def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     if abs(r) >= 1:
         return r, 0.0
     t = r * np.sqrt((n - 2) / (1 - r * r))
-    return r, float(2 * stats.t.sf(abs(t), n - 2))
+    return r, float(both_tails(t, n - 2))
 
 
 def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.ndarray:
@@ -31,3 +41,63 @@ def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.nd
         r = (a * b).sum(axis) / np.sqrt((a * a).sum(axis) * (b * b).sum(axis))
     clipped: np.ndarray = np.clip(r, -1.0, 1.0)
     return clipped
+
+
+def correlation_interval(left: Pulls, right: Pulls) -> tuple[float, float]:
+    """The interval of r over heads, from what r is without each part of the corpus.
+
+    z = artanh r (Fisher 1915); SE² = (G − 1)/G · Σ (z₍₋g₎ − z̄)², the delete-one jackknife; the
+    bounds are tanh(z ± t_df · SE). NaN with fewer than five parts.
+
+    Args:
+        left: numbers of all heads, along one axis.
+        right: the same, of the other variable.
+    """
+    shares = (left.mean((0,)) - right.mean((0,))).shares
+    there = shares > 0
+    df = float((left.mean((0,)) - right.mean((0,))).df)
+    n = int(there.sum())
+    if n < LEAST_PARTS or not df >= LEAST_DF:
+        return float("nan"), float("nan")
+    without = [(side.value - side.pulls)[there] for side in (left, right)]
+    z = np.arctanh(np.clip(correlation(*without), -1 + 1e-15, 1 - 1e-15))
+    center = np.arctanh(np.clip(correlation(left.value, right.value), -1 + 1e-15, 1 - 1e-15))
+    error = np.sqrt((n - 1) / n * ((z - z.mean()) ** 2).sum())
+    half = critical(df) * error
+    return float(np.tanh(center - half)), float(np.tanh(center + half))
+
+
+def within_layers(
+    left: np.ndarray, right: np.ndarray, *, n_permutations: int = 1999, seed: int = 0
+) -> tuple[float, float]:
+    """R of heads with their layer's mean taken out, and its permutation p.
+
+    Two variables that both change with depth correlate over heads whatever single heads do.
+    Within layers that is taken out; p is the share of shuffles of heads within their layers
+    (the observed order among them) with an |r| at least as high.
+
+    Args:
+        left: `layer head`.
+        right: `layer head`.
+        n_permutations: how many shuffles.
+        seed: of the shuffles.
+    """
+    known = np.isfinite(left) & np.isfinite(right)
+    usable = known.sum(1) > 1
+    if not usable.any():
+        return float("nan"), float("nan")
+    a, b = (np.where(known, side, np.nan)[usable] for side in (left, right))
+    a, b = (np.nan_to_num(x - np.nanmean(x, axis=1, keepdims=True)) for x in (a, b))
+    known = known[usable]
+    size = np.sqrt((a * a).sum() * (b * b).sum())
+    if not size > 0:
+        return float("nan"), float("nan")
+    r = float((a * b).sum() / size)
+    generator = np.random.default_rng(seed)
+    products = np.zeros(n_permutations)
+    for row_a, row_b, there in zip(a, b, known, strict=True):
+        heads = row_b[there]
+        shuffled = generator.permuted(np.tile(heads, (n_permutations, 1)), axis=1)
+        products += shuffled @ row_a[there]
+    at_least = (np.abs(products / size) >= abs(r) - 1e-12).sum()
+    return r, float((at_least + 1) / (n_permutations + 1))

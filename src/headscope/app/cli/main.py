@@ -25,6 +25,7 @@ from headscope.app.cli.probe_heads import bias, coreference, dependencies
 from headscope.app.cli.probe_trained import combined
 from headscope.app.cli.report import report
 from headscope.app.cli.serve import serve
+from headscope.app.cli.stopping import Stopped
 from headscope.app.cli.view import view
 from headscope.errors import HeadscopeError
 
@@ -77,15 +78,21 @@ register(probe, combined, example="probe combined train.conllu dev.conllu -o pro
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 for an answer, 2 for bad input, 1 for a failure."""
+    """Run the command line and exit: 0 for an answer, 2 for bad input, 1 for a failure, 130 and
+    143 if it was stopped by Ctrl-C or SIGTERM.
+    """
     warnings.showwarning = _show_warning
     try:
-        app(arguments, prog_name="headscope", standalone_mode=False)
+        code = app(arguments, prog_name="headscope", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
-    except (typer.Abort, KeyboardInterrupt) as stop:
-        typer.echo(f"headscope: {stop}" if str(stop) else "headscope: stopped", err=True)
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("headscope: stopped", err=True)
         sys.exit(130)
+    except Stopped as stop:
+        typer.echo(f"headscope: {stop}", err=True)
+        sys.exit(stop.exit_code)
     except HeadscopeError as error:
         if settings.debug:
             raise

@@ -65,7 +65,7 @@ def describe_model(name: str, device: str | None) -> Answer:
             + (", causal" if info.is_causal else ", bidirectional")
         ),
         "blocks": ", ".join(info.blocks),
-        "objective": info.objective or "none (no language-model head)",
+        "objective": info.objective or "none (no head that predicts)",
         "length": f"up to {info.max_length} tokens" if info.max_length else "no stated limit",
         "runs on": f"{info.device}, {info.dtype}",
         "tap": (

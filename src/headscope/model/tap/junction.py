@@ -219,6 +219,7 @@ class _Junction:
         else:
             output, weights = function(module, *vectors, *args, **kwargs)
         assert weights is not None
+        output = _edit_outputs(edits, output.transpose(1, 2)).transpose(1, 2)
         _read(parts, weights, vectors, output.transpose(1, 2), scores if wants_scores else None)
         return output, weights if parts.returns_weights else None
 
@@ -260,10 +261,18 @@ class _Junction:
             assert changed is not None
             return changed.reshape(value.shape)
 
+        def change_output(index: int, output: Tensor) -> Tensor:
+            if not edits.get(index):
+                return output
+            unfolded = _unfold(output, _n_heads(calls[index]))
+            changed = _edit_outputs(edits[index], unfolded)
+            return output if changed is unfolded else changed.reshape(output.shape)
+
         watch = Watch(
             on_weights=change_weights,
             on_factors=change_factors,
             on_value=change_value,
+            on_output=change_output,
             keeps_scores=any(parts.wants_scores for parts in calls.values()),
         )
         return watch, calls
@@ -311,6 +320,12 @@ def _edit_vectors(edits: Sequence[tuple[_Part, Edit]], vectors: Vectors) -> Vect
     for part, edit in edits:
         vectors = edit.on_vectors(vectors, part.site)
     return vectors
+
+
+def _edit_outputs(edits: Sequence[tuple[_Part, Edit]], outputs: Tensor) -> Tensor:
+    for _, edit in edits:
+        outputs = edit.on_outputs(outputs)
+    return outputs
 
 
 def _change(

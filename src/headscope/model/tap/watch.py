@@ -79,6 +79,7 @@ class Watch(TorchFunctionMode):
             returns what to use instead. Called only for the first product of each.
         on_weights: given the weights of computation n, returns what to use instead.
         on_value: given the values of computation n, returns what to use instead.
+        on_output: given the head outputs of computation n, returns what to use instead.
         keeps_scores: remember what the softmax was taken of (a layer's worth of memory).
         replace_at: where replaced weights enter. `"product"`: as the left operand of the
             product with the values, for code that drops columns after the softmax
@@ -92,6 +93,7 @@ class Watch(TorchFunctionMode):
         on_factors: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
         on_weights: Callable[[int, Tensor], Tensor] | None = None,
         on_value: Callable[[int, Tensor], Tensor] | None = None,
+        on_output: Callable[[int, Tensor], Tensor] | None = None,
         keeps_scores: bool = True,
         replace_at: str = "softmax",
     ) -> None:
@@ -101,6 +103,7 @@ class Watch(TorchFunctionMode):
         self._on_factors = on_factors
         self._on_weights = on_weights
         self._on_value = on_value
+        self._on_output = on_output
         self._keeps_scores = keeps_scores
         self._at_product = replace_at == "product"
 
@@ -135,7 +138,7 @@ class Watch(TorchFunctionMode):
         steps = Steps()
         self.steps.append(steps)
         self._open = []
-        return sdpa_steps(
+        output = sdpa_steps(
             steps,
             *args,
             **kwargs,
@@ -143,6 +146,9 @@ class Watch(TorchFunctionMode):
             on_weights=None if self._on_weights is None else _bind(self._on_weights, index),
             on_value=None if self._on_value is None else _bind(self._on_value, index),
         )
+        if self._on_output is not None:
+            steps.output = output = self._on_output(index, output)
+        return output
 
     def _product(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         product, rebuild = _operands(func, args, kwargs)
@@ -174,7 +180,11 @@ class Watch(TorchFunctionMode):
         args, kwargs = rebuild(product)
         result = func(*args, **kwargs)
         steps.weights, steps.value = product.left, product.right
-        steps.output = _permute_einsum_output(args[0], result) if func is EINSUM else result
+        order = _einsum_output_order(args[0]) if func is EINSUM else None
+        steps.output = result if order is None else result.permute(order)
+        if self._on_output is not None:
+            steps.output = self._on_output(index, steps.output)
+            result = steps.output if order is None else steps.output.permute(_inverse(order))
         return result
 
 
@@ -354,13 +364,14 @@ def _einsum_labels(equation: str) -> tuple[str, str, str, str, str, str] | None:
     return first, second, batch, row, inner, column
 
 
-def _permute_einsum_output(equation: str, result: Tensor) -> Tensor:
+def _einsum_output_order(equation: str) -> list[int] | None:
+    """How to permute an einsum's result to `… query neuron`; None where it is no product."""
     labels = _einsum_labels(equation)
     if labels is None:
-        return result
+        return None
     _, _, batch, row, _, column = labels
     output = equation.replace(" ", "").split("->")[1]
-    return result.permute([output.index(label) for label in (*batch, row, column)])
+    return [output.index(label) for label in (*batch, row, column)]
 
 
 def _inverse(order: Sequence[int]) -> list[int]:

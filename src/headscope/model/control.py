@@ -1,8 +1,9 @@
 """The random-weights control: a model whose weights are random, except its embeddings.
 
 Clark et al. 2019, section 5: the same architecture with its pre-trained token and position
-embeddings, everything else freshly initialized. If a probe finds syntax in its attention, this
-comes from the embeddings and the probe, not from what the model learned to attend to.
+embeddings, everything else freshly initialized. If a probe finds syntax in its attention, or a
+head has an effect on a prediction, this comes from the embeddings and the method, not from what
+the model learned.
 """
 
 from __future__ import annotations
@@ -51,5 +52,5 @@ def randomized(model: Model, seed: int = 0) -> Model:
         model.tokenizer,
         name=f"{model.name}, random weights",
         source=f"{model.info.source}; embeddings kept, the rest initialized with seed {seed}",
-        has_lm_head=False,
+        has_lm_head=model.info.has_lm_head,
     )

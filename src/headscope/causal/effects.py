@@ -1,0 +1,320 @@
+"""`headscope.effects`: what each head does to a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, cast
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+from transformers.utils.generic import ModelOutput
+
+from headscope.arguments import expect
+from headscope.attention import Block
+from headscope.causal.estimate import estimate_effects
+from headscope.causal.loss_effects import effects_on_loss
+from headscope.causal.passes import Pass
+from headscope.causal.readout import (
+    OwnScalar,
+    Readout,
+    Turn,
+    find_answers,
+    find_position,
+    pooled,
+)
+from headscope.causal.replacement import Replacement, make_replacement
+from headscope.causal.rows import Base, HeadSet, Rows
+from headscope.causal.wanted import Heads, label_sets, wanted_sets
+from headscope.errors import HeadscopeError, InputError, MissingObjective, UnknownName
+from headscope.model.aims import Scalar
+from headscope.model.control import randomized
+from headscope.model.load import as_model
+from headscope.model.model import Model
+from headscope.model.tracing import decoder_start, encode_for
+from headscope.run.progress import Meter
+from headscope.statistics.intervals import mean_interval, mean_p
+from headscope.text.corpus import Corpus
+from headscope.text.readers.read import Readable, as_corpus
+from headscope.text.tokens import Tokens
+
+Method = Literal["exact", "gradient"]
+METHODS: tuple[Method, ...] = ("exact", "gradient")
+CHECKED = 1e-3
+"""How far the largest effect of a batch may be from the same by a plain pass, relative to the
+largest of 1 and its size."""
+ONE_TEXT = "of this text alone: give several texts of one kind for a claim about the head"
+Answers = str | int | Scalar | Sequence[str | int] | None
+
+
+def effects(
+    model: Model | str,
+    text: str | Sequence[str] | Corpus,
+    target: Answers = None,
+    foil: str | int | bool | Sequence[str | int] | None = None,
+    *,
+    position: int = -1,
+    measure: Literal["logit", "logprob"] = "logit",
+    replace: Literal["zero", "mean"] = "zero",
+    reference: Corpus | Readable | None = None,
+    method: Method = "exact",
+    heads: Heads = None,
+    block: Block | None = None,
+    pair: str | None = None,
+    decoder: str | None = None,
+    pooling: Literal["mean", "first"] = "mean",
+    control: bool = False,
+    max_tokens: int = 128,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> xr.DataArray:
+    """What each head does to a prediction: the number without the head − the number with it.
+
+    Below 0, the head speaks for the target; above 0, against it. The number m is
+    logit(target) − logit(foil), a log-probability, a class's logit or any scalar; for a plain
+    encoder it is how far the text's vector turns, 1 − cosine. *Without* a head its output is
+    zero, or its mean over a reference corpus. Every effect is computed by running the model
+    with the head taken away; all heads go together as rows of a batch, on top of reused lower
+    layers. What one text shows is about that text: for a claim about a head give several
+    texts of one kind (paraphrases, templates), and look at the interval.
+
+    Vig et al. 2020 (causal mediation), Michel et al. 2019, Voita et al. 2019; Wang et al. 2023
+    for the mean over a reference.
+
+    Args:
+        model: the model, or what `headscope.load` takes.
+        text: a text; several texts of one kind, for means with intervals over them; or a corpus
+            (`headscope.read`), for each head's mean effect on the loss.
+        target: a token or label, or a function of the model's output that returns one number a
+            row; the likeliest answer by default. With several texts, also one for each.
+        foil: what the target is compared with; the likeliest other answer by default, False for
+            none.
+        position: of the prediction: the last token by default, in masked models the last mask.
+        measure: `logit` (the difference of target and foil) or `logprob` (of the target).
+        replace: `zero`, or `mean` over `reference`. The first position of the text keeps what it
+            is: many heads rest there.
+        reference: texts like those asked about.
+        method: `exact`, or `gradient`: a first-order estimate of all heads in one backward pass.
+            It ranks well (r .75 to .94), and misses single heads by factors.
+        heads: pairs of layer and head; or sets of such pairs, each taken away together.
+        block: which attention in an encoder-decoder; the encoder's by default.
+        pair: a second text, as in sentence-pair tasks.
+        decoder: what the decoder of an encoder-decoder has read so far; nothing by default.
+        pooling: how a plain encoder's tokens make the text's vector: `mean` or `first`.
+        control: also compute the effects in the same architecture with random weights, and put
+            the largest of them into the attributes: what is no larger says nothing.
+        max_tokens: longer documents of a corpus are cut.
+        seed: decides which tokens an encoder has to guess (corpora), and the random weights.
+        progress: show progress; by default on a terminal.
+
+    Returns:
+        `layer head` (NaN for heads not asked for), or `set`; with several texts or documents the
+        mean, and in the coordinates `low` and `high` its 95 % interval and in `p` the p-value
+        that it is 0. Attributes say what was measured, on what, and how.
+
+    Raises:
+        InputError: a target of several tokens, a position out of range, a text of one token
+            where there is nothing to attend to.
+        MissingObjective: a target for a model without logits.
+    """
+    model = as_model(model)
+    chosen_block = model.wiring.main_block() if block is None else block
+    if method not in METHODS:
+        raise UnknownName.of("method", method, METHODS)
+    sets = wanted_sets(model, heads, chosen_block)
+    replacement = make_replacement(model, replace, reference, chosen_block)
+    if isinstance(text, Corpus):
+        _refuse_for_corpora(target=target, foil=foil, pair=pair, decoder=decoder)
+        if method == "gradient":
+            raise InputError(
+                "The gradient estimate over a corpus is headscope.importance (removal_estimate)."
+            )
+        found = effects_on_loss(
+            model, text, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
+        )
+        return label_sets(model, chosen_block, sets, found.mean, found.intervals, found.about
+                          | {"replace": replace, "method": method})  # fmt: skip
+    texts = [text] if isinstance(text, str) else list(text)
+    expect("text", text, str | Sequence, "a text, several texts or a corpus")
+    if not texts:
+        raise InputError("There is no text: give one, several, or a corpus.")
+    study = _Study(
+        model, sets, replacement, method, measure, position, pair, decoder, pooling, chosen_block
+    )
+    targets = cast("list[str | int | Scalar | None]", _one_each(texts, target, "target"))
+    foils = cast("list[str | int | None]", _one_each(texts, foil, "foil"))
+    meter = Meter(len(texts) * len(sets), shown=progress)
+    try:
+        several = [
+            study.run(one, aim, other, meter.advance)
+            for one, aim, other in zip(texts, targets, foils, strict=True)
+        ]
+    finally:
+        meter.close()
+    about = {
+        "model": model.name,
+        "replace": replace,
+        "method": method,
+        "block": chosen_block,
+        "texts": len(texts),
+        **_shared([one.about for one in several]),
+    }
+    if reference is not None:
+        about["reference"] = as_corpus(reference).name
+    if control:
+        about |= _control(study, texts[0], several[0], seed)
+    values = np.stack([one.values for one in several])
+    intervals = None
+    if len(texts) > 1:
+        bounds = mean_interval(values)
+        intervals = np.stack([bounds.low, bounds.high, mean_p(values)])
+    else:
+        about["holds"] = ONE_TEXT
+    return label_sets(model, chosen_block, sets, values.mean(0), intervals, about)
+
+
+@dataclass(frozen=True, eq=False)
+class _OneText:
+    """The effects of all sets on one text."""
+
+    values: np.ndarray
+    about: dict[str, str | int | float]
+
+
+@dataclass(frozen=True, eq=False)
+class _Study:
+    """What `effects` does with each text."""
+
+    model: Model
+    sets: Sequence[HeadSet]
+    replacement: Replacement
+    method: Method
+    measure: str
+    position: int
+    pair: str | None
+    decoder: str | None
+    pooling: Literal["mean", "first"]
+    block: Block
+
+    def run(
+        self,
+        text: str,
+        target: str | int | Scalar | None,
+        foil: str | int | bool | None,
+        advance: Callable[[int], None],
+    ) -> _OneText:
+        """The effects on one text."""
+        stacks, inputs = read_text(self.model, text, self.pair, self.decoder)
+        has_answers = not callable(target) and self.model.info.objective is not None
+        at = find_position(self.model, stacks, self.position) if has_answers else None
+        text_pass = Pass(self.model, inputs, at)
+        make = partial(self._readout, at, target, foil)
+        if self.method == "gradient":
+            readout, value, values = estimate_effects(text_pass, make, self.sets, self.replacement)
+            advance(len(self.sets))
+        else:
+            rows = Rows(text_pass, self.block)
+            base = rows.base(make)
+            readout, value = base.readout, base.value
+            values = rows.values(base, self.sets, self.replacement.edit, advance) - value
+            self._check(rows, base, values)
+        return _OneText(values, {"text": text, **readout.describe(), "with": value})
+
+    def _readout(
+        self,
+        at: int | None,
+        target: str | int | Scalar | None,
+        foil: str | int | bool | None,
+        outputs: ModelOutput,
+        logits: Tensor | None,
+    ) -> Readout:
+        if callable(target):
+            return OwnScalar(target)
+        if self.model.info.objective is None:
+            if target is not None or foil not in (None, False):
+                self.model.need_objective(f"target={target!r}")
+            if "last_hidden_state" not in outputs:
+                raise MissingObjective(
+                    f"{self.model.info.architecture} returns neither logits nor hidden states. "
+                    "Give a function of its output: target=lambda output: …."
+                )
+            return Turn(pooled(outputs, self.pooling).clone(), self.pooling)
+        assert logits is not None
+        return find_answers(self.model, logits[0].float(), target, foil, self.measure, at)
+
+    def _check(self, rows: Rows, base: Base, values: np.ndarray) -> None:
+        """The largest effect once more, by a plain pass."""
+        largest = int(np.argmax(np.abs(values)))
+        again = rows.alone(base, self.sets[largest], self.replacement.edit) - base.value
+        if abs(again - values[largest]) > CHECKED * max(1.0, abs(again)):
+            raise HeadscopeError(
+                f"The largest effect is {values[largest]:.6g} in a batch and {again:.6g} by a "
+                f"plain pass: rows of a batch of {self.model.info.family} are not independent."
+            )
+
+
+def read_text(
+    model: Model, text: str, pair: str | None, decoder: str | None
+) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
+    """Tokens by stack and inputs of a text; the decoder of an encoder-decoder reads its start
+    token, and what it is given.
+    """
+    if "decoder" not in model.info.blocks:
+        if decoder is not None:
+            raise InputError(f"{model.name} has no decoder side, so decoder={decoder!r} is unused.")
+        _, stacks, inputs = encode_for(model, text, pair, target=None, generate=0, truncate=False)
+        return stacks, inputs
+    written = text if decoder is None else decoder
+    _, stacks, inputs = encode_for(model, text, pair, target=written, generate=0, truncate=False)
+    if decoder is None:
+        inputs["decoder_input_ids"] = torch.tensor([[decoder_start(model)]])
+        stacks["decoder"] = Tokens.of(["<start>"], special=[True])
+    return stacks, inputs
+
+
+def _one_each(texts: Sequence[str], answers: object, name: str) -> list[object]:
+    if isinstance(answers, Sequence) and not isinstance(answers, str):
+        if len(answers) != len(texts):
+            raise InputError(f"{len(texts)} texts, and {len(answers)} for {name}: give one each.")
+        return list(answers)
+    return [answers] * len(texts)
+
+
+def _shared(abouts: Sequence[dict[str, str | int | float]]) -> dict[str, str | int | float]:
+    """What is the same of all texts, and lists where it is not."""
+    if len(abouts) == 1:
+        return abouts[0]
+    shared: dict[str, str | int | float] = {}
+    for name in abouts[0]:
+        values = [about.get(name, "") for about in abouts]
+        if all(isinstance(value, float) for value in values):
+            shared[name] = float(np.mean([float(value) for value in values]))
+        else:
+            distinct = list(dict.fromkeys(map(str, values)))
+            shared[name] = values[0] if len(distinct) == 1 else " | ".join(distinct)
+    return shared
+
+
+def _control(study: _Study, text: str, real: _OneText, seed: int) -> dict[str, str | int | float]:
+    """The effects in the same architecture with random weights, on the first text."""
+    other = randomized(study.model, seed)
+    same = _Study(**{**vars(study), "model": other})
+    random = same.run(text, None, None, lambda n: None)
+    sizes = np.abs(random.values)
+    return {
+        "control": f"{other.name}, seed {seed}",
+        "control_largest": float(sizes.max()),
+        "control_heads_above": int((np.abs(real.values) > sizes.max()).sum()),
+    }
+
+
+def _refuse_for_corpora(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"{name}={value!r} is about one text. Over a corpus effects are on the loss; give "
+                "a list of texts for a prediction of one kind."
+            )

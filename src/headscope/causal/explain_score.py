@@ -1,0 +1,192 @@
+"""`headscope.explain_score`: why a head looked where it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import xarray as xr
+from torch import Tensor, nn
+
+from headscope.attention import Attention
+from headscope.causal.effects import read_text
+from headscope.causal.norms import Norm
+from headscope.causal.stream import Part, Stream, find_norm, read_stream, refusal
+from headscope.errors import InputError
+from headscope.model.edit import group_of
+from headscope.model.load import as_model
+from headscope.model.model import Model
+from headscope.model.tap.calls import Call
+from headscope.model.tap.sites import Site
+from headscope.results.explained_score import ExplainedScore
+
+TOLERANCE = 1e-4
+
+
+def explain_score(
+    model: Model | str, text: str, layer: int, head: int, query: int, key: int
+) -> ExplainedScore:
+    """Why did it look there: one attention score as a sum over earlier parts.
+
+    The score s(q, k) = scale · q·k, and q and k are affine in what enters the layer once its norm
+    is held fixed: so s is a sum over the embedding, heads and MLPs below, once through the key's
+    side and once through the query's. The softmax ignores what all keys share, so each part is
+    shown as its contribution to this key minus the mean over the other keys that the query can
+    see. It says what the score is made of, not what would happen without a part.
+
+    Elhage et al. 2021 (composition of heads), for norms held fixed.
+
+    Args:
+        model: the model, or what `headscope.load` takes.
+        text: the text.
+        layer: 0-based, as printed.
+        head: 0-based.
+        query: position of the token that looks; counts from 0, or from the end with −1.
+        key: position of the token that is looked at, likewise.
+
+    Returns:
+        The parts of both sides, with a table (`print`) and a figure. That they sum to the score
+        is proved.
+
+    Raises:
+        TapUnsupported: the architecture does not allow it (norms on queries and keys, scores
+            that are more than q·k, layers that do not add up), with the reason.
+    """
+    model = as_model(model)
+    block = model.wiring.main_block()
+    site = model.wiring.find(None, layer, head)
+    if not site.is_dot_product or site.scale is None:
+        raise refusal(model, f"the scores of layer {layer} are not plain scale · q·k")
+    stacks, inputs = read_text(model, text, None, None if block == "self" else text)
+    tokens = next(iter(stacks.values()))
+    at_query, at_key = (_position(len(tokens), p, n) for p, n in ((query, "query"), (key, "key")))
+    is_causal = block in model.wiring.causal_blocks
+    if is_causal and at_key > at_query:
+        raise InputError(f"Query {at_query} cannot attend to key {at_key}: it comes later.")
+    visible = [j for j in range(at_query + 1 if is_causal else len(tokens)) if j != at_key]
+    if not visible:
+        raise InputError(f"Query {at_query} sees key {at_key} alone: there is nothing to explain.")
+    stream = read_stream(model, inputs)
+    read = _read_sides(model, stream, site)
+    group = group_of(head, site)
+    queries, keys = read.queries[:, head, at_query], read.keys[:, group]
+    contrast = keys[:, at_key] - keys[:, visible].mean(1)
+    key_side = site.scale * contrast @ queries.sum(0)
+    query_side = site.scale * queries @ contrast.sum(0)
+    attention = stream.attentions[layer]
+    scores = attention.scores
+    assert scores is not None
+    row = scores[0, head, at_query].double().cpu()
+    total = float(row[at_key] - row[visible].mean())
+    off = max(abs(float(side.sum()) - total) for side in (key_side, query_side))
+    if off > TOLERANCE * max(1.0, abs(total), float(row[[at_key, *visible]].abs().max())):
+        raise refusal(model, f"the parts of the score miss it by {off:.2g}")
+    data = xr.Dataset(
+        {"key_side": ("part", key_side.numpy()), "query_side": ("part", query_side.numpy())},
+        coords={
+            "part": [part.name for part in read.parts],
+            "kind": ("part", [part.kind for part in read.parts]),
+            "layer_of_part": ("part", [part.layer for part in read.parts]),
+        },
+        attrs={
+            "model": model.name,
+            "text": text,
+            "layer": layer,
+            "head": head,
+            "query": at_query,
+            "key": at_key,
+            "query_token": tokens.tokens[at_query],
+            "key_token": tokens.tokens[at_key],
+            "score": float(row[at_key]),
+            "weight": float(attention.weights[0, head, at_query, at_key]),
+            "contrast": total,
+            "difference": off,
+        },
+    )
+    return ExplainedScore(data)
+
+
+def _position(n: int, position: int, name: str) -> int:
+    if isinstance(position, bool) or not isinstance(position, int) or not -n <= position < n:
+        raise InputError(f"{name}={position!r} is out of range: the text has {n} tokens.")
+    return position % n
+
+
+@dataclass(frozen=True, eq=False)
+class _Sides:
+    """Queries and keys of a layer, part by part."""
+
+    parts: tuple[Part, ...]
+    queries: Tensor
+    """`part head position neuron`."""
+    keys: Tensor
+    """`part group position neuron`."""
+
+
+def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
+    """Feed the attention module each part as a row, and read its queries and keys."""
+    module = model.module.get_submodule(site.module)
+    call = next((c for c in stream.calls if c.name == site.module), None)
+    if call is None:
+        raise refusal(model, f"{site.module} takes no tensor of hidden states")
+    entering = stream.before[site.layer]
+    norm, _ = find_norm(
+        model, stream, entering, call.given, f"between the stream and layer {site.layer}"
+    )
+    parts, values = stream.below(site.layer)
+    rows, bias = _normed(norm, values, entering)
+    nothing = torch.zeros_like(rows[:1])
+    fed = torch.cat((nothing, nothing + bias, rows))
+    queries, keys = _run_rows(model, module, site, fed.to(call.given.dtype), call)
+    captured = stream.attentions[site.layer]
+    named = (Part("bias of q and k", "bias", -1), Part("bias of the norm", "bias", -1), *parts)
+    sides = []
+    for read, real, what in ((queries, captured.queries, "queries"), (keys, captured.keys, "keys")):
+        assert real is not None
+        by_part = torch.cat((read[:1], read[1:] - read[:1]))
+        expected = real[0].double().cpu()
+        off = float((by_part.sum(0) - expected).abs().max())
+        if off > TOLERANCE * max(1.0, float(expected.abs().max())):
+            raise refusal(
+                model,
+                f"the {what} of layer {site.layer} are not affine in its input (a norm on them?): "
+                f"the parts miss them by {off:.2g}",
+            )
+        sides.append(by_part)
+    return _Sides(named, *sides)
+
+
+def _normed(norm: Norm | None, values: Tensor, entering: Tensor) -> tuple[Tensor, Tensor]:
+    """`part position unit` behind the frozen norm, and the norm's bias."""
+    if norm is None:
+        return values, torch.zeros(values.shape[-1], dtype=values.dtype)
+    return norm.frozen(values, entering), norm.bias
+
+
+def _run_rows(
+    model: Model, module: nn.Module, site: Site, rows: Tensor, call: Call
+) -> tuple[Tensor, Tensor]:
+    """`row head position neuron` and `row group position neuron`: queries and keys of rows."""
+    kept: list[Attention] = []
+
+    def keep(attention: Attention) -> None:
+        if attention.layer == site.layer and attention.block == site.block:
+            kept.append(attention)
+
+    args, kwargs = call.args, dict(call.kwargs)
+    given = rows.to(model.module.device)
+    if not args:
+        kwargs[_hidden_name(kwargs)] = given
+    else:
+        args = (given, *args[1:])
+    with torch.inference_mode(), model.tapped(keep):
+        module(*args, **kwargs)
+    if len(kept) != 1 or kept[0].queries is None or kept[0].keys is None:
+        raise refusal(model, f"{site.module} could not be run by itself")
+    return kept[0].queries.double().cpu(), kept[0].keys.double().cpu()
+
+
+def _hidden_name(kwargs: Mapping[str, object]) -> str:
+    """The first tensor among named arguments is what the module attends over."""
+    return next(name for name, value in kwargs.items() if isinstance(value, Tensor))

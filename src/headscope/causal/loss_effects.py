@@ -1,0 +1,221 @@
+"""What each head does to the loss of a corpus, and what removing heads in an order does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from headscope.arguments import whole_number
+from headscope.causal.passes import Pass
+from headscope.causal.readout import LossSum
+from headscope.causal.replacement import Replacement, make_replacement
+from headscope.causal.rows import HeadSet, Rows
+from headscope.causal.wanted import rank
+from headscope.errors import InputError
+from headscope.model.aims import NOTHING
+from headscope.model.load import as_model
+from headscope.model.model import Model
+from headscope.run.backward import can_ask, question
+from headscope.run.batches import Encoder, key_classes_of, token_limit
+from headscope.run.options import Settings
+from headscope.run.plan import axes_for, survey
+from headscope.run.progress import Meter
+from headscope.statistics.intervals import interval, p_differs
+from headscope.statistics.pulls import Pulls, ratio_pulls
+from headscope.text.corpus import Corpus
+from headscope.text.readers.read import Readable, as_corpus
+
+
+@dataclass(frozen=True, eq=False)
+class LossEffects:
+    """By how much the loss per predicted token rises without each set of heads."""
+
+    mean: np.ndarray
+    intervals: np.ndarray
+    """`3 set`: low, high, p."""
+    about: dict[str, str | int | float]
+
+
+def effects_on_loss(
+    model: Model,
+    corpus: Corpus,
+    sets: Sequence[HeadSet],
+    replacement: Replacement,
+    *,
+    max_tokens: int,
+    seed: int,
+    progress: bool | None,
+) -> LossEffects:
+    """The rise of the loss without each set, as a ratio of sums over the corpus."""
+    rises, tokens, losses = _rises(
+        model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
+    )
+    pulls = ratio_pulls(rises, tokens[:, None])
+    return LossEffects(
+        pulls.value,
+        _bounds(pulls),
+        {
+            "model": model.name,
+            "corpus": corpus.name,
+            "block": replacement.block,
+            "measure": "loss",
+            "number": "loss per predicted token",
+            "units": "nats per token",
+            "with": float(losses.sum() / tokens.sum()),
+            "texts": len(tokens),
+            "tokens": int(tokens.sum()),
+        },
+    )
+
+
+def prune_heads(
+    model: Model | str,
+    corpus: Corpus | Readable,
+    order: xr.DataArray | Sequence[tuple[int, int]],
+    *,
+    steps: int = 10,
+    replace: str = "zero",
+    reference: Corpus | Readable | None = None,
+    max_tokens: int = 128,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """How the loss rises as heads are removed one after another: a pruning curve.
+
+    Heads can stand in for one another, so effects of single heads do not add up: this removes
+    them together. Michel et al. 2019, section 4; Voita et al. 2019.
+
+    Args:
+        model: a model with a loss, or what `headscope.load` takes.
+        corpus: documents; other ones than the order was found on, for an honest curve.
+        order: effects of heads, which are then removed from the smallest size on; or pairs of
+            layer and head in the order of their removal.
+        steps: at how many numbers of removed heads the loss is measured.
+        replace: `zero`, or `mean` over `reference`.
+        reference: texts to take means over.
+        max_tokens: longer documents are cut.
+        seed: decides which tokens an encoder has to guess.
+        progress: show progress; by default on a terminal.
+
+    Returns:
+        `loss` over `removed`, `rise` over the whole model with `rise_low` and `rise_high`, and
+        the `head` that was removed last.
+    """
+    model = as_model(model)
+    corpus = as_corpus(corpus)
+    block = model.wiring.main_block()
+    listed = _order(model, order)
+    numbers = np.unique(np.linspace(0, len(listed), whole_number("steps", steps) + 1).round())
+    counts = [int(n) for n in numbers if n > 0]
+    sets = [tuple(sorted(listed[:n])) for n in counts]
+    replacement = make_replacement(model, replace, reference, block)
+    found = effects_on_loss(
+        model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
+    )
+    whole = float(found.about["with"])
+    last = [f"L{layer} H{head}" for layer, head in (listed[n - 1] for n in counts)]
+    rise = np.concatenate(([0.0], found.mean))
+    low, high = (np.concatenate(([0.0], bound)) for bound in found.intervals[:2])
+    return xr.Dataset(
+        {
+            "loss": ("removed", whole + rise, {"units": "nats per token"}),
+            "rise": ("removed", rise, {"units": "nats per token"}),
+            "rise_low": ("removed", low),
+            "rise_high": ("removed", high),
+        },
+        coords={"removed": [0, *counts], "head": ("removed", ["", *last])},
+        attrs={**found.about, "replace": replace, "heads": len(listed)},
+    )
+
+
+def _order(model: Model, order: xr.DataArray | Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    if isinstance(order, xr.DataArray):
+        if order.dims != ("layer", "head"):
+            raise InputError(f"order has axes {order.dims}; expected effects over layer and head.")
+        names = [name for name, _ in reversed(rank(order))]
+        pairs = [(int(a[1:]), int(b[1:])) for a, b in (name.split() for name in names)]
+    else:
+        pairs = [(int(layer), int(head)) for layer, head in order]
+    if not pairs or len(set(pairs)) < len(pairs):
+        raise InputError("order should name each head to remove once, and at least one.")
+    for layer, head in pairs:
+        model.wiring.find(None, layer, head)
+    return pairs
+
+
+def _bounds(pulls: Pulls) -> np.ndarray:
+    bounds = interval(pulls)
+    return np.stack([bounds.low, bounds.high, p_differs(pulls)])
+
+
+def _rises(
+    model: Model,
+    corpus: Corpus,
+    sets: Sequence[HeadSet],
+    replacement: Replacement,
+    *,
+    max_tokens: int,
+    seed: int,
+    progress: bool | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`text set`, `text` and `text`: rises of summed losses, predicted tokens, losses."""
+    model.need_objective("An effect on the loss")
+    sources: dict[str, int] = {}
+    sums: list[np.ndarray] = []
+    tokens: list[int] = []
+    losses: list[float] = []
+    documents = list(_asked(model, corpus, max_tokens, seed))
+    if not documents:
+        raise InputError("There is nothing to predict in these documents: give longer ones.")
+    meter = Meter(len(documents) * len(sets), shown=progress)
+    try:
+        for source, inputs, labels in documents:
+            rise, loss = _of_document(model, inputs, labels, sets, replacement, meter.advance)
+            at = sources.setdefault(source, len(sources))
+            if at == len(sums):
+                sums.append(np.zeros(len(sets)))
+                tokens.append(0)
+                losses.append(0.0)
+            sums[at] += rise
+            tokens[at] += int((labels != NOTHING).sum())
+            losses[at] += loss
+    finally:
+        meter.close()
+    return np.stack(sums), np.array(tokens, dtype=np.float64), np.array(losses)
+
+
+def _of_document(
+    model: Model,
+    inputs: dict[str, Tensor],
+    labels: Tensor,
+    sets: Sequence[HeadSet],
+    replacement: Replacement,
+    advance: Callable[[int], None],
+) -> tuple[np.ndarray, float]:
+    rows = Rows(Pass(model, inputs, None), replacement.block)
+    base = rows.base(lambda *_: LossSum(labels))
+    return rows.values(base, sets, replacement.edit, advance) - base.value, base.value
+
+
+def _asked(
+    model: Model, corpus: Corpus, max_tokens: int, seed: int
+) -> Iterator[tuple[str, dict[str, Tensor], Tensor]]:
+    """Documents one by one, with what is to be predicted in them; pieces of one text share a
+    source.
+    """
+    settings = Settings(max_tokens=token_limit(model, max_tokens))
+    encoder = Encoder(
+        model, axes_for(survey(corpus, settings), settings, key_classes_of(model)), settings
+    )
+    for encoded in encoder.encode(list(enumerate(corpus))):
+        if not can_ask(model, encoded):
+            continue
+        inputs, batch = encoder.batch([encoded])
+        posed, labels = question(model, inputs, batch, seed)
+        document = encoded.numbered[1]
+        yield document.part_of or document.id, posed, torch.as_tensor(labels)

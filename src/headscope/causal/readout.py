@@ -1,0 +1,204 @@
+"""The number that heads have an effect on: a logit, a log-probability, a loss, any scalar."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+from torch import Tensor
+from torch.nn import functional
+from transformers.utils.generic import ModelOutput
+
+from headscope.errors import InputError, UnknownName
+from headscope.model.aims import Scalar, scalar_values
+from headscope.model.answers import KINDS, answer_names, find_answer
+from headscope.model.model import Model
+from headscope.model.objective import losses_of
+from headscope.text.tokens import Tokens
+
+Measure = Literal["logit", "logprob"]
+MEASURES: tuple[Measure, ...] = ("logit", "logprob")
+
+
+class Readout(ABC):
+    """One number for each row of a batch, read off a model's output."""
+
+    position: int | None = None
+    """The only position whose logits are read; None where all are."""
+
+    @abstractmethod
+    def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
+        """`row`. `logits` are `row answer` at the position, where there is one."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, str | int | float]:
+        """What the number is, for the attributes of results."""
+
+
+@final
+@dataclass(frozen=True)
+class Answer(Readout):
+    """logit(target) − logit(foil), or log p(target), at one position."""
+
+    target: int
+    foil: int | None
+    measure: Measure
+    names: tuple[str, str]
+    position: int | None
+
+    def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
+        """The difference of two logits, or a log-probability."""
+        assert logits is not None
+        rows = logits.float()
+        if self.measure == "logprob":
+            return rows.log_softmax(-1)[:, self.target]
+        value = rows[:, self.target]
+        return value if self.foil is None else value - rows[:, self.foil]
+
+    def describe(self) -> dict[str, str | int | float]:
+        """Target, foil, measure and position."""
+        target, foil = (repr(name) for name in self.names)
+        names = {"logprob": f"log p({target})", "logit": f"logit({target})"}
+        name = names[self.measure]
+        if self.measure == "logit" and self.foil is not None:
+            name += f" − logit({foil})"
+        about: dict[str, str | int | float] = {
+            "measure": self.measure,
+            "number": name,
+            "target": self.names[0],
+            "units": "logits" if self.measure == "logit" else "nats",
+        }
+        if self.foil is not None:
+            about["foil"] = self.names[1]
+        if self.position is not None:
+            about["position"] = self.position
+        return about
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Turn(Readout):
+    """1 − cosine between the text's vector in a row and as it is: how far it turns."""
+
+    vector: Tensor = field(repr=False)
+    pooling: Literal["mean", "first"] = "mean"
+
+    def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
+        """0 where the vector keeps its direction, 2 where it is reversed."""
+        return 1 - functional.cosine_similarity(pooled(outputs, self.pooling), self.vector, dim=-1)
+
+    def describe(self) -> dict[str, str | int | float]:
+        """How tokens are pooled."""
+        pool = "mean over tokens" if self.pooling == "mean" else "first token"
+        return {"measure": "turn", "number": f"1 − cosine of the text's vector ({pool})",
+                "pooling": self.pooling, "units": "1 − cosine"}  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OwnScalar(Readout):
+    """A user's function of the model's output."""
+
+    scalar: Scalar
+
+    def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
+        """One number for each row."""
+        rows = next(value for value in outputs.to_tuple() if isinstance(value, Tensor)).shape[0]
+        return scalar_values(self.scalar, outputs, rows)
+
+    def describe(self) -> dict[str, str | int | float]:
+        """The function's name."""
+        name = getattr(self.scalar, "__name__", "scalar")
+        return {"measure": "scalar", "number": name, "units": "units of the function"}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LossSum(Readout):
+    """The sum of a document's cross-entropies."""
+
+    labels: Tensor
+    """`1 position`."""
+
+    def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
+        """In nats."""
+        scores: Tensor = outputs["logits"]
+        return losses_of(scores, self.labels.expand(len(scores), -1))[:, 0]
+
+    def describe(self) -> dict[str, str | int | float]:
+        """The loss."""
+        return {"measure": "loss", "number": "loss of the model's own objective", "units": "nats"}
+
+
+def pooled(outputs: ModelOutput, pooling: Literal["mean", "first"]) -> Tensor:
+    """`row unit`: the vector of each text."""
+    hidden: Tensor = outputs["last_hidden_state"]
+    return hidden.mean(1) if pooling == "mean" else hidden[:, 0]
+
+
+def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> int | None:
+    """The row of the logits that a position means; None for a label of the whole text.
+
+    In a masked model, −1 is the last mask of the text.
+    """
+    objective = model.need_objective("An effect on a prediction")
+    if objective == "label":
+        return None
+    stack = stacks["decoder"] if objective == "seq2seq" else next(iter(stacks.values()))
+    n = len(stack)
+    if n < 2 and objective != "seq2seq":
+        raise InputError(
+            f"The text is one token, {stack.tokens[0]!r}, which attends to nothing but itself. "
+            "Give a longer text."
+        )
+    if isinstance(position, bool) or not isinstance(position, int) or not -n <= position < n:
+        raise InputError(
+            f"position={position!r} is out of range: the text has {n} tokens, {-n} to {n - 1}."
+        )
+    if objective == "masked" and position == -1:
+        mask = model.need_tokenizer().mask_token_id
+        masks = [i for i, token in enumerate(stack.ids) if token == mask]
+        if not masks:
+            raise InputError(
+                f"The text has no mask token ({model.need_tokenizer().mask_token}), so "
+                f"{model.name} predicts nothing in it. Write one, or give a position."
+            )
+        return masks[-1]
+    return position % n
+
+
+def find_answers(
+    model: Model,
+    logits: Tensor,
+    target: str | int | None,
+    foil: str | int | bool | None,
+    measure: str,
+    position: int | None,
+) -> Answer:
+    """Target and foil; by default the likeliest answer and the likeliest other one.
+
+    Args:
+        model: with a head that predicts.
+        logits: `answer`, of the text as it is.
+        target: a token or label.
+        foil: another one; False for none.
+        measure: `logit` or `logprob`.
+        position: of the prediction.
+    """
+    if measure not in MEASURES:
+        raise UnknownName.of("measure", measure, MEASURES)
+    likeliest = logits.argsort(descending=True)[:3].tolist()
+    number = likeliest[0] if target is None else find_answer(model, target)
+    other: int | None = None
+    if measure == "logit" and foil is not False:
+        others = [answer for answer in likeliest if answer != number]
+        other = others[0] if foil is None else find_answer(model, foil, "foil")
+        if other == number:
+            raise InputError(f"target and foil are both {target!r}: their difference is always 0.")
+    elif measure == "logprob" and foil not in (None, False):
+        raise InputError("log p(target) has no foil: leave it out, or pass measure='logit'.")
+    kind = KINDS[model.need_objective("An effect on a prediction")]
+    named = answer_names(model, kind, [number, number if other is None else other])
+    return Answer(number, other, measure, (named[0], named[1]), position)

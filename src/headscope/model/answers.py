@@ -1,0 +1,158 @@
+"""What a model answers: tokens or labels read off its logits, and names for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig
+from transformers.utils.generic import ModelOutput
+
+from headscope.errors import InputError, UnknownName
+from headscope.model.readable import Speller
+from headscope.results.predictions import WHOLE_TEXT, Predicted, Predictions
+from headscope.text.tokens import Tokens
+
+if TYPE_CHECKING:
+    from headscope.model.info import Objective
+    from headscope.model.model import Model
+
+N_ANSWERS = 10
+ROWS_AT_ONCE = 64
+"""Positions whose logits are sorted at a time: vocabularies are large."""
+KINDS: dict[Objective, Predicted] = {
+    "causal": "next",
+    "seq2seq": "next",
+    "masked": "mask",
+    "label": "label",
+    "token_label": "token_label",
+}
+
+
+def read_predictions(
+    model: Model, outputs: ModelOutput, stacks: Mapping[str, Tokens]
+) -> Predictions | None:
+    """The likeliest answers of a forward pass over one input; None for a model without logits."""
+    logits = getattr(outputs, "logits", None)
+    objective = model.info.objective
+    if objective is None or not isinstance(logits, Tensor) or logits.shape[0] != 1:
+        return None
+    kind = KINDS[objective]
+    rows = logits[0] if logits.ndim == 3 else logits
+    stack = "decoder" if objective == "seq2seq" else next(iter(stacks))
+    tokens = stacks[stack]
+    if kind == "label":
+        positions, at = [WHOLE_TEXT], [""]
+    else:
+        if len(rows) != len(tokens):  # images among the tokens, pooled sequences
+            return None
+        positions = list(range(len(tokens)))
+        if kind == "mask":
+            mask = model.need_tokenizer().mask_token_id
+            positions = [i for i in positions if tokens.ids[i] == mask]
+        at = [tokens.tokens[i] for i in positions]
+        rows = rows[positions]
+    return _likeliest(model, kind, rows, positions, at)
+
+
+def _likeliest(
+    model: Model, kind: Predicted, rows: Tensor, positions: list[int], at: list[str]
+) -> Predictions:
+    n = min(N_ANSWERS, rows.shape[-1])
+    parts: list[tuple[Tensor, Tensor, Tensor]] = [
+        (rows.new_zeros((0, n), dtype=torch.long), rows.new_zeros((0, n)), rows.new_zeros((0, n)))
+    ]
+    for some in rows.split(ROWS_AT_ONCE):
+        logits = some.float()
+        best = logits.topk(n, dim=-1)
+        parts.append((best.indices, best.values, _probabilities(model, kind, logits, best.indices)))
+    ids, values, shares = (torch.cat(columns).cpu().numpy() for columns in zip(*parts, strict=True))
+    return Predictions.of(
+        kind,
+        positions=positions,
+        at=at,
+        tokens=_names(model, kind, ids),
+        ids=ids.astype(np.int64),
+        logits=values.astype(np.float32),
+        probabilities=shares.astype(np.float32),
+    )
+
+
+def _probabilities(model: Model, kind: Predicted, logits: Tensor, ids: Tensor) -> Tensor:
+    """Of the named answers. Labels that do not exclude one another have one each; a score
+    (regression) has none.
+    """
+    problem = model.module.config.problem_type if kind == "label" else None
+    if logits.shape[-1] == 1 or problem == "regression":
+        return torch.full_like(logits.gather(-1, ids), float("nan"))
+    if problem == "multi_label_classification":
+        return logits.sigmoid().gather(-1, ids)
+    return logits.log_softmax(-1).gather(-1, ids).exp()
+
+
+def _names(model: Model, kind: Predicted, ids: np.ndarray) -> list[list[str]]:
+    names = answer_names(model, kind, ids.ravel().tolist())
+    n = ids.shape[1]
+    return [names[start : start + n] for start in range(0, len(names), n)]
+
+
+def answer_names(model: Model, kind: Predicted, ids: list[int]) -> list[str]:
+    """Tokens as people read them, or labels."""
+    if kind in ("label", "token_label"):
+        names = label_names(model.module.config)
+        return [names.get(i, str(i)) for i in ids]
+    if model.tokenizer is None:
+        return [str(i) for i in ids]
+    return list(Speller(model.tokenizer).spell(ids))
+
+
+def label_names(config: PretrainedConfig) -> dict[int, str]:
+    """Labels by number."""
+    return {int(number): str(name) for number, name in (config.id2label or {}).items()}
+
+
+def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
+    """The number of a label or token that someone names.
+
+    Raises:
+        InputError: no such label, or a text of several tokens.
+    """
+    objective = model.need_objective(f"{name}={answer!r}")
+    if objective in ("label", "token_label"):
+        labels = label_names(model.module.config)
+        if isinstance(answer, int) and not isinstance(answer, bool) and answer in labels:
+            return answer
+        for number, label in labels.items():
+            if label == answer:
+                return number
+        raise UnknownName.of("label", answer, labels.values())
+    if not isinstance(answer, str) or not answer:
+        raise InputError(f"{name} should be a token, as text, not {answer!r}.")
+    return _one_token(model, answer, name)
+
+
+def _one_token(model: Model, text: str, name: str) -> int:
+    tokenizer = model.need_tokenizer()
+    ids = _encoded(model, text)
+    if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+        return ids[0]
+    speller = Speller(tokenizer)
+    shown = ", ".join(repr(token) for token in speller.spell(ids))
+    if len(ids) == 1:
+        raise InputError(f"{name}={text!r} is not in the vocabulary of {model.name} ({shown}).")
+    advice = "Give one of them."
+    if not text.startswith(" ") and len(_encoded(model, f" {text}")) == 1:
+        advice = f"With a space before it, {' ' + text!r}, it is one token."
+    raise InputError(
+        f"{name}={text!r} is {len(ids)} tokens of {model.name}: {shown or '(none)'}. A prediction "
+        f"is of one token. {advice}"
+    )
+
+
+def _encoded(model: Model, text: str) -> list[int]:
+    tokenizer = model.need_tokenizer()
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+    return ids

@@ -1,0 +1,265 @@
+"""The output projection of each head, W_O^h, found by value and proved.
+
+What a head adds to the residual stream is z W_O^h: its output z through its slice of the output
+projection. Which module that is, and how it stores its weights, differs between families, so
+nothing here reads a name. It is the outermost affine module whose input is the concatenation of
+the head outputs; W_O^h = module(E_h) − module(0), which holds for linear layers, transposed
+ones (GPT-2) and low-rank adapters alike. Three things are proved on captured activations: the
+module is affine there; its output has the width of the residual stream; and nothing else of the
+layer sees the head outputs, so that with the module's output held fixed the model's output does
+not change when they do. What cannot be proved is refused with what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from transformers.utils.generic import ModelOutput
+
+from headscope.attention import Attention, Block
+from headscope.errors import TapUnsupported
+from headscope.model.edit import Edit, Positions
+from headscope.model.tap.attachment import Attachment
+from headscope.model.tap.calls import Call, recorded_calls, run_module
+from headscope.model.tap.example import example_inputs
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
+"""Largest difference, relative to the size of what is compared, that still counts as equal."""
+TOLERANCE_HALF = 3e-2
+Place = tuple[Block, int]
+"""A block and a layer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """The output projection of one layer, head by head.
+
+    Attributes:
+        module: its name in the model.
+        weights: `head neuron unit`, float64: W_O^h.
+        bias: `unit`, float64: what the module adds whatever the heads do.
+        lengths: `head neuron neuron`, float32: ‖v W_O^h‖ = ‖v R‖, with Rᵀ of the QR
+            decomposition of W_O^hᵀ made in float64, because a Gram matrix squares the condition.
+    """
+
+    module: str
+    weights: Tensor
+    bias: Tensor
+    lengths: Tensor = field(repr=False)
+
+    def through(self, outputs: Tensor) -> Tensor:
+        """`… head query unit`: what heads (`… head query neuron`) add to the residual stream."""
+        return outputs.double() @ self.weights.to(outputs.device)
+
+    def value_lengths(self, values: Tensor) -> Tensor:
+        """`batch head key`: ‖v W_O^h‖ of values `batch group key neuron`."""
+        lengths = self.lengths.to(values.device, torch.promote_types(values.dtype, torch.float32))
+        n_heads, n_groups = lengths.shape[0], values.shape[1]
+        spread = values.to(lengths).repeat_interleave(n_heads // n_groups, 1)
+        moved: Tensor = torch.linalg.vector_norm(spread @ lengths, dim=-1)
+        return moved
+
+
+def find_projections(
+    model: Model, example: Mapping[str, object] | None = None
+) -> dict[Place, Projection]:
+    """The output projection of every layer, proved.
+
+    Args:
+        model: the model.
+        example: inputs to try it with, where `example_inputs` cannot make them.
+
+    Raises:
+        TapUnsupported: no module is proved to be it, with what was seen.
+    """
+    inputs = dict(example or example_inputs(model.module))
+    outputs: dict[Place, Tensor] = {}
+    shapes: dict[Place, tuple[int, int]] = {}
+
+    def read(attention: Attention) -> None:
+        if attention.outputs is None:
+            raise _refusal(model, attention.layer, "the tap does not see the outputs of its heads")
+        place = attention.block, attention.layer
+        outputs[place] = _joined(attention.outputs)
+        shapes[place] = attention.outputs.shape[1], attention.outputs.shape[3]
+
+    with torch.inference_mode(), recorded_calls(model.module) as calls:
+        with model.tapped(read):
+            result = model.module(**model.placed(inputs))
+        reference = _first_tensor(result)
+    chosen: dict[Place, Call] = {}
+    projections: dict[Place, Projection] = {}
+    for place, joined in outputs.items():
+        call = _outermost_affine(model, place, joined, calls)
+        chosen[place] = call
+        projections[place] = _projection(model, place, call, *shapes[place])
+    _prove_only_route(model, inputs, reference, chosen)
+    return projections
+
+
+def _joined(outputs: Tensor) -> Tensor:
+    """`batch query head·neuron`."""
+    return outputs.transpose(1, 2).flatten(2)
+
+
+def _outermost_affine(model: Model, place: Place, joined: Tensor, calls: list[Call]) -> Call:
+    """The outermost module with parameters that takes the head outputs and is affine in them."""
+    attention = model.wiring.find(place[0], place[1], None).module
+    widths = {call.given.shape[-1] for call in calls if call.name == attention}
+    seen = []
+    matching = [
+        call
+        for call in calls
+        if call.given.numel() == joined.numel()
+        and call.given.shape[-1] == joined.shape[-1]
+        and torch.equal(call.given.reshape(joined.shape).to(joined), joined)
+        and next(call.module.parameters(), None) is not None
+    ]
+    for call in sorted(matching, key=lambda call: call.name.count(".")):
+        if not call.is_plain:
+            seen.append(f"{call.name} takes more than the head outputs")
+        elif not _is_affine(call):
+            seen.append(f"{call.name} ({type(call.module).__name__}) is not affine in them")
+        elif widths and call.returned.shape[-1] not in widths:
+            width = call.returned.shape[-1]
+            seen.append(f"{call.name} puts out {width} units, the stream has {min(widths)}")
+        else:
+            return call
+    what = "; ".join(seen) or "no module with parameters takes them as its input"
+    raise _refusal(model, place[1], f"of the modules that take its head outputs, {what}")
+
+
+def _is_affine(call: Call) -> bool:
+    """Is f(x + y) − f(y) the same for every y, on captured activations and at other scales?"""
+    captured = call.given
+    shuffled = captured.flip(1)
+    with torch.inference_mode():
+        nothing = run_module(call.module, torch.zeros_like(captured))
+        pairs = ((captured, shuffled), (captured, -3 * shuffled), (8 * captured, captured))
+        for left, right in pairs:
+            both, one, other = (run_module(call.module, x) for x in (left + right, left, right))
+            size = float(one.abs().max()) + float(other.abs().max())
+            if not float((both - one - other + nothing).abs().max()) <= tolerance_of(
+                captured.dtype
+            ) * max(size, 1e-6):
+                return False
+    return True
+
+
+def tolerance_of(dtype: torch.dtype) -> float:
+    """What counts as equal in a precision."""
+    return TOLERANCE.get(dtype, TOLERANCE_HALF)
+
+
+def _projection(model: Model, place: Place, call: Call, n_heads: int, size: int) -> Projection:
+    width = n_heads * size
+    identity = torch.eye(width, dtype=call.given.dtype, device=call.given.device)
+    with torch.inference_mode():
+        rows = identity[None] if call.given.ndim == 3 else identity
+        bias = run_module(call.module, torch.zeros_like(rows))[..., :1, :].reshape(-1)
+        weights = (run_module(call.module, rows).reshape(width, -1) - bias).cpu()
+        expected = call.returned.double().cpu().reshape(-1, weights.shape[1])
+        made = call.given.double().cpu().reshape(-1, width) @ weights + bias.cpu()
+    size_of = max(float(expected.abs().max()), 1e-6)
+    off = float((made - expected).abs().max())
+    if not off <= tolerance_of(call.given.dtype) * size_of:
+        raise _refusal(
+            model,
+            place[1],
+            f"{call.name} does not act on its input as on unit vectors: outputs differ by "
+            f"{off:.2g} of {size_of:.2g} (is it quantized dynamically?)",
+        )
+    by_head = weights.reshape(n_heads, size, -1).clone()
+    _, triangles = torch.linalg.qr(by_head.transpose(1, 2), mode="r")
+    return Projection(call.name, by_head, bias.cpu().clone(), triangles.transpose(1, 2).float())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HalveAll(Edit):
+    """Halve all heads of a layer: something that changes every head output."""
+
+    def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
+        return weights * 0.5
+
+
+def _prove_only_route(
+    model: Model,
+    inputs: Mapping[str, object],
+    reference: Tensor,
+    chosen: Mapping[Place, Call],
+) -> None:
+    """With the outputs of all projections held fixed, head outputs must have no way to the
+    model's output: a gate that reads them would be one.
+    """
+    changed = _held(model, inputs, chosen, list(chosen))
+    size = max(float(reference.abs().max()), 1e-6)
+    allowed = tolerance_of(model.module.dtype) * size
+    leak = float((changed - reference).abs().max())
+    if leak <= allowed:
+        return
+    for place, call in chosen.items():
+        changed = _held(model, inputs, chosen, [place])
+        off = float((changed - reference).abs().max())
+        if not off <= allowed:
+            raise _refusal(
+                model,
+                place[1],
+                f"its head outputs reach the rest of the model past {call.name}: with that "
+                f"module's output held fixed, the model's output still changes by {off:.2g} of "
+                f"{size:.2g}",
+            )
+    raise _refusal(
+        model, min(layer for _, layer in chosen), f"head outputs leak past it by {leak:.2g}"
+    )
+
+
+def _held(
+    model: Model,
+    inputs: Mapping[str, object],
+    chosen: Mapping[Place, Call],
+    places: list[Place],
+) -> Tensor:
+    """The model's output with the heads of these layers halved, their projections held."""
+    outputs: dict[int, list[Tensor]] = {}
+    for place in places:
+        call = chosen[place]
+        outputs.setdefault(id(call.module), []).append(call.returned)
+    edits = tuple(_HalveAll(block=block, layer=layer, head=0) for block, layer in places)
+    with torch.inference_mode(), ExitStack() as stack:
+        for call in {id(chosen[place].module): chosen[place] for place in places}.values():
+            queue = iter(outputs[id(call.module)])
+
+            def hold(
+                _module: nn.Module, _args: object, output: object, queue: Iterator[Tensor] = queue
+            ) -> object:
+                held = next(queue, None)
+                if held is None:
+                    return output
+                return (held, *output[1:]) if isinstance(output, tuple) else held
+
+            stack.callback(call.module.register_forward_hook(hold).remove)
+        stack.enter_context(model.attached(Attachment(edits=edits)))
+        return _first_tensor(model.module(**model.placed(inputs)))
+
+
+def _first_tensor(outputs: ModelOutput) -> Tensor:
+    for name in ("logits", "last_hidden_state"):
+        value = outputs.get(name)
+        if isinstance(value, Tensor):
+            return value.double()
+    return next(x for x in outputs.to_tuple() if isinstance(x, Tensor)).double()
+
+
+def _refusal(model: Model, layer: int, reason: str) -> TapUnsupported:
+    return TapUnsupported(
+        f"The output projection of {model.info.family}'s layer {layer} is not known: {reason}. "
+        "Norm-weighted attention and attribution need it; attention itself and hs.effects do not."
+    )

@@ -1,0 +1,246 @@
+"""How far each part of a corpus pulls a number: all that intervals and tests are made of.
+
+A hash of its content deals each document into one of 64 parts. Sentences of one document share a
+part, because they are not independent draws. The *pull* of a part is how much lower the number
+would be without it, θ − θ₍₋g₎: the delete-one jackknife (Efron & Stein 1981). For a ratio of sums
+it needs no second computation (`ratio_pulls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Scale = Literal["logit", "log", "identity"]
+"""On which errors are about symmetric: `logit` for shares, `log` for what is positive."""
+
+
+EPSILON = 1e-12
+ROUNDING = 1e-6
+"""A share nearer to 1 than this has no remainder: attention sums to 1 up to rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulls:
+    """A number (or an array of them) with the pull of each part on it.
+
+    Parts without documents have a share of 0 and pull nothing.
+    """
+
+    value: np.ndarray
+    """`…`"""
+    pulls: np.ndarray
+    """`part …`: θ − θ₍₋g₎; 0 for parts without documents."""
+    shares: np.ndarray
+    """`part …`: each part's share of what the number is a mean over (its denominator)."""
+    is_hit: np.ndarray
+    """`part …`: does the part have anything of what is counted (a numerator that is not 0)?"""
+    is_missed: np.ndarray
+    """`part …`: does it have anything else? For shares: a numerator below the denominator."""
+    scale: Scale = "identity"
+
+    @property
+    def n_parts(self) -> np.ndarray:
+        """`…`: how many parts hold documents."""
+        count: np.ndarray = (self.shares > 0).sum(0)
+        return count
+
+    @property
+    def variance(self) -> np.ndarray:
+        """`…`: SE² = (G − 1)/G · Σ u_g², over the G parts that hold documents."""
+        n = self.n_parts
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance: np.ndarray = np.where(n > 1, (n - 1) / n, np.nan) * (self.pulls**2).sum(0)
+        return variance
+
+    @property
+    def df(self) -> np.ndarray:
+        """`…`: degrees of freedom of the variance (`degrees_of_freedom`)."""
+        return degrees_of_freedom(self.shares)
+
+    def changed(self, value: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> Pulls:
+        """Other numbers, whose arrays by part come of these by one and the same change."""
+        return Pulls(
+            value,
+            change(self.pulls),
+            change(self.shares),
+            change(self.is_hit),
+            change(self.is_missed),
+            self.scale,
+        )
+
+    def at(self, *place: int | slice | None) -> Pulls:
+        """The numbers at an index of the axes after `part`, as NumPy indexes."""
+        chosen = (slice(None), *place)
+        return self.changed(np.asarray(self.value)[place], lambda array: array[chosen])
+
+    def flat(self) -> Pulls:
+        """The same numbers along one axis."""
+        value = np.asarray(self.value).reshape(-1)
+        return self.changed(value, lambda array: array.reshape(len(array), -1))
+
+    def mean(self, axes: tuple[int, ...]) -> Pulls:
+        """The mean over axes of the numbers (heads): pulls are averaged first.
+
+        Heads read the same documents, so their errors do not cancel as those of independent
+        numbers would. Numbers that were never measured (NaN) are left out.
+        """
+        value = np.asarray(self.value)
+        axes = tuple(axis % value.ndim for axis in axes)
+        is_known = np.isfinite(value)
+        n = is_known.sum(axes)
+        by_part = tuple(axis + 1 for axis in axes)
+
+        def averaged(array: np.ndarray) -> np.ndarray:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                mean: np.ndarray = np.where(is_known, array, 0.0).sum(by_part) / n
+            return mean
+
+        with np.errstate(divide="ignore", invalid="ignore"):
+            of_values = np.where(is_known, value, 0.0).sum(axes) / n
+        return Pulls(
+            of_values,
+            averaged(self.pulls),
+            averaged(self.shares),
+            (self.is_hit & is_known).any(by_part),
+            (self.is_missed & is_known).any(by_part),
+            self.scale,
+        )
+
+    def __sub__(self, other: Pulls) -> Pulls:
+        """The difference of two numbers over the same parts: pulls subtract.
+
+        What a document does to both cancels, which is why a paired difference is known better
+        than either number. The degrees of freedom are those of the more uneven side, by its
+        shares.
+        """
+        left, right = np.broadcast_arrays(self.shares, other.shares)
+        is_less_even = degrees_of_freedom(left) <= degrees_of_freedom(right)
+        return Pulls(
+            subtracted(self.value, other.value),
+            self.pulls - other.pulls,
+            np.where(is_less_even, left, right),
+            self.is_hit | other.is_hit,
+            self.is_missed | other.is_missed,
+        )
+
+
+def subtracted(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The difference of two numbers, 0 where they are equal up to rounding."""
+    difference = np.asarray(left - right)
+    size = np.abs(left) + np.abs(right)
+    return np.where(np.abs(difference) <= EPSILON * size, 0.0, difference)
+
+
+def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "identity") -> Pulls:
+    """The pulls on a ratio of sums, in closed form.
+
+    θ = Σa/Σb; without part g it is (Σa − a_g)/(Σb − b_g), so that
+
+        u_g = θ − θ₍₋g₎ = (a_g − θ b_g) / (Σb − b_g).
+
+    Args:
+        numerator: `part …`, the sums a_g.
+        denominator: `part …`, the sums b_g; any shape that broadcasts.
+        scale: of its interval.
+    """
+    numerator = np.asarray(numerator, dtype=np.float64)
+    denominator = np.asarray(denominator, dtype=np.float64)
+    total = denominator.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.where(total > 0, numerator.sum(0) / total, np.nan)
+        pulls = (numerator - value * denominator) / (total - denominator)
+        shares = np.where(total > 0, denominator / total, 0.0)
+    is_there = denominator > 0
+    return Pulls(
+        value,
+        np.where(is_there & np.isfinite(pulls), pulls, 0.0),
+        np.broadcast_to(shares, pulls.shape),
+        is_there & (numerator != 0),
+        is_there & (np.abs(denominator - numerator) > ROUNDING * denominator),
+        scale,
+    )
+
+
+def scale_of(units: str, numerator: np.ndarray, denominator: np.ndarray) -> Scale:
+    """The scale of a ratio's interval: by its units, as far as the sums bear it out."""
+    if (numerator < 0).any():
+        return "identity"
+    is_share = units.startswith("share") and bool((numerator <= (1 + ROUNDING) * denominator).all())
+    return "logit" if is_share else "log"
+
+
+def recomputed_pulls(
+    value: np.ndarray, without: np.ndarray, sizes: np.ndarray, scale: Scale = "identity"
+) -> Pulls:
+    """The pulls on a number that is no ratio of sums: it is computed again without each part.
+
+    Args:
+        value: `…`.
+        without: `part …`, the number computed without each part.
+        sizes: `part`, how much each part holds, such as its documents; 0 for none.
+        scale: of its interval.
+    """
+    sizes = np.asarray(sizes, dtype=np.float64)
+    by_part = sizes.reshape(-1, *(1,) * np.ndim(value))
+    is_there = np.broadcast_to(by_part > 0, without.shape)
+    total = sizes.sum()
+    shares = by_part / total if total > 0 else by_part
+    pulls = np.where(is_there & np.isfinite(without), value - without, 0.0)
+    shares = np.broadcast_to(shares, without.shape)
+    return Pulls(np.asarray(value), pulls, shares, is_there, is_there, scale)
+
+
+def degrees_of_freedom(shares: np.ndarray) -> np.ndarray:
+    """`…`: how many independent deviations a variance of pulls is worth.
+
+    Satterthwaite's approximation after Bell & McCaffrey (2002): with residuals e_g of variance
+    ω_g = b_g^1.5 (between b, words that know nothing of one another, and b², words of a part that
+    all agree), the pulls are M e with M = diag(1/(1 − p_g)) (I − p 1ᵀ), p = b/Σb, and
+
+        df = tr(M Ω Mᵀ)² / tr((M Ω Mᵀ)²).
+
+    G equal parts have G − 1. One part with most of the words brings it down to 1: then the
+    variance rests on one document. df + 1 is what a result shows as the effective number of
+    documents.
+
+    Args:
+        shares: `part …`, each part's share of the denominator.
+    """
+    p = np.asarray(shares, dtype=np.float64)
+    omega = p**1.5
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 1 / (1 - p)
+        s, q, r = scale**2 * omega, scale * p, scale * omega
+        total = omega.sum(0)
+        v = total / 2 * q - r
+        # M Ω Mᵀ = diag(s) + q vᵀ + v qᵀ: its traces need no matrix.
+        trace = (s + 2 * q * v).sum(0)
+        squares = (
+            (s**2).sum(0)
+            + 4 * (s * q * v).sum(0)
+            + 2 * (q * v).sum(0) ** 2
+            + 2 * (q**2).sum(0) * (v**2).sum(0)
+        )
+        df: np.ndarray = trace**2 / squares
+    return np.where(np.isfinite(df) & ((p > 0).sum(0) > 1), df, np.nan)
+
+
+def pool(sums: np.ndarray, units: np.ndarray, axis: int = 0) -> np.ndarray:
+    """`unit …`: sums of the parts that belong to the same unit; the axis of parts comes first.
+
+    Args:
+        sums: with an axis of parts.
+        units: `part`, the unit that each belongs to.
+        axis: the parts.
+    """
+    by_part = np.moveaxis(sums, axis, 0)
+    n = int(units.max()) + 1 if len(units) else 0
+    if n == len(units) and (units == np.arange(n)).all():
+        return by_part
+    pooled = np.zeros((n, *by_part.shape[1:]))
+    np.add.at(pooled, units, by_part)
+    return pooled

@@ -1,0 +1,244 @@
+"""Each formula against a slow one written from its definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from headscope.statistics.corrections import benjamini_hochberg, holm
+from headscope.statistics.correlation import correlation, correlation_interval, within_layers
+from headscope.statistics.differences import paired, unpaired
+from headscope.statistics.dominance import is_dominated, largest_share
+from headscope.statistics.grouped import permutation_test
+from headscope.statistics.honest import count_ties, honest_score
+from headscope.statistics.intervals import interval, mean_interval, mean_p, p_above, p_differs
+from headscope.statistics.pulls import (
+    degrees_of_freedom,
+    pool,
+    ratio_pulls,
+    recomputed_pulls,
+)
+
+
+def _sums(n: int = 9, shape: tuple[int, ...] = (), seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    b = generator.lognormal(3, 0.7, (n, *shape))
+    return b * generator.beta(2, 5, (n, *shape)), b
+
+
+def test_pulls_are_what_the_ratio_loses_without_each_part() -> None:
+    a, b = _sums(shape=(3,))
+    of = ratio_pulls(a, b)
+    for part in range(len(a)):
+        rest = np.delete(a, part, 0).sum(0) / np.delete(b, part, 0).sum(0)
+        np.testing.assert_allclose(of.pulls[part], of.value - rest, rtol=1e-12)
+    again = recomputed_pulls(of.value, of.value - of.pulls, np.ones(len(a)))
+    np.testing.assert_allclose(again.variance, of.variance)
+
+
+def test_parts_without_documents_change_nothing() -> None:
+    a, b = _sums()
+    empty = np.zeros(4)
+    with_empty = ratio_pulls(np.concatenate((empty, a)), np.concatenate((empty, b)))
+    without = ratio_pulls(a, b)
+    assert with_empty.variance == pytest.approx(float(without.variance))
+    assert with_empty.df == pytest.approx(float(without.df))
+
+
+def test_the_degrees_of_freedom_are_those_of_the_matrices() -> None:
+    b = _sums()[1]
+    p, n = b / b.sum(), len(b)
+    m = np.diag(1 / (1 - p)) @ (np.eye(n) - np.outer(p, np.ones(n)))
+    c = m @ np.diag(b**1.5) @ m.T
+    assert degrees_of_freedom(p) == pytest.approx(np.trace(c) ** 2 / np.trace(c @ c))
+    assert degrees_of_freedom(np.full(12, 1 / 12)) == pytest.approx(11)
+    assert degrees_of_freedom(np.array([0.97, 0.01, 0.01, 0.01])) < 2
+    assert np.isnan(degrees_of_freedom(np.array([1.0, 0.0])))
+
+
+def test_an_interval_is_symmetric_on_its_scale() -> None:
+    a, b = _sums()
+    of = ratio_pulls(a, b)
+    share, plain, positive = (
+        interval(ratio_pulls(a, b, scale)) for scale in ("logit", "identity", "log")
+    )
+    half = stats.t.ppf(0.975, of.df) * np.sqrt(of.variance)
+    assert plain.low == pytest.approx(of.value - half)
+    assert plain.documents == pytest.approx(of.df + 1)
+    logit = [np.log(x / (1 - x)) for x in (share.low, of.value, share.high)]
+    assert logit[1] - logit[0] == pytest.approx(logit[2] - logit[1])
+    assert logit[1] - logit[0] == pytest.approx(half / (of.value * (1 - of.value)))
+    assert positive.low * positive.high == pytest.approx(of.value**2)
+
+
+def test_no_interval_where_five_parts_do_not_have_what_is_counted() -> None:
+    b = np.full(20, 10.0)
+    rare, nearly_all, enough = np.zeros(20), np.full(20, 10.0), np.zeros(20)
+    rare[:4], nearly_all[:4], enough[:5] = 1, 9, 1
+    assert np.isnan(interval(ratio_pulls(rare, b, "logit")).low)
+    assert np.isnan(interval(ratio_pulls(nearly_all, b, "logit")).low)
+    assert np.isfinite(interval(ratio_pulls(enough, b, "logit")).low)
+    assert np.isnan(interval(ratio_pulls(rare, b, "logit")).documents)
+
+
+def test_no_interval_rests_on_one_document() -> None:
+    b = np.array([5000.0, *[10.0] * 9])
+    assert np.isnan(interval(ratio_pulls(b * 0.3 + 0.1, b, "logit")).low)
+
+
+def test_p_values_agree_with_intervals() -> None:
+    of = ratio_pulls(*_sums(), "logit")
+    bounds = interval(of)
+    assert p_above(of, bounds.low) == pytest.approx(0.025)
+    assert p_differs(of, bounds.high) == pytest.approx(0.05)
+    assert p_differs(of, of.value) == 1
+
+
+def test_the_mean_over_texts_is_students() -> None:
+    values = np.array([1.0, 2.0, 4.0, 9.0, 3.0])
+    expected = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
+    bounds = mean_interval(np.append(values, np.nan))
+    assert (bounds.low, bounds.high) == pytest.approx(expected)
+    assert bounds.documents == 5
+    assert mean_p(values, 1.5) == pytest.approx(stats.ttest_1samp(values, 1.5).pvalue)
+    assert np.isnan(mean_interval(values[:2]).low)
+
+
+def test_equal_parts_give_the_t_tests_of_the_textbook() -> None:
+    """With equal denominators a ratio is a mean, and the jackknife's error is s/√n."""
+    generator = np.random.default_rng(1)
+    left, right = generator.random((2, 12))
+    ones = np.ones(12)
+    both = ratio_pulls(left, ones), ratio_pulls(right, ones)
+    assert paired(*both).p == pytest.approx(stats.ttest_rel(left, right).pvalue)
+    assert unpaired(*both).p == pytest.approx(stats.ttest_ind(left, right, equal_var=False).pvalue)
+    assert paired(both[0], both[0]).p == 1
+
+
+def test_pairing_takes_out_what_documents_share() -> None:
+    generator = np.random.default_rng(2)
+    b = generator.lognormal(5, 0.5, 30)
+    shared = generator.normal(0.5, 0.1, 30)
+    left, right = (ratio_pulls(b * (shared + 0.01 * generator.normal(size=30)), b) for _ in "ab")
+    widths = [float(d.high - d.low) for d in (paired(left, right), unpaired(left, right))]
+    assert widths[0] < widths[1] / 5
+
+
+def test_corrections_agree_with_scipy_and_by_hand() -> None:
+    p = np.array([[0.01, np.nan, 0.04], [0.03, 0.5, 0.02]])
+    known = p[np.isfinite(p)]
+    expected = stats.false_discovery_control(known, method="bh")
+    np.testing.assert_allclose(benjamini_hochberg(p)[np.isfinite(p)], expected)
+    np.testing.assert_allclose(holm(p), [[0.05, np.nan, 0.09], [0.09, 0.5, 0.08]])
+    assert np.isnan(benjamini_hochberg(np.array([np.nan]))).all()
+
+
+def test_the_group_statistic_is_that_of_its_formula() -> None:
+    a, b = _sums(18)
+    of, groups = ratio_pulls(a, b), np.repeat([0, 1, 2], 6)
+
+    def f(labels: np.ndarray) -> float:
+        u, w = (a - of.value * b) / b.sum(), b / b.sum()
+        between = within = 0.0
+        for k in range(3):
+            mine = labels == k
+            d = u[mine].sum() / w[mine].sum()
+            between += w[mine].sum() * d**2
+            within += float((((u - d * w) ** 2 / w)[mine]).sum())
+        return between / (within / (18 - 3))
+
+    generator = np.random.default_rng(5)
+    shuffles = [f(groups), *(f(generator.permutation(groups)) for _ in range(199))]
+    expected = np.mean(np.array(shuffles) >= shuffles[0])
+    test = permutation_test(of, groups, n_permutations=199, seed=5)
+    assert test.p == pytest.approx(expected)
+    np.testing.assert_array_equal(test.pair_p, test.pair_p.T)
+
+
+def test_groups_far_apart_are_told_apart_and_others_not() -> None:
+    a, b = _sums(30, seed=4)
+    groups = np.repeat([0, 1, 2], 10)
+    a[groups == 2] = 0.9 * b[groups == 2]
+    test = permutation_test(ratio_pulls(a, b), groups)
+    assert test.p < 0.01
+    assert test.pair_p[0, 2] < 0.01
+    assert test.pair_p[1, 2] < 0.01
+    assert test.pair_p[0, 1] > 0.1
+    assert test.deviations[2] > 0
+    assert np.isnan(permutation_test(ratio_pulls(a, b), np.zeros(30, dtype=int)).p)
+
+
+def test_honest_scores_by_hand() -> None:
+    """Even parts choose head 1, odd parts head 0: each is scored where it was not chosen."""
+    right = np.array([[2, 5, 0], [6, 1, 0], [3, 4, 0], [7, 2, 0]])
+    cases = np.full(4, 10)
+    rivals = np.ones((4, 2))
+    score = honest_score(right, cases, rivals)
+    assert score.chosen == (0, 1)
+    assert score.score == pytest.approx((2 + 1 + 3 + 2) / 40)
+    assert score.gain == pytest.approx((8 - 4) / 40)
+    assert np.isnan(score.p)  # four parts are too few
+
+
+def test_every_rival_must_be_beaten() -> None:
+    generator = np.random.default_rng(0)
+    cases = generator.integers(20, 60, 24)
+    right = generator.binomial(cases[:, None], [0.8, 0.3])
+    weak = generator.binomial(cases, 0.2)
+    strong = generator.binomial(cases, 0.8)
+    assert honest_score(right, cases, weak[:, None]).p < 1e-4
+    both = honest_score(right, cases, np.stack((weak, strong), 1))
+    assert both.p > 0.05
+    assert both.p == honest_score(right, cases, strong[:, None]).p
+    assert both.gain_interval[0] < 0 < both.gain_interval[1]
+
+
+def test_ties_are_the_heads_that_cannot_be_told_from_the_best() -> None:
+    generator = np.random.default_rng(0)
+    cases = np.full(30, 50)
+    right = generator.binomial(50, [0.8, 0.8, 0.4, 0.1], (30, 4))
+    assert count_ties(ratio_pulls(right, cases[:, None])) == 2
+
+
+def test_the_interval_of_r_is_the_jackknife_on_fishers_z() -> None:
+    a, b = _sums(10, (20,))
+    c = a**2 / b + np.random.default_rng(3).random(a.shape)
+    left, right = ratio_pulls(a, b), ratio_pulls(c, b)
+    z = []
+    for part in range(10):
+        rest = [np.delete(x, part, 0).sum(0) for x in (a, b, c)]
+        z.append(np.arctanh(np.corrcoef(rest[0] / rest[1], rest[2] / rest[1])[0, 1]))
+    error = np.sqrt(0.9 * ((z - np.mean(z)) ** 2).sum())
+    df = degrees_of_freedom((b / b.sum(0)).mean(1))
+    center = np.arctanh(correlation(left.value, right.value))
+    half = stats.t.ppf(0.975, df) * error
+    low, high = correlation_interval(left, right)
+    assert (low, high) == pytest.approx((np.tanh(center - half), np.tanh(center + half)))
+
+
+def test_what_layers_do_is_taken_out_of_r_within_them() -> None:
+    generator = np.random.default_rng(0)
+    depth = np.arange(6)[:, None] * 3.0
+    left, right = depth + generator.normal(size=(2, 6, 12))
+    assert correlation(left.ravel(), right.ravel()) > 0.8
+    r, p = within_layers(left, right)
+    assert abs(r) < 0.3
+    assert p > 0.05
+    r, p = within_layers(left, 2 * left + 0.1 * right)
+    assert r > 0.9
+    assert p < 0.01
+
+
+def test_a_long_document_dominates() -> None:
+    shares = ratio_pulls(np.ones(20), np.array([9000.0, *[300.0] * 19]))
+    assert largest_share(shares) == (pytest.approx(9000 / 14700), 0)
+    assert is_dominated(shares)
+    assert not is_dominated(ratio_pulls(np.ones(20), np.full(20, 300.0)))
+
+
+def test_parts_of_one_unit_are_added_up() -> None:
+    sums = np.arange(12.0).reshape(2, 6)
+    np.testing.assert_array_equal(
+        pool(sums, np.array([0, 1, 2, 0, 1, 2]), axis=1), [[3, 15], [5, 17], [7, 19]]
+    )
