@@ -10,6 +10,7 @@ that what we read is what the model computes. A last run shows that edits act.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -228,7 +229,9 @@ def _among(route: Route, run: Run, root: PreTrainedModel, answer: Answer) -> _Fo
         matches = [Match("self", one, 0.0, "nothing") for one in complete]
         matches = [replace(one, block=_named_block(one)) for one in matches]
         left = []
-    difference = float((main_output(run.outputs) - answer.output).abs().nan_to_num().max())
+    output = main_output(run.outputs)
+    is_alike = output.shape == answer.output.shape  # a model that draws lots may write more
+    difference = float((output - answer.output).abs().nan_to_num().max()) if is_alike else math.inf
     return _Found(route, run.recordings, matches, [x for x in left if x.is_complete], difference)
 
 
