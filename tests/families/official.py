@@ -69,7 +69,8 @@ def main_output(outputs: Any) -> Tensor:
         if isinstance(getattr(outputs, key, None), Tensor):
             tensor: Tensor = getattr(outputs, key)
             return tensor
-    return next(x for x in outputs.to_tuple() if isinstance(x, Tensor) and x.is_floating_point())
+    flat = [y for x in outputs.to_tuple() for y in (x if isinstance(x, tuple | list) else [x])]
+    return next(x for x in flat if isinstance(x, Tensor) and x.is_floating_point())
 
 
 def gap(ours: Tensor, theirs: Tensor) -> float:
