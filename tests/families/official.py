@@ -33,11 +33,13 @@ def official(
         returned = getattr(outputs, key, None) or getattr(
             getattr(outputs, "language_model_outputs", None), key, None
         )
-        maps[block] = [m for m in returned or () if isinstance(m, Tensor)]
+        maps[block] = [m for m in returned or () if isinstance(m, Tensor) and m.ndim >= 3]
     for tower in ("text", "vision", "audio"):
         for key in (f"{tower}_model_output", f"{tower}_outputs", f"{tower}_output"):
             returned = getattr(getattr(outputs, key, None), "attentions", None) or ()
-            maps.setdefault(tower, []).extend(m for m in returned if isinstance(m, Tensor))
+            maps.setdefault(tower, []).extend(
+                m for m in returned if isinstance(m, Tensor) and m.ndim >= 3
+            )
         maps[tower] = maps[tower] or list(getattr(outputs, f"{tower}_attentions", None) or ())
     maps = {block: some for block, some in maps.items() if some}
     if module.config.is_encoder_decoder and set(maps) == {"self", "cross"}:
@@ -67,7 +69,8 @@ def main_output(outputs: Any) -> Tensor:
         if isinstance(getattr(outputs, key, None), Tensor):
             tensor: Tensor = getattr(outputs, key)
             return tensor
-    return next(x for x in outputs.to_tuple() if isinstance(x, Tensor) and x.is_floating_point())
+    flat = [y for x in outputs.to_tuple() for y in (x if isinstance(x, tuple | list) else [x])]
+    return next(x for x in flat if isinstance(x, Tensor) and x.is_floating_point())
 
 
 def gap(ours: Tensor, theirs: Tensor) -> float:

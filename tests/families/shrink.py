@@ -73,7 +73,7 @@ NAMES: dict[int, str] = {
     128: "codebook_size text_vocab_size audio_vocab_size",
 }
 SMALL = {name: size for size, names in NAMES.items() for name in names.split()}
-MAY_BE_ABSENT = {"pad_token_id", "bos_token_id", "eos_token_id", "image_token_id"}
+MAY_BE_ABSENT = {f"{x}_token_id" for x in ("pad", "bos", "eos", "image")} | {"image_token_index"}
 SPEECH: Settings = {"conv_dim": [16, 16], "conv_kernel": [10, 3], "conv_stride": [5, 2]}
 BEGINNINGS: Settings = {f"{x}_index": i for i, x in enumerate(("pad", "bos", "eos", "unk", "mask"))}
 
@@ -111,6 +111,24 @@ OF_FAMILY: dict[str, Settings] = {
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 1e4}},
     "zaya": {"num_experts_per_tok": 1},
     "esm": {"vocab_size": VOCABULARY},
+    "granite_speech5_encoder": {"context_size": 16},
+    "audio-spectrogram-transformer": {"max_length": 24, "frequency_stride": 4, "time_stride": 4},
+    "bros": {"hidden_size": 32, "dim_bbox": 8, "bbox_scale": 100.0},
+    "informer": {"prediction_length": 4},
+    "autoformer": {"prediction_length": 4},
+    "time_series_transformer": {"prediction_length": 4},
+    "gemma3n_text": {"num_hidden_layers": 4, "num_kv_shared_layers": 0},
+    "qwen3_next": {"layer_types": ["linear_attention", "full_attention"]},
+    "mamba2": {"num_heads": 8, "head_dim": 8},
+    "falcon_h1": {"mamba_d_ssm": 64},
+    "swin2sr": {"num_heads": [2, 2], "depths": [1, 1], "embed_dim": 16},
+    "donut-swin": {"num_heads": [2, 2], "depths": [1, 1], "embed_dim": 16},
+    "maskformer-swin": {"num_heads": [2, 2], "depths": [1, 1], "embed_dim": 16},
+    "blip-2": {"image_token_index": 90},
+    "mobilebert": {"num_feedforward_networks": 1},
+    "bit": {"depths": [1, 1], "hidden_sizes": [8, 16]},
+    "convnext": {"depths": [1, 1], "hidden_sizes": [8, 16], "num_stages": 2},
+    "convnextv2": {"depths": [1, 1], "hidden_sizes": [8, 16], "num_stages": 2},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
     "bamba": {"attn_layer_indices": [1]},
     "layoutlmv3": {"input_size": 16, "patch_size": 4, "coordinate_size": 6, "shape_size": 4},
@@ -122,6 +140,8 @@ VARIANTS: tuple[Settings, ...] = (
     {"mrope_section": True},
     {"num_hidden_layers": 4},
     {"head_dim": None},
+    {"head_dim": 8},
+    {"head_dim": 8, "num_key_value_heads": HEADS, "num_hidden_layers": 4},
     {"image_size": 32},
     {"image_size": 64},
     {"vocab_size": 4 * VOCABULARY},
@@ -215,7 +235,8 @@ def _shrunk(
     settings = default.to_dict()
     chosen: Settings = {}
     for name, size in {**SMALL, **variant}.items():
-        is_known = name in settings and (settings[name] is not None or name in MAY_BE_ABSENT)
+        may_be_absent = name in MAY_BE_ABSENT or name in variant
+        is_known = name in settings and (settings[name] is not None or may_be_absent)
         if is_known and not isinstance(settings[name], list | tuple | dict | str):
             chosen[name] = size
     kinds = settings.get("layer_types")

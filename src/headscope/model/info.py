@@ -37,7 +37,8 @@ class ModelInfo:
     n_heads: int
     """Query heads per layer (the most, where layers differ)."""
     n_groups: int | None
-    """Key/value heads per layer; fewer than `n_heads` with grouped queries."""
+    """Key/value heads per layer (the most, where layers differ); fewer than `n_heads` with
+    grouped queries."""
     head_size: int | None
     blocks: tuple[Block, ...]
     is_causal: bool
@@ -77,7 +78,7 @@ def describe(
         source=source,
         n_layers=len(main),
         n_heads=max(site.n_heads for site in main),
-        n_groups=main[0].n_groups,
+        n_groups=max((site.n_groups for site in main if site.n_groups), default=None),
         head_size=main[0].head_size,
         blocks=wiring.blocks,
         is_causal=is_causal,
@@ -90,8 +91,22 @@ def describe(
         route=wiring.route,
         check=check,
         has_vectors=all(site.head_size is not None for site in main),
-        notes=notes,
+        notes=notes + _check_notes(check),
     )
+
+
+def _check_notes(check: Check) -> tuple[str, ...]:
+    """What the self-check saw that a reader of attention should know."""
+    notes = []
+    if check.unread:
+        shown = ", ".join(check.unread[:3]) + (" …" if len(check.unread) > 3 else "")
+        notes.append(
+            f"{len(check.unread)} modules take a softmax that is in no official map and is not "
+            f"read: {shown}"
+        )
+    if check.depends_on_cache:
+        notes.append("its attention depends on use_cache: it is read without a cache")
+    return tuple(notes)
 
 
 def model_facts(

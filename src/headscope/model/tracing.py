@@ -82,7 +82,8 @@ def trace_inputs(
 ) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
     for name, value in inputs.items():
-        if isinstance(value, Tensor) and value.shape[:1] != (1,):
+        is_patches = "grid_thw" in inputs and name != "grid_thw"
+        if isinstance(value, Tensor) and value.shape[:1] != (1,) and not is_patches:
             raise InputError(
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."

@@ -10,10 +10,11 @@ that what we read is what the model computes. A last run shows that edits act.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NoReturn
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,7 +29,6 @@ from headscope.model.tap.junction import suspended
 from headscope.model.tap.match import TOLERANCE, Match, equals, match
 from headscope.model.tap.official import (
     Answer,
-    Maps,
     ask,
     ask_tower,
     main_output,
@@ -37,6 +37,7 @@ from headscope.model.tap.official import (
 )
 from headscope.model.tap.proof import is_causal, is_tower, proved_site
 from headscope.model.tap.record import Recording, Run, record_fallback, record_interface
+from headscope.model.tap.refusal import reason_of, refuse
 from headscope.model.tap.rehearsal import prove
 from headscope.model.tap.sites import Route, Site, Wiring
 
@@ -95,7 +96,7 @@ def wire(
     """
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
-        _refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
+        refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
     with (
         claimed(modules_of(root)),
         suspended(),
@@ -111,9 +112,9 @@ def wire(
         n_rows = _n_rows(inputs)
         matches = _whole_stacks(found, n_rows)
         if not matches:
-            _refuse(root, _reason(answer.maps, found.recordings, n_rows))
+            refuse(root, reason_of(answer.maps, found.recordings, n_rows))
         if not found.fits(answer):
-            _refuse(
+            refuse(
                 root,
                 f"the model's output changes by {found.difference:.2g} under the tap, so what "
                 "the tap reads is not what the model computes",
@@ -156,7 +157,7 @@ def _asked(
         except TapUnsupported as error:  # the first says best what is missing
             refusal = refusal or error
     if refusal is None:
-        _refuse(
+        refuse(
             root,
             "headscope does not know what it takes (its main input is "
             f"{root.main_input_name!r}). Pass inputs: headscope.load(model, example={{…}})",
@@ -223,10 +224,14 @@ def _among(route: Route, run: Run, root: PreTrainedModel, answer: Answer) -> _Fo
         matches = _renamed(root, matches + towers)
     if not answer.maps and not matches and route == "fallback":
         complete = [one for one in run.recordings if one.is_complete and one.weights.ndim == 4]
+        if any(one.occurrence or one.computation for one in complete):
+            complete = []  # windows, or several pictures: nothing says which is which
         matches = [Match("self", one, 0.0, "nothing") for one in complete]
         matches = [replace(one, block=_named_block(one)) for one in matches]
         left = []
-    difference = float((main_output(run.outputs) - answer.output).abs().nan_to_num().max())
+    output = main_output(run.outputs)
+    is_alike = output.shape == answer.output.shape  # a model that draws lots may write more
+    difference = float((output - answer.output).abs().nan_to_num().max()) if is_alike else math.inf
     return _Found(route, run.recordings, matches, [x for x in left if x.is_complete], difference)
 
 
@@ -290,6 +295,10 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
 
 
 def _n_rows(inputs: Mapping[str, object]) -> int:
+    """How many rows the inputs are; where pictures come as one list of patches, how many."""
+    grid = inputs.get("grid_thw")
+    if isinstance(grid, Tensor):
+        return len(grid)
     return next(len(x) for x in inputs.values() if isinstance(x, Tensor) and x.ndim)
 
 
@@ -366,38 +375,3 @@ def _named_block(one: Match) -> Block:
     """The block by the module's name, where the model's answer does not tell."""
     is_cross = re.search(r"cross|enc_?dec|encoder_attn", one.recording.module.lower())
     return "cross" if is_cross else one.block
-
-
-def _reason(maps: Maps, recordings: Sequence[Recording], n_rows: int) -> str:
-    """Why a model's attention could not be wired."""
-    complete = [one for one in recordings if one.is_complete]
-    if not complete:
-        return (
-            "it has no softmax attention (state-space, Fourier and convolutional models have none)"
-        )
-    own = [m for block, some in maps.items() if block != "cross" for m in some]
-    seen = ", ".join(dict.fromkeys(str(tuple(one.weights.shape)) for one in complete))
-    shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own)) or seen
-    if any(m.ndim != 4 or len(m) != n_rows for m in own):
-        return (
-            f"its attention is laid out in windows or blocks (shapes {shapes} for {n_rows} rows), "
-            "not as queries by keys, so a head has no single matrix to read"
-        )
-    if len({m.shape[-2:] for m in own}) > 1 or any(m.shape[-1] != m.shape[-2] for m in own):
-        return (
-            "its layers attend over pooled sequences, not over one sequence of tokens (shapes "
-            f"{shapes})"
-        )
-    if not own:
-        return (
-            "it returns no attention to compare with, and what it computes is not queries by keys "
-            f"of one sequence (softmaxes of shapes {seen}, for {n_rows} rows)"
-        )
-    return (
-        f"its {len(own)} official attention maps are not what it multiplies its values with "
-        f"(official shapes {shapes}; softmaxes of shapes {seen})"
-    )
-
-
-def _refuse(root: PreTrainedModel, reason: str) -> NoReturn:
-    raise TapUnsupported(f"The tap cannot read {root.config.model_type!r}: {reason}.")

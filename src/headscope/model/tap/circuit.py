@@ -42,6 +42,16 @@ class Inputs:
             is_seq2seq,
         )
 
+    def check_media(self, wiring: Wiring) -> None:
+        """Refuse a picture or a sound that the self-check has not seen."""
+        unseen = self.media - wiring.media
+        if unseen:
+            raise TapUnsupported(
+                f"The model was given {', '.join(sorted(unseen))}, which the self-check was not, "
+                "so what its layers attend to is not known. Say so beforehand: "
+                "model.tapped(reader, inputs=inputs)."
+            )
+
     def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:
         """Where the queries and keys of a call stand in the whole sequence."""
         past = self.n_past if block in ("self", "decoder") else 0

@@ -29,7 +29,7 @@ def examples(root: PreTrainedModel) -> Iterator[Example]:
     maker = _Maker(root)
     main = root.main_input_name
     reads_text = "input_ids" in maker.parameters or "inputs_embeds" in maker.parameters
-    if main == "pixel_values" or "grid_thw" in maker.parameters:
+    if "grid_thw" in maker.parameters or (main == "pixel_values" and not maker.needs("input_ids")):
         yield from maker.pictures()
     elif main in ("input_features", "input_values", "audio_values"):
         yield from maker.sounds(main)
@@ -39,6 +39,7 @@ def examples(root: PreTrainedModel) -> Iterator[Example]:
         for picture in maker.pictures():
             yield maker.text() | picture
             yield maker.text(maker.placeholders()) | picture
+        yield maker.text()
     for name in ("input_features", "input_values", "audio_values"):
         if name in maker.parameters and name != main:
             for sound in maker.sounds(name):
@@ -80,7 +81,9 @@ class _Maker:
             given = torch.tensor(before, device=ids.device).expand(N_ROWS, -1)
             ids = torch.cat([given, ids], 1)
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        if self._needs("bbox"):
+        if self.needs("qformer_input_ids"):
+            inputs["qformer_input_ids"] = self._ids(config, N_QUERIES)
+        if self.needs("bbox"):
             inputs["bbox"] = torch.zeros(*ids.shape, 4, dtype=torch.long, device=ids.device)
         return inputs | self._decoder()
 
@@ -92,8 +95,8 @@ class _Maker:
             size = self._stated("patch_size", 14)
             depth = self._stated("temporal_patch_size", 1)
             side = 2 * self._stated("spatial_merge_size", 2)
-            grid = torch.tensor([[1, side, side]] * N_ROWS, device=self.root.device)
-            patches = self.random(N_ROWS * side * side, channels * depth * size * size)
+            grid = torch.tensor([[1, side, side]], device=self.root.device)  # one picture a call
+            patches = self.random(side * side, channels * depth * size * size)
             yield {next(iter(self.parameters)): patches, "grid_thw": grid}
             return
         yield {"pixel_values": self.random(N_ROWS, channels, height, width)} | self._decoder()
@@ -105,6 +108,9 @@ class _Maker:
     def sounds(self, name: str) -> Iterator[Example]:
         """Samples, or features in either order of their axes, with a mask where it is asked."""
         if name != "input_features":
+            n_features, n_frames = (self._stated(x, None) for x in ("num_mel_bins", "max_length"))
+            if isinstance(n_features, int) and isinstance(n_frames, int):  # a spectrogram
+                yield {name: self.random(N_ROWS, n_frames, n_features)} | self._decoder()
             yield {name: self.random(N_ROWS, N_SAMPLES)} | self._decoder()
             yield {name: self.random(N_ROWS, 1, N_SAMPLES)} | self._decoder()
             return
@@ -114,7 +120,7 @@ class _Maker:
             inputs = {name: self.random(N_ROWS, *axes)}
             mask = torch.ones(N_ROWS, n_frames, dtype=torch.long, device=self.root.device)
             for mask_name in ("input_features_mask", "attention_mask"):
-                if self._needs(mask_name):
+                if self.needs(mask_name):
                     inputs[mask_name] = mask
             yield inputs | self._decoder()
 
@@ -139,7 +145,7 @@ class _Maker:
             "decoder_input_ids": self._ids(self.config.get_text_config(decoder=True), N_DECODER)
         }
 
-    def _needs(self, name: str) -> bool:
+    def needs(self, name: str) -> bool:
         """Does the forward pass ask for this without a default, or fail without it?"""
         parameter = self.parameters.get(name)
         if parameter is None:

@@ -24,6 +24,7 @@ from headscope.model.edit import Edit, Positions, Vectors
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.circuit import Circuit, Inputs
 from headscope.model.tap.interface import EagerFunction, intercepted
+from headscope.model.tap.layout import columns, sinks, unfold, unfold_any
 from headscope.model.tap.sites import Route, Site
 from headscope.model.tap.watch import Watch, watching
 
@@ -234,7 +235,7 @@ class _Junction:
         def change_weights(index: int, weights: Tensor) -> Tensor:
             if index not in calls:
                 return weights
-            unfolded = _unfold(weights, _n_heads(calls[index]))
+            unfolded = unfold(weights, _n_heads(calls[index]))
             n_queries, n_keys = unfolded.shape[2:]
             changed = _change(calls[index], edits[index], unfolded, (n_queries, n_keys))
             return weights if changed is unfolded else changed.reshape(weights.shape)
@@ -244,7 +245,7 @@ class _Junction:
                 return query, key
             n_heads = _n_heads(calls[index])
             rows = key.transpose(-1, -2)
-            vectors = Vectors(_unfold(query, n_heads), _unfold(rows, n_heads), None)
+            vectors = Vectors(unfold(query, n_heads), unfold(rows, n_heads), None)
             changed = _edit_vectors(edits[index], vectors)
             assert changed.query is not None
             assert changed.key is not None
@@ -256,7 +257,7 @@ class _Junction:
         def change_value(index: int, value: Tensor) -> Tensor:
             if not edits.get(index):
                 return value
-            vectors = Vectors(None, None, _unfold(value, _n_heads(calls[index])))
+            vectors = Vectors(None, None, unfold(value, _n_heads(calls[index])))
             changed = _edit_vectors(edits[index], vectors).value
             assert changed is not None
             return changed.reshape(value.shape)
@@ -264,7 +265,7 @@ class _Junction:
         def change_output(index: int, output: Tensor) -> Tensor:
             if not edits.get(index):
                 return output
-            unfolded = _unfold(output, _n_heads(calls[index]))
+            unfolded = unfold(output, _n_heads(calls[index]))
             changed = _edit_outputs(edits[index], unfolded)
             return output if changed is unfolded else changed.reshape(output.shape)
 
@@ -287,17 +288,17 @@ class _Junction:
                     "so it cannot be read for this input."
                 )
             first = steps.products[0] if site.head_size is not None and steps.products else None
-            unfold = functools.partial(_unfold_any, n_heads=site.n_heads)
+            laid_out = functools.partial(unfold_any, n_heads=site.n_heads)
             _read(
                 parts,
-                _unfold(steps.weights, site.n_heads),
+                unfold(steps.weights, site.n_heads),
                 Vectors(
-                    unfold(None if first is None else first.left),
-                    unfold(None if first is None else first.right.transpose(-1, -2)),
-                    unfold(steps.value),
+                    laid_out(None if first is None else first.left),
+                    laid_out(None if first is None else first.right.transpose(-1, -2)),
+                    laid_out(steps.value),
                 ),
-                unfold(steps.output),
-                unfold(steps.scores),
+                laid_out(steps.output),
+                laid_out(steps.scores),
             )
 
 
@@ -368,13 +369,7 @@ def _read(
         reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit
         if reader is None or site.is_copy:
             continue
-        unseen = part.inputs.media - circuit.wiring.media
-        if unseen:
-            raise TapUnsupported(
-                f"The model was given {', '.join(sorted(unseen))}, which the self-check was not, "
-                "so what its layers attend to is not known. Say so beforehand: "
-                "model.tapped(reader, inputs=inputs)."
-            )
+        part.inputs.check_media(circuit.wiring)
         if weights.ndim != 4 or weights.shape[1] != site.n_heads:
             raise TapUnsupported(
                 f"{site.module} has attention of shape {tuple(weights.shape)} here; the "
@@ -394,30 +389,11 @@ def _read(
                 keys=None if site.head_size is None else vectors.key,
                 values=None if site.value_size is None else vectors.value,
                 outputs=None if site.value_size is None else outputs,
-                scores=_columns(site, scores, 0, n_keys),
-                sinks=_sinks(site, scores, n_keys),
+                scores=columns(site, scores, 0, n_keys),
+                sinks=sinks(site, scores, n_keys),
             )
         reader(made[circuit])
 
 
-def _columns(site: Site, scores: Tensor | None, start: int, stop: int) -> Tensor | None:
-    return scores[..., start:stop] if scores is not None and site.has_scores else None
-
-
-def _sinks(site: Site, scores: Tensor | None, n_keys: int) -> Tensor | None:
-    """The scores of the sink: one column more than there are keys."""
-    column = _columns(site, scores, n_keys, n_keys + 1)
-    return column[..., 0] if column is not None and column.shape[-1] else None
-
-
 def _n_heads(parts: _Parts) -> int:
     return parts[0].site.n_heads
-
-
-def _unfold(tensor: Tensor, n_heads: int) -> Tensor:
-    """`batch·head … …` as `batch head … …`; four axes stay as they are."""
-    return tensor if tensor.ndim != 3 else tensor.reshape(-1, n_heads, *tensor.shape[1:])
-
-
-def _unfold_any(tensor: Tensor | None, n_heads: int) -> Tensor | None:
-    return None if tensor is None else _unfold(tensor, n_heads)

@@ -152,11 +152,11 @@ def _named(maps: Maps, root: PreTrainedModel) -> Maps:
 
 
 def _tensors(maps: object) -> list[Tensor]:
-    if isinstance(maps, Tensor):
-        return [maps]
-    if not isinstance(maps, tuple | list):
+    """The maps among what an output calls attention: a map has heads, queries and keys."""
+    given = [maps] if isinstance(maps, Tensor) else maps
+    if not isinstance(given, tuple | list):
         return []
-    return [x for x in maps if isinstance(x, Tensor)]
+    return [x for x in given if isinstance(x, Tensor) and x.ndim >= 3]
 
 
 def tensors_in(outputs: object) -> Iterator[Tensor]:

@@ -1,0 +1,48 @@
+"""Why a model's attention cannot be read, said with what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from transformers import PreTrainedModel
+
+from headscope.errors import TapUnsupported
+from headscope.model.tap.official import Maps
+from headscope.model.tap.record import Recording
+
+
+def reason_of(maps: Maps, recordings: Sequence[Recording], n_rows: int) -> str:
+    """Why a model's attention could not be wired."""
+    complete = [one for one in recordings if one.is_complete]
+    if not complete:
+        return (
+            "it has no softmax attention (state-space, Fourier and convolutional models have none)"
+        )
+    own = [m for block, some in maps.items() if block != "cross" for m in some]
+    seen = ", ".join(dict.fromkeys(str(tuple(one.weights.shape)) for one in complete))
+    shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own)) or seen
+    if any(m.ndim != 4 or len(m) != n_rows for m in own):
+        return (
+            f"its attention is laid out in windows or blocks (shapes {shapes} for {n_rows} rows), "
+            "not as queries by keys, so a head has no single matrix to read"
+        )
+    if len({m.shape[-2:] for m in own}) > 1 or any(m.shape[-1] != m.shape[-2] for m in own):
+        return (
+            "its layers attend over pooled sequences, not over one sequence of tokens (shapes "
+            f"{shapes})"
+        )
+    if not own:
+        return (
+            "it returns no attention to compare with, and what it computes is not queries by keys "
+            f"of one sequence (softmaxes of shapes {seen}, for {n_rows} rows)"
+        )
+    return (
+        f"its {len(own)} official attention maps are not what it multiplies its values with "
+        f"(official shapes {shapes}; softmaxes of shapes {seen})"
+    )
+
+
+def refuse(root: PreTrainedModel, reason: str) -> NoReturn:
+    """Refuse a model, with the reason."""
+    raise TapUnsupported(f"The tap cannot read {root.config.model_type!r}: {reason}.")
