@@ -191,6 +191,7 @@ class Model:
         vectors: bool = ...,
         scores: bool | None = ...,
         layers: Sequence[int] | None = ...,
+        norms: bool = ...,
         truncate: bool = ...,
     ) -> Trace: ...
 
@@ -205,6 +206,7 @@ class Model:
         vectors: bool = ...,
         scores: bool | None = ...,
         layers: Sequence[int] | None = ...,
+        norms: bool = ...,
         truncate: bool = ...,
     ) -> list[Trace]: ...
 
@@ -218,6 +220,7 @@ class Model:
         vectors: bool = True,
         scores: bool | None = None,
         layers: Sequence[int] | None = None,
+        norms: bool = False,
         truncate: bool = True,
     ) -> Trace | list[Trace]:
         """Everything one input does in every attention head.
@@ -233,11 +236,18 @@ class Model:
             scores: also keep what the softmax was taken of. By default only where that is
                 more than `scale · q·k` (position biases, caps).
             layers: keep only these; attention grows with the square of the length.
+            norms: also keep how long each value is behind the output projection, for
+                `trace.by_norm()` and `trace.measure(over="norm")`.
             truncate: cut a text that is too long, with a warning; else it is an error.
         """
         from headscope.model.tracing import trace_inputs, trace_text
 
-        kept: dict[str, Any] = {"vectors": vectors, "scores": scores, "layers": layers}
+        kept: dict[str, Any] = {
+            "vectors": vectors,
+            "scores": scores,
+            "layers": layers,
+            "norms": norms,
+        }
 
         if isinstance(text, Mapping):
             if pair is not None or target is not None or generate:

@@ -32,6 +32,7 @@ class _Options:
     vectors: bool
     scores: bool | None
     layers: Sequence[int] | None
+    norms: bool
 
 
 def trace_text(
@@ -44,6 +45,7 @@ def trace_text(
     vectors: bool,
     scores: bool | None,
     layers: Sequence[int] | None,
+    norms: bool,
     truncate: bool,
 ) -> Trace:
     """See `Model.trace`."""
@@ -52,7 +54,7 @@ def trace_text(
     )
     if generate:
         stacks, inputs = _generated(model, encoded, generate)
-    options = _Options(vectors, scores, layers)
+    options = _Options(vectors, scores, layers, norms)
     return _traced(model, inputs, stacks, options, n_cut=encoded.n_cut)
 
 
@@ -81,6 +83,7 @@ def trace_inputs(
     vectors: bool,
     scores: bool | None,
     layers: Sequence[int] | None,
+    norms: bool,
 ) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
     for name, value in inputs.items():
@@ -89,7 +92,7 @@ def trace_inputs(
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."
             )
-    return _traced(model, inputs, {}, _Options(vectors, scores, layers), n_cut=0)
+    return _traced(model, inputs, {}, _Options(vectors, scores, layers, norms), n_cut=0)
 
 
 def encode_for(
@@ -183,6 +186,8 @@ def _traced(
     vectors, scores = options.vectors, options.scores
     if scores is None:
         scores = vectors and not all(site.is_dot_product for site in model.wiring.sites)
+    if options.norms and not vectors:
+        raise InputError("norms=True needs the values: leave vectors=True.")
     wanted = _checked_layers(model, options.layers)
     _check_size(model, stacks, wanted, scores=scores)
     collector = Collector(vectors=vectors, layers=wanted)
@@ -202,6 +207,10 @@ def _traced(
         },
     }
     blocks = collector.blocks(model.wiring, stacks)
+    if options.norms:
+        from headscope.model.norm_weights import add_lengths
+
+        blocks = {name: add_lengths(model, block) for name, block in blocks.items()}
     hidden = hidden_states(outputs) if vectors else {}
     return Trace(blocks, stacks, hidden, about, read_predictions(model, outputs, stacks))
 
