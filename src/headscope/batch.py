@@ -6,12 +6,14 @@ goes to metrics beside the attention; models neither make nor read it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from headscope.attention import key_stack, query_stack
 from headscope.text.document import Document
 
 NullKeys = Literal["auto", "first", "special"]
@@ -25,9 +27,9 @@ T = TypeVar("T")
 class Axes:
     """The labels that number tags, relations and groups, fixed for a whole run.
 
-    Documents are dealt into `n_parts` parts of each group by a hash of their content, the
-    pieces of one document together, so the parts do not depend on how a corpus is cut into
-    shards. States are kept per part: the bootstrap draws parts.
+    Documents are dealt into `parts_per_group` parts of each group by a hash of their content,
+    the pieces of one document together, so the parts do not depend on how a corpus is cut into
+    shards. States are kept per part: intervals and tests compare parts.
     """
 
     tags: tuple[str, ...] = ()
@@ -37,15 +39,43 @@ class Axes:
     parts_per_group: int = 64
     key_classes: tuple[str, ...] = ()
     """Names of the classes that keys are counted by (`headscope.text.token_classes`)."""
+    parts: tuple[int, ...] = ()
+    """Numbers of the parts that states have, in order: those of group g are from
+    `g * parts_per_group` on. Empty for all; with many groups, most would hold nothing."""
 
     @property
     def n_parts(self) -> int:
-        """Parts of all groups together; group g has those from `g * parts_per_group` on."""
-        return len(self.groups) * self.parts_per_group
+        """How many parts states have."""
+        return len(self.part_numbers)
+
+    @property
+    def part_numbers(self) -> np.ndarray:
+        """`part`: its number among those of all groups."""
+        every = np.arange(len(self.groups) * self.parts_per_group)
+        return np.array(self.parts, dtype=np.int64) if self.parts else every
+
+    @property
+    def groups_of_parts(self) -> np.ndarray:
+        """`part`: the number of its group."""
+        return self.part_numbers // self.parts_per_group
+
+    @property
+    def units(self) -> np.ndarray:
+        """`part`: its number within its group. Parts of the same number are taken together where
+        groups do not matter: intervals do not depend on what a run was grouped by.
+        """
+        return self.part_numbers % self.parts_per_group
+
+    def part_of(self, group: str, number: int) -> int:
+        """Where a document of a group goes, by the number that its hash gives."""
+        place = self.groups.index(group) * self.parts_per_group + number % self.parts_per_group
+        return bisect_left(self.parts, place) if self.parts else place
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         values = {name: getattr(self, name) for name in self.__slots__}
+        if not self.parts:
+            del values["parts"]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @classmethod
@@ -132,8 +162,8 @@ class Batch:
 
     def query_sequences(self, block: str) -> Sequences:
         """The tokens that attend in a block."""
-        return self.stacks["decoder" if block == "cross" else block]
+        return self.stacks[query_stack(block, self.stacks)]
 
     def key_sequences(self, block: str) -> Sequences:
         """The tokens attended to in a block."""
-        return self.stacks["encoder" if block == "cross" else block]
+        return self.stacks[key_stack(block, self.stacks)]

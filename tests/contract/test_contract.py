@@ -13,6 +13,7 @@ import pytest
 from headscope.attention import Attention
 from headscope.measuring.contract import LayersMetric, Metric, State
 from headscope.measuring.fold import Fold, measure_reading
+from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
 from headscope.measuring.registry import is_ours, known_metrics
 from headscope.metrics import METRICS, metric_from_dict, metric_to_dict
@@ -192,12 +193,35 @@ def test_values_have_the_axes_they_claim(metric: Metric, cases: list[Case]) -> N
         assert array.shape == tuple(sizes[dim] for dim in variables[name].dims), name
 
 
-def test_draws_of_all_parts_once_are_the_values(metric: Metric, cases: list[Case]) -> None:
-    some = state(metric, cases, list(range(12)))
+def test_pulls_are_what_the_values_lose_without_each_part(
+    metric: Metric, cases: list[Case]
+) -> None:
+    chosen = list(range(12))
     axes = make_batch(cases).axes
+    parts = make_batch(cases).parts
+    some = state(metric, cases, chosen)
     values = metric.finalize(some, axes)
-    for name, drawn in metric.draws(some, axes, np.ones((1, axes.n_parts))).items():
-        np.testing.assert_allclose(drawn[0], values[name], rtol=1e-12)
+    pulls = metric.pulls(some, axes, np.arange(axes.n_parts))
+    assert pulls or not isinstance(metric, RatioMetric)
+    for name, of in pulls.items():
+        np.testing.assert_allclose(of.value, values[name], rtol=1e-12)
+    for part in (0, 3):
+        rest = metric.finalize(state(metric, cases, [n for n in chosen if parts[n] != part]), axes)
+        for name, of in pulls.items():
+            if name == "baseline":  # without the part, another offset may be best
+                continue
+            lost = values[name] - rest[name]
+            known = np.isfinite(lost)
+            np.testing.assert_allclose(of.pulls[part][known], lost[known], atol=1e-6)
+
+
+def test_parts_taken_together_pull_together(metric: Metric, cases: list[Case]) -> None:
+    axes = make_batch(cases).axes
+    some = state(metric, cases, list(range(12)))
+    units = np.arange(axes.n_parts) % 2
+    for name, of in metric.pulls(some, axes, units).items():
+        assert len(of.pulls) == 2
+        np.testing.assert_allclose(of.value, metric.finalize(some, axes)[name], rtol=1e-12)
 
 
 def test_says_what_it_means_and_where_it_is_from(metric: Metric) -> None:

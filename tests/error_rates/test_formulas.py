@@ -60,7 +60,9 @@ def test_the_degrees_of_freedom_are_those_of_the_matrices() -> None:
 def test_an_interval_is_symmetric_on_its_scale() -> None:
     a, b = _sums()
     of = ratio_pulls(a, b)
-    share, plain, positive = (interval(of, scale) for scale in ("logit", "identity", "log"))
+    share, plain, positive = (
+        interval(ratio_pulls(a, b, scale)) for scale in ("logit", "identity", "log")
+    )
     half = stats.t.ppf(0.975, of.df) * np.sqrt(of.variance)
     assert plain.low == pytest.approx(of.value - half)
     assert plain.documents == pytest.approx(of.df + 1)
@@ -74,23 +76,23 @@ def test_no_interval_where_five_parts_do_not_have_what_is_counted() -> None:
     b = np.full(20, 10.0)
     rare, nearly_all, enough = np.zeros(20), np.full(20, 10.0), np.zeros(20)
     rare[:4], nearly_all[:4], enough[:5] = 1, 9, 1
-    assert np.isnan(interval(ratio_pulls(rare, b), "logit").low)
-    assert np.isnan(interval(ratio_pulls(nearly_all, b), "logit").low)
-    assert np.isfinite(interval(ratio_pulls(enough, b), "logit").low)
-    assert np.isnan(interval(ratio_pulls(rare, b), "logit").documents)
+    assert np.isnan(interval(ratio_pulls(rare, b, "logit")).low)
+    assert np.isnan(interval(ratio_pulls(nearly_all, b, "logit")).low)
+    assert np.isfinite(interval(ratio_pulls(enough, b, "logit")).low)
+    assert np.isnan(interval(ratio_pulls(rare, b, "logit")).documents)
 
 
 def test_no_interval_rests_on_one_document() -> None:
     b = np.array([5000.0, *[10.0] * 9])
-    assert np.isnan(interval(ratio_pulls(b * 0.3 + 0.1, b), "logit").low)
+    assert np.isnan(interval(ratio_pulls(b * 0.3 + 0.1, b, "logit")).low)
 
 
 def test_p_values_agree_with_intervals() -> None:
-    of = ratio_pulls(*_sums())
-    bounds = interval(of, "logit")
-    assert p_above(of, bounds.low, "logit") == pytest.approx(0.025)
-    assert p_differs(of, bounds.high, "logit") == pytest.approx(0.05)
-    assert p_differs(of, of.value, "logit") == 1
+    of = ratio_pulls(*_sums(), "logit")
+    bounds = interval(of)
+    assert p_above(of, bounds.low) == pytest.approx(0.025)
+    assert p_differs(of, bounds.high) == pytest.approx(0.05)
+    assert p_differs(of, of.value) == 1
 
 
 def test_the_mean_over_texts_is_students() -> None:
@@ -173,7 +175,7 @@ def test_honest_scores_by_hand() -> None:
     cases = np.full(4, 10)
     rivals = np.ones((4, 2))
     score = honest_score(right, cases, rivals)
-    assert score.chosen == (0, 1)  # of the even parts, scored: what the odd ones chose
+    assert score.chosen == (0, 1)
     assert score.score == pytest.approx((2 + 1 + 3 + 2) / 40)
     assert score.gain == pytest.approx((8 - 4) / 40)
     assert np.isnan(score.p)  # four parts are too few

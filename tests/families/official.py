@@ -1,7 +1,8 @@
-"""transformers' own answer, to compare the tap with."""
+"""transformers' own answer, read independently of the self-check, to compare the tap with."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,59 +11,98 @@ from transformers import PreTrainedModel
 
 from headscope.attention import Attention
 from headscope.model.model import Model
-from headscope.model.tap.check import OFFICIAL
 from headscope.model.tap.interface import eager_attention
+from headscope.model.tap.official import OFFICIAL
+
+BLOCKS = {
+    "attentions": "self",
+    "encoder_attentions": "encoder",
+    "decoder_attentions": "decoder",
+    "cross_attentions": "cross",
+}
+Maps = dict[str, list[Tensor]]
 
 
 def official(
-    module: PreTrainedModel, inputs: dict[str, Any]
-) -> tuple[dict[str, list[Tensor]], Tensor]:
+    module: PreTrainedModel, inputs: Mapping[str, Any], **options: object
+) -> tuple[Maps, Tensor]:
     """Attention maps by block, and the model's output, from eager `output_attentions`."""
     with torch.no_grad(), eager_attention(module):
-        outputs = module(**inputs, output_attentions=True)
-    maps = {
-        block: [m for m in getattr(outputs, key) if isinstance(m, Tensor)]
-        for key, block in OFFICIAL.items()
-        if getattr(outputs, key, None)
-    }
-    if module.config.model_type in ("squeezebert", "prophetnet"):
-        # These return some of their maps as scores: what the softmax is taken of.
-        maps = {b: [m.softmax(-1) if (m < 0).any() else m for m in ms] for b, ms in maps.items()}
+        outputs = module(**inputs, output_attentions=True, **options)
+    maps: Maps = {}
+    for key, block in BLOCKS.items():
+        returned = getattr(outputs, key, None) or getattr(
+            getattr(outputs, "language_model_outputs", None), key, None
+        )
+        maps[block] = [m for m in returned or () if isinstance(m, Tensor)]
+    for tower in ("text", "vision", "audio"):
+        for key in (f"{tower}_model_output", f"{tower}_outputs", f"{tower}_output"):
+            returned = getattr(getattr(outputs, key, None), "attentions", None) or ()
+            maps.setdefault(tower, []).extend(m for m in returned if isinstance(m, Tensor))
+        maps[tower] = maps[tower] or list(getattr(outputs, f"{tower}_attentions", None) or ())
+    maps = {block: some for block, some in maps.items() if some}
+    if module.config.is_encoder_decoder and set(maps) == {"self", "cross"}:
+        maps = {"decoder": maps["self"], "cross": maps["cross"]}
+    if len(maps) == 1 and not maps.keys() & set(BLOCKS.values()):
+        maps = {"self": next(iter(maps.values()))}
     return maps, main_output(outputs)
 
 
-def tapped(model: Model, inputs: dict[str, Any]) -> tuple[dict[str, list[Tensor]], Tensor]:
+def tapped(model: Model, inputs: Mapping[str, Any], **options: object) -> tuple[Maps, Tensor]:
     """The same through the tap."""
     maps: dict[str, dict[int, Tensor]] = {}
 
     def read(attention: Attention) -> None:
         maps.setdefault(attention.block, {})[attention.layer] = attention.weights.clone()
 
-    outputs = model.run(inputs, read)
+    outputs = model.run(inputs, read, **options)
     return (
-        {block: [found[layer] for layer in sorted(found)] for block, found in maps.items()},
+        {block: [seen[layer] for layer in sorted(seen)] for block, seen in maps.items()},
         main_output(outputs),
     )
 
 
 def main_output(outputs: Any) -> Tensor:
-    """Logits, or the last hidden state."""
-    logits = getattr(outputs, "logits", None)
-    return outputs.last_hidden_state if logits is None else logits
+    """Logits, the last hidden state, or the first tensor there is."""
+    for key in ("logits", "last_hidden_state"):
+        if isinstance(getattr(outputs, key, None), Tensor):
+            tensor: Tensor = getattr(outputs, key)
+            return tensor
+    return next(x for x in outputs.to_tuple() if isinstance(x, Tensor) and x.is_floating_point())
+
+
+def gap(ours: Tensor, theirs: Tensor) -> float:
+    """The largest difference; of a map returned before the softmax, after taking it. Rows that
+    are NaN in both are equal.
+    """
+    if ours.numel() != theirs.numel() or ours.shape[-2:] != theirs.shape[-2:]:
+        return float("inf")
+    theirs = theirs.reshape(ours.shape)
+    candidates = [theirs, theirs.softmax(-1)] if bool((theirs < 0).any()) else [theirs]
+    return min(
+        float((ours - one).masked_fill(ours.isnan() & one.isnan(), 0).abs().nan_to_num(9e9).max())
+        for one in candidates
+    )
+
+
+def text_inputs(module: PreTrainedModel, n: int, *, pad: str = "") -> dict[str, Tensor]:
+    """Two rows of random ids, the second padded on one side where asked."""
+    generator = torch.Generator().manual_seed(n)
+    config = module.config.get_text_config()
+    top = min(getattr(config, "vocab_size", 88), 88)
+    ids = torch.randint(5, top, (2, n), generator=generator)
+    mask = torch.ones_like(ids)
+    if pad:
+        mask[1, : n // 2 - 1] = int(pad == "right")
+        mask[1, n // 2 :] = int(pad == "left")
+    token = getattr(config, "pad_token_id", None)
+    ids[mask == 0] = token if isinstance(token, int) and token >= 0 else 0
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if module.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.randint(5, top, (2, 6), generator=generator)
+    return inputs
 
 
 def padded_inputs(module: PreTrainedModel, *, left: bool) -> dict[str, Tensor]:
     """Two rows of different length, padded on one side."""
-    generator = torch.Generator().manual_seed(7)
-    ids = torch.randint(5, 90, (2, 9), generator=generator)
-    mask = torch.ones_like(ids)
-    if left:
-        mask[1, :4] = 0
-    else:
-        mask[1, 5:] = 0
-    pad = getattr(module.config.get_text_config(), "pad_token_id", None)
-    ids[mask == 0] = pad if isinstance(pad, int) and pad >= 0 else 0
-    inputs = {"input_ids": ids, "attention_mask": mask}
-    if module.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.randint(5, 90, (2, 6), generator=generator)
-    return inputs
+    return text_inputs(module, 9, pad="left" if left else "right")

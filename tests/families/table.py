@@ -1,85 +1,102 @@
-"""The table of families in docs/families.md, from a run of the self-check over the zoo.
-
-python -m tests.families.table > docs/families.md
-"""
+"""docs/families.md, from the rows of a sweep."""
 
 from __future__ import annotations
 
-from transformers.utils import logging
+from collections import Counter
+from pathlib import Path
 
-import headscope as hs
-from headscope.errors import TapUnsupported
-from headscope.model.info import ModelInfo
-from tests.families.zoo import REFUSED, SUPPORTED, build
+import transformers
+
+from tests.families.examine import Row
+
+PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 
 HEADER = """\
 # Which models the tap reads
 
-Made by `python -m tests.families.table`, which builds a tiny model of each family and runs
-the self-check; the tests compare this page with a fresh run. Any other family is found out
-the same way when it is loaded: `headscope models NAME` prints what the self-check saw.
+Made by `make families`, which builds a tiny model of every family of transformers {version}
+and holds what the tap reads against the official eager `output_attentions`: on the self-check's
+own input, on a longer one, and on batches padded left and right. The tests run a fixed sample of
+it again. Any model is checked the same way when it is first used: `headscope models NAME` prints
+what the self-check saw.
 
+{summary}
+
+- **exact**: attention and output are, bit for bit, the official ones (in families that return
+  some maps before the softmax, the softmax of those). **close**: to 0.0001.
 - **route**: `interface`, the family's own eager function runs inside the tap; `fallback`,
   hand-written attention is watched while it runs (see [design](design.md#the-tap)).
-- **exact**: attention and output are, bit for bit, those of transformers' official eager
-  `output_attentions`. Two families return some maps before the softmax; there the softmax of
-  the official scores is compared, also bit for bit.
-- **vectors**: queries, keys, values and head outputs can be read. **edit q, k**: their neurons
-  can be scaled; not where scores are the sum of several products.
-- **scores**: `q·k` where a score is the scaled product (and a mask) alone; `more` where a
-  position bias, a soft cap, a sink or a second product adds to it, and traces record the
-  scores themselves.
+- **blocks**: the attentions of the model, by name.
+- **vectors**: queries, keys, values and head outputs can be read, and weights times values are
+  the outputs; `some` of them; or `no`.
+- **scores**: the softmax of the scores (with the sink's, where there is one) is the attention.
+  `q·k`: they are the scaled product under the mask that was used; `kept`: more goes into them,
+  and traces keep them; `no`: the family does more to its attention than a softmax.
+- **steps**: attention while generating with a cache is that of one pass over the whole text
+  (`same`); or *the model's own steps differ*, officially too, and the tap reads the steps.
+- An edit of the last layer acted and was undone in every family listed; where the model's main
+  output did not change (a gate that starts at zero, an encoder whose text it does not use), the
+  attention module's did.
 
-| family | class | route | exact | vectors | edit q, k | scores |
-|---|---|---|---|---|---|---|
+| family | class | verdict | route | blocks | vectors | scores | steps | remarks |
+|---|---|---|---|---|---|---|---|---|
 """
-REFUSED_HEADER = """
+REFUSED = """
 ## Refused
 
-These have no attention matrix to read; loading works, tracing says why it cannot.
+Loading works; reading says why it cannot.
 
 | family | reason |
 |---|---|
 """
+NOT_BUILT = """
+## Not tried
+
+No tiny model of these could be made and run from the configuration alone: {families}.
+"""
 
 
-def row(name: str, model: hs.Model) -> str:
-    """One family's line."""
-    info: ModelInfo = model.info
-    main = model.wiring.of_block(model.wiring.main_block())
-    exact = "yes" if info.check.is_exact else f"yes, {_why_not(info)}"
-    vectors = "yes" if info.has_vectors else "values" if main[0].value_size else "no"
-    cells = [
-        name,
-        info.architecture,
-        info.route,
-        exact,
-        vectors,
-        "yes" if main[0].can_edit_vectors else "no",
-        "q·k" if all(site.is_dot_product for site in main) else "more",
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _why_not(info: ModelInfo) -> str:
-    if info.check.against == "scores" and info.check.largest_difference == 0:
-        return "of scores"
-    raise AssertionError(f"{info.family} is not exact: {info.check}")
-
-
-def table() -> str:
+def page(rows: list[Row]) -> str:
     """The whole page."""
-    rows = [row(member.name, hs.load(build(member))) for member in SUPPORTED]
-    refused = []
-    for member in REFUSED:
-        try:
-            hs.load(build(member)).info  # noqa: B018
-        except TapUnsupported as error:
-            reason = str(error).partition(": ")[2].rstrip(".")
-            refused.append(f"| {member.name} | {reason} |")
-    return HEADER + "\n".join(rows) + "\n" + REFUSED_HEADER + "\n".join(refused) + "\n"
+    counts = Counter(row.verdict for row in rows)
+    summary = f"Of {len(rows)} families: " + ", ".join(
+        f"{n} {verdict}" for verdict, n in counts.most_common()
+    )
+    read = [line(row) for row in rows if row.verdict in ("exact", "close", "unverified")]
+    others = [
+        f"| {row.family} | {'' if row.verdict == 'refused' else row.verdict + ': '}{row.detail} |"
+        for row in rows
+        if row.verdict in ("refused", "unclear", "crash", "wrong")
+    ]
+    missing = ", ".join(row.family for row in rows if row.verdict == "not built")
+    return (
+        HEADER.format(version=transformers.__version__, summary=f"**{summary}.**")
+        + "\n".join(read)
+        + "\n"
+        + REFUSED
+        + "\n".join(others)
+        + "\n"
+        + NOT_BUILT.format(families=missing)
+    )
 
 
-if __name__ == "__main__":
-    logging.set_verbosity_error()
-    print(table(), end="")
+def line(row: Row) -> str:
+    """One family's line."""
+    cells = [
+        row.family,
+        row.architecture,
+        row.verdict,
+        row.route,
+        row.blocks,
+        row.vectors,
+        row.scores,
+        row.generate,
+        "; ".join(filter(None, [_remark(row), row.detail])),
+    ]
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _remark(row: Row) -> str:
+    if row.cache == "read without":
+        return "its attention depends on use_cache: it is read without"
+    return "" if row.edit == "yes" else row.edit.removeprefix("yes, but ") + " changes"

@@ -16,9 +16,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM
 
 from headscope.errors import IntegrityError, MissingObjective, ModelNotFound, UnknownName
 from headscope.model.model import Model
-from headscope.model.packaged import gguf as gguf_module
-from headscope.model.packaged.gguf import MANIFEST, converted
-from headscope.model.packaged.weights import PACKAGED, cache_folder, find_packaged
+from headscope.model.packaged.conversion import MANIFEST, converted
+from headscope.model.packaged.gguf import convert_gguf
+from headscope.model.packaged.weights import cache_folder, find_packaged
 from tests.families.official import official
 
 TEXT = "The doctor asked the nurse a question. She said that it was fine, in 1789."
@@ -58,7 +58,7 @@ def test_no_code_of_the_packages_is_imported(minilm: Model, smollm2: Model) -> N
     assert not foreign & set(sys.modules)
 
 
-@pytest.mark.parametrize("alias", PACKAGED)
+@pytest.mark.parametrize("alias", ["minilm", "smollm2"])
 def test_equals_official_attention_on_real_text(alias: str, request: pytest.FixtureRequest) -> None:
     model: Model = request.getfixturevalue(alias)
     assert model.info.check.is_exact
@@ -100,45 +100,41 @@ def gguf_file() -> Path:
     return next(iter(packaged.verified_files().values()))
 
 
-def test_a_conversion_is_kept_and_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_is_kept_and_repaired(tmp_path: Path) -> None:
     calls: list[Path] = []
 
     def convert(source: Path, folder: Path) -> None:
         calls.append(folder)
         (folder / "model.safetensors").write_text("weights")
 
-    monkeypatch.setattr(gguf_module, "_convert", convert)
     said: list[str] = []
     target = tmp_path / "cache" / "smollm2"
     for _ in range(2):
-        assert converted(Path("model.gguf"), target, said.append) == target
+        assert converted(Path("model.gguf"), target, convert, said.append) == target
     assert (len(calls), len(said)) == (1, 1)
     (target / "model.safetensors").write_text("cut")  # what a full disk leaves
-    converted(Path("model.gguf"), target, said.append)
+    converted(Path("model.gguf"), target, convert, said.append)
     assert len(calls) == 2
     assert (target / "model.safetensors").read_text() == "weights"
     (target / MANIFEST).unlink()
-    converted(Path("model.gguf"), target, said.append)
+    converted(Path("model.gguf"), target, convert, said.append)
     assert len(calls) == 3
 
 
-def test_a_failed_conversion_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_conversion_leaves_nothing(tmp_path: Path) -> None:
     def fail(source: Path, folder: Path) -> None:
         (folder / "model.safetensors").write_text("half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(gguf_module, "_convert", fail)
     with pytest.raises(OSError, match="No space left"):
-        converted(Path("model.gguf"), tmp_path / "smollm2", lambda line: None)
+        converted(Path("model.gguf"), tmp_path / "smollm2", fail, lambda line: None)
     assert [p.name for p in tmp_path.iterdir() if p.suffix != ".lock"] == []
 
 
 SLOW_CONVERSION = """
 import sys, time
 from pathlib import Path
-from headscope.model.packaged import gguf
+from headscope.model.packaged.conversion import converted
 
 def convert(source, folder):
     (folder / "model.safetensors").write_text("half")
@@ -148,8 +144,8 @@ def convert(source, folder):
     with (Path(sys.argv[1]) / "log").open("a") as log:
         log.write("converted\\n")
 
-gguf._convert = convert
-folder = gguf.converted(Path("model.gguf"), Path(sys.argv[1]) / "smollm2", lambda line: None)
+target = Path(sys.argv[1]) / "smollm2"
+folder = converted(Path("model.gguf"), target, convert, lambda line: None)
 assert (folder / "model.safetensors").read_text() == "weights"
 """
 
@@ -187,7 +183,7 @@ def test_processes_convert_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_real_conversion_gives_a_transformers_folder(tmp_path: Path) -> None:
-    target = converted(gguf_file(), tmp_path / "smollm2", lambda line: None)
+    target = converted(gguf_file(), tmp_path / "smollm2", convert_gguf, lambda line: None)
     config = json.loads((target / "config.json").read_text())
     assert config["num_key_value_heads"] == 3
     _, loading = AutoModelForCausalLM.from_pretrained(

@@ -11,12 +11,12 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.heads.probe_table import honest_scores
 from headscope.heads.probed import behaviors
 from headscope.model.model import Model
 from headscope.probes.probe_examples import probe_examples
 from headscope.results.probe_example import ProbeExamples
 from headscope.results.result import Result
+from headscope.statistics.honest import honest_score
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import DECODERS, build
 from tests.probes.slow_probes import honest
@@ -32,21 +32,23 @@ def dependencies(tiny_bert: Model) -> Result:
 def test_honest_scores_by_hand() -> None:
     """Two parts, two heads. Head 0 is best on part 0 (3 of 4) and gets 1 of 4 on part 1; head 1
     is best on part 1 (2 of 4) and gets 1 of 4 on part 0: 2 of 8, where the best has 4 of 8."""
-    right = np.array([[[3.0], [1.0]], [[1.0], [2.0]]])
-    cases = np.array([[4.0], [4.0]])
-    assert honest_scores(right, cases).tolist() == [2 / 8]
+    right = np.array([[3.0, 1.0], [1.0, 2.0]])
+    cases = np.array([4.0, 4.0])
+    assert honest_score(right, cases, np.zeros((2, 1))).score == 2 / 8
 
 
 def test_honest_scores_against_loops() -> None:
     generator = np.random.default_rng(0)
     cases = generator.integers(1, 20, (10, 3)).astype(float)
     right = generator.integers(0, 10, (10, 6, 3)).astype(float)
-    found = honest_scores(right, cases)
+    rival = np.zeros((10, 1))
     for label in range(3):
         rows = {part: right[part, :, label] for part in range(10)}
         totals = {part: cases[part, label] for part in range(10)}
-        assert found[label] == pytest.approx(honest(rows, totals))
-    assert np.isnan(honest_scores(right, np.where(np.arange(10)[:, None] % 2, 0, cases))).all()
+        score = honest_score(right[..., label], cases[:, label], rival).score
+        assert score == pytest.approx(honest(rows, totals))
+    of_one_half = np.where(np.arange(10) % 2, 0, cases[:, 0])
+    assert np.isnan(honest_score(right[..., 0], of_one_half, rival).score)
 
 
 def test_rows_are_the_best_heads(dependencies: Result) -> None:

@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headscope.metrics import describe_variable
+from headscope.batch import Axes
+from headscope.measuring.assemble import assemble, label_states
+from headscope.measuring.fold import States
+from headscope.metrics import METRICS, describe_variable, metric_to_dict
 from headscope.reporting.subjects import Subject
 from headscope.results.result import Result
+from headscope.run.merge import with_groups
+from headscope.statistics.pulls import Pulls
+from headscope.statistics.student import critical
 
 LAYERS, HEADS = 6, 4
 UNITS = {
@@ -61,7 +67,11 @@ def result(
     **provenance: Any,
 ) -> Result:
     """A result with these values: a number for all heads, or an array over layer and head."""
-    arrays: dict[str, Any] = {"tokens_per_document_count": ((), 12.0)}
+    arrays: dict[str, Any] = {
+        "tokens_per_document": ((), 28.75),
+        "tokens_per_document_count": ((), 12.0),
+        "tokens_per_document_interval": ("bound", [28.75 - 10 * spread, 28.75 + 10 * spread]),
+    }
     coords: dict[str, Any] = {
         "layer": np.arange(layers),
         "head": np.arange(HEADS),
@@ -89,12 +99,67 @@ def result(
     return Result({"self": data}, {}, about)
 
 
+PARTS = 20
+
+
+class MadeUp(Subject):
+    """A subject whose numbers are as uncertain as their intervals say: no sums lie behind them."""
+
+    def pulls(self, name: str, **labels: str | int) -> Pulls | None:
+        data = self.data(name)
+        if data is None or (f"{name}_interval" not in data and name not in EXACT):
+            return None
+        value = data[name].sel(labels).values
+        spread = 0.0 * value
+        if name not in EXACT:
+            low, high = data[f"{name}_interval"].sel(labels).values
+            spread = (high - low) / 2
+        errors = np.random.default_rng(len(name)).normal(size=(PARTS, *value.shape))
+        errors -= errors.mean(0)
+        errors /= np.sqrt((errors**2).sum(0))
+        # SE² = (G − 1)/G · Σ u²
+        pulls = errors * spread / critical(PARTS - 1) * np.sqrt(PARTS / (PARTS - 1))
+        yes = np.ones((PARTS, *value.shape), dtype=bool)
+        return Pulls(value, pulls, yes / PARTS, yes, yes)
+
+
+EXACT = ("dep_baseline", "uniform_entropy")
+"""Numbers that are known without error."""
+
+
 def subject(values: Mapping[str, Any], **options: Any) -> Subject:
     """A subject of one such result."""
     made = result(values, **options)
-    return Subject(made.model, (made,))
+    return MadeUp(made.model, (made,))
 
 
 def by_layer(*values: float) -> np.ndarray:
     """`layer head`: the same for all heads of a layer."""
     return np.repeat(np.asarray(values, dtype=float)[:, None], HEADS, 1)
+
+
+def grouped(distances: Mapping[str, float], *, seed: int = 0, parts: int = 8) -> Result:
+    """A result with sums behind it: distances of documents of each group, near what is given."""
+    generator = np.random.default_rng(seed)
+    axes = Axes(groups=tuple(sorted(distances)), parts_per_group=parts)
+    shape = (2, axes.n_parts, HEADS)
+    denominator = generator.uniform(50, 150, shape)
+    centers = np.repeat([distances[name] for name in axes.groups], parts)[:, None]
+    states: States = {
+        "self": {
+            "distance": {
+                "numerator": denominator * generator.normal(centers, 0.3, shape),
+                "denominator": denominator,
+                "count": denominator,
+            },
+            "tokens_per_document": {
+                name: np.ones(axes.n_parts) for name in ("numerator", "denominator", "count")
+            },
+        }
+    }
+    metrics = [METRICS["tokens_per_document"](), METRICS["distance"]()]
+    about = dict(result({}).provenance)
+    about["metrics"] = [metric_to_dict(metric) for metric in metrics]
+    about["axes"] = axes.to_dict()
+    blocks = assemble(states, metrics, axes, {"self": [0, 1]})
+    return with_groups(Result(blocks, label_states(states, metrics), about))

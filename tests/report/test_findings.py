@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headscope.reporting.findings import about_model, heads_beyond, notable_heads
-from headscope.reporting.findings_more import about_differences, about_groups
+from headscope.reporting.evidence import heads_beyond
+from headscope.reporting.findings import about_model, notable_heads
+from headscope.reporting.findings_between import (
+    about_changes,
+    about_differences,
+    about_groups,
+)
 from headscope.reporting.subjects import Subject
 from headscope.reporting.wording import Measured, listed, plain, with_interval
 from headscope.results.result import Result
-from tests.report.made_up import HEADS, LAYERS, by_layer, result, subject
+from headscope.run.compare import SAME, compare
+from headscope.run.merge import group_result
+from tests.report.made_up import HEADS, LAYERS, MadeUp, by_layer, grouped, result, subject
 
 
 def said(of: Subject, topic: str) -> str:
@@ -38,14 +45,14 @@ def test_without_an_interval_nothing_is_above_anything() -> None:
     bare = Measured(5.0)
     assert not bare.is_above(0)
     assert not bare.is_below(9)
-    assert not bare.is_apart(Measured(0.0, -1, 1))
     assert not Measured(1.0, 0.5, 1.5).is_above(math.nan)
 
 
 def test_the_opening_says_what_was_read() -> None:
-    assert said(subject({"distance": 1.0}), "") == (
-        "toy (6 layers of 4 heads, bidirectional) read 12 documents, 345 tokens of toy.conllu. "
-        "With so few documents, intervals are too narrow to rely on."
+    read = "toy (6 layers of 4 heads, bidirectional) read 12 documents, 345 tokens of toy.conllu."
+    assert said(subject({"distance": 1.0}), "") == read
+    assert said(subject({"distance": 1.0}, spread=math.nan), "") == (
+        f"{read} There are too few documents for intervals and tests: values stand alone."
     )
 
 
@@ -54,7 +61,7 @@ def test_null_attention_by_layer_only_where_layers_differ() -> None:
     assert said(differ, "Rest") == (
         "On average over heads, 35.0 % [34.0–36.0] of the attention is null attention, paid to "
         "special tokens; by layer it runs from 10.0 % [9.0–11.0] in layer 0 to 60.0 % [59.0–61.0] "
-        "in layer 5."
+        "in layer 5, which differ after correction over all pairs of layers."
     )
     alike = subject({"null_share": by_layer(*[0.5] * 5, 0.51)}, is_causal=True)
     assert said(alike, "Rest").endswith("is null attention, paid to the first token.")
@@ -82,16 +89,17 @@ def test_alignment_names_its_peak_and_how_far_it_is_above_the_baseline() -> None
     text = said(of, "Syntax")
     assert (
         "most in layer 1: 30.0 % [29.0–31.0] of it, 3.0 times the 10.0 % that evenly spread "
-        "attention would give; 3 of 6 layers are above that baseline." in text
+        "attention would give; 3 of 6 layers are above that baseline (after correction over 6 "
+        "layers)." in text
     )
-    assert "12 of 24 heads are above the baseline" in text
+    assert "12 of 24 heads are above the baseline (after correction over 24 heads)." in text
 
 
 def test_no_alignment_is_claimed_within_the_interval() -> None:
     of = subject(alignment(by_layer(*[0.105] * LAYERS)), extra=BASELINE)
     assert said(of, "Syntax") == (
         "In no layer does clearly more of the attention follow dependencies than the 10.0 % that "
-        "evenly spread attention would give."
+        "evenly spread attention would give (after correction over 6 layers)."
     )
 
 
@@ -120,12 +128,13 @@ def test_distance_has_a_trend_only_where_it_is_significant(
     assert bool(text) == bool(expected)
 
 
-def correlation(r: float, low: float, high: float, p: float) -> dict[str, Any]:
+def correlation(r: float, low: float, high: float, within: float) -> dict[str, Any]:
     """What a result has of correlations."""
     return {
         "correlation": ("correlated", [r]),
-        "correlation_p": ("correlated", [p]),
         "correlation_interval": (("bound", "correlated"), [[low], [high]]),
+        "correlation_within": ("correlated", [within]),
+        "correlation_within_p": ("correlated", [0.0005]),
         "correlated": ("correlated", ["distance-dep_alignment"]),
     }
 
@@ -134,33 +143,35 @@ def correlation(r: float, low: float, high: float, p: float) -> dict[str, Any]:
     ("found", "expected"),
     [
         (
-            (-0.7, -0.75, -0.6, 0.0001),
-            "Heads that look farther align less with syntax: r = −0.70 [−0.75 to −0.60], "
-            "p < 0.001.",
+            (-0.7, -0.75, -0.6, -0.5),
+            "In this model, heads that look farther align less with syntax: r = −0.70 [−0.75 to "
+            "−0.60] over its heads, a description rather than a test; within layers r = −0.50 "
+            "(heads shuffled within layers: p < 0.001).",
         ),
         (
-            (0.4, 0.2, 0.6, 0.031),
-            "Heads that look farther align more with syntax: r = 0.40 [0.20–0.60], p = 0.031.",
+            (0.4, 0.2, 0.6, math.nan),
+            "In this model, heads that look farther align more with syntax: r = 0.40 [0.20–0.60] "
+            "over its heads, a description rather than a test.",
         ),
         ((-0.2, -0.4, 0.1, 0.04), ""),  # the interval holds 0
-        ((-0.2, -0.3, -0.1, 0.2), ""),  # the heads are too few
         ((math.nan, math.nan, math.nan, math.nan), ""),
     ],
 )
-def test_correlations_need_both_tests(found: tuple[float, ...], expected: str) -> None:
+def test_correlations_describe(found: tuple[float, ...], expected: str) -> None:
     of = subject({"null_share": 0.5}, extra=correlation(*found))
     assert said(of, "Reach") == expected
 
 
-def test_heads_pass_a_threshold_with_their_whole_interval() -> None:
+def test_heads_pass_a_threshold_after_correction() -> None:
     shares = np.zeros((LAYERS, HEADS, 3))
-    shares[2, 1, 0], shares[3, 0, 0], shares[4, 3, 0] = 0.9, 0.52, 0.505
+    # Alone, 0.5098 would pass: its one-sided p is below 0.03. Among 24 heads it does not.
+    shares[2, 1, 0], shares[3, 0, 0], shares[4, 3, 0] = 0.9, 0.52, 0.5098
     of = subject({"offset_share": shares})
     found = heads_beyond(of, "offset_share", 0.5, offset=-1)
-    assert [(layer, head) for layer, head, _ in found] == [(2, 1), (3, 0)]
+    assert [(layer, head) for layer, head, _ in found.passed] == [(2, 1), (3, 0)]
     assert said(of, "Position") == (
         "2 heads pay more than half of their attention to the previous token "
-        "(L2 H1 90.0 % [89.0–91.0] and L3 H0 52.0 % [51.0–53.0])."
+        "(L2 H1 90.0 % [89.0–91.0] and L3 H0 52.0 % [51.0–53.0]; after correction over 24 heads)."
     )
     assert notable_heads(of) == {(2, 1): "most to the previous token"}
 
@@ -170,7 +181,7 @@ def test_many_heads_are_counted_not_listed() -> None:
     shares[0, :, 2] = shares[1, 0, 2] = 0.8
     text = said(subject({"offset_share": shares}), "Position")
     assert text.startswith("5 heads pay more than half of their attention to the next token (")
-    assert text.endswith("and 2 more).")
+    assert text.endswith("and 2 more; after correction over 24 heads).")
 
 
 def test_the_most_positional_head() -> None:
@@ -201,67 +212,89 @@ def test_induction_is_a_matter_of_causal_models() -> None:
     assert said(subject({"induction": values}), "Position") == ""
     assert said(subject({"induction": values}, is_causal=True), "Position") == (
         "One head pays more than half of the attention of repeated tokens to what followed them "
-        "before, as induction heads do (L3 H3 70.0 % [69.0–71.0])."
+        "before, as induction heads do (L3 H3 70.0 % [69.0–71.0]; after correction over 24 heads)."
     )
 
 
 def gradients(all_keys: float, first: float, spread: float) -> Result:
-    """A result of `importance`, its means alone."""
-    values = np.array([first, all_keys])
-    return result(
-        {},
-        corpus="segments",
-        extra={
-            "importance_mean": ("gradient_class", values),
-            "importance_mean_interval": (
-                ("bound", "gradient_class"),
-                np.stack((values - spread, values + spread)),
-            ),
-            "gradient_class": ("gradient_class", ["first", "all"]),
-        },
-    )
+    """A result of `importance`."""
+    means = np.array([first, all_keys])
+    values = np.broadcast_to(means, (LAYERS, HEADS, 2))
+    extra: dict[str, Any] = {"gradient_class": ("gradient_class", ["first", "all"])}
+    for name, array, dims in (
+        ("importance", values, ("layer", "head", "gradient_class")),
+        ("importance_mean", means, ("gradient_class",)),
+    ):
+        extra[name] = (dims, array)
+        extra[f"{name}_interval"] = (("bound", *dims), np.stack((array - spread, array + spread)))
+    return result({}, corpus="segments", extra=extra)
 
 
 def test_gradients_are_compared_with_all_keys() -> None:
-    of = Subject("toy", (result({"distance": 1.0}), gradients(0.002, 0.001, 0.0001)))
+    of = MadeUp("toy", (result({"distance": 1.0}), gradients(0.002, 0.001, 0.0001)))
     assert said(of, "Gradients") == (
         "The loss on segments does not depend on attention to all keys alike: in percent of its "
-        "mean over all keys, the gradient |∂L/∂a| is 50 % at the first token."
+        "mean over all keys, the gradient |∂L/∂a| is 50 % at the first token (after correction "
+        "over classes of keys)."
     )
-    vague = Subject("toy", (result({"distance": 1.0}), gradients(0.002, 0.001, 0.001)))
+    vague = MadeUp("toy", (result({"distance": 1.0}), gradients(0.002, 0.001, 0.02)))
     assert said(vague, "Gradients") == ""
 
 
-def test_differences_are_said_where_their_interval_leaves_out_zero() -> None:
+def test_differences_are_said_after_correction_over_measures() -> None:
     subjects = [subject({"null_share": 0.4}, model="a"), subject({"null_share": 0.5}, model="b")]
     differences = xr.Dataset(
         {
             "null_share_mean": ((), -0.1),
             "null_share_mean_interval": ("bound", [-0.12, -0.08]),
+            "null_share_mean_p": ((), 0.001),
             "distance_mean": ((), 0.5),
-            "distance_mean_interval": ("bound", [-0.1, 1.1]),
-        }
+            "distance_mean_interval": ("bound", [0.01, 1.0]),
+            "distance_mean_p": ((), 0.046),
+            "entropy_mean": ((), 0.5),
+            "entropy_mean_interval": ("bound", [0.01, 1.0]),
+            "entropy_mean_p": ((), 0.046),
+        },
+        attrs={"comparison": SAME},
     )
     (text,) = about_differences(subjects, [(0, 1, differences)])
     assert plain(text) == (
-        "Compared with b, a has null attention lower by 10.0 points [8.0–12.0] (means over heads)."
+        "Compared with b, a has null attention lower by 10.0 points [8.0–12.0] (means over heads, "
+        "paired, after correction over 3 measures)."
     )
-    nothing = differences.drop_vars(["null_share_mean", "null_share_mean_interval"])
+    nothing = differences.drop_vars("null_share_mean_p")
     assert about_differences(subjects, [(0, 1, nothing)]) == []
 
 
-def test_groups_are_told_apart_by_their_extremes() -> None:
-    of = result({"distance": 3.0})
-    groups = {
-        name: result({"distance": value}).blocks
-        for name, value in (("news", 4.0), ("fiction", 2.0), ("talk", 3.0))
-    }
-    grouped = Subject("toy", (Result(of.blocks, {}, of.provenance, {}, groups),))
-    (text,) = about_groups([grouped])
-    assert plain(text) == (
-        "In toy, kinds of text differ: mean distance from 2.00 tokens [1.99–2.01] in fiction to "
-        "4.00 tokens [3.99–4.01] in news."
+def test_groups_are_told_apart_by_shuffling_documents() -> None:
+    of = grouped({"news": 4.0, "fiction": 2.0, "talk": 3.0})
+    (text,) = about_groups([Subject("toy", (of,))])
+    assert plain(text).startswith("In toy, kinds of text differ in mean distance (from ")
+    assert "in fiction to" in plain(text)
+    assert plain(text).endswith(
+        "in news) (documents shuffled between kinds, after correction over one measure)."
     )
+    alike = grouped({"news": 3.0, "fiction": 3.0, "talk": 3.0})
+    (text,) = about_groups([Subject("toy", (alike,))])
+    assert plain(text).startswith("In toy, kinds of text do not clearly differ (")
+
+
+def test_what_changed_names_heads_measures_and_how_much() -> None:
+    before, after = (grouped({"a": 3.0}, parts=20) for _ in range(2))
+    state = after.states["self"]["distance"]
+    state["numerator"][1, :, 2] += 0.5 * state["denominator"][1, :, 2]
+    after = group_result(after, "a")
+    subjects = [Subject(title, (of,)) for title, of in (("old", before), ("new", after))]
+    differences = [(0, 1, compare(before, after))]
+    (text,) = about_changes(subjects, differences)
+    value = float(before["distance"].sel(layer=1, head=2))
+    assert plain(text) == (
+        f"From old to new, mean distance changed in one head of 8, most in L1 H2: from {value:.2f} "
+        f"tokens to {value + 0.5:.2f} tokens, by 0.50 tokens [0.50–0.50] (the same documents, "
+        "paired; after correction over 8 heads for each measure)."
+    )
+    (same,) = about_changes(subjects, [(0, 1, compare(before, before))])
+    assert "no head changed in any measure" in plain(same)
 
 
 def test_nothing_measured_is_nothing_said() -> None:

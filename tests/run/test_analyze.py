@@ -187,7 +187,9 @@ def test_a_damaged_shard_is_run_again(
     files = sorted((tmp_path / "shards").glob("*.npz"))
     assert len(files) == 3
     files[1].write_bytes(files[1].read_bytes()[:500])
-    assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path), whole)
+    with pytest.warns(HeadscopeWarning, match="could not be read and are measured again: 1-"):
+        again = analyze(tiny_bert, corpus, out=tmp_path)
+    assert_same_bits(again, whole)
 
 
 def stop_after(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +219,9 @@ def test_a_damaged_sum_is_measured_again(
             stop_after(4, stopped)
             with pytest.raises(KeyboardInterrupt, match=r"4 of 6 shards done\. Run the same again"):
                 analyze(tiny_bert, corpus, out=out)
-        prefix = out / "shards" / "prefix.npz"
+        (prefix,) = (out / "shards").glob("prefix-*.npz")
         prefix.write_bytes(damage(prefix.read_bytes()))
-        with pytest.warns(HeadscopeWarning, match=r"prefix.npz is damaged: .* measured again"):
+        with pytest.warns(HeadscopeWarning, match=r"measured again: prefix-\w+.npz"):
             again = analyze(tiny_bert, corpus, out=out)
         assert_same_bits(again, whole)
 

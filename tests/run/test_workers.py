@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headscope.run.analyze import analyze
+from headscope.run.checkpoint import Stamp
 from headscope.run.engines import local
 from headscope.run.engines.local import DEATHS_BEFORE_BLAME, _Pool
 from headscope.run.engines.worker import Task
@@ -51,6 +52,44 @@ def test_a_killed_worker_is_replaced_and_changes_nothing(
     assert_same_bits(alone, result)
 
 
+def test_a_worker_that_is_stopped_is_reported(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_shards(monkeypatch)
+    monkeypatch.setattr(local, "SILENCE", 0.5)
+    corpus = make_corpus(300)
+    stopped: list[int] = []
+    reported = threading.Event()
+    shards = tmp_path / "shards"
+
+    def stop_one() -> None:
+        while not (shards.is_dir() and list(shards.glob("*.npz"))):
+            time.sleep(0.005)
+        pid = multiprocessing.active_children()[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        stopped.append(pid)
+        reported.wait(30)
+        os.kill(pid, signal.SIGCONT)
+
+    def hear(message: Warning | str, *args: Any, **options: Any) -> None:
+        if "It is stopped" in str(message):
+            messages.append(str(message))
+            reported.set()
+
+    messages: list[str] = []
+    monkeypatch.setattr(local.warnings, "warn", hear)
+    stopper = threading.Thread(target=stop_one)
+    stopper.start()
+    result = analyze(tiny_bert, corpus, workers=2, out=tmp_path)
+    stopper.join()
+    monkeypatch.undo()
+    small_shards(monkeypatch)
+    assert f"Worker {stopped[0]} has not answered" in messages[0]
+    assert f"`kill -CONT {stopped[0]}`" in messages[0]
+    assert_same_bits(analyze(tiny_bert, corpus), result)
+
+
 def lessons(pool: Any, task: Task, at: list[int], deaths: int) -> Task:
     for _ in range(deaths):
         task = pool._lesson(task, at)
@@ -60,7 +99,7 @@ def lessons(pool: Any, task: Task, at: list[int], deaths: int) -> Task:
 def test_blame_narrows_down_to_a_document() -> None:
     pool = _Pool.__new__(_Pool)
     pool._deaths, pool._excluded = {}, 0
-    task = Task(Shard(4, ()), Path("x"))
+    task = Task(Shard(4, ()), Path("x"), Stamp("plan", 4))
     assert lessons(pool, task, [1, 2], DEATHS_BEFORE_BLAME - 1) == task
     task = lessons(pool, task, [1, 2], 1)
     assert task.alone == {1, 2}

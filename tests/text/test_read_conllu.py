@@ -149,7 +149,7 @@ GOOD = rows("1 Ja ja INTJ _ _ 0 root _ _")
         ("1 Ja ja INTJ _ _ 0 root _ _\n", 3, r"1 columns in '1 Ja ja"),
         (rows("2 Ja ja INTJ _ _ 0 root _ _"), 3, r"ID is '2'. Expected 1, a range from it \(1-2\)"),
         (rows("x Ja ja INTJ _ _ 0 root _ _"), 3, r"ID is 'x'"),
-        (rows("1-3 Ja _ _ _ _ _ _ _ _", "1 Ja ja INTJ _ _ 0 root _ _"), 4, r"reaches to 3"),
+        (rows("1-3 Ja _ _ _ _ _ _ _ _", "1 Ja ja INTJ _ _ 0 root _ _"), 3, r"reaches to 3"),
         (rows("1 Ja ja INTJ _ _ x root _ _"), 3, r"HEAD is 'x'. Expected a word's number"),
         (rows("1 Ja ja INTJ _ _ 7 root _ _"), 3, r"parent of word 1 is word 7, but there are 1"),
         (rows("1 Ja ja INTJ _ _ 1 root _ _"), 3, r"parent of word 1 is word 1, the word itself"),

@@ -12,12 +12,11 @@ from headscope.attention import Block as BlockName
 from headscope.bertviz.output import show_or_return
 from headscope.errors import InputError
 from headscope.page.selection import make_selection
+from headscope.results.arrays import looks_causal, stacked_attention
 from headscope.results.trace import (
     Block,
     Trace,
     attention_dataset,
-    looks_causal,
-    stacked_attention,
 )
 from headscope.text.align import NO_WORD
 from headscope.text.tokens import Tokens

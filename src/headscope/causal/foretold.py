@@ -1,7 +1,7 @@
 """How well gradients predict what removal does: correlations over heads, with intervals.
 
-Pure statistics on arrays, document by document. The bootstrap draws whole texts, because
-pieces of one text are not independent draws.
+Pure statistics on arrays, document by document. Intervals leave out one whole text at a time
+(the delete-one jackknife), because pieces of one text are not independent draws.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
-from headscope.statistics.bootstrap import draw_weights, interval
 from headscope.statistics.correlation import correlation
+from headscope.statistics.intervals import interval
+from headscope.statistics.pulls import recomputed_pulls
 
-DRAWS = 500
+CORRELATIONS = ("r", "rho", "r_importance", "rho_importance")
+LIMIT = 1 - 1e-15
+"""The largest r that has a z."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,7 @@ class Paired:
     sources: np.ndarray
 
 
-def agreement(paired: Paired, seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def agreement(paired: Paired) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For each name, its values and their interval (`bound …`).
 
     For each head and class: `rise` (at each level), `removal_estimate` and `importance`. For each
@@ -48,19 +51,31 @@ def agreement(paired: Paired, seed: int = 0) -> dict[str, tuple[np.ndarray, np.n
     """
     values = _numbers(paired, np.ones((1, len(paired.estimates))))
     texts, text_of = np.unique(paired.sources, return_inverse=True)
-    weights = draw_weights(np.ones(len(texts), dtype=bool), DRAWS, seed)[:, text_of]
     if len(texts) < 2:
         return {name: (v[0], np.full((2, *v.shape[1:]), np.nan)) for name, v in values.items()}
-    # One draw at a time: the ranks of all draws at once would take gigabytes.
-    draws = [_numbers(paired, row[None]) for row in weights]
-    return {
-        name: (value[0], interval(np.concatenate([draw[name] for draw in draws])))
-        for name, value in values.items()
-    }
+    # One text at a time: the ranks of all at once would take gigabytes.
+    rests = [
+        _numbers(paired, (text_of != text).astype(np.float64)[None]) for text in range(len(texts))
+    ]
+    sizes = np.bincount(text_of)
+    intervals = {}
+    for name, value in values.items():
+        without = np.concatenate([rest[name] for rest in rests])
+        intervals[name] = (value[0], _bounds(value[0], without, sizes, is_r=name in CORRELATIONS))
+    return intervals
+
+
+def _bounds(value: np.ndarray, without: np.ndarray, sizes: np.ndarray, *, is_r: bool) -> np.ndarray:
+    """`bound …`; correlations on Fisher's z, where they are about normal."""
+    if not is_r:
+        return interval(recomputed_pulls(value, without, sizes)).bounds
+    of_z, without_z = (np.arctanh(np.clip(x, -LIMIT, LIMIT)) for x in (value, without))
+    bounds: np.ndarray = np.tanh(interval(recomputed_pulls(of_z, without_z, sizes)).bounds)
+    return bounds
 
 
 def _numbers(paired: Paired, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """`draw …`: in each draw, `weights` (`draw document`) say how often a document counts."""
+    """`row …`: in each row, `weights` (`row document`) say how much each document counts."""
     share = weights / weights.sum(1, keepdims=True)
     rises = np.tensordot(share, paired.rises, 1)
     estimates = np.tensordot(share, paired.estimates, 1)

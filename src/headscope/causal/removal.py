@@ -35,7 +35,7 @@ from headscope.run.batches import Encoder, key_classes_of, token_limit
 from headscope.run.options import Settings
 from headscope.run.plan import axes_for, survey
 from headscope.run.progress import Meter
-from headscope.statistics.bootstrap import BOUNDS
+from headscope.statistics.intervals import BOUNDS
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
@@ -86,8 +86,7 @@ def check_importance(
         levels: shares of the attention to remove, above 0, at most 1.
         renormalized: scale up the rest of each row so that the row keeps its sum, as if the class
             had been masked before the softmax. By default nothing else changes.
-        seed: decides which tokens an encoder has to guess, which heads are drawn, and the
-            bootstrap's draws.
+        seed: decides which tokens an encoder has to guess, and which heads are drawn.
         max_tokens: longer documents are cut.
         batch_tokens: tokens of a batch.
         progress: show progress; by default on a terminal.
@@ -100,8 +99,7 @@ def check_importance(
         estimate and the rise, both signed; `r_importance` and `rho_importance`, the same of mean
         |∂L/∂a| and |rise|; `error`, Σ |rise − level·estimate| / Σ |rise|: 0 if the estimate
         is right, 1 if it is no better than always saying 0. All but `class_share` have an
-        `_interval`: the middle 95 % of a bootstrap over documents (pieces of one text are drawn
-        together). And the `loss`.
+        `_interval`: 95 %, a jackknife over texts. And the `loss`.
     """
     model = as_model(model)
     scalar = target if callable(target) else None
@@ -267,7 +265,7 @@ class _Study:
             sums["sources"],
         )
         variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, str]]] = {}
-        for name, (value, bounds) in agreement(paired, self.seed).items():
+        for name, (value, bounds) in agreement(paired).items():
             dims = {"rise": by_head, "removal_estimate": by_head[:2], "importance": by_head[:2]}
             axes = dims.get(name, over_heads)
             attrs = {"long_name": NAMES[name][0], "units": NAMES[name][1]}

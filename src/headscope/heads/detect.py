@@ -71,7 +71,7 @@ def detect_heads(
         inputs["attention_mask"] = inputs["attention_mask"].long()
         with fold.batch(batch) as read:
             model.run(inputs, read)
-    data = assemble(fold.states(), metrics, axes, fold.layers(), n_draws=0)["self"]
+    data = assemble(fold.states(), metrics, axes, fold.layers(), has_intervals=False)["self"]
     return xr.Dataset(
         {
             "induction": data["induction"],

@@ -10,7 +10,7 @@ import xarray as xr
 from headscope.metrics import describe_variable
 from headscope.results.result import Result
 
-BESIDE = ("_interval", "_count", "_mean", "_by_layer", "_p")
+BESIDE = ("_interval", "_documents", "_count", "_mean", "_by_layer", "_p")
 """How the names end of what is shown beside something else."""
 
 

@@ -2,7 +2,8 @@
 
 The best of many heads looks better than it is: on other text it would do worse. So beside
 the accuracy on all documents stands an honest one, of heads chosen on one half of the
-documents and scored on the other.
+documents and scored on the other, with its interval, and a test of it against each baseline
+(`headscope.statistics.honest`), corrected for all relations of the table (Holm).
 """
 
 from __future__ import annotations
@@ -10,23 +11,51 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from headscope.atomic import atomic_path
+from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import columns_table
 from headscope.results.result import Result
+from headscope.statistics.corrections import holm
+from headscope.statistics.honest import count_ties, honest_score
+from headscope.statistics.pulls import pool, ratio_pulls
 from headscope.surface.probe_methods import ProbeTableMethods
 
+LEVEL = 0.05
 BASELINES = (
     ("accuracy", "baseline", "dep_offset"),
     ("coref_accuracy", "coref_baseline", "coref_baseline"),
 )
 """What is compared with what, and the metric that measures it."""
+
+
+ALL = "all"
+"""The row over all relations or mentions: a family of its own, not one of them."""
+States = Mapping[str, xr.Dataset]
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How far the honest score is above a baseline (for offsets: above the best of them)."""
+
+    value: float
+    interval: tuple[float, float]
+    """95 %, over documents; NaN with too few cases or parts."""
+    p: float
+    """One-sided, of no gain; NaN with fewer than 20 cases or 6 parts."""
+    p_adjusted: float = float("nan")
+    """Corrected for the other rows and baselines of the table (Holm)."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Is it a gain, after correction? At most one table in twenty has a false one."""
+        return self.p_adjusted < LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +75,16 @@ class ProbeRow:
     honest: float
     """The accuracy of heads chosen on one half of the documents and scored on the other half,
     both ways together."""
+    honest_interval: tuple[float, float]
+    """95 %, over documents."""
+    ties: int
+    """How many other heads (and directions) cannot be told from the best: paired p ≥ 0.05."""
     visible: float | None
     """The accuracy over the words whose target the head can see; None in coreference."""
     baselines: Mapping[str, float]
     """`offset` for dependencies; `nearest`, `head_match`, `sieves` for coreference."""
+    gains: Mapping[str, Gain]
+    """The honest score against each of the baselines."""
     offset: int | None = None
     """The best fixed offset."""
 
@@ -83,9 +118,10 @@ class ProbeTable(ProbeTableMethods):
         offset = ["baseline_offset"] if self.axis == "relation" else []
         return [
             *(self.axis, "cases", "layer", "head", *direction),
-            *("accuracy", "low", "high", "honest", *visible),
+            *("accuracy", "low", "high", "ties", "honest", "honest_low", "honest_high", *visible),
             *("baseline" if name == "offset" else name for name in names),
             *offset,
+            *(["p_adjusted"] if self.axis == "relation" else []),
         ]
 
     def records(self) -> list[dict[str, Any]]:
@@ -129,9 +165,9 @@ class ProbeTable(ProbeTableMethods):
 
     def _cells(self) -> list[list[str]]:
         """The heading and the rows, as they are printed."""
-        hidden = ("layer", "low", "high", "baseline_offset")
+        hidden = ("layer", "low", "high", "honest_low", "honest_high", "baseline_offset")
         names = [name for name in self.columns() if name not in hidden]
-        header = [name.replace("_", " ") for name in names]
+        header = [{"p_adjusted": "p (Holm)"}.get(name, name.replace("_", " ")) for name in names]
         return [header, *([_shown(row, name, self.axis) for name in names] for row in self.rows)]
 
 
@@ -154,49 +190,27 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
                 "headscope.probe_dependencies and headscope.probe_coreference do."
             )
     if "accuracy" in data:
-        rows = _dependencies(data, result.states[name]["dep_accuracy"])
+        rows = _dependencies(data, result.states[name], _units(result))
         visible = data["cases_visible"].sel(relation="all")
         is_causal = bool(visible.sel(direction="dependent") != visible.sel(direction="head"))
         axis = "relation"
     elif "coref_accuracy" in data:
-        rows = _coreference(data, result.states[name]["coref_accuracy"])
+        rows = _coreference(data, result.states[name], _units(result))
         is_causal, axis = False, "mention_kind"
     else:
         raise InputError(
             "This result is not of a probe: expected headscope.probe_dependencies or "
             f"headscope.probe_coreference; it has {', '.join(map(str, data.data_vars))[:200]}."
         )
-    rows = sorted(rows, key=lambda row: (row.label != "all", -row.gain))
+    rows = sorted(_corrected(rows), key=lambda row: (row.label != ALL, -row.gain))
     return ProbeTable(result.title, axis, tuple(rows), is_causal)
 
 
-def honest_scores(right: np.ndarray, cases: np.ndarray) -> np.ndarray:
-    """`label`: the share of cases that heads chosen on the other half of the parts get right.
-
-    The best of the classifiers on the even parts is scored on the odd ones and the best on
-    the odd ones on the even; both halves' right cases over all cases. NaN where a half is
-    empty.
-
-    Args:
-        right: `part classifier label`, cases that each classifier gets right.
-        cases: `part label`.
-    """
-    halves = [(right[half::2].sum(0), cases[half::2].sum(0)) for half in (0, 1)]
-    total = np.zeros(cases.shape[1])
-    for (chosen_by, _), (scored_on, _) in (halves, halves[::-1]):
-        total += np.take_along_axis(scored_on, chosen_by.argmax(0)[None], 0)[0]
-    is_there = (halves[0][1] > 0) & (halves[1][1] > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares: np.ndarray = np.where(is_there, total / cases.sum(0), np.nan)
-    return shares
-
-
-def _dependencies(data: xr.Dataset, state: xr.Dataset) -> list[ProbeRow]:
-    right = xr.concat([state["right"], state["right_all"].expand_dims(relation=1)], "relation")
-    cases = xr.concat([state["cases"], state["cases_all"].expand_dims(relation=1)], "relation")
-    by_part = right.stack(at=("direction", "layer", "head")).transpose("part", "at", "relation")
-    of_layer = cases.isel(layer=0).transpose("part", "relation")
-    honest = honest_scores(by_part.values, of_layer.values)
+def _dependencies(data: xr.Dataset, states: States, units: np.ndarray) -> list[ProbeRow]:
+    right = _with_all(states["dep_accuracy"], "right")
+    by_part = _pooled(right.stack(at=("direction", "layer", "head")), units, "at", "relation")
+    cases = _pooled(_with_all(states["dep_accuracy"], "cases").isel(layer=0), units, "relation")
+    offsets = _pooled(_with_all(states["dep_offset"], "right"), units, "offset_tried", "relation")
     accuracy = data["accuracy"].transpose("relation", "direction", "layer", "head")
     rows = []
     for number, label in enumerate(map(str, data["relation"].values)):
@@ -210,6 +224,8 @@ def _dependencies(data: xr.Dataset, state: xr.Dataset) -> list[ProbeRow]:
         }
         here = data.sel(relation=label, **where)
         baseline = float(here["baseline"])
+        of_label = by_part[..., number], cases[:, number]
+        score = honest_score(*of_label, offsets[..., number])
         rows.append(
             ProbeRow(
                 label=label,
@@ -219,19 +235,23 @@ def _dependencies(data: xr.Dataset, state: xr.Dataset) -> list[ProbeRow]:
                 direction=str(where["direction"]),
                 accuracy=float(here["accuracy"]),
                 interval=_interval(here, "accuracy"),
-                honest=float(honest[number]),
+                honest=score.score,
+                honest_interval=score.interval,
+                ties=_ties(*of_label),
                 visible=float(here["accuracy_visible"]),
                 baselines={"offset": baseline},
+                gains={"offset": Gain(score.gain, score.gain_interval, score.p)},
                 offset=int(here["baseline_offset"]) if baseline > 0 else None,
             )
         )
     return rows
 
 
-def _coreference(data: xr.Dataset, state: xr.Dataset) -> list[ProbeRow]:
-    right = state["numerator"].stack(at=("layer", "head")).transpose("part", "at", "mention_kind")
-    cases = state["denominator"].max(("layer", "head")).transpose("part", "mention_kind")
-    honest = honest_scores(right.values, cases.values)
+def _coreference(data: xr.Dataset, states: States, units: np.ndarray) -> list[ProbeRow]:
+    state = states["coref_accuracy"]
+    right = _pooled(state["numerator"].stack(at=("layer", "head")), units, "at", "mention_kind")
+    cases = _pooled(state["denominator"].max(("layer", "head")), units, "mention_kind")
+    guesses = _pooled(states["coref_baseline"]["numerator"], units, "mention_kind", "rule")
     rows = []
     for number, label in enumerate(map(str, data["mention_kind"].values)):
         values = data["coref_accuracy"].sel(mention_kind=label).transpose("layer", "head")
@@ -239,7 +259,11 @@ def _coreference(data: xr.Dataset, state: xr.Dataset) -> list[ProbeRow]:
             continue
         layer, head = np.unravel_index(np.nanargmax(values.values), values.shape)
         here = data.sel(mention_kind=label).isel(layer=layer, head=head)
-        rules = map(str, data["rule"].values)
+        rules = [str(rule) for rule in data["rule"].values]
+        of_label = right[..., number], cases[:, number]
+        scores = [
+            honest_score(*of_label, guesses[:, number, rule, None]) for rule in range(len(rules))
+        ]
         rows.append(
             ProbeRow(
                 label=label,
@@ -249,12 +273,48 @@ def _coreference(data: xr.Dataset, state: xr.Dataset) -> list[ProbeRow]:
                 direction=None,
                 accuracy=float(here["coref_accuracy"]),
                 interval=_interval(here, "coref_accuracy"),
-                honest=float(honest[number]),
+                honest=scores[0].score,
+                honest_interval=scores[0].interval,
+                ties=_ties(*of_label),
                 visible=None,
                 baselines={rule: float(here["coref_baseline"].sel(rule=rule)) for rule in rules},
+                gains={
+                    rule: Gain(score.gain, score.gain_interval, score.p)
+                    for rule, score in zip(rules, scores, strict=True)
+                },
             )
         )
     return rows
+
+
+def _units(result: Result) -> np.ndarray:
+    return Axes.from_dict(result.provenance["axes"]).units
+
+
+def _with_all(state: xr.Dataset, name: str) -> xr.DataArray:
+    """Counts by relation, those of all relations last."""
+    return xr.concat([state[name], state[f"{name}_all"].expand_dims(relation=1)], "relation")
+
+
+def _pooled(array: xr.DataArray, units: np.ndarray, *dims: str) -> np.ndarray:
+    """`unit …`: the sums of parts that are taken together."""
+    return pool(array.transpose("part", *dims).values, units)
+
+
+def _ties(right: np.ndarray, cases: np.ndarray) -> int:
+    return count_ties(ratio_pulls(right, cases[:, None])) - 1
+
+
+def _corrected(rows: list[ProbeRow]) -> list[ProbeRow]:
+    """The rows, their p values corrected (Holm) for all that the table tests."""
+    tested = [(n, name) for n, row in enumerate(rows) if row.label != ALL for name in row.gains]
+    alone = [(n, name) for n, row in enumerate(rows) if row.label == ALL for name in row.gains]
+    corrected = [dict(row.gains) for row in rows]
+    for family in (tested, alone):
+        p = holm(np.array([rows[n].gains[name].p for n, name in family]))
+        for (n, name), value in zip(family, p, strict=True):
+            corrected[n][name] = replace(corrected[n][name], p_adjusted=float(value))
+    return [replace(row, gains=gains) for row, gains in zip(rows, corrected, strict=True)]
 
 
 def _interval(here: xr.Dataset, name: str) -> tuple[float, float]:
@@ -275,24 +335,39 @@ def _record(axis: str, row: ProbeRow) -> dict[str, Any]:
         "accuracy": row.accuracy,
         "low": row.interval[0],
         "high": row.interval[1],
+        "ties": row.ties,
         "honest": row.honest,
+        "honest_low": row.honest_interval[0],
+        "honest_high": row.honest_interval[1],
         "visible": row.visible,
         **named,
         "baseline_offset": row.offset,
+        "p_adjusted": max(gain.p_adjusted for gain in row.gains.values()),
     }
 
 
 def _shown(row: ProbeRow, name: str, axis: str) -> str:
     if name in (axis, "direction"):
         return str(_record(axis, row)[name])
-    if name == "cases":
-        return str(row.cases)
+    if name in ("cases", "ties"):
+        return str(_record(axis, row)[name])
     if name == "head":
         return f"L{row.layer} H{row.head}"
     if name == "accuracy":
-        low, high = row.interval
-        return f"{100 * row.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+        return _with_bounds(row.accuracy, row.interval)
+    if name == "honest":
+        return _with_bounds(row.honest, row.honest_interval)
+    if name == "p_adjusted":
+        p = float(_record(axis, row)[name])
+        return "–" if np.isnan(p) else f"{p:.3f}" if p >= 0.001 else "<0.001"
     value = f"{100 * _record(axis, row)[name]:.1f}"
     if name == "baseline":
         return f"{value} ({'none' if row.offset is None else f'{row.offset:+d}'.replace('-', '−')})"
     return value
+
+
+def _with_bounds(value: float, bounds: tuple[float, float]) -> str:
+    shown = f"{100 * value:.1f}"
+    if not np.isfinite(bounds[0]):
+        return shown
+    return f"{shown} [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray as xr
 
 from headscope.batch import Axes
-from headscope.measuring.contract import LayersMetric, Metric, State
-from headscope.measuring.registry import COUNTS_DOCUMENTS
-from headscope.statistics.bootstrap import BOUNDS, draw_weights, interval
-from headscope.statistics.correlation import correlation, pearson
+from headscope.measuring.contract import LayersMetric, Metric, State, blamed
+from headscope.statistics.correlation import correlation_interval, pearson, within_layers
+from headscope.statistics.differences import Difference
+from headscope.statistics.intervals import BOUNDS, Interval, interval
+from headscope.statistics.pulls import Pulls
 
-Draws = dict[str, np.ndarray]
-"""By variable, with a first axis `draw`."""
 Labels = Mapping[str, Sequence[str] | Sequence[int]]
 
+HEADS = ("layer", "head")
+METHOD = "delete-one jackknife over parts, Bell-McCaffrey degrees of freedom"
+"""How intervals are made; results of earlier versions do not name it."""
 PAIRS = {
     "distance-entropy": ("distance", "entropy"),
     "distance-dep_alignment": ("distance", "dep_alignment"),
 }
-N_DRAWS = 200
 
 
 def assemble(
@@ -31,46 +31,36 @@ def assemble(
     axes: Axes,
     layers: Mapping[str, Sequence[int]],
     *,
-    n_draws: int = N_DRAWS,
-    seed: int = 0,
+    has_intervals: bool = True,
 ) -> dict[str, xr.Dataset]:
-    """The values of each block, with an interval beside every ratio."""
-    blocks = {}
-    for block, measured in states.items():
-        # Without draws, one of everything tells which variables have means over heads.
-        once = n_draws == 0
-        draws = block_draws(measured, metrics, axes, n_draws=n_draws, seed=seed, once=once)
-        blocks[block] = _dataset(measured, metrics, axes, layers[block], draws)
-    return blocks
+    """The values of each block, with an interval beside every ratio (unless there are none)."""
+    return {
+        block: _dataset(measured, metrics, axes, layers[block], has_intervals)
+        for block, measured in states.items()
+    }
 
 
-def block_draws(
+def block_pulls(
     measured: Mapping[str, State],
     metrics: Sequence[Metric],
     axes: Axes,
-    *,
-    n_draws: int = N_DRAWS,
-    seed: int = 0,
-    once: bool = False,
-) -> Draws:
-    """Bootstrap values of every variable that has them, all from the same draws.
+    units: np.ndarray | None = None,
+) -> dict[str, Pulls]:
+    """The pulls of the parts of a corpus on every variable that has them.
 
     Args:
         measured: the states by metric.
         metrics: whose states they are.
         axes: their labels.
-        n_draws: how many.
-        seed: which.
-        once: take every part once instead, which draws nothing.
+        units: which parts are taken together; by default those of one number in all groups.
     """
-    counts = measured.get(COUNTS_DOCUMENTS)
-    occupied = np.zeros(axes.n_parts) if counts is None else counts["count"]
-    weights = np.ones((1, axes.n_parts)) if once else draw_weights(occupied, n_draws, seed)
-    draws: Draws = {}
+    together = np.unique(axes.units, return_inverse=True)[1] if units is None else units
+    pulls: dict[str, Pulls] = {}
     for metric in metrics:
-        if len(weights) and metric.name in measured:
-            draws.update(metric.draws(measured[metric.name], axes, weights))
-    return draws
+        if metric.name in measured:
+            with blamed(metric):
+                pulls.update(metric.pulls(measured[metric.name], axes, together))
+    return pulls
 
 
 def _dataset(
@@ -78,8 +68,9 @@ def _dataset(
     metrics: Sequence[Metric],
     axes: Axes,
     layers: Sequence[int],
-    draws: Draws,
+    has_intervals: bool,
 ) -> xr.Dataset:
+    pulls = block_pulls(measured, metrics, axes)
     arrays: dict[str, xr.DataArray] = {}
     coords: dict[str, list[str | int] | np.ndarray] = {}
     for metric in metrics:
@@ -90,8 +81,11 @@ def _dataset(
             # One metric may have labels on an axis that another has not ("all" relations): the
             # other's values are NaN there.
             coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
-        arrays.update(_values(metric, measured[metric.name], axes, labels, draws))
-    arrays.update(_correlations(arrays, draws))
+        of_metric = _values(metric, measured[metric.name], axes, labels, pulls)
+        arrays.update(of_metric)
+        if has_intervals:
+            arrays.update(_intervals(metric, of_metric, pulls))
+    arrays.update(_correlations(arrays, pulls, has_intervals))
     if any("layer" in array.dims for array in arrays.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
         n_heads = [array.sizes["head"] for array in arrays.values() if "head" in array.dims]
@@ -102,89 +96,107 @@ def _dataset(
 
 
 def _values(
-    metric: Metric, state: State, axes: Axes, labels: Labels, draws: Draws
+    metric: Metric, state: State, axes: Axes, labels: Labels, pulls: Mapping[str, Pulls]
 ) -> dict[str, xr.DataArray]:
-    """The variables that a metric describes, with their intervals and their means over heads."""
+    """The variables that a metric describes, and their means over heads."""
     variables = {variable.name: variable for variable in metric.variables()}
     arrays: dict[str, xr.DataArray] = {}
     for name, values in metric.finalize(state, axes).items():
         dims = variables[name].dims
         attributes = variables[name].attributes()
-        if name in draws:
+        if name in pulls:
             attributes["weighting"] = metric.averaged
         arrays[name] = xr.DataArray(values, _coordinates(dims, labels), dims, attrs=attributes)
-        if name not in draws:
-            continue
-        has_interval = len(draws[name]) > 1
-        if has_interval:
-            arrays[f"{name}_interval"] = _interval(name, draws[name], dims, metric, labels)
-        if dims[:2] == ("layer", "head"):
+        if name in pulls and dims[:2] == HEADS:
             mean = f"{name}_mean"
-            arrays[mean] = arrays[name].mean(("layer", "head"))
+            arrays[mean] = arrays[name].mean(HEADS)
             arrays[mean].attrs = {"units": metric.units, "long_name": f"mean over heads of {name}"}
-            if has_interval:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", RuntimeWarning)  # heads never measured
-                    drawn = np.nanmean(draws[name], axis=(1, 2))
-                arrays[f"{mean}_interval"] = _interval(mean, drawn, dims[2:], metric, labels)
     return arrays
+
+
+def _intervals(
+    metric: Metric, arrays: Mapping[str, xr.DataArray], pulls: Mapping[str, Pulls]
+) -> dict[str, xr.DataArray]:
+    """`…_interval` and `…_documents` beside each variable that has pulls."""
+    beside: dict[str, xr.DataArray] = {}
+    for name, array in arrays.items():
+        of = name.removesuffix("_mean")
+        if name in pulls:
+            bounds = interval(pulls[name])
+        elif of in pulls and of in arrays:
+            bounds = interval(pulls[of].mean((0, 1)))
+        else:
+            continue
+        beside |= labeled_interval(name, array, bounds, metric.units)
+    return beside
+
+
+def labeled_interval(
+    name: str, array: xr.DataArray, of: Interval | Difference, units: str
+) -> dict[str, xr.DataArray]:
+    """The bounds of a variable and how many documents they rest on, with its axes."""
+    coords = {dim: array[dim] for dim in array.dims if dim in array.coords}
+    about = {"units": units, "long_name": f"95 % interval over documents of {name}"}
+    documents = {
+        "units": "documents",
+        "long_name": f"effective number of documents behind the interval of {name}; NaN: too few",
+    }
+    return {
+        f"{name}_interval": xr.DataArray(
+            of.bounds, coords, ("bound", *array.dims), attrs={**about, "method": METHOD}
+        ),
+        f"{name}_documents": xr.DataArray(of.documents, coords, array.dims, attrs=documents),
+    }
 
 
 def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
     return {dim: list(labels[dim]) for dim in dims if dim in labels}
 
 
-def _interval(
-    name: str, draws: np.ndarray, dims: tuple[str, ...], metric: Metric, labels: Labels
-) -> xr.DataArray:
-    return xr.DataArray(
-        interval(draws),
-        _coordinates(dims, labels),
-        ("bound", *dims),
-        attrs={
-            "units": metric.units,
-            "long_name": f"95 % bootstrap interval over documents of {name}",
-            "draws": len(draws),
-        },
-    )
+def _correlations(
+    arrays: Mapping[str, xr.DataArray], pulls: Mapping[str, Pulls], has_intervals: bool
+) -> dict[str, xr.DataArray]:
+    """Pearson's r over heads (Vig & Belinkov 2019, section 5.3.3), with an interval over documents.
 
-
-def _correlations(arrays: Mapping[str, xr.DataArray], draws: Draws) -> dict[str, xr.DataArray]:
-    """Pearson's r over heads, with p and an interval.
-
-    Vig & Belinkov 2019, section 5.3.3. The p value is that of the usual t test, as if heads
-    were independent; the interval is over documents.
+    `correlation_p` is the paper's p value, as if heads were independent draws, which they are not:
+    r describes one model. `correlation_within` is r with the means of layers taken out, with a
+    permutation p: whether it is more than both changing with depth.
     """
     pairs = {name: both for name, both in PAIRS.items() if set(both) <= set(arrays)}
     if not pairs:
         return {}
-    r_and_p = np.array(
-        [pearson(*(_by_head(arrays[v].values, v) for v in p)) for p in pairs.values()]
-    )
+    by_head = [tuple(_by_head(arrays[v], v) for v in both) for both in pairs.values()]
+    over_heads = np.array([pearson(left.ravel(), right.ravel()) for left, right in by_head])
+    within = np.array([within_layers(left, right) for left, right in by_head])
+    dims = ("correlated",)
     attrs = {"units": "Pearson's r over heads", "paper": "Vig & Belinkov 2019, section 5.3.3"}
+    p_attrs = {**attrs, "units": "p value (t test, as if heads were independent)"}
+    within_attrs = {"units": "Pearson's r over heads, within layers"}
+    within_p = {"units": "p value (heads shuffled within layers)"}
     correlations = {
-        "correlation": xr.DataArray(
-            r_and_p[:, 0], {"correlated": list(pairs)}, ("correlated",), attrs=attrs
-        ),
-        "correlation_p": xr.DataArray(
-            r_and_p[:, 1], dims=("correlated",), attrs={**attrs, "units": "p value (t test)"}
-        ),
+        "correlation": xr.DataArray(over_heads[:, 0], {dims[0]: list(pairs)}, dims, attrs=attrs),
+        "correlation_p": xr.DataArray(over_heads[:, 1], dims=dims, attrs=p_attrs),
+        "correlation_within": xr.DataArray(within[:, 0], dims=dims, attrs=within_attrs),
+        "correlation_within_p": xr.DataArray(within[:, 1], dims=dims, attrs=within_p),
     }
-    if all(len(draws.get(name, ())) > 1 for both in pairs.values() for name in both):
-        drawn = [
-            correlation(*(_by_head(draws[name], name, 1) for name in both))
+    if has_intervals:
+        bounds = [
+            correlation_interval(*(_heads_of(pulls[name], name) for name in both))
             for both in pairs.values()
         ]
         correlations["correlation_interval"] = xr.DataArray(
-            interval(np.array(drawn).T), dims=("bound", "correlated"), attrs=attrs
+            np.array(bounds).T, dims=("bound", *dims), attrs={**attrs, "method": METHOD}
         )
     return correlations
 
 
-def _by_head(values: np.ndarray, name: str, n_lead: int = 0) -> np.ndarray:
-    """Flattened over layer and head; alignment in its form `either`."""
-    values = values[..., -1] if name == "dep_alignment" else values
-    return values.reshape(*values.shape[:n_lead], -1)
+def _by_head(array: xr.DataArray, name: str) -> np.ndarray:
+    """`layer head`; alignment in its form `either`."""
+    return array.values[..., -1] if name == "dep_alignment" else array.values
+
+
+def _heads_of(of: Pulls, name: str) -> Pulls:
+    return (of.at(slice(None), slice(None), -1) if name == "dep_alignment" else of).flat()
 
 
 def label_states(

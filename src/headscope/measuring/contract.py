@@ -28,6 +28,7 @@ from headscope.attention import Block
 from headscope.batch import Axes
 from headscope.errors import HeadscopeError, MetricError
 from headscope.measuring.reading import Digest, Reading
+from headscope.statistics.pulls import Pulls
 from headscope.text.document import Document
 
 State = dict[str, np.ndarray]
@@ -177,9 +178,14 @@ class Metric(ABC):
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """The values by variable name; nothing measured is NaN with a count of 0."""
 
-    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The values for each row of weights on the parts (`draw part`): what `finalize`
-        gives, with a first axis `draw`. Empty where the metric has no bootstrap.
+    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+        """How far each part of the corpus pulls each value of `finalize`: what intervals and
+        tests are made of. Empty where the metric has none.
+
+        Args:
+            state: of all layers.
+            axes: its labels.
+            units: `part`, numbers from 0 on; parts with the same number are taken together.
         """
         return {}
 

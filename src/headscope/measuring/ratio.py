@@ -13,6 +13,7 @@ from headscope.batch import Axes
 from headscope.errors import MetricError
 from headscope.measuring.contract import Metric, State, Variable, add_up
 from headscope.measuring.reading import Reading
+from headscope.statistics.pulls import Pulls, pool, ratio_pulls, scale_of
 
 RATIO_ARRAYS = ("numerator", "denominator", "count")
 
@@ -104,14 +105,22 @@ class RatioMetric(Metric):
         return {f"{self.name}_count": sums["count"], **self._values(sums, part)}
 
     @final
-    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The same of weighted sums."""
+    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+        """Those of the ratio, and of the ratio by layer."""
         part = self._part_axis
-        sums = {
-            name: np.tensordot(weights, state[name], (1, part))
-            for name in ("numerator", "denominator")
-        }
-        return self._values(sums, part + 1)
+        numerator = pool(state["numerator"], units, part)
+        denominator = pool(state["denominator"], units, part)
+        pulls = {self.name: self._pulls(numerator, denominator)}
+        if self._has_by_layer:
+            head = part + 1
+            pulls[self._by_layer] = self._pulls(
+                numerator.sum(axis=head), denominator.sum(axis=head)
+            )
+        return pulls
+
+    def _pulls(self, numerator: np.ndarray, denominator: np.ndarray) -> Pulls:
+        denominator = self._spread(denominator)
+        return ratio_pulls(numerator, denominator, scale_of(self.units, numerator, denominator))
 
     @property
     def _has_heads(self) -> bool:
@@ -139,8 +148,12 @@ class RatioMetric(Metric):
         return values
 
     def _ratio(self, numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-        missing = len(self.dims) - len(self.denominator_dims)
-        denominator = denominator.reshape(denominator.shape + (1,) * missing)
+        denominator = self._spread(denominator)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio: np.ndarray = np.where(denominator > 0, numerator / denominator, np.nan)
         return ratio
+
+    def _spread(self, denominator: np.ndarray) -> np.ndarray:
+        """The denominator with all axes of the numerator."""
+        missing = len(self.dims) - len(self.denominator_dims)
+        return denominator.reshape(denominator.shape + (1,) * missing)

@@ -137,8 +137,9 @@ def _check_instance(metric: Metric) -> None:
 def _names_in_results(metric: Metric) -> Iterator[str]:
     """Its variables, and what a run adds to them."""
     for variable in metric.variables():
-        for ending in ("", "_interval", "_mean", "_mean_interval"):
-            yield f"{variable.name}{ending}"
+        for ending in ("", "_mean"):
+            for beside in ("", "_interval", "_documents"):
+                yield f"{variable.name}{ending}{beside}"
 
 
 def known_metrics() -> dict[str, type[Metric]]:

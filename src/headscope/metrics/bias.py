@@ -14,6 +14,7 @@ from headscope.measuring.contract import SELF_BLOCKS, State, SumMetric, Variable
 from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import has_tokens, word_rows
 from headscope.metrics.coreference import document_anaphors
+from headscope.statistics.pulls import Pulls, pool, ratio_pulls
 from headscope.text.antecedents import Anaphor
 
 CONDITION = "condition"
@@ -122,26 +123,38 @@ class Bias(SumMetric):
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """The values of all parts."""
-        drawn = self.draws(state, axes, np.ones((1, axes.n_parts)))
-        cases = state["cases"][0].sum(0)
-        return {**{name: values[0] for name, values in drawn.items()}, "bias_cases": cases}
-
-    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The same of weighted sums."""
-        attention = np.tensordot(weights, state["attention"], (1, 1)).transpose(0, 3, 4, 1, 2)
-        right = np.tensordot(weights, state["right"], (1, 1)).transpose(0, 3, 1, 2)
-        cases = np.tensordot(weights, state["cases"], (1, 1)).transpose(0, 2, 1)[..., None]
+        once = np.ones(state["cases"].shape[1])
+        attention = np.tensordot(once, state["attention"], (0, 1)).transpose(2, 3, 0, 1)
+        right = np.tensordot(once, state["right"], (0, 1)).transpose(2, 0, 1)
+        cases = np.tensordot(once, state["cases"], (0, 1)).transpose(1, 0)[..., None]
         is_there = state["count"].sum(1) > 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            preference = attention[:, :, 0] / attention.sum(2)
+            preference = attention[:, 0] / attention.sum(1)
             accuracy = np.where(is_there, right / cases, np.nan)
-            mean = np.where(is_there, attention / cases[:, :, None], np.nan)
+            mean = np.where(is_there, attention / cases[:, None], np.nan)
         return {
             "bias_attention": mean,
             "bias_preference": preference,
             "bias_accuracy": accuracy,
-            "bias_preference_gap": preference[:, 0] - preference[:, 1],
-            "bias_accuracy_gap": accuracy[:, 0] - accuracy[:, 1],
+            "bias_preference_gap": preference[0] - preference[1],
+            "bias_accuracy_gap": accuracy[0] - accuracy[1],
+            "bias_cases": state["cases"][0].sum(0),
+        }
+
+    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+        """Those of each ratio; of a gap, the difference, because pairs share a part."""
+        attention = pool(state["attention"], units, 1).transpose(0, 3, 4, 1, 2)
+        right = pool(state["right"], units, 1).transpose(0, 3, 1, 2)
+        cases = pool(state["cases"], units, 1).transpose(0, 2, 1)[..., None]
+        cases = np.where(state["count"].sum(1) > 0, cases, 0.0)
+        preference = ratio_pulls(attention[:, :, 0], attention.sum(2), "logit")
+        accuracy = ratio_pulls(right, cases, "logit")
+        return {
+            "bias_attention": ratio_pulls(attention, cases[:, :, None], "logit"),
+            "bias_preference": preference,
+            "bias_accuracy": accuracy,
+            "bias_preference_gap": preference.at(0) - preference.at(1),
+            "bias_accuracy_gap": accuracy.at(0) - accuracy.at(1),
         }
 
 

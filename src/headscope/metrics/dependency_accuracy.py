@@ -15,6 +15,7 @@ from headscope.measuring.contract import SELF_BLOCKS, Need, State, SumMetric, Va
 from headscope.measuring.dep_words import ALL, DepCases, Possessive, add_cases, dep_cases
 from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import best_words
+from headscope.statistics.pulls import Pulls, pool, ratio_pulls
 
 DIRECTIONS = ("dependent", "head")
 OFFSETS = (-3, -2, -1, 1, 2, 3)
@@ -162,28 +163,43 @@ class DepAccuracy(_DepMetric):
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Right over cases."""
-        once = np.ones((1, axes.n_parts))
-        values = {name: drawn[0] for name, drawn in self.draws(state, axes, once).items()}
+        values = {}
+        is_reported = self._is_reported(state)
+        for name, (right, cases) in self._sums(state).items():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values[name] = np.where(is_reported, right.sum(0) / cases.sum(0), np.nan)
         return {**values, "accuracy_count": state["count"].sum(1)}
 
-    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The same of weighted sums."""
+    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+        """Those of both ratios."""
+        is_reported = self._is_reported(state)
+        return {
+            name: ratio_pulls(
+                np.where(is_reported, pool(right, units), 0.0),
+                np.where(is_reported, pool(cases, units), 0.0),
+                "logit",
+            )
+            for name, (right, cases) in self._sums(state).items()
+        }
+
+    def _is_reported(self, state: State) -> np.ndarray:
+        """`direction relation layer head`: was the head measured, on cases enough?"""
+        cases = _joined(state["cases"], state["cases_all"]).sum(1)  # layer relation
+        is_enough = np.isfinite(self._reported(cases)).T[None, :, :, None]
+        is_there = state["count"].sum(1) > 0
+        of_heads = is_enough & is_there
+        return np.broadcast_to(of_heads, (len(DIRECTIONS), *of_heads.shape[1:]))
+
+    def _sums(self, state: State) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """`part direction relation layer head`: right predictions, and those that count."""
         right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
         cases = _joined(state["cases"], state["cases_all"])  # layer part relation
         visible = _joined(state["visible"], state["visible_all"])  # layer part direction relation
-        is_reported = np.isfinite(self._reported(cases.sum(1)))[:, :, None, None]
-        is_there = (state["count"].sum(1) > 0)[:, None, :, None]
-
-        def values(denominator: np.ndarray) -> np.ndarray:
-            drawn = np.tensordot(weights, right, (1, 1))  # draw layer relation head direction
-            with np.errstate(divide="ignore", invalid="ignore"):
-                drawn /= denominator
-            np.copyto(drawn, np.nan, where=~(is_there & is_reported))
-            return np.ascontiguousarray(drawn.transpose(0, 4, 2, 1, 3))
-
-        drawn_cases = np.tensordot(weights, cases, (1, 1))[..., None, None]
-        drawn_visible = np.tensordot(weights, visible, (1, 1)).swapaxes(2, 3)[:, :, :, None, :]
-        return {"accuracy": values(drawn_cases), "accuracy_visible": values(drawn_visible)}
+        right = right.transpose(1, 4, 2, 0, 3)
+        return {
+            "accuracy": (right, cases.transpose(1, 2, 0)[:, None, :, :, None]),
+            "accuracy_visible": (right, visible.transpose(1, 2, 3, 0)[..., None]),
+        }
 
 
 @dataclass(frozen=True)
@@ -259,14 +275,18 @@ class DepOffset(_DepMetric):
             "cases_visible": _joined(state["visible"], state["visible_all"]).sum(0),
         }
 
-    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The best offset of each draw."""
-        right = np.tensordot(weights, _joined(state["right"], state["right_all"]), (1, 0))
-        cases = _joined(state["cases"], state["cases_all"])
+    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+        """Those of the offset that is best in all of the corpus."""
+        right = pool(_joined(state["right"], state["right_all"]), units)
+        cases = pool(_joined(state["cases"], state["cases_all"]), units)
+        best = right.sum(0).argmax(0)
         is_reported = np.isfinite(self._reported(cases.sum(0)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = right / (weights @ cases)[:, None]
-        return {"baseline": np.where(is_reported, values.max(1), np.nan)}
+        of_best = np.take_along_axis(right, best[None, None], 1)[:, 0]
+        return {
+            "baseline": ratio_pulls(
+                np.where(is_reported, of_best, 0.0), np.where(is_reported, cases, 0.0), "logit"
+            )
+        }
 
 
 def _joined(by_relation: np.ndarray, of_all: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from headscope.batch import Axes
 from headscope.measuring.contract import SELF_BLOCKS, MergedMetric, State, Variable
 from headscope.measuring.reading import Digest, Reading
 from headscope.measuring.region_sums import first_tokens, squares
+from headscope.statistics.pulls import Pulls, recomputed_pulls
 
 ARRAYS = ("order", "part", "size", "values")
 
@@ -135,18 +136,24 @@ class Variability(MergedMetric):
         ratio = self._ratios(state, np.ones((1, state["order"].shape[-1])))[0]
         return {self.name: ratio, f"{self.name}_count": count}
 
-    def draws(self, state: State, axes: Axes, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """The ratio of each draw, whose weights also apply to the documents in ā.
+    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+        """The ratio is computed again without each part, whose documents leave ā too.
 
-        A document drawn twice pulls ā toward itself, which makes the ratio of a draw too small.
-        So the draws are shifted until their mean is the ratio itself.
+        With n documents, ā holds 1/n of each document, which makes the ratio too small by about
+        1/2n; both sides of a pull are of about as many documents, so it cancels.
         """
-        by_document = weights[:, state["part"][0].astype(np.int64)]
-        ratios = self._ratios(state, by_document)
-        n = np.isfinite(ratios).sum(axis=0)
-        mean = np.nansum(ratios, axis=0) / np.maximum(n, 1)
-        back = self._ratios(state, np.ones((1, by_document.shape[1])))[0] - mean
-        return {self.name: np.clip(ratios + back, 0.0, 1.0)}
+        part = state["part"][0].astype(np.int64)
+        of_documents = units[part]
+        n_units = int(units.max()) + 1
+        sizes = np.bincount(of_documents, minlength=n_units)
+        occupied = np.flatnonzero(sizes)
+        value = self._ratios(state, np.ones((1, len(part))))[0]
+        without = np.full((n_units, *value.shape), np.nan)
+        if len(occupied) > 1:
+            without[occupied] = self._ratios(
+                state, (of_documents != occupied[:, None]).astype(np.float64)
+            )
+        return {self.name: recomputed_pulls(value, without, sizes, "logit")}
 
     def _ratios(self, state: State, weights: np.ndarray) -> np.ndarray:
         """`draw layer head`: the ratio, with weights for documents (`draw document`)."""

@@ -10,13 +10,12 @@ import xarray as xr
 from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Attention
+from headscope.attention import BLOCKS, Attention, key_stack, query_stack
 from headscope.attention import Block as BlockName
+from headscope.model.tap.proof import repeated
 from headscope.model.tap.sites import Site, Wiring
 from headscope.results.trace import (
     DIMENSIONS,
-    STACK_OF_KEYS,
-    STACK_OF_QUERIES,
     Block,
     attention_dataset,
 )
@@ -24,6 +23,11 @@ from headscope.text.tokens import Tokens
 
 MASKED = -1e9
 """Below this a score is a mask: families add -1e30, the least float32, or -inf."""
+PLAIN = 1e-4
+"""Relative difference up to which a score is `scale · q·k`."""
+VECTORS = ("queries", "keys", "values", "outputs")
+VISIBLE = ("layer", "query", "key")
+"""The axes of the mask: true where a query may look."""
 HIDDEN_STATES = {
     "hidden_states": "self",
     "encoder_hidden_states": "encoder",
@@ -32,29 +36,76 @@ HIDDEN_STATES = {
 
 
 class Collector:
-    """A reader that keeps the first row of every batch it sees, layer by layer."""
+    """A reader that keeps what one input does, layer by layer.
 
-    def __init__(self, *, vectors: bool, layers: Collection[int] | None = None) -> None:
+    A tower may cut one input into several rows (the tiles of an image). Put together, each
+    row's tokens attend among themselves, and their attention to other rows is 0.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        *,
+        vectors: bool,
+        scores: bool | None = None,
+        layers: Collection[int] | None = None,
+    ) -> None:
+        """What to keep.
+
+        Args:
+            wiring: of the forward pass to come.
+            vectors: keep queries, keys, values and outputs.
+            scores: keep the scores: always, never, or where they are more than `scale · q·k`.
+                Where they are not, the mask is kept.
+            layers: keep only these.
+        """
+        self._wiring = wiring
         self._wanted = layers
-        self._names = list(DIMENSIONS) if vectors else ["attention", "scores"]
+        self._names = [*VECTORS, "sinks"] if vectors else ["sinks"]
+        self._has_vectors = vectors
+        self._scores = scores
         self._layers: dict[BlockName, dict[int, dict[str, np.ndarray]]] = {}
+
+    @property
+    def needs_scores(self) -> bool:
+        """Should the tap hand over scores?"""
+        return self._has_vectors or bool(self._scores)
 
     def __call__(self, attention: Attention) -> None:
         """Keep one layer, if it is wanted."""
         if self._wanted is not None and attention.layer not in self._wanted:
             return
-        read = {
-            "attention": attention.weights,
-            "scores": attention.scores,
-            "queries": attention.queries,
-            "keys": attention.keys,
-            "values": attention.values,
-            "outputs": attention.outputs,
-        }
-        kept = {name: to_numpy(t[0]) for name in self._names if (t := read[name]) is not None}
-        if "scores" in kept:
-            kept["scores"][kept["scores"] < MASKED] = -np.inf
+        kept = {"attention": to_numpy(_as_one("attention", attention.weights))}
+        for name in self._names:
+            tensor: Tensor | None = getattr(attention, name)
+            if tensor is not None:
+                kept[name] = to_numpy(_as_one(name, tensor))
+        if attention.scores is not None:
+            kept |= self._kept_scores(attention, _as_one("scores", attention.scores))
         self._layers.setdefault(attention.block, {})[attention.layer] = kept
+
+    def _kept_scores(self, attention: Attention, scores: Tensor) -> dict[str, np.ndarray]:
+        """The mask alone, where that and the vectors say it all; else the scores."""
+        is_masked = scores < MASKED
+        site = self._wiring.find(attention.block, attention.layer, None)
+        if not self._scores and self._has_vectors and site.is_dot_product:
+            assert attention.queries is not None
+            assert attention.keys is not None
+            assert site.scale is not None
+            keys = repeated(attention.keys, site.n_heads).transpose(-1, -2)
+            plain = _as_one("scores", attention.queries @ keys * site.scale)
+            difference = (plain - scores).masked_fill(is_masked, 0).abs().max()
+            largest = scores.masked_fill(is_masked, 0).abs().max()
+            if bool((is_masked == is_masked[:1]).all()) and difference <= PLAIN * (1 + largest):
+                return {"visible": (~is_masked[0]).cpu().numpy()}
+        if self._scores is False:
+            return {}
+        return {"scores": to_numpy(scores.masked_fill(is_masked, -torch.inf))}
+
+    @property
+    def seen(self) -> tuple[BlockName, ...]:
+        """The blocks of which something was kept."""
+        return tuple(block for block in BLOCKS if block in self._layers)
 
     def lengths(self, block: BlockName) -> tuple[int, int]:
         """Numbers of queries and keys seen in a block."""
@@ -67,8 +118,8 @@ class Collector:
             name: Block(
                 name,
                 self._dataset(wiring.of_block(name), self._layers[name]),
-                stack_tokens[STACK_OF_QUERIES[name]],
-                stack_tokens[STACK_OF_KEYS[name]],
+                stack_tokens[query_stack(name, stack_tokens)],
+                stack_tokens[key_stack(name, stack_tokens)],
                 name in wiring.causal_blocks,
             )
             for name in wiring.blocks
@@ -79,17 +130,54 @@ class Collector:
         self, sites: Sequence[Site], layers: dict[int, dict[str, np.ndarray]]
     ) -> xr.Dataset:
         numbers = sorted(layers)
-        data = attention_dataset(_stack([layers[n]["attention"] for n in numbers]), numbers)
-        for name in self._names:
-            arrays = [layers[n][name] for n in numbers if name in layers[n]]
-            if name != "attention" and len(arrays) == len(numbers):
-                data[name] = (DIMENSIONS[name], _stack(arrays))
-        scales = {site.layer: np.nan if site.scale is None else site.scale for site in sites}
-        data["scale"] = ("layer", np.array([scales[n] for n in numbers]))
+        chosen = [site for site in sites if site.layer in layers]
+        by_layer = [layers[n] for n in numbers]
+        _share_groups(chosen, by_layer)
+        data = attention_dataset(_stack([kept["attention"] for kept in by_layer]), numbers)
+        for name in ("visible", "scores", *self._names):
+            arrays = [kept[name] for kept in by_layer if name in kept]
+            if len(arrays) == len(numbers):
+                data[name] = (DIMENSIONS.get(name, VISIBLE), _stack(arrays))
+        data["scale"] = (
+            "layer",
+            np.array([np.nan if site.scale is None else site.scale for site in chosen]),
+        )
         n_heads = data.sizes["head"]
         n_groups = data.sizes.get("group", n_heads)
         groups = np.arange(n_heads) * n_groups // n_heads
         return data.assign_coords(group_of_head=("head", groups))
+
+
+def _share_groups(sites: Sequence[Site], layers: Sequence[dict[str, np.ndarray]]) -> None:
+    """Where layers differ in their groups, give each head keys and values of its own; and where
+    only some layers could do without their scores, give those their scores too.
+    """
+    for site, kept in zip(sites, layers, strict=True):
+        if "visible" in kept and any("scores" in other for other in layers):
+            keys = kept["keys"].repeat(site.n_heads // len(kept["keys"]), 0)
+            dots = kept["queries"] @ keys.swapaxes(1, 2) * site.scale
+            kept["scores"] = np.where(kept.pop("visible"), dots, -np.inf).astype(np.float32)
+    if len({(site.n_heads, site.n_groups) for site in sites}) == 1:
+        return
+    for site, kept in zip(sites, layers, strict=True):
+        for name in ("keys", "values"):
+            if name in kept:
+                kept[name] = kept[name].repeat(site.n_heads // len(kept[name]), 0)
+
+
+def _as_one(name: str, rows: Tensor) -> Tensor:
+    """All rows of a batch as one: end to end, and attention and scores along a diagonal."""
+    if len(rows) == 1:
+        return rows[0]
+    if DIMENSIONS[name][-1] != "key":
+        return torch.cat(list(rows), 1)
+    n_queries, n_keys = rows.shape[2:]
+    outside = -torch.inf if name == "scores" else 0.0
+    whole = rows.new_full((rows.shape[1], len(rows) * n_queries, len(rows) * n_keys), outside)
+    for index, row in enumerate(rows):
+        span = slice(index * n_queries, (index + 1) * n_queries)
+        whole[:, span, index * n_keys : (index + 1) * n_keys] = row
+    return whole
 
 
 def hidden_states(outputs: ModelOutput) -> dict[str, xr.DataArray]:

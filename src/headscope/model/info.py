@@ -13,6 +13,10 @@ from headscope.attention import Block
 from headscope.model.tap.check import Check
 from headscope.model.tap.sites import Route, Wiring
 
+SEQ2SEQ = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+)
 Objective = Literal["causal", "masked", "seq2seq", "label", "token_label"]
 """What the model was trained to predict: the next token, masked tokens, a target text, a label of
 the whole input, or a label of each token."""
@@ -135,7 +139,7 @@ def objective_of(module: nn.Module, is_causal: bool) -> Objective | None:
     decides, as it was observed.
     """
     name = type(module).__name__
-    if name in _classes("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"):
+    if any(name in _classes(mapping) for mapping in SEQ2SEQ):
         return "seq2seq"
     if name in _classes("MODEL_FOR_MASKED_LM_MAPPING_NAMES") and not is_causal:
         return "masked"
@@ -164,11 +168,10 @@ def is_language_model(class_name: str) -> bool:
     return any(
         class_name in _classes(mapping)
         for mapping in (
-            "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+            *SEQ2SEQ,
             "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
             "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
             "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-            "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
         )
     )
 

@@ -10,10 +10,13 @@ from typing import Any
 
 import torch
 import transformers
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoProcessor,
     AutoTokenizer,
+    Pipeline,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -30,17 +33,22 @@ from headscope.errors import (
 from headscope.model.hub import reach_hub
 from headscope.model.info import is_language_model
 from headscope.model.model import Model
-from headscope.model.packaged.gguf import converted
+from headscope.model.packaged.conversion import converted
+from headscope.model.packaged.ctranslate2 import convert_whisper
+from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
+from headscope.model.processing import takes_media
 from headscope.model.quiet import quiet
+from headscope.model.unwrap import unwrap
 
 _LOG = logging.getLogger("headscope")
 
 
 def load(
-    source: str | Path | PreTrainedModel,
+    source: str | Path | nn.Module | Pipeline,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
+    processor: Any = None,
     name: str | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype = "float32",
@@ -51,10 +59,12 @@ def load(
     """Load a model and its tokenizer for tracing and measuring.
 
     Args:
-        source: `"minilm"` or `"smollm2"` (packaged, or else from the hub), a folder, a hub
-            id such as `"gpt2"`, or a live transformers model (used as it is: not copied,
-            not moved).
-        tokenizer: for a live model; others bring theirs.
+        source: `"minilm"`, `"smollm2"` or `"whisper"` (packaged, or else from the hub), a
+            folder, a hub id such as `"gpt2"`, or a live transformers model (used as it is: not
+            copied, not moved), bare or wrapped: a pipeline, a compiled or parallel model, PEFT
+            adapters, a SentenceTransformer.
+        tokenizer: for a live model that brings none.
+        processor: what prepares images and recordings, for a live model that brings none.
         name: what to call the model in views and reports ("before fine-tuning"); the name
             it has by default.
         device: where to run; a GPU if there is one, else the CPU.
@@ -72,13 +82,14 @@ def load(
     """
     if name is not None and not (isinstance(name, str) and name.strip()):
         raise InputError(f"name should be a text that is not empty, not {name!r}.")
-    if isinstance(source, PreTrainedModel):
-        return _live(source, tokenizer, name, device, example)
     if not isinstance(source, str | Path):
-        raise InputError(
-            f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
-            "model (a PreTrainedModel) with its tokenizer."
-        )
+        module, its_tokenizer = unwrap(source)
+        if not isinstance(module, PreTrainedModel):
+            raise InputError(
+                f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
+                "model (a PreTrainedModel) with its tokenizer."
+            )
+        return _live(module, tokenizer or its_tokenizer, processor, name, device, example)
     torch_dtype = _dtype(dtype)
     device = _device(device)
     place = _find(source, revision)
@@ -89,7 +100,9 @@ def load(
             module, notes = _module(place.location, config, torch_dtype, options)
         except (OSError, ValueError) as error:
             raise ModelError(f"Could not load {str(source)!r}: {error}") from error
-        tokenizer = tokenizer or _tokenizer(place.location, options)
+        if processor is None and takes_media(module):
+            processor = _processor(place.location, options)
+        tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(place.location, options)
     torch.nn.Module.to(module, device).eval()
     return Model(
         module,
@@ -99,10 +112,11 @@ def load(
         has_lm_head=is_language_model(type(module).__name__),
         notes=place.notes + notes,
         example=example,
+        processor=processor,
     )
 
 
-def as_model(model: Model | str | Path | PreTrainedModel) -> Model:
+def as_model(model: Model | str | Path | nn.Module) -> Model:
     """The model itself, or what `load` makes of it."""
     return model if isinstance(model, Model) else load(model)
 
@@ -110,6 +124,7 @@ def as_model(model: Model | str | Path | PreTrainedModel) -> Model:
 def _live(
     module: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
+    processor: Any,
     name: str | None,
     device: str | torch.device | None,
     example: Mapping[str, object] | None,
@@ -119,11 +134,12 @@ def _live(
     class_name = type(module).__name__
     return Model(
         module,
-        tokenizer,
+        tokenizer or _own_tokenizer(processor),
         name=name or module.config.name_or_path or class_name,
         source="live",
         has_lm_head=is_language_model(class_name),
         example=example,
+        processor=processor,
     )
 
 
@@ -187,11 +203,12 @@ def _on_hub(name: str, revision: str | None) -> _Place:
 def _packaged_folder(packaged: PackagedModel) -> Path:
     files = packaged.verified_files()
     first = next(iter(files.values()))
-    if not packaged.is_gguf:
+    if packaged.form == "transformers":
         return first.parent
+    convert = {"gguf": convert_gguf, "ctranslate2": convert_whisper}[packaged.form]
     digest = packaged.files[first.name]
     target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest[:12]}"
-    return converted(first, target, say=_LOG.warning)
+    return converted(first, target, convert, say=_LOG.warning)
 
 
 def _is_folder(source: str | Path) -> bool:
@@ -297,3 +314,17 @@ def _tokenizer(location: str, options: dict[str, Any]) -> PreTrainedTokenizerBas
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return tokenizer
+
+
+def _processor(location: str, options: dict[str, Any]) -> Any:
+    """What prepares the model's images and recordings; None where nothing does."""
+    try:
+        processor = AutoProcessor.from_pretrained(location, **options)
+    except (OSError, ValueError, KeyError, TypeError, ImportError):
+        return None
+    return None if isinstance(processor, PreTrainedTokenizerBase) else processor
+
+
+def _own_tokenizer(processor: Any) -> PreTrainedTokenizerBase | None:
+    tokenizer = getattr(processor, "tokenizer", None)
+    return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None

@@ -13,32 +13,34 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Block, LayerReader
-from headscope.errors import InputError, MissingObjective, TapUnsupported
+from headscope.errors import InputError, TapUnsupported
 from headscope.model.edit import Edit, check_edit
-from headscope.model.info import ModelInfo, Objective, describe, model_facts
+from headscope.model.info import ModelInfo, describe, model_facts
+from headscope.model.options import Messages, Options
+from headscope.model.predictor import Predictor
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.claims import claimed, modules_of
+from headscope.model.tap.example import media_of
 from headscope.model.tap.junction import uses_of
+from headscope.model.tap.official import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
-from headscope.model.transfer import structure_of, weights_version
+from headscope.model.transfer import structure_of
 from headscope.notebook import facts_table
-from headscope.results.predictions import Predictions
-from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
 
 if TYPE_CHECKING:
-    from headscope.model.aims import Target
     from headscope.model.tap.projection import Projection
 
 
-class Model:
+class Model(Predictor):
     """A transformers model with a tap on every attention head. Made by `headscope.load`.
 
     Attributes:
         module: the transformers model, as it was loaded.
         tokenizer: its tokenizer, or None.
+        processor: what prepares its images and recordings, or None.
         name: what to call it in views and reports.
     """
 
@@ -52,15 +54,19 @@ class Model:
         has_lm_head: bool = False,
         notes: tuple[str, ...] = (),
         example: Mapping[str, object] | None = None,
+        processor: Any = None,
     ) -> None:
         self.module = module
         self.tokenizer = tokenizer
+        self.processor = processor
         self.name = name
         self._source = source
         self._has_lm_head = has_lm_head
         self._notes = notes
         self._example = example
-        self._wired: tuple[Wiring, Check, Tap] | None = None
+        self._wired: dict[frozenset[str], tuple[Wiring, Check, Tap]] = {}
+        """By the media that the forward pass is given: images change where attention happens."""
+        self._own_media: frozenset[str] | None = None
         self._info: ModelInfo | None = None
         self._projections: (
             tuple[int, Mapping[tuple[Block, int], Projection] | TapUnsupported] | None
@@ -86,44 +92,47 @@ class Model:
 
     @property
     def wiring(self) -> Wiring:
-        """Where the model's attention happens."""
+        """Where the model's attention happens, given what the self-check made up itself."""
         return self._attach()[0]
 
-    @property
-    def projections(self) -> Mapping[tuple[Block, int], Projection]:
-        """The output projection of each block and layer, head by head, found by value.
-
-        Raises:
-            TapUnsupported: none is proved to be it, with what was seen.
+    def wiring_for(self, inputs: Mapping[str, object]) -> Wiring:
+        """Where attention happens when the model is given these inputs. An image or a sound
+        that the self-check has not seen yet is checked first, with these very inputs.
         """
-        from headscope.model.tap.projection import find_projections
-
-        version = weights_version(self.module)
-        if self._projections is None or self._projections[0] != version:
-            try:
-                self._projections = version, find_projections(self, self._example)
-            except TapUnsupported as refusal:
-                self._projections = version, refusal
-        if isinstance(self._projections[1], TapUnsupported):
-            raise self._projections[1]
-        return self._projections[1]
+        return self._attach(inputs)[0]
 
     @property
     def edits(self) -> tuple[Edit, ...]:
         """The edits in effect for this thread, outermost first. Edits act on the module, so
         those made through another `Model` over the same module are among them.
         """
-        if self._wired is None and not uses_of(modules_of(self.module)):
+        if not self._wired and not uses_of(modules_of(self.module)):
             return ()
         return self._attach()[2].edits()
 
-    def _attach(self) -> tuple[Wiring, Check, Tap]:
-        if self._wired is None:
+    def _attach(self, inputs: Mapping[str, object] | None = None) -> tuple[Wiring, Check, Tap]:
+        """The wiring, its check and the tap for a forward pass with the media of `inputs`;
+        without, for what the self-check makes up or was given as `example`.
+        """
+        media = self._own_media if inputs is None else media_of(inputs)
+        if media is None or media not in self._wired:
             with claimed(modules_of(self.module)):  # one thread checks, others wait for it
-                if self._wired is None:
-                    wiring, check = wire(self.module, self._example)
-                    self._wired = wiring, check, Tap(self.module, wiring)
-        return self._wired
+                media = self._own_media if inputs is None else media
+                if media is None or media not in self._wired:
+                    media = self._wire(inputs)
+        return self._wired[media]
+
+    def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
+        """Run the self-check; returns the media it was run with."""
+        example = self._example
+        is_own = inputs is None or media_of(inputs) in (frozenset(), media_of(example or {}))
+        if inputs is not None and media_of(inputs) != media_of(example or {}):
+            example = None if is_own else self.placed(inputs)
+        wiring, check = wire(self.module, example)
+        self._wired[wiring.media] = wiring, check, Tap(self.module, wiring)
+        if inputs is None or example is self._example:
+            self._own_media = wiring.media
+        return wiring.media
 
     @contextmanager
     def tapped(
@@ -132,6 +141,7 @@ class Model:
         *,
         scores: bool = False,
         returns_weights: bool = True,
+        inputs: Mapping[str, object] | None = None,
     ) -> Iterator[None]:
         """Within the block, `reader` is called with every layer's `Attention` of any forward
         pass of `model.module`, whoever runs it (`generate` too).
@@ -141,19 +151,22 @@ class Model:
             scores: also hand over the scores, which the softmax was taken of.
             returns_weights: let the model return its attention if asked to. Off, each
                 layer's attention is freed before the next is computed.
+            inputs: what the model will be given, where that holds an image or a sound.
         """
         attachment = Attachment(reader=reader, wants_scores=scores, returns_weights=returns_weights)
-        with self.attached(attachment):
+        with self.attached(attachment, inputs):
             yield
 
     @contextmanager
-    def attached(self, attachment: Attachment) -> Iterator[None]:
+    def attached(
+        self, attachment: Attachment, inputs: Mapping[str, object] | None = None
+    ) -> Iterator[None]:
         """Like `tapped`, with everything the tap can do."""
         if attachment.returns_weights or not getattr(self.module, "_supports_sdpa", False):
             # Fused attention returns None in place of weights. Classes that do not support
             # it were never written for that.
             attachment = replace(attachment, returns_weights=True)
-        with self._attach()[2].attached(attachment):
+        with self._attach(inputs)[2].attached(attachment):
             yield
 
     def run(
@@ -168,11 +181,13 @@ class Model:
         gradients; at most one layer's attention is held. Returns the model's output.
         """
         placed = self.placed(inputs)
+        if not self.wiring_for(inputs).may_cache:
+            placed = uncached(self.module) | placed
         with (
             torch.inference_mode(),
-            self.tapped(reader, scores=scores, returns_weights=False),
+            self.tapped(reader, scores=scores, returns_weights=False, inputs=placed),
         ):
-            outputs: ModelOutput = self.module(**placed, **options)
+            outputs: ModelOutput = self.module(**placed | options)
             return outputs
 
     def placed(self, inputs: Mapping[str, object]) -> dict[str, object]:
@@ -183,9 +198,11 @@ class Model:
     @overload
     def trace(  # type: ignore[overload-overlap]  # a str is a sequence of str
         self,
-        text: str | Mapping[str, object],
+        text: str | Mapping[str, object] | Messages | None = ...,
         pair: str | None = ...,
         *,
+        image: object | None = ...,
+        audio: object | None = ...,
         target: str | None = ...,
         generate: int = ...,
         vectors: bool = ...,
@@ -212,9 +229,11 @@ class Model:
 
     def trace(
         self,
-        text: str | Sequence[str] | Mapping[str, Any],
+        text: str | Sequence[str] | Mapping[str, Any] | Messages | None = None,
         pair: str | Sequence[str] | None = None,
         *,
+        image: object | None = None,
+        audio: object | None = None,
         target: str | Sequence[str] | None = None,
         generate: int = 0,
         vectors: bool = True,
@@ -226,9 +245,14 @@ class Model:
         """Everything one input does in every attention head.
 
         Args:
-            text: a text; several texts, for a list of traces; or prepared inputs of one
-                row (`{"pixel_values": …}`), for models that read no text.
+            text: a text; several texts, for a list of traces; a chat (dicts with `role` and
+                `content`), by the model's template; or prepared inputs of one row
+                (`{"pixel_values": …}`).
             pair: a second text for each, as in sentence-pair tasks.
+            image: a Pillow image, the name of a file, an array of `row column color`; or a list
+                of them. The model's processor prepares it.
+            audio: the name of a WAV file, samples at the rate the model takes, or
+                `(samples, rate)`.
             target: what the decoder reads, for encoder-decoders.
             generate: let the model continue by up to so many tokens (greedily), and trace
                 them too. In encoder-decoders it writes the decoder's side.
@@ -240,45 +264,20 @@ class Model:
                 `trace.by_norm()` and `trace.measure(over="norm")`.
             truncate: cut a text that is too long, with a warning; else it is an error.
         """
-        from headscope.model.tracing import trace_inputs, trace_text
+        from headscope.model.dispatch import trace_any
 
-        kept: dict[str, Any] = {
-            "vectors": vectors,
-            "scores": scores,
-            "layers": layers,
-            "norms": norms,
-        }
-
-        if isinstance(text, Mapping):
-            if pair is not None or target is not None or generate:
-                raise InputError("Prepared inputs take no pair, target or generate.")
-            return trace_inputs(self, text, **kept)
-        if isinstance(text, str | bytes) or not isinstance(text, Sequence):
-            second, aim = _as_one(pair, "pair"), _as_one(target, "target")
-            return trace_text(self, text, second, aim, generate, truncate=truncate, **kept)
-        pairs, targets = (_as_many(text, x, n) for x, n in ((pair, "pair"), (target, "target")))
-        return [
-            trace_text(self, one, second, aim, generate, truncate=truncate, **kept)
-            for one, second, aim in zip(text, pairs, targets, strict=True)
-        ]
-
-    def predict(
-        self, text: str, pair: str | None = None, *, target: str | None = None, generate: int = 0
-    ) -> Predictions:
-        """What the model predicts for a text, without its attention: prints as a table.
-
-        Args:
-            text: the text.
-            pair: a second text, as in sentence-pair tasks.
-            target: what the decoder reads, for encoder-decoders.
-            generate: let the model continue by up to so many tokens first.
-
-        Raises:
-            MissingObjective: the model is a plain encoder, which predicts nothing.
-        """
-        from headscope.model.tracing import predict_text
-
-        return predict_text(self, text, pair, target, generate)
+        kept = Options(vectors=vectors, scores=scores, layers=layers, norms=norms)
+        return trace_any(
+            self,
+            text,
+            pair,
+            image=image,
+            audio=audio,
+            target=target,
+            generate=generate,
+            options=kept,
+            truncate=truncate,
+        )
 
     @contextmanager
     def edit(self, *edits: Edit) -> Iterator[Model]:
@@ -288,44 +287,22 @@ class Model:
             with model.edit(hs.ablate(3, 5), hs.set_attention(2, 1, query=4, key=0, weight=1.0)):
                 trace = model.trace(text)
         """
-        wiring, _, tap = self._attach()
         if not edits:
             raise InputError("edit needs at least one edit: ablate, set_attention, scale_neurons.")
+        wiring, _, tap = self._wired_for(edits)
         for edit in edits:
             check_edit(edit, wiring)
         with tap.attached(Attachment(edits=edits)):
             yield self
 
-    def gradients(
-        self,
-        text: str,
-        pair: str | None = None,
-        *,
-        target: Target | None = None,
-        seed: int = 0,
-        truncate: bool = True,
-    ) -> Gradients:
-        """∂L/∂a for every layer and head, with the model's own objective or any scalar.
-
-        Causal models predict each next token; encoders with a masked-language head predict
-        15 % of the tokens, replaced by the mask token (which ones, `seed` decides);
-        encoder-decoders predict `target`; classifiers the label they find likeliest.
-
-        Args:
-            text: the text.
-            pair: a second text, as in sentence-pair tasks.
-            target: what L is about instead: a label of a classifier, the token after the text
-                (causal models) or at its masks (masked ones), both as −log p; or a function of
-                the model's output, which is L itself. In encoder-decoders what the decoder reads.
-            seed: decides which tokens are masked.
-            truncate: cut a text that is too long, with a warning; else it is an error.
-
-        Raises:
-            MissingObjective: the weights have no head that predicts, so there is no loss.
+    def _wired_for(self, edits: Sequence[Edit]) -> tuple[Wiring, Check, Tap]:
+        """The model's own wiring; or, where edits name a block that only an image or a sound
+        brings, the wiring that one traced before was read by.
         """
-        from headscope.model.objective import gradients_of_text
-
-        return gradients_of_text(self, text, pair, target=target, seed=seed, truncate=truncate)
+        own = self._attach()
+        named = {edit.block for edit in edits} - {None}
+        known = [own, *self._wired.values()]
+        return next((wired for wired in known if named <= set(wired[0].blocks)), own)
 
     def need_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, or an error that says how to give one."""
@@ -336,20 +313,15 @@ class Model:
             )
         return self.tokenizer
 
-    def need_objective(self, purpose: str) -> Objective:
-        """The model's objective, or an error that says why there is none."""
-        if self.info.objective is None:
-            why = (
-                f"its class {self.info.architecture} predicts nothing headscope has a loss for"
-                if self._has_lm_head
-                else "its weights have no language-model head and no classifier"
+    def need_processor(self) -> Any:
+        """The processor, or an error that says how to give one."""
+        if self.processor is None:
+            raise InputError(
+                f"{self.name} has no processor for images and recordings. Load it with one: "
+                "headscope.load(model, processor=AutoProcessor.from_pretrained(…)); or trace "
+                "prepared inputs: model.trace({'pixel_values': …})."
             )
-            raise MissingObjective(
-                f"{purpose} needs a model that predicts tokens or labels, but {self.name} does "
-                f"not: {why}. Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM, "
-                "…ForConditionalGeneration or …ForSequenceClassification)."
-            )
-        return self.info.objective
+        return self.processor
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the model for another process. The edits in effect stay in effect there, in
@@ -361,6 +333,7 @@ class Model:
             "has_lm_head": self._has_lm_head,
             "notes": self._notes,
             "example": self._example,
+            "processor": self.processor,
         }
         return _restored, (structure_of(self.module), self.tokenizer, options, self.edits)
 
@@ -383,19 +356,3 @@ def _restored(
         tap = model._attach()[2]
         model._lasting.enter_context(tap.attached_for_all(Attachment(edits=edits)))
     return model
-
-
-def _as_one(other: str | Sequence[str] | None, name: str) -> str | None:
-    if other is None or isinstance(other, str):
-        return other
-    raise InputError(f"{name} should be a string, not {type(other).__name__}: {other!r:.80}.")
-
-
-def _as_many(
-    texts: Sequence[str], others: str | Sequence[str] | None, name: str
-) -> Sequence[str | None]:
-    if others is None:
-        return [None] * len(texts)
-    if isinstance(others, str) or len(others) != len(texts):
-        raise InputError(f"{len(texts)} texts need a list of {len(texts)} for {name}.")
-    return list(others)

@@ -4,48 +4,47 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
+from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, MissingObjective
 from headscope.model.answers import read_predictions
+from headscope.model.chat import encode_chat
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
+from headscope.model.options import Messages, Options, is_chat
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
+from headscope.model.tap.sites import Wiring
 from headscope.results.predictions import Predictions
-from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Trace
+from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """What a trace keeps; see `Model.trace`."""
-
-    vectors: bool
-    scores: bool | None
-    layers: Sequence[int] | None
-    norms: bool
+IDS_OF_STACK = {
+    "self": "input_ids",
+    "encoder": "input_ids",
+    "text": "input_ids",
+    "decoder": "decoder_input_ids",
+}
+"""Which input holds the ids of a stack's tokens."""
 
 
 def trace_text(
     model: Model,
-    text: str,
+    text: str | Messages,
     pair: str | None,
     target: str | None,
     generate: int,
     *,
-    vectors: bool,
-    scores: bool | None,
-    layers: Sequence[int] | None,
-    norms: bool,
+    options: Options,
     truncate: bool,
 ) -> Trace:
     """See `Model.trace`."""
@@ -54,8 +53,7 @@ def trace_text(
     )
     if generate:
         stacks, inputs = _generated(model, encoded, generate)
-    options = _Options(vectors, scores, layers, norms)
-    return _traced(model, inputs, stacks, options, n_cut=encoded.n_cut)
+    return run_trace(model, inputs, stacks, options, n_cut=encoded.n_cut)
 
 
 def predict_text(
@@ -80,10 +78,7 @@ def trace_inputs(
     model: Model,
     inputs: Mapping[str, object],
     *,
-    vectors: bool,
-    scores: bool | None,
-    layers: Sequence[int] | None,
-    norms: bool,
+    options: Options,
 ) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
     for name, value in inputs.items():
@@ -92,12 +87,12 @@ def trace_inputs(
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."
             )
-    return _traced(model, inputs, {}, _Options(vectors, scores, layers, norms), n_cut=0)
+    return run_trace(model, inputs, {}, options, n_cut=0)
 
 
 def encode_for(
     model: Model,
-    text: str,
+    text: str | Messages,
     pair: str | None,
     *,
     target: str | None,
@@ -117,7 +112,10 @@ def encode_for(
                 f"generate={generate} leaves no room: the model takes {model.info.max_length} "
                 "tokens in all."
             )
-    encoded = encode(tokenizer, text, pair, max_length=limit, truncate=truncate)
+    if is_chat(text):
+        encoded = encode_chat(tokenizer, text, max_length=limit)
+    else:
+        encoded = encode(tokenizer, cast("str", text), pair, max_length=limit, truncate=truncate)
     if not has_decoder:
         if target is not None:
             raise InputError(f"{model.name} has no decoder side, so it takes no target.")
@@ -175,27 +173,40 @@ def _generated(
     return {"self": tokens}, {"input_ids": ids.cpu(), "attention_mask": torch.ones_like(ids.cpu())}
 
 
-def _traced(
+def run_trace(
     model: Model,
     inputs: Mapping[str, object],
     stacks: dict[str, Tokens],
-    options: _Options,
+    options: Options,
     *,
     n_cut: int,
 ) -> Trace:
+    """Run the model once on its inputs and keep what the tap reads.
+
+    Args:
+        model: the model.
+        inputs: what its forward pass takes, of one row.
+        stacks: tokens by stack, where they are known; the others are numbered.
+        options: what to keep.
+        n_cut: how many tokens of the text did not fit.
+    """
     vectors, scores = options.vectors, options.scores
-    if scores is None:
-        scores = vectors and not all(site.is_dot_product for site in model.wiring.sites)
     if options.norms and not vectors:
         raise InputError("norms=True needs the values: leave vectors=True.")
-    wanted = _checked_layers(model, options.layers)
-    _check_size(model, stacks, wanted, scores=scores)
-    collector = Collector(vectors=vectors, layers=wanted)
-    outputs = model.run(
-        inputs, collector, scores=scores, **({"output_hidden_states": True} if vectors else {})
+    wiring = model.wiring_for(inputs)
+    wanted = _checked_layers(model, wiring, options.layers)
+    is_plain = all(site.is_dot_product for site in wiring.sites)
+    _check_size(
+        wiring, stacks, wanted, scores=vectors and not is_plain if scores is None else scores
     )
-    if not stacks:
-        stacks = _numbered(model, collector, inputs)
+    collector = Collector(wiring, vectors=vectors, scores=scores, layers=wanted)
+    outputs = model.run(
+        inputs,
+        collector,
+        scores=collector.needs_scores,
+        **({"output_hidden_states": True} if vectors else {}),
+    )
+    stacks = _numbered(model, collector, inputs) | stacks
     about = {
         "model": model.name,
         "family": model.info.family,
@@ -206,7 +217,7 @@ def _traced(
             for package in ("headscope", "transformers", "torch")
         },
     }
-    blocks = collector.blocks(model.wiring, stacks)
+    blocks = collector.blocks(wiring, stacks)
     if options.norms:
         from headscope.model.norm_weights import add_lengths
 
@@ -215,9 +226,9 @@ def _traced(
     return Trace(blocks, stacks, hidden, about, read_predictions(model, outputs, stacks))
 
 
-def _checked_layers(model: Model, layers: Sequence[int] | None) -> set[int]:
+def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:
     """The layers to keep, all of them by default."""
-    known = {site.layer for site in model.wiring.sites}
+    known = {site.layer for site in wiring.sites}
     if layers is None:
         return known
     wanted = set(layers)
@@ -230,17 +241,19 @@ def _checked_layers(model: Model, layers: Sequence[int] | None) -> set[int]:
 
 
 def _check_size(
-    model: Model, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
+    wiring: Wiring, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
 ) -> None:
     """Refuse a trace that would not fit in memory, before the model runs."""
     if not stacks:
         return
     weights = sum(
         site.n_heads
-        * len(stacks[STACK_OF_QUERIES[site.block]])
-        * len(stacks[STACK_OF_KEYS[site.block]])
-        for site in model.wiring.sites
+        * len(stacks[query_stack(site.block, stacks)])
+        * len(stacks[key_stack(site.block, stacks)])
+        for site in wiring.sites
         if site.layer in layers
+        and query_stack(site.block, stacks) in stacks
+        and key_stack(site.block, stacks) in stacks
     )
     # Four bytes a weight; kept by layer, then stacked: twice for a moment.
     needed = weights * 4 * (2 if scores else 1) * 2
@@ -267,16 +280,21 @@ def _free_memory() -> int | None:
 def _numbered(
     model: Model, collector: Collector, inputs: Mapping[str, object]
 ) -> dict[str, Tokens]:
-    """Tokens for prepared inputs: from their ids where they have any, else numbers."""
-    ids = {"self": "input_ids", "encoder": "input_ids", "decoder": "decoder_input_ids"}
+    """Tokens for prepared inputs: from their ids where these are what attends, else numbers."""
     stacks: dict[str, Tokens] = {}
-    for block in model.wiring.blocks:
-        if block == "cross":
-            continue
-        given = inputs.get(ids[block])
-        if isinstance(given, Tensor) and model.tokenizer is not None:
-            stacks[block] = decoded_tokens(model.tokenizer, [int(x) for x in given[0]])
-        else:
-            n_queries, _ = collector.lengths(block)
-            stacks[block] = Tokens.of([str(i) for i in range(n_queries)])
+    for block in collector.seen:
+        n_queries, n_keys = collector.lengths(block)
+        if block != "cross":
+            stacks[block] = _spelled(model, inputs, block, n_queries)
+        elif key_stack(block, collector.seen) == block:
+            stacks[block] = Tokens.of([str(i) for i in range(n_keys)])
     return stacks
+
+
+def _spelled(model: Model, inputs: Mapping[str, object], block: str, n: int) -> Tokens:
+    """The tokens of a stack: of the ids it was given, or n numbers."""
+    name = IDS_OF_STACK.get(block, "")
+    ids = inputs.get(name)
+    if model.tokenizer is not None and isinstance(ids, Tensor) and ids.shape[1] == n:
+        return decoded_tokens(model.tokenizer, [int(x) for x in ids[0]])
+    return Tokens.of([str(i) for i in range(n)])

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import gzip
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from headscope.attention import key_stack, query_stack
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.page.codes import encode, scale
 from headscope.page.head_numbers import head_statistics
-from headscope.results.trace import DIMENSIONS, STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
+from headscope.page.media_part import media_part, pieces_part
+from headscope.results.trace import DIMENSIONS, Block, Trace
 from headscope.text.tokens import Tokens
 
 FORMAT = "headscope-explorer"
@@ -128,8 +130,12 @@ def _trace_part(
         "title": title,
         "model": str(trace.about.get("model", "")),
         "stacks": {name: _tokens_part(tokens) for name, tokens in trace.stack_tokens.items()},
-        "blocks": [_block_part(block, layers, buffers) for block in trace.blocks.values()],
+        "blocks": [
+            _block_part(block, trace.stack_tokens, layers, buffers)
+            for block in trace.blocks.values()
+        ],
         "hidden": hidden,
+        **media_part(trace.media, buffers),
     }
 
 
@@ -141,10 +147,13 @@ def _tokens_part(tokens: Tokens) -> dict[str, object]:
         "generated": [int(flag) for flag in tokens.generated],
         "words": list(tokens.words),
         "word_texts": list(tokens.word_texts),
+        **pieces_part(tokens),
     }
 
 
-def _block_part(block: Block, layers: frozenset[int] | None, buffers: Buffers) -> dict[str, object]:
+def _block_part(
+    block: Block, stacks: Container[str], layers: frozenset[int] | None, buffers: Buffers
+) -> dict[str, object]:
     array = block.attention.transpose("layer", "head", "query", "key")
     weights = np.asarray(array.values)
     present = ~np.isnan(weights).all(axis=(2, 3))
@@ -152,8 +161,8 @@ def _block_part(block: Block, layers: frozenset[int] | None, buffers: Buffers) -
     coarse, fine = encode(weights, fine=max(weights.shape[2:]) <= FINE_LIMIT)
     return {
         "name": block.name,
-        "queries": STACK_OF_QUERIES[block.name],
-        "keys": STACK_OF_KEYS[block.name],
+        "queries": query_stack(block.name, stacks),
+        "keys": key_stack(block.name, stacks),
         "causal": bool(block.is_causal),
         "layers": [int(layer) for layer in array["layer"].values],
         "heads": int(weights.shape[1]),

@@ -12,10 +12,10 @@ from headscope.probes.decode import DECODINGS, decode
 from headscope.probes.scorers import AttentionScorer, ProbeBatch, Scorer
 from headscope.probes.training import Examples, make_batch, ordered_batches
 from headscope.probes.treebank import right_branching
-from headscope.statistics.bootstrap import BOUNDS, draw_weights, interval
+from headscope.statistics.intervals import BOUNDS, interval
+from headscope.statistics.pulls import ratio_pulls
 
 PUNCTUATION = ("without", "with")
-N_DRAWS = 1000
 
 
 def evaluate(
@@ -30,7 +30,7 @@ def evaluate(
         scorer: a trained probe.
         examples: the sentences to score.
         is_punctuation: for each sentence `word`.
-        texts: for each sentence, the text it is from; the bootstrap draws texts.
+        texts: for each sentence, the text it is from.
     """
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION)))
     baseline = np.zeros((len(examples), len(PUNCTUATION)))
@@ -73,28 +73,27 @@ def attachment(
         right: `sentence decoding punctuation`, words whose parent was found.
         baseline: `sentence punctuation`, the same of right-branching.
         counts: `sentence punctuation`, words that count.
-        texts: the text of each sentence: the bootstrap draws texts, because sentences of one
-            text are not independent draws.
+        texts: the text of each sentence: intervals are over texts, because sentences of one text
+            are not independent draws.
     """
     names, text_of = np.unique(np.asarray(texts), return_inverse=True)
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
     for total, array in zip(sums, (right, baseline, counts), strict=True):
         np.add.at(total, text_of, array)
-    weights = draw_weights(np.ones(len(names), dtype=bool), N_DRAWS, seed=0)
     dims = ("decoding", "punctuation")
     with np.errstate(invalid="ignore"):
         n = counts.sum(0)
-        drawn_n = weights @ sums[2]
-        uas, drawn = right.sum(0) / n, np.einsum("dg,gpm->dpm", weights, sums[0]) / drawn_n[:, None]
-        low = baseline.sum(0) / n
-        low_drawn = weights @ sums[1] / drawn_n
+        uas, low = right.sum(0) / n, baseline.sum(0) / n
+    of_uas = interval(ratio_pulls(sums[0], sums[2][:, None], "logit"))
+    of_chain = interval(ratio_pulls(sums[1], sums[2], "logit"))
     about = {"units": "1", "long_name": "share of words whose parent was found"}
     return xr.Dataset(
         {
             "uas": (dims, uas, {**about, "paper": "Clark et al. 2019, section 5, Table 3"}),
-            "uas_interval": (("bound", *dims), interval(drawn)),
+            "uas_interval": (("bound", *dims), of_uas.bounds),
+            "uas_documents": (dims, of_uas.documents),
             "right_branching": ("punctuation", low, about),
-            "right_branching_interval": (("bound", "punctuation"), interval(low_drawn)),
+            "right_branching_interval": (("bound", "punctuation"), of_chain.bounds),
             "words": ("punctuation", n.astype(np.int64)),
             "right": (("sentence", *dims), right.astype(np.int32)),
             "counted": (("sentence", "punctuation"), counts.astype(np.int32)),

@@ -9,11 +9,12 @@ import xarray as xr
 
 from headscope.errors import InputError, MissingExtra
 from headscope.heads.head_map import HeadMap, map_heads
+from headscope.reporting.change_table import change_table
 from headscope.reporting.equations import OTHERS, Tree, equation_tree
 from headscope.reporting.exemplar_cards import Card, Documents, exemplar_figure, make_cards
 from headscope.reporting.figure import Figure, Section, heads_figure, section
 from headscope.reporting.findings import about_model, notable_heads
-from headscope.reporting.findings_more import about_differences, about_groups
+from headscope.reporting.findings_between import about_changes, about_differences, about_groups
 from headscope.reporting.group_figure import group_figure
 from headscope.reporting.layer_figures import (
     ALIGNMENT,
@@ -103,6 +104,8 @@ def build_report(
         "Kinds of text": about_groups(subjects),
     }
     findings.append(_finding(None, "Side by side", list(between.items()), figures))
+    changes = about_changes(subjects, differences)
+    findings.insert(0, _finding(None, "What changed", [("", changes)], figures))
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -137,6 +140,7 @@ def _sections(
 ) -> list[Section]:
     chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
     parts: list[tuple[str, str, Sequence[Figure | None]]] = [
+        ("what-changed", "What changed", [change_table(subjects, differences)]),
         ("every-head", "Every head", [heads_figure(subjects)]),
         (
             "by-layer",

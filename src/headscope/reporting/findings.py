@@ -1,8 +1,7 @@
 """Findings about one model, written from its numbers by rules.
 
-A rule gives one sentence or none. It says that one value is higher than another only if their
-intervals do not overlap, and that a head passes a threshold only if its whole interval does:
-nothing is said that another draw of documents might not show.
+A rule gives one sentence or none. What a sentence claims, a test bears out (`evidence`), and the
+sentence says which correction it went through; correlations describe and claim nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +13,16 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.heads.behavior import Thresholds
+from headscope.reporting.evidence import (
+    LEVEL,
+    HeadValue,
+    are_layers_apart,
+    heads_beyond,
+    is_least_below_mean,
+    labels_above_twice_the_mean,
+    layers_above,
+    scaled,
+)
 from headscope.reporting.findings_more import coreference, importance, relations, trained
 from headscope.reporting.subjects import Subject
 from headscope.reporting.wording import (
@@ -27,18 +36,14 @@ from headscope.reporting.wording import (
     sentence,
     with_interval,
 )
+from headscope.statistics.pulls import Pulls
 
 Rule = Callable[[Subject, int], Sentence | None]
 """From a subject and its number in the report."""
-HeadValue = tuple[int, int, Measured]
-"""Layer, head and value."""
 LayerValue = tuple[int, Measured]
-LEVEL = 0.05
-"""A p value below it is significant."""
 EXACT = 8
 """Up to this many layers, the p value of a trend is counted over all orders of the layers."""
-FEW = 20
-"""With fewer documents than this, intervals are too narrow."""
+PAIRS_OF_LAYERS = "which differ after correction over all pairs of layers"
 NAMED = 3
 """A sentence names at most this many heads."""
 
@@ -51,27 +56,6 @@ def about_model(subject: Subject, number: int) -> list[tuple[str, list[Sentence]
         if sentences:
             paragraphs.append((topic, sentences))
     return paragraphs
-
-
-def heads_beyond(
-    subject: Subject, name: str, threshold: float, **labels: object
-) -> list[HeadValue]:
-    """Heads whose whole interval is above a threshold, the highest value first."""
-    data = subject.data(name)
-    if data is None or f"{name}_interval" not in data:
-        return []
-    values = data[name].sel(labels).transpose("layer", "head")
-    bounds = data[f"{name}_interval"].sel(labels).transpose("bound", "layer", "head").values
-    layers, heads = values["layer"].values, values["head"].values
-    above = [
-        (
-            int(layers[row]),
-            int(heads[column]),
-            Measured(float(values.values[row, column]), *map(float, bounds[:, row, column])),
-        )
-        for row, column in np.argwhere(bounds[0] > threshold)
-    ]
-    return sorted(above, key=lambda entry: -entry[2].value)
 
 
 def layers_of(subject: Subject, name: str, **labels: object) -> list[LayerValue]:
@@ -91,11 +75,12 @@ def _opening(subject: Subject, number: int) -> Sentence | None:
         return None
     kind = "causal" if subject.is_causal else "bidirectional"
     tokens = f", {int(counts['tokens']):,} tokens" if "tokens" in counts else ""
-    warning = " With so few documents, intervals are too narrow to rely on."
+    measured = subject.measured("tokens_per_document")
+    warning = " There are too few documents for intervals and tests: values stand alone."
     return [
         f"{subject.title} ({len(subject.layers)} layers of {count_of(subject.n_heads, 'head')}, "
         f"{kind}) read {count_of(int(documents), 'document')}{tokens} of "
-        f"{subject.results[0].corpus_name}." + (warning if int(documents) < FEW else "")
+        f"{subject.results[0].corpus_name}." + ("" if measured.has_interval else warning)
     ]
 
 
@@ -112,10 +97,10 @@ def _null(subject: Subject, number: int) -> Sentence | None:
     layers = layers_of(subject, "null_share")
     if layers:
         low, high = _extremes(layers)
-        if high[1].is_apart(low[1]):
+        if are_layers_apart(subject, "null_share"):
             parts.append(
                 f"; by layer it runs from {with_interval(low[1], units)} in layer {low[0]} to "
-                f"{with_interval(high[1], units)} in layer {high[0]}"
+                f"{with_interval(high[1], units)} in layer {high[0]}, {PAIRS_OF_LAYERS}"
             )
     return [*parts, figure("layers"), "."]
 
@@ -126,41 +111,43 @@ def _alignment(subject: Subject, number: int) -> Sentence | None:
     if not layers or not np.isfinite(baseline):
         return None
     layer, best = max(layers, key=_value)
-    if not best.has_interval:
+    above = layers_above(subject, "dep_alignment", "dep_baseline", parent="either")
+    if above is None:
         return None
     units = "share of attention"
     even = with_interval(Measured(baseline), units)
-    if not best.is_above(baseline):
+    if layer not in above:
         return [
             f"In no layer does clearly more of the attention follow dependencies than the {even} "
-            "that evenly spread attention would give",
+            f"that evenly spread attention would give (after correction over {len(layers)} layers)",
             figure("alignment"),
             ".",
         ]
-    above = [n for n, value in layers if value.is_above(baseline)]
     parts: Sentence = [
         f"Attention runs along dependencies most in layer {layer}: {with_interval(best, units)} of "
         f"it, {best.value / baseline:.1f} times the {even} that evenly spread attention would give"
     ]
-    if len(above) < len(layers):
-        parts.append(f"; {len(above)} of {len(layers)} layers are above that baseline")
+    parts.append(
+        f"; {len(above)} of {len(layers)} layers are above that baseline "
+        f"(after correction over {len(layers)} layers)"
+    )
     return [*parts, figure("alignment"), "."]
 
 
 def _aligned_head(subject: Subject, number: int) -> Sentence | None:
-    baseline = subject.measured("dep_baseline").value
-    if not np.isfinite(baseline):
+    baseline = subject.pulls("dep_baseline")
+    if baseline is None:
         return None
     above = heads_beyond(subject, "dep_alignment", baseline, parent="either")
-    if not above:
+    if not above.passed:
         return None
-    layer, at, value = above[0]
-    total = len(subject.layers) * subject.n_heads
+    layer, at, value = above.passed[0]
     return [
         "The head that does so most is ",
         head(number, layer, at),
         f" with {with_interval(value, 'share of attention')}; "
-        f"{len(above)} of {total} heads are above the baseline.",
+        f"{len(above.passed)} of {above.n_tested} heads are above the baseline "
+        f"({above.correction}).",
     ]
 
 
@@ -169,11 +156,11 @@ def _distance(subject: Subject, number: int) -> Sentence | None:
     if len(layers) < 2:
         return None
     low, high = _extremes(layers)
-    if not high[1].is_apart(low[1]):
+    if not are_layers_apart(subject, "distance"):
         return None
     span = (
         f"from {with_interval(low[1], 'tokens')} in layer {low[0]} to "
-        f"{with_interval(high[1], 'tokens')} in layer {high[0]}"
+        f"{with_interval(high[1], 'tokens')} in layer {high[0]}, {PAIRS_OF_LAYERS}"
     )
     trend = _trend(layers)
     if trend is None:
@@ -195,12 +182,19 @@ def _correlation(other: str, more: str, less: str) -> Rule:
         if data is None or key not in data["correlated"].values:
             return None
         r = subject.measured("correlation", correlated=key)
-        p = subject.measured("correlation_p", correlated=key).value
-        if not p < LEVEL or not (r.is_above(0) or r.is_below(0)):
+        if not (r.is_above(0) or r.is_below(0)):
             return None
         way = more if r.value > 0 else less
+        within = subject.measured("correlation_within", correlated=key)
+        p = subject.measured("correlation_within_p", correlated=key).value
+        inside = (
+            f"; within layers r = {_r(within.value)} (heads shuffled within layers: {_p(p)})"
+            if within.is_known
+            else ""
+        )
         return [
-            f"Heads that look farther {way}: r = {with_interval(r)}, {_p(p)}",
+            f"In this model, heads that look farther {way}: r = {with_interval(r)} over its heads, "
+            f"a description rather than a test{inside}",
             figure(f"correlation-{other}"),
             ".",
         ]
@@ -213,14 +207,15 @@ def _offsets(subject: Subject, number: int) -> Sentence | None:
     parts: list[Sentence] = []
     for offset, name in ((-1, "previous"), (1, "next")):
         above = heads_beyond(subject, "offset_share", limit, offset=offset)
-        if above:
-            verb, whose = ("pays", "its") if len(above) == 1 else ("pay", "their")
+        if above.passed:
+            n = len(above.passed)
+            verb, whose = ("pays", "its") if n == 1 else ("pay", "their")
             parts.append(
                 sentence(
-                    f"{count_of(len(above), 'head')} {verb} more than half of {whose} "
-                    f"attention to the {name} token (",
-                    _named(number, above),
-                    ")",
+                    f"{count_of(n, 'head')} {verb} more than half of {whose} attention to the "
+                    f"{name} token (",
+                    _named(number, above.passed),
+                    f"; {above.correction})",
                 )
             )
     if not parts:
@@ -230,71 +225,65 @@ def _offsets(subject: Subject, number: int) -> Sentence | None:
 
 def _variability(subject: Subject, number: int) -> Sentence | None:
     data = subject.data("variability")
-    if data is None or "variability_interval" not in data:
+    if data is None or not is_least_below_mean(subject, "variability"):
         return None
     values = data["variability"].transpose("layer", "head")
-    if not np.isfinite(values.values).any():
-        return None
     row, column = np.unravel_index(int(np.nanargmin(values.values)), values.shape)
     layer, at = int(values["layer"][row]), int(values["head"][column])
     least = subject.measured("variability", layer=layer, head=at)
     mean = subject.measured("variability_mean")
-    if not least.is_below(mean.value):
-        return None
     return [
         "The head that depends most on position and least on the text is ",
         head(number, layer, at),
         f": {with_interval(least, 'share of attention')} of its attention varies, against "
-        f"{with_interval(mean, 'share of attention')} on average.",
+        f"{with_interval(mean, 'share of attention')} on average "
+        f"(after correction over {values.size} heads).",
     ]
 
 
 def _sinks(subject: Subject, number: int) -> Sentence | None:
     sinks = heads_beyond(subject, "sink_rate", 0.9)
-    total = len(subject.layers) * subject.n_heads
-    if not sinks:
+    if not sinks.passed:
         return None
     return [
-        f"In {len(sinks)} of {total} heads the first token is an attention sink in more than nine "
-        "of ten documents."
+        f"In {len(sinks.passed)} of {sinks.n_tested} heads the first token is an attention sink in "
+        f"more than nine of ten documents ({sinks.correction})."
     ]
 
 
 def _tags(subject: Subject, number: int) -> Sentence | None:
     data = subject.data("pos_to")
-    if data is None or "pos_to_interval" not in data:
+    is_above = labels_above_twice_the_mean(subject, "pos_to")
+    if data is None or is_above is None:
         return None
     tags = [str(tag) for tag in data["tag"].values]
-    low = data["pos_to_interval"].sel(bound="low")
-    mean = data["pos_to"].mean(("layer", "head"))
-    strongest = (low / (2 * mean)).max(("layer", "head"))
-    named = [tag for tag in tags if float(strongest.sel(tag=tag)) > 1]
+    named = [tag for tag, above in zip(tags, is_above, strict=False) if above]
     if not named:
         return None
     every = "every one" if len(named) == len(tags) else f"{len(named)}"
     return [
         f"For {every} of {len(tags)} tags there is a head that pays it more than twice the "
-        "attention of the average head",
+        "attention of the average head (after correction over heads and tags)",
         figure("pos_to"),
         ".",
     ]
 
 
 def _broad(subject: Subject, number: int) -> Sentence | None:
-    uniform = subject.measured("uniform_entropy").value
-    if not np.isfinite(uniform) or uniform <= 0:
+    uniform = subject.pulls("uniform_entropy")
+    if uniform is None or not uniform.value > 0:
         return None
     share = Thresholds().broad
-    broad = heads_beyond(subject, "row_entropy", share * uniform)
-    if not broad:
+    broad = heads_beyond(subject, "row_entropy", scaled(uniform, share))
+    if not broad.passed:
         return None
-    noun = count_of(len(broad), "head")
-    verb = "attends" if len(broad) == 1 else "attend"
+    noun = count_of(len(broad.passed), "head")
+    verb = "attends" if len(broad.passed) == 1 else "attend"
     return sentence(
         f"{noun.capitalize()} {verb} broadly, with more than {share:.0%} of the entropy of "
         "attending evenly (".replace("%", "\u00a0%"),
-        _named(number, broad, "nats"),
-        ").",
+        _named(number, broad.passed, "nats"),
+        f"; {broad.correction}).",
     )
 
 
@@ -302,14 +291,14 @@ def _repeats(subject: Subject, number: int) -> Sentence | None:
     if not subject.is_causal:
         return None
     above = heads_beyond(subject, "induction", 0.5)
-    if not above:
+    if not above.passed:
         return None
-    verb = "pays" if len(above) == 1 else "pay"
+    verb = "pays" if len(above.passed) == 1 else "pay"
     return sentence(
-        f"{count_of(len(above), 'head').capitalize()} {verb} more than half of the attention of "
-        "repeated tokens to what followed them before, as induction heads do (",
-        _named(number, above),
-        ").",
+        f"{count_of(len(above.passed), 'head').capitalize()} {verb} more than half of the "
+        "attention of repeated tokens to what followed them before, as induction heads do (",
+        _named(number, above.passed),
+        f"; {above.correction}).",
     )
 
 
@@ -333,17 +322,20 @@ TOPICS: dict[str, tuple[Rule, ...]] = {
 def notable_heads(subject: Subject) -> dict[tuple[int, int], str]:
     """Heads worth seeing at work, and why: the strongest of each kind."""
     notable: dict[tuple[int, int], str] = {}
-    baseline, offset = subject.measured("dep_baseline").value, Thresholds().offset
-    kinds: list[tuple[str, float, dict[str, object], str]] = [
+    offset = Thresholds().offset
+    baseline = subject.pulls("dep_baseline")
+    reach = subject.pulls("distance")
+    mean = None if reach is None else reach.mean((0, 1))
+    kinds: list[tuple[str, float | Pulls | None, dict[str, str | int], str]] = [
         ("dep_alignment", baseline, {"parent": "either"}, "most along dependencies"),
         ("offset_share", offset, {"offset": -1}, "most to the previous token"),
         ("offset_share", offset, {"offset": 1}, "most to the next token"),
         ("induction", 0.3, {}, "most to what followed the same token"),
-        ("distance", subject.measured("distance_mean").value, {}, "farthest on average"),
+        ("distance", mean, {}, "farthest on average"),
     ]
     for name, threshold, labels, why in kinds:
-        if np.isfinite(threshold):
-            best = heads_beyond(subject, name, threshold, **labels)[:1]
+        if threshold is not None:
+            best = heads_beyond(subject, name, threshold, **labels).passed[:1]
             for layer, at, _ in best:
                 notable.setdefault((layer, at), why)
     return notable

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import xarray as xr
 
@@ -20,6 +21,8 @@ from headscope.heads.first_edition import with_descriptions
 from headscope.reporting.wording import Measured, measured
 from headscope.results.probe import Probe
 from headscope.results.result import Result
+from headscope.run.compare import Labeled, labeled_pulls
+from headscope.statistics.pulls import Pulls
 
 MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
 """Variables of an analysis; two results of a model that share one of them are two subjects."""
@@ -100,11 +103,37 @@ class Subject:
         data = self.data(name)
         return Measured(float("nan")) if data is None else measured(data, name, **labels)
 
+    def pulls(self, name: str, **labels: str | int) -> Pulls | None:
+        """The pulls of the parts of the corpus on a variable; None where there are no sums."""
+        result = self.result(name)
+        if result is None or not result.states:
+            return None
+        known = _pulls_of(result)
+        if name not in known:
+            return None
+        of = known[name]
+        at = [
+            of.array[dim].values.tolist().index(labels[str(dim)]) if dim in labels else slice(None)
+            for dim in of.array.dims
+        ]
+        return of.pulls.at(*at)
+
     def _axis(self, name: str) -> Sequence[int]:
         for result in self.results:
             if name in result.dataset.coords:
                 return [int(n) for n in result.dataset[name].values]
         return ()
+
+
+def _pulls_of(result: Result) -> dict[str, Labeled]:
+    """The pulls of a result, computed once for a report."""
+    known = _PULLS.get(result)
+    if known is None:
+        known = _PULLS[result] = labeled_pulls(result)
+    return known
+
+
+_PULLS: WeakKeyDictionary[Result, dict[str, Labeled]] = WeakKeyDictionary()
 
 
 def find_subjects(

@@ -6,6 +6,7 @@ A cell is text, a number, `{"value", "low", "high"}`, or `{"head": [subject, lay
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from typing import NotRequired, TypedDict
 
 import xarray as xr
@@ -67,9 +68,11 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
             *_opening(subject, number, row),
             "parent" if row.direction == "dependent" else "dependent",
             cell(accuracy_of(row)),
-            rounded(row.honest),
+            cell(Measured(row.honest, *row.honest_interval)),
             rounded(row.baselines["offset"]),
             None if row.offset is None else f"{row.offset:+d}".replace("-", "−"),
+            p_shown(row.gains["offset"].p_adjusted),
+            row.ties,
         ]
         for number, subject in enumerate(subjects)
         for row in best_rows(subject, "accuracy")
@@ -81,8 +84,9 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
         "table",
         "The best head for each relation",
         "A head is right if the word it attends to most is the one that the treebank names. "
-        f"The mark on the bar is the best fixed offset. {HONEST}"
-        + measured_elsewhere(subjects, "accuracy"),
+        f"The mark on the bar is the best fixed offset. {HONEST} The p value is that of the honest "
+        "score being no better than every offset, corrected for all relations (Holm). Ties are "
+        "heads that cannot be told from the best." + measured_elsewhere(subjects, "accuracy"),
         equation="accuracy",
         paper="Clark et al. 2019, section 4.2, Table 1",
         columns=[
@@ -92,9 +96,16 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
             {"label": "Honest", "kind": "share"},
             {"label": "Best offset", "kind": "share"},
             {"label": "Offset", "kind": "text"},
+            {"label": "p, corrected", "kind": "text"},
+            {"label": "Ties", "kind": "count"},
         ],
         rows=rows,
     )
+
+
+def p_shown(value: float) -> str:
+    """A p value as a cell."""
+    return "–" if isnan(value) else f"{value:.2g}" if value >= 0.001 else "< 0.001"
 
 
 def _opening(subject: Subject, number: int, row: ProbeRow) -> list[Cell]:
@@ -122,7 +133,7 @@ def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
         [
             *_opening(subject, number, row),
             cell(accuracy_of(row)),
-            rounded(row.honest),
+            cell(Measured(row.honest, *row.honest_interval)),
             *(rounded(row.baselines[name]) if name in row.baselines else None for name in names),
         ]
         for number, subject, row in best
@@ -205,7 +216,7 @@ def difference_table(
             known = describe(subjects, name)
             share = known.is_share
             difference = measured(data, key, **labels)
-            is_clear = difference.is_above(0) or difference.is_below(0)
+            p = float(data[f"{key}_p"].sel(labels))
             rows.append(
                 [
                     subjects[left].title,
@@ -214,7 +225,7 @@ def difference_table(
                     cell(subjects[left].measured(key, **labels), share=share),
                     cell(subjects[right].measured(key, **labels), share=share),
                     cell(difference, share=share),
-                    "yes" if is_clear else "no",
+                    p_shown(p),
                 ]
             )
     if not rows:
@@ -226,7 +237,7 @@ def difference_table(
         {"label": "First", "kind": "number"},
         {"label": "Second", "kind": "number"},
         {"label": "First − second", "kind": "difference"},
-        {"label": "Clear", "kind": "text"},
+        {"label": "p", "kind": "text"},
     ]
     if len(differences) == 1:  # two subjects: their names are the headings
         left, right, _ = differences[0]
@@ -237,8 +248,12 @@ def difference_table(
         "differences",
         "table",
         "Differences",
-        "Means over heads, and the first minus the second. “Clear” says that the 95 % interval of "
-        "the difference leaves out 0; the bootstrap draws the documents of both independently.",
+        "Means over heads, and the first minus the second. The p value is that of a t test with "
+        "jackknife standard errors, of this measure alone: "
+        + "; ".join(
+            dict.fromkeys(str(data.attrs.get("comparison", "")) for _, _, data in differences)
+        )
+        + ".",
         columns=columns,
         rows=rows,
     )

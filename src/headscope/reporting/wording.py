@@ -59,11 +59,6 @@ class Measured:
         """Is all of the interval below a number? Without an interval: no."""
         return self.has_interval and math.isfinite(other) and self.high < other
 
-    def is_apart(self, other: Measured) -> bool:
-        """Are there two intervals, and do they not overlap?"""
-        both = self.has_interval and other.has_interval
-        return both and (self.low > other.high or other.low > self.high)
-
 
 def measured(data: xr.Dataset, name: str, **labels: object) -> Measured:
     """One value of a dataset with its interval; NaN where the dataset does not have it."""

@@ -12,6 +12,7 @@ from headscope.results.described import is_shown
 
 HEADS = ("layer", "head")
 INTERVAL = "_interval"
+BESIDE = (INTERVAL, "_documents")
 
 
 def make_frame(
@@ -24,7 +25,7 @@ def make_frame(
         if label not in data[axis].values.tolist():
             raise UnknownName.of(axis, label, map(str, data[axis].values.tolist()))
     data = data.sel(labels)
-    known = [str(name) for name in data.data_vars if not str(name).endswith(INTERVAL)]
+    known = [str(name) for name in data.data_vars if not str(name).endswith(BESIDE)]
     for name in names:
         if name not in known:
             raise UnknownName.of("variable", name, known)

@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.arguments import whole_number
+from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
 from headscope.surface.result_methods import ResultMethods
@@ -134,7 +135,6 @@ class Result(ResultMethods):
             data[f"exemplar_{array}"].transpose("layer", "head", "rank").values[tuple(place)]
             for array in ("weight", "document", "query", "key")
         )
-        stacks = ("decoder", "encoder") if name == "cross" else (name, name)
         exemplars = []
         for weight, number, query, key in zip(weights, documents, queries, keys, strict=True):
             if number < 0:
@@ -146,8 +146,8 @@ class Result(ResultMethods):
                     document,
                     int(query),
                     int(key),
-                    document.tokens[stacks[0]],
-                    document.tokens[stacks[1]],
+                    document.tokens[query_stack(name, document.tokens)],
+                    document.tokens[key_stack(name, document.tokens)],
                 )
             )
         return exemplars
@@ -259,5 +259,5 @@ class Result(ResultMethods):
     def _measured(self) -> list[str]:
         """The variables without those derived from them."""
         names = map(str, self.dataset.data_vars)
-        derived = ("_interval", "_count", "_by_layer", "_mean")
+        derived = ("_interval", "_documents", "_count", "_by_layer", "_mean")
         return [name for name in names if not name.endswith(derived)]

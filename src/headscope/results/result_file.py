@@ -16,6 +16,7 @@ import xarray as xr
 from headscope.atomic import atomic_path
 from headscope.results.netcdf import load_groups
 from headscope.results.result import MeasuredDocument, Result
+from headscope.surface.opened import with_renewed_intervals
 
 KIND = "result"
 COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
@@ -83,7 +84,10 @@ def load_result(path: str | os.PathLike[str]) -> Result:
         elif kind == "groups" and len(rest) == 1:
             for group in data["group"].values:
                 by_group.setdefault(str(group), {})[rest[0]] = data.sel(group=group, drop=True)
-    return Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
+    result = Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
+    of_intervals = [a for name, a in root.data_vars.items() if str(name).endswith("_interval")]
+    is_earlier = any("method" not in array.attrs for array in of_intervals)
+    return with_renewed_intervals(result) if is_earlier else result
 
 
 def _documents(result: Result) -> xr.Dataset:

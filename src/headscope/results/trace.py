@@ -3,21 +3,23 @@
 No torch, no model: a trace can be saved, sent to someone and opened years later. Each
 attention of the model is a `Block`, an xarray dataset with named axes; a model with one
 stack has one block (`self`), an encoder-decoder has three (`encoder`, `decoder`,
-`cross`).
+`cross`), and a further tower is `text`, `vision` or `audio`.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
 
-from headscope.errors import HeadscopeWarning, InputError, UnknownName
+from headscope.attention import key_stack, query_stack
+from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
+from headscope.results.arrays import looks_causal, named_blocks
+from headscope.results.media import Media
 from headscope.results.predictions import Predictions
 from headscope.surface.trace_methods import TraceMethods
 from headscope.text.tokens import Tokens
@@ -30,17 +32,13 @@ if TYPE_CHECKING:
 DIMENSIONS = {
     "attention": ("layer", "head", "query", "key"),
     "scores": ("layer", "head", "query", "key"),
+    "sinks": ("layer", "head", "query"),
     "queries": ("layer", "head", "query", "neuron"),
     "keys": ("layer", "group", "key", "neuron"),
     "values": ("layer", "group", "key", "value_neuron"),
     "outputs": ("layer", "head", "query", "value_neuron"),
 }
 """The axes of a block's variables."""
-STACK_OF_QUERIES = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "decoder"}
-STACK_OF_KEYS = {"self": "self", "encoder": "encoder", "decoder": "decoder", "cross": "encoder"}
-
-MOST_OF_A_ROW = 1.01
-"""Rows that sum to more are reported; rounding in half precision stays below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,21 +84,30 @@ class Block:
     def scores(self) -> xr.DataArray:
         """`layer head query key`: what the softmax was taken of, masked keys at -inf.
 
-        Recorded only where scores are more than `scale · q·k`; otherwise computed here.
+        The softmax of these over the keys, with `sinks` as one key more where the model has
+        them, is the attention. Recorded only where scores are more than `scale · q·k` under a
+        mask that all heads share; otherwise computed here, under the mask the model used.
         """
         if "scores" in self.data:
             return self.data["scores"]
+        if "visible" not in self.data:
+            raise InputError(
+                "This trace has no scores: it was made with scores=False or without vectors, from "
+                "bare attention, or of a family that does more to its attention than a softmax."
+            )
         keys = self.keys.isel(group=self.data["group_of_head"])
-        scores = xr.dot(self.queries, keys, dim="neuron") * self.data["scale"]
-        masked: xr.DataArray = scores.where(self._visible(), -np.inf)
-        return masked
+        # Layers with smaller heads are filled up with NaN, which adds nothing.
+        dots = xr.dot(self.queries.fillna(0), keys.fillna(0), dim="neuron")
+        scores = (dots * self.data["scale"]).where(self.data["visible"], -np.inf)
+        known: xr.DataArray = scores.where(self.attention.notnull())
+        return known.transpose(*DIMENSIONS["scores"])
 
-    def _visible(self) -> xr.DataArray:
-        n_queries, n_keys = self.data.sizes["query"], self.data.sizes["key"]
-        seen = np.ones((n_queries, n_keys), dtype=bool)
-        if self.is_causal:
-            seen = np.tril(seen, n_keys - n_queries)
-        return xr.DataArray(seen, dims=("query", "key"))
+    @property
+    def sinks(self) -> xr.DataArray | None:
+        """`layer head query`: the score of the sink, which takes part in the softmax and is no
+        key; None in models without.
+        """
+        return self.data.get("sinks")
 
     def _vectors(self, name: str) -> xr.DataArray:
         if name not in self.data:
@@ -117,12 +124,14 @@ class Trace(TraceMethods):
 
     Attributes:
         blocks: the model's attentions by name.
-        stack_tokens: the token sequence of each stack (`self`, or `encoder` and `decoder`).
+        stack_tokens: the token sequence of each stack (`self`, or `encoder` and `decoder`;
+            `attention.query_stack` and `attention.key_stack` say which a block uses).
         stack_hidden: the residual stream of each stack, `state query unit`: state 0 is the
             embedding, state `l + 1` what layer `l` left behind.
         about: what was traced with what: model, family, edits, versions, truncation.
         predictions: the model's likeliest answers, edits included: next tokens at every
             position, tokens at masks, or labels; None for a plain encoder.
+        media: the images and the recording that were traced, as the model got them.
     """
 
     blocks: Mapping[str, Block]
@@ -130,6 +139,7 @@ class Trace(TraceMethods):
     stack_hidden: Mapping[str, xr.DataArray] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     predictions: Predictions | None = None
+    media: Media = field(default_factory=Media, kw_only=True)
 
     @property
     def main(self) -> Block:
@@ -139,7 +149,7 @@ class Trace(TraceMethods):
     @property
     def text(self) -> Tokens:
         """The main token sequence with offsets, words, segments and flags."""
-        return self.stack_tokens[STACK_OF_QUERIES[self.main.name]]
+        return self.main.query_tokens
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -174,7 +184,7 @@ class Trace(TraceMethods):
     @property
     def hidden(self) -> xr.DataArray:
         """`state query unit`: the residual stream of the main stack between layers."""
-        stack = STACK_OF_QUERIES[self.main.name]
+        stack = query_stack(self.main.name, self.stack_tokens)
         if stack not in self.stack_hidden:
             raise InputError("This trace has no hidden states: it was made without vectors.")
         return self.stack_hidden[stack]
@@ -191,8 +201,20 @@ class Trace(TraceMethods):
 
     @property
     def cross(self) -> Block:
-        """The decoder's attention to the encoder (encoder-decoders)."""
+        """The decoder's attention to the encoder (encoder-decoders), or the text's to what a
+        tower made of an image.
+        """
         return self._block("cross")
+
+    @property
+    def vision(self) -> Block:
+        """The attention among the patches of an image, in models that also read text."""
+        return self._block("vision")
+
+    @property
+    def audio(self) -> Block:
+        """The attention among the frames of a sound, in models that also read text."""
+        return self._block("audio")
 
     def _block(self, name: str) -> Block:
         if name not in self.blocks:
@@ -226,17 +248,35 @@ class Trace(TraceMethods):
             blocks[name] = Block(
                 block.name,
                 data,
-                words[STACK_OF_QUERIES[name]],
-                words[STACK_OF_KEYS[name]],
+                words[query_stack(name, words)],
+                words[key_stack(name, words)],
                 block.is_causal,
             )
-        return Trace(blocks, words, {}, {**self.about, "unit": "word"})
+        return Trace(blocks, words, {}, {**self.about, "unit": "word"}, media=self.media)
+
+    def with_tokens(self, tokens: Mapping[str, Tokens], media: Media | None = None) -> Trace:
+        """The same attention over other token sequences, of the same lengths.
+
+        Args:
+            tokens: by stack; stacks that are not named keep theirs.
+            media: the images and the recording that their pieces are of.
+        """
+        stacks = {**self.stack_tokens, **tokens}
+        blocks = {
+            name: replace(
+                block,
+                query_tokens=stacks[query_stack(name, stacks)],
+                key_tokens=stacks[key_stack(name, stacks)],
+            )
+            for name, block in self.blocks.items()
+        }
+        return replace(self, blocks=blocks, stack_tokens=stacks, media=media or self.media)
 
     @classmethod
     def from_arrays(
         cls,
         attention: object,
-        tokens: Sequence[str] | Tokens,
+        tokens: Sequence[str] | Tokens | Mapping[str, Sequence[str] | Tokens],
         *,
         special: Sequence[bool] | None = None,
         segments: Sequence[int] | None = None,
@@ -248,8 +288,11 @@ class Trace(TraceMethods):
 
         Args:
             attention: `layer head query key`, or a sequence of `head query key` arrays
-                (or of `1 head query key`, as transformers returns them).
-            tokens: one string per position.
+                (or of `1 head query key`, as transformers returns them); or what
+                `generate(output_attentions=True)` returns, such arrays for every step. Several
+                blocks by name: `{"encoder": …, "decoder": …, "cross": …}`.
+            tokens: one string per position; for several blocks, those of each stack by name
+                (`cross` is from the decoder's tokens to the encoder's).
             special: which tokens are special; none by default.
             segments: 0 for the first text, 1 for the second.
             words: the number of each token's word, -1 for none; by default a word each.
@@ -259,21 +302,26 @@ class Trace(TraceMethods):
         Raises:
             InputError: shapes that disagree, or weights below 0: scores before the softmax.
         """
-        weights = stacked_attention(attention)
-        if not isinstance(tokens, Tokens):
+        if not isinstance(tokens, Mapping | Tokens):
             tokens = Tokens.of(tokens, special=special, segments=segments, words=words)
-        n_queries, n_keys = weights.shape[2:]
-        if n_queries != n_keys or n_keys != len(tokens):
-            raise InputError(
-                f"Attention is {n_queries} queries × {n_keys} keys, but there are "
-                f"{len(tokens)} tokens. All three must agree."
+        elif special is not None or segments is not None or words is not None:
+            raise InputError("special, segments and words go with tokens that are bare strings.")
+        arrays, stacks = named_blocks(attention, tokens)
+        sequences = {
+            stack: one if isinstance(one, Tokens) else Tokens.of(one)
+            for stack, one in stacks.items()
+        }
+        blocks = {
+            block: Block(
+                cast("BlockName", block),
+                attention_dataset(weights, np.arange(len(weights))),
+                sequences[query_stack(block, sequences)],
+                sequences[key_stack(block, sequences)],
+                block != "cross" and (looks_causal(weights) if is_causal is None else is_causal),
             )
-        _check_rows(weights)
-        if is_causal is None:
-            is_causal = looks_causal(weights)
-        data = attention_dataset(weights, np.arange(len(weights)))
-        block = Block("self", data, tokens, tokens, is_causal)
-        return cls({"self": block}, {"self": tokens}, {}, {"model": name, "source": "arrays"})
+            for block, weights in arrays.items()
+        }
+        return cls(blocks, sequences, {}, {"model": name, "source": "arrays"})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace to one netCDF file, which `headscope.open` (or xarray) reads."""
@@ -294,10 +342,19 @@ class Trace(TraceMethods):
             ("size", f"{len(self.layers)} layers × {self.n_heads} heads"),
             ("tokens", len(self.tokens)),
             ("blocks", ", ".join(self.blocks) if len(self.blocks) > 1 else None),
+            ("media", self._media_shown()),
             ("vectors", "yes" if "queries" in self.main.data else "no"),
             ("text", self._shown(200)),
         ]
         return facts_table("Trace", facts)
+
+    def _media_shown(self) -> str | None:
+        images, sound = self.media.images, self.media.sound
+        sizes = [f"image of {image.shape[1]} × {image.shape[0]} pixels" for image in images]
+        return (
+            ", ".join(sizes + [f"{self.media.seconds:.1f} s of sound"] * (sound is not None))
+            or None
+        )
 
     def _shown(self, most: int) -> str:
         text = " / ".join(self.text.texts)
@@ -310,76 +367,6 @@ def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -
         {"attention": (DIMENSIONS["attention"], weights)},
         coords={"layer": np.asarray(layers), "head": np.arange(weights.shape[1])},
     )
-
-
-def looks_causal(weights: np.ndarray) -> bool:
-    """Is attention (`layer head query key`) to later tokens 0 everywhere?"""
-    return weights.shape[-1] > 1 and not np.triu(np.nan_to_num(weights), 1).any()
-
-
-def stacked_attention(attention: object) -> np.ndarray:
-    """`layer head query key` from whatever holds it, or an error that names the axes."""
-    if isinstance(attention, Sequence):
-        layers = [_squeezed(_numpy(layer), index) for index, layer in enumerate(attention)]
-        if not layers:
-            raise InputError("There is no attention: the sequence of layers is empty.")
-        shapes = {layer.shape for layer in layers}
-        if len(shapes) > 1:
-            raise InputError(f"Layers differ in shape (head, query, key): {sorted(shapes)}.")
-        weights = np.stack(layers)
-    else:
-        weights = _numpy(attention)
-    if weights.ndim != 4:
-        raise InputError(
-            f"Attention has {weights.ndim} axes {weights.shape}; expected four: "
-            "layer, head, query, key."
-        )
-    if 0 in weights.shape:
-        raise InputError(f"Attention (layer, head, query, key) is empty: {weights.shape}.")
-    return weights
-
-
-def _numpy(array: Any) -> np.ndarray:
-    for name in ("detach", "cpu"):  # a torch tensor, without importing torch
-        array = getattr(array, name, lambda array=array: array)()
-    if "bfloat16" in str(getattr(array, "dtype", "")):  # which NumPy does not know
-        array = array.float() if hasattr(array, "float") else array.astype("float32")
-    try:
-        weights = np.asarray(array)
-    except ValueError as error:  # rows of different length
-        raise InputError(f"Attention should be one array of numbers: {error}") from error
-    if not np.issubdtype(weights.dtype, np.number) or np.iscomplexobj(weights):
-        raise InputError(f"Attention should be numbers, not {weights.dtype}.")
-    return weights if weights.dtype == np.float64 else weights.astype(np.float32)
-
-
-def _check_rows(weights: np.ndarray) -> None:
-    """Refuse weights below 0; warn of rows that sum to more than 1. NaN is a missing weight."""
-    lowest = np.nanmin(weights, initial=0)
-    if lowest < 0:
-        raise InputError(
-            f"Attention has weights down to {lowest:.4g}; expected 0 to 1, after the softmax. "
-            "Take the softmax over the keys first."
-        )
-    highest = np.nansum(weights, axis=-1, dtype=np.float64).max()
-    if highest > MOST_OF_A_ROW:
-        warnings.warn(
-            f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
-            "are taken as they are.",
-            HeadscopeWarning,
-            stacklevel=3,
-        )
-
-
-def _squeezed(layer: np.ndarray, index: int) -> np.ndarray:
-    if layer.ndim == 4 and layer.shape[0] == 1:
-        return cast("np.ndarray", layer[0])
-    if layer.ndim != 3:
-        raise InputError(
-            f"Layer {index} of the attention has shape {layer.shape}; expected (head, query, "
-            "key), or a batch of one: (1, head, query, key)."
-        )
-    return layer
 
 
 def word_matrix(tokens: Tokens, *, mean: bool) -> np.ndarray:

@@ -11,12 +11,20 @@ import xarray as xr
 
 from headscope.atomic import atomic_path
 from headscope.attention import Block as BlockName
+from headscope.attention import key_stack, query_stack
+from headscope.results.media import Media
+from headscope.results.media_file import (
+    COMPRESSION,
+    media_dataset,
+    piece_table,
+    read_media,
+    read_pieces,
+)
 from headscope.results.predictions import Predictions
-from headscope.results.trace import STACK_OF_KEYS, STACK_OF_QUERIES, Block, Trace
+from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Tokens
 
 KIND = "trace"
-COMPRESSION = {"zlib": True, "complevel": 4, "shuffle": True}
 FLAGS = ("special", "generated")
 NUMBERS = ("ids", "segments", "words")
 
@@ -33,6 +41,8 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         datasets[f"/stacks/{stack}"] = _token_dataset(tokens, trace.stack_hidden.get(stack))
     if trace.predictions is not None:
         datasets["/predictions"] = _prediction_dataset(trace.predictions)
+    if trace.media:
+        datasets["/media"], encoding["/media"] = media_dataset(trace.media)
     with atomic_path(path) as temporary:
         tree = xr.DataTree.from_dict(datasets)
         tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
@@ -54,25 +64,24 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         blocks[name] = Block(
             cast("BlockName", name),
             data,
-            tokens[STACK_OF_QUERIES[name]],
-            tokens[STACK_OF_KEYS[name]],
+            tokens[query_stack(name, tokens)],
+            tokens[key_stack(name, tokens)],
             is_causal,
         )
     order = json.loads(tree.attrs["blocks"])
     about = json.loads(tree.attrs["about"])
+    media = read_media(tree["media"].to_dataset()) if "media" in tree else Media()
     predictions = _predictions(tree["predictions"].to_dataset()) if "predictions" in tree else None
-    return Trace({name: blocks[name] for name in order}, tokens, hidden, about, predictions)
+    ordered = {name: blocks[name] for name in order}
+    return Trace(ordered, tokens, hidden, about, predictions, media=media)
 
 
 def _prediction_dataset(predictions: Predictions) -> xr.Dataset:
     data = predictions.data
-    strings = {
-        name: (
-            data[name].dims,
-            _strings(tuple(data[name].values.ravel())).reshape(data[name].shape),
-        )
-        for name in ("token", "at")
-    }
+    strings = {}
+    for name in ("token", "at"):
+        texts = _strings(tuple(data[name].values.ravel()))
+        strings[name] = (data[name].dims, texts.reshape(data[name].shape))
     return data.drop_vars(list(strings)).assign(strings).assign_attrs(kind=predictions.kind)
 
 
@@ -110,6 +119,8 @@ def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
     if tokens.offsets is not None:
         offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
         variables["offsets"] = (("query", "edge"), offsets)
+    if tokens.pieces:
+        variables["pieces"] = (("query", "field"), piece_table(tokens.pieces))
     dataset = xr.Dataset(variables)
     return dataset if hidden is None else dataset.assign(hidden=hidden)
 
@@ -130,6 +141,7 @@ def _tokens(data: xr.Dataset) -> Tokens:
         ids=ids,
         segments=segments,
         words=words,
+        pieces=read_pieces(data["pieces"].values) if "pieces" in data else (),
     )
 
 

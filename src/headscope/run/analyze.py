@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,9 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
-import filelock
-
-from headscope.errors import FileFormatError, HeadscopeError, HeadscopeWarning, InputError
+from headscope.errors import HeadscopeError, HeadscopeWarning, InputError
 from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
 from headscope.measuring.fold import States
@@ -27,11 +24,11 @@ from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.described import mark_over
 from headscope.results.opening import RESULT
-from headscope.results.opening import open as open_file
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
-from headscope.run.checkpoint import Ledger, check_plan
+from headscope.run.checkpoint import Ledger, remove_checkpoints
 from headscope.run.engines.local import run_here, run_workers
+from headscope.run.folder import check_plan, finished, locked
 from headscope.run.merge import used_documents, with_groups
 from headscope.run.options import (
     MAX_TOKENS,
@@ -94,13 +91,13 @@ def analyze(
             return job.run(folder)
     folder = execution.out
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with locked(folder):
         check_plan(folder, plan, resume=execution.resume)
-        if (folder / RESULT).is_file():
-            return _finished(folder / RESULT)
-        result = job.run(folder)
-        result.save(folder / RESULT)
-        shutil.rmtree(folder / "shards")
+        result = finished(folder, plan)
+        if result is None:
+            result = job.run(folder)
+            result.save(folder / RESULT)
+        remove_checkpoints(folder, plan)
     return result
 
 
@@ -283,19 +280,6 @@ def _drawn(corpus: Corpus) -> dict[str, int]:
     return {} if corpus.sample is None else {"sample": corpus.sample, "seed": corpus.seed}
 
 
-def _finished(file: Path) -> Result:
-    """The result of a run that is complete."""
-    try:
-        opened = open_file(file)
-    except FileFormatError as error:
-        raise FileFormatError(
-            f"{error} Pass resume=False (--no-resume) to measure everything again."
-        ) from error
-    if not isinstance(opened, Result):
-        raise FileFormatError(f"{file} is not the result of a run.")
-    return opened
-
-
 def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None:
     if failed:
         shown = "; ".join(f"{f['id']} ({f['reason']})" for f in failed[:3])
@@ -317,16 +301,3 @@ def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None
 def _temporary() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         yield Path(folder)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = filelock.FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise InputError(f"Another run is at work in {folder}. Wait for it, or stop it.") from None
-    try:
-        yield
-    finally:
-        lock.release()

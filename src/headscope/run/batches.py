@@ -228,9 +228,8 @@ def label_batch(
     keys, parts = [], []
     for document in plain:
         key, number = document_key(document)
-        group = axes.groups.index(group_of(document, settings.by))
         keys.append(key)
-        parts.append(group * axes.parts_per_group + number % axes.parts_per_group)
+        parts.append(axes.part_of(group_of(document, settings.by), number))
     return Batch(
         axes,
         {stack: labeler.sequences(plain, tokens) for stack, tokens in stacks.items()},

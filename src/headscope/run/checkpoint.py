@@ -1,50 +1,60 @@
 """Checkpoints: shards on disk, folded in order into one state.
 
-    out/plan.json        what is being run
-    out/shards/12.npz    states of a shard, written whole or not at all
-    out/shards/prefix.npz  the sum of shards 0 … n, which replaces their files
-    out/result.nc        the result
+    out/shards/12-3f9a….npz      states of a shard, written whole or not at all
+    out/shards/prefix-3f9a….npz  the sum of shards 0 … n, which replaces their files
 
 Shards are added in the order of their ids, whichever worker measured them and whenever, so that
-the sums are always the same to the last bit. Files hold arrays and JSON: nothing is unpickled.
+the sums are always the same to the last bit. The names and contents of files carry the hash of
+their plan: a checkpoint of another plan is never counted. Files hold arrays and JSON: nothing is
+unpickled. `run/folder.py` guards the folder as a whole.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
 from headscope.atomic import atomic_path
-from headscope.errors import HeadscopeWarning, InputError, OtherRun
+from headscope.errors import HeadscopeWarning
 from headscope.measuring.fold import States, merge_states
-from headscope.results.opening import RESULT
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
 
+FOLDER = "shards"
 FOLD_EVERY = 16
-MOST_SHOWN = 4
-"""Differences of two plans that a message names."""
-CAUSES = ("model name", "corpus name", "corpus unit", "the model", "the documents")
-"""How differences begin from which others follow, such as other labels."""
-IN_WORDS = {
-    "corpus hash": "the documents were other ones",
-    "model weights_sha256": "the model had other weights",
-}
-"""Differences of which the values say nothing to a reader."""
+MOST_NAMED = 5
+"""Files that a warning names."""
+
+T = TypeVar("T")
+
+
+class Stamp(NamedTuple):
+    """What a checkpoint is of."""
+
+    plan: str
+    """The hash of its plan."""
+    shard: int | None
+    """The shard; None for a sum of several."""
+    through: int = 0
+    """A sum holds the shards before this one."""
+
+
+class _Refused(Exception):
+    """A file is not the checkpoint that its name says."""
 
 
 class Ledger:
     """Which shards are done, and their sum so far."""
 
     def __init__(self, folder: Path, plan: Plan, n_shards: int) -> None:
-        self._folder = folder / "shards"
+        self._folder = folder / FOLDER
         self._plan = plan
+        self._hash = plan.hash
         self._n_shards = n_shards
         self._total: Measured | None = None
         self._next = 0
@@ -54,13 +64,16 @@ class Ledger:
 
     def path(self, shard_id: int) -> Path:
         """Where a shard's states are written."""
-        return self._folder / f"{shard_id}.npz"
+        return self._folder / f"{shard_id}{self._ending}"
+
+    def stamp(self, shard_id: int) -> Stamp:
+        """What is written into that file."""
+        return Stamp(self._hash, shard_id)
 
     @property
     def done(self) -> set[int]:
         """Ids of the shards that need not be run."""
-        later = {int(path.stem) for path in self._folder.glob("[0-9]*.npz")}
-        return set(range(self._next)) | later
+        return set(range(self._next)) | {shard_id for shard_id, _ in self._files()}
 
     @property
     def is_complete(self) -> bool:
@@ -75,142 +88,155 @@ class Ledger:
     def fold(self, *, flush: bool = False) -> None:
         """Add the shards that are next in line; now and then write the sum to disk."""
         while self._next < self._n_shards and self.path(self._next).is_file():
-            measured = read_measured(self.path(self._next))
-            if self._total is None:
-                self._total = Measured(measured.states, measured.report)
-            else:
-                states = merge_states(
-                    self._plan.metrics, self._total.states, measured.states, in_place=True
-                )
-                self._total.report.add(measured.report)
-                self._total = Measured(states, self._total.report)
-            self._next += 1
+            self._add(read_measured(self.path(self._next), self.stamp(self._next)), in_place=True)
         folded = self._next - self._on_disk
         if self._total is not None and folded and (flush or folded >= FOLD_EVERY):
-            write_measured(self._folder / "prefix.npz", self._total, through=self._next)
+            stamp = Stamp(self._hash, None, self._next)
+            write_measured(self._prefix, self._total, stamp)
             for shard_id in range(self._on_disk, self._next):
                 self.path(shard_id).unlink(missing_ok=True)
             self._on_disk = self._next
 
-    def _resume(self) -> None:
-        for leftover in self._folder.glob(".*.part"):
-            leftover.unlink(missing_ok=True)
-        prefix = self._folder / "prefix.npz"
-        if prefix.is_file() and not _is_readable(prefix):
-            prefix.unlink()
-            warnings.warn(
-                f"{prefix} is damaged: the shards whose sum it held are measured again.",
-                HeadscopeWarning,
-                stacklevel=5,
+    @property
+    def _ending(self) -> str:
+        return _ending(self._hash)
+
+    @property
+    def _prefix(self) -> Path:
+        return self._folder / f"prefix{self._ending}"
+
+    def _files(self) -> list[tuple[int, Path]]:
+        """The shards of this plan that have a file, in order."""
+        paths = ((p.name.removesuffix(self._ending), p) for p in self._folder.glob("*-*.npz"))
+        return sorted((int(name), p) for name, p in paths if name.isdecimal() and name.isascii())
+
+    def _add(self, measured: Measured, *, in_place: bool) -> None:
+        if self._total is None:
+            self._total = measured
+        else:
+            total = self._total
+            states = merge_states(
+                self._plan.metrics, total.states, measured.states, in_place=in_place
             )
-        if prefix.is_file():
-            through = _meta(prefix)["through"]
-            self._total = read_measured(prefix)
-            self._next = self._on_disk = int(through)
-        for path in self._folder.glob("[0-9]*.npz"):
-            if int(path.stem) < self._next or not _is_readable(path):
+            total.report.add(measured.report)
+            self._total = Measured(states, total.report)
+        self._next += 1
+
+    def _resume(self) -> None:
+        """Count what can be read; what cannot is measured again, and the user is told."""
+        damaged: list[str] = []
+        if self._prefix.is_file():
+            stamp, total = self._tried(self._prefix, damaged, self._sum) or (None, None)
+            if stamp is not None and total is not None:
+                self._total, self._next = total, stamp.through
+                self._on_disk = self._next
+        for shard_id, path in self._files():
+            if shard_id < self._next or shard_id >= self._n_shards:
                 path.unlink()
+            else:
+                self._tried(path, damaged, self._checked(shard_id))
+        foreign = sorted(
+            path.name for path in self._folder.glob("*.npz") if not path.name.endswith(self._ending)
+        )
+        if foreign:
+            _warn(
+                f"{self._folder} also holds checkpoints of another run, which are left alone: "
+                f"{_listed(foreign)}."
+            )
+        if damaged:
+            _warn(
+                f"Checkpoints in {self._folder} could not be read and are measured again: "
+                f"{_listed(damaged)}."
+            )
         self.fold()
 
+    def _sum(self, path: Path) -> tuple[Stamp, Measured]:
+        """The sum of the first shards."""
+        stamp, measured = read_stamped(path)
+        if stamp != Stamp(self._hash, None, stamp.through) or not (
+            0 < stamp.through <= self._n_shards
+        ):
+            raise _Refused(f"it says that it is {stamp}")
+        return stamp, measured
 
-def write_measured(path: Path, measured: Measured, **extra: int) -> None:
-    """Write a shard; the file appears only when it is complete."""
+    def _checked(self, shard_id: int) -> Callable[[Path], None]:
+        """Reads a shard's file; one that is next in line is added at once."""
+
+        def check(path: Path) -> None:
+            measured = read_measured(path, self.stamp(shard_id))
+            if shard_id == self._next:
+                # Not in place: if the shapes do not fit, the sum must be as it was.
+                self._add(measured, in_place=False)
+
+        return check
+
+    def _tried(self, path: Path, damaged: list[str], read: Callable[[Path], T]) -> T | None:
+        """What `read` returns; if it fails, the file is removed and named as damaged."""
+        try:
+            return read(path)
+        except Exception as error:  # zip, JSON and NumPy raise many kinds for a damaged file
+            damaged.append(f"{path.name} ({type(error).__name__}: {str(error)[:80]})")
+            path.unlink()
+            return None
+
+
+def remove_checkpoints(folder: Path, plan: Plan) -> None:
+    """Delete the checkpoints of a plan whose result is on disk."""
+    shards = folder / FOLDER
+    for path in shards.glob(f"*{_ending(plan.hash)}"):
+        path.unlink(missing_ok=True)
+    if shards.is_dir() and not any(shards.iterdir()):
+        shards.rmdir()
+
+
+def _ending(plan_hash: str) -> str:
+    return f"-{plan_hash[:12]}.npz"
+
+
+def write_measured(path: Path, measured: Measured, stamp: Stamp) -> None:
+    """Write a checkpoint; the file appears only when it is complete."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        dump_measured(file, measured, **extra)
+        dump_measured(file, measured, stamp)
 
 
-def dump_measured(file: BinaryIO, measured: Measured, **extra: int) -> None:
-    """A shard as arrays and JSON in one npz."""
+def dump_measured(file: BinaryIO, measured: Measured, stamp: Stamp) -> None:
+    """A checkpoint as arrays and JSON in one npz."""
     arrays = {
         f"{block}|{metric}|{name}": array
         for block, metrics in measured.states.items()
         for metric, state in metrics.items()
         for name, array in state.items()
     }
-    meta = json.dumps({"report": measured.report.to_dict(), **extra}).encode()
+    meta = json.dumps({"report": measured.report.to_dict(), **stamp._asdict()}).encode()
     np.savez(file, meta=np.frombuffer(meta, dtype=np.uint8), **arrays)  # type: ignore[arg-type]
 
 
-def read_measured(path: Path) -> Measured:
-    """What `write_measured` wrote."""
+def read_measured(path: Path, expected: Stamp) -> Measured:
+    """What `write_measured` wrote, after making sure that it is of this plan and shard."""
+    stamp, measured = read_stamped(path)
+    if stamp != expected:
+        raise _Refused(f"it says that it is shard {stamp.shard} of plan {stamp.plan[:12]}")
+    return measured
+
+
+def read_stamped(path: Path) -> tuple[Stamp, Measured]:
+    """A checkpoint, and what it says it is of."""
     states: States = {}
-    with np.load(path, allow_pickle=False) as file:
+    # NumPy does not close a file that it opened and cannot read.
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        meta = json.loads(file["meta"].tobytes())
         for key in file.files:
             if key != "meta":
                 block, metric, name = key.split("|")
                 states.setdefault(block, {}).setdefault(metric, {})[name] = file[key]
-    return Measured(states, ShardReport(**_meta(path)["report"]))
+    stamp = Stamp(meta["plan"], meta["shard"], meta["through"])
+    return stamp, Measured(states, ShardReport(**meta["report"]))
 
 
-def _meta(path: Path) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as file:
-        meta: dict[str, Any] = json.loads(file["meta"].tobytes())
-    return meta
+def _warn(message: str) -> None:
+    warnings.warn(message, HeadscopeWarning, stacklevel=6)
 
 
-def _is_readable(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as file:
-            return file.testzip() is None
-    except Exception:  # zipfile raises many kinds for a damaged file
-        return False
-
-
-def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
-    """Make sure that the folder holds a run of this plan, or write the plan into it.
-
-    Raises:
-        OtherRun: the folder holds a run with another plan; the message says what differs.
-        InputError: the plan in the folder cannot be read.
-    """
-    file = folder / "plan.json"
-    ours = plan.to_dict()
-    if file.is_file() and resume:
-        try:
-            theirs = json.loads(file.read_text(encoding="utf-8"))["plan"]
-        except (ValueError, KeyError) as error:
-            raise InputError(
-                f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
-            ) from error
-        if theirs != json.loads(json.dumps(ours)):
-            differences = _differences(theirs, json.loads(json.dumps(ours)))
-            first = [text for text in differences if text.startswith(CAUSES)]
-            differences = first or differences  # with another model or corpus, much else differs
-            n_more = len(differences) - MOST_SHOWN
-            more = f"; and {n_more} more" if n_more > 0 else ""
-            shown = "; ".join(differences[:MOST_SHOWN]) + more
-            raise OtherRun(
-                f"{folder} holds another run: {shown}. Choose another folder, or pass "
-                "resume=False (--no-resume) to replace it."
-            )
-        return
-    if not resume:
-        for path in [folder / RESULT, *(folder / "shards").glob("*.npz")]:
-            path.unlink(missing_ok=True)
-    with atomic_path(file) as temporary:
-        content = {"hash": plan.hash, "plan": ours}
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-
-
-def _differences(
-    theirs: Mapping[str, object], ours: Mapping[str, object], where: str = ""
-) -> list[str]:
-    """What differs, leaf by leaf: `settings max_tokens was 512, is 128`."""
-    differences = []
-    for key in {**theirs, **ours}:
-        before, now = theirs.get(key), ours.get(key)
-        if before == now:
-            continue
-        name = f"{where} {key}".strip()
-        if name in IN_WORDS:
-            differences.append(IN_WORDS[name])
-        elif isinstance(before, dict) and isinstance(now, dict):
-            differences += _differences(before, now, name)
-        else:
-            differences.append(f"{name} was {_short(before)}, is {_short(now)}")
-    return differences
-
-
-def _short(value: object) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) <= 60 else shown[:59] + "…"
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

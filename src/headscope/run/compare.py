@@ -2,74 +2,111 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
 import xarray as xr
 
-from headscope.arguments import whole_number
 from headscope.errors import InputError
-from headscope.measuring.assemble import block_draws, state_of
+from headscope.measuring.assemble import HEADS, block_pulls, labeled_interval, state_of
 from headscope.results.result import Result
 from headscope.run.merge import axes_of, check_results, metrics_of
-from headscope.statistics.bootstrap import BOUNDS, interval
+from headscope.statistics.corrections import benjamini_hochberg
+from headscope.statistics.differences import Difference, paired, unpaired
+from headscope.statistics.intervals import BOUNDS
+from headscope.statistics.pulls import Pulls
+
+SAME = "paired: the same documents on both sides"
+OTHER = "unpaired: different documents on both sides"
 
 
-def compare(left: Result, right: Result, *, n_draws: int = 200) -> xr.Dataset:
-    """Differences of two results, left minus right, with intervals.
+@dataclass(frozen=True)
+class Labeled:
+    """A variable of a result with the pulls of its parts, over the same axes."""
+
+    array: xr.DataArray
+    pulls: Pulls
+
+
+def compare(left: Result, right: Result) -> xr.Dataset:
+    """Differences of two results, left minus right, with intervals and p values.
 
     Two models over one corpus, or two genres under one model (`result.group`). Variables
     are compared head by head where both models have the same layers and heads; their means
-    over heads (`…_mean`) always. An interval that leaves out 0 is a difference that another
-    draw of documents would show again. Both sides are drawn independently. Variability is
-    left out where the sides kept different numbers of documents: fewer make it smaller.
+    over heads (`…_mean`) always. Results of the same documents are paired, part by part; the
+    attribute `comparison` says which it was. `…_p` is two-sided; `…_p_adjusted` is corrected for
+    all heads (and labels) of the variable by Benjamini & Hochberg: of the differences where it is
+    below 0.05, at most one in twenty is expected to be false. Variability is left out where the
+    sides kept different numbers of documents: fewer make it smaller.
     """
     check_results(other=right)
-    whole_number("n_draws", n_draws)
-    differences: dict[str, xr.DataArray] = {}
-    sides = [_side(result, seed, n_draws) for seed, result in enumerate((left, right))]
-    (ours, our_draws), (theirs, their_draws) = sides
+    is_paired = is_of_same_documents(left, right)
+    difference_of = paired if is_paired else unpaired
+    ours, theirs = labeled_pulls(left), labeled_pulls(right)
     alone = _not_comparable(left, right)
-    for name in our_draws:
-        if name not in their_draws or name in alone:
+    differences: dict[str, xr.DataArray] = {}
+    for name, mine in ours.items():
+        if name not in theirs or name in alone:
             continue
-        a, b = xr.align(ours[name], theirs[name], join="inner")
-        if ours[name].sizes == theirs[name].sizes and a.sizes == ours[name].sizes:
-            drawn = our_draws[name] - their_draws[name]
-            differences.update(_difference(name, a - b, drawn))
-        heads = [dim for dim in ("layer", "head") if dim in ours[name].dims]
-        if heads:
-            means = our_draws[name].mean(heads) - their_draws[name].mean(heads)
-            difference = ours[name].mean(heads) - theirs[name].mean(heads)
-            differences.update(_difference(f"{name}_mean", difference, means))
+        a, b = xr.align(mine.array, theirs[name].array, join="inner")
+        if mine.array.sizes == theirs[name].array.sizes == a.sizes:
+            difference = difference_of(mine.pulls, theirs[name].pulls)
+            differences |= _labeled(name, a - b, difference)
+        if {*HEADS} <= {*mine.array.dims}:
+            averages = [_averaged(side[name]) for side in (ours, theirs)]
+            a, b = xr.align(*(side.array for side in averages), join="inner")
+            if averages[0].array.sizes == averages[1].array.sizes == a.sizes:
+                difference = difference_of(*(side.pulls for side in averages))
+                differences |= _labeled(f"{name}_mean", a - b, difference)
     if not differences:
         raise InputError("The two results have no variable in common.")
-    return xr.Dataset(differences, attrs={"left": left.title, "right": right.title})
+    about = {"left": left.title, "right": right.title, "comparison": SAME if is_paired else OTHER}
+    return xr.Dataset(differences, coords={"bound": list(BOUNDS)}, attrs=about)
 
 
-def _side(
-    result: Result, seed: int, n_draws: int
-) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
-    """The main values and their draws, labeled."""
-    block = next(iter(result.blocks))
+def is_of_same_documents(left: Result, right: Result) -> bool:
+    """Do two results share documents, dealt into the same parts?
+
+    Two groups of one corpus share none; a group and the whole do.
+    """
+    ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
+    groups = [r.provenance.get("group") for r in (left, right)]
+    are_apart = None not in groups and groups[0] != groups[1]
+    parts = [axes_of(r).parts_per_group for r in (left, right)]
+    return bool(ours & theirs) and not are_apart and parts[0] == parts[1]
+
+
+def labeled_pulls(result: Result, block: str | None = None) -> dict[str, Labeled]:
+    """The variables of a result that have pulls, without labels that other metrics added."""
+    block = block or next(iter(result.blocks))
     data = result.blocks[block]
     metrics, axes = metrics_of(result), axes_of(result)
     measured = {name: state_of(state) for name, state in result.states[block].items()}
-    draws = block_draws(measured, metrics, axes, n_draws=n_draws, seed=seed)
-    values: dict[str, xr.DataArray] = {}
-    labeled: dict[str, xr.DataArray] = {}
+    pulls = {
+        name: _dense(of, axes.parts_per_group)
+        for name, of in block_pulls(measured, metrics, axes, axes.units).items()
+    }
+    labeled = {}
     for metric in metrics:
         labels = metric.coordinates(axes)
         for name in (variable.name for variable in metric.variables()):
-            if name not in draws:
-                continue
-            # Other metrics may have added labels for which this variable has no values.
-            dims = [str(dim) for dim in data[name].dims]
-            here = {dim: list(labels[dim]) for dim in dims if dim in labels}
-            values[name] = data[name].sel(here)
-            labeled[name] = xr.DataArray(
-                draws[name],
-                {dim: values[name][dim] for dim in dims if dim in data.coords},
-                ("draw", *dims),
-            )
-    return values, labeled
+            if name in pulls and name in data:
+                here = {d: list(labels[d]) for d in map(str, data[name].dims) if d in labels}
+                labeled[name] = Labeled(data[name].sel(here), pulls[name])
+    return labeled
+
+
+def _averaged(of: Labeled) -> Labeled:
+    """The mean over heads."""
+    heads = tuple(of.array.dims.index(dim) for dim in HEADS)
+    return Labeled(of.array.mean(HEADS), of.pulls.mean(heads))
+
+
+def _dense(of: Pulls, n: int) -> Pulls:
+    """With all `n` parts, also those after the last that holds documents: two sides are paired."""
+    more = [(0, n - len(of.pulls)), *[(0, 0)] * (of.pulls.ndim - 1)]
+    return of if len(of.pulls) == n else of.changed(of.value, lambda array: np.pad(array, more))
 
 
 def _not_comparable(left: Result, right: Result) -> set[str]:
@@ -87,11 +124,19 @@ def _count(result: Result, metric: str) -> list[float] | None:
     return result[name].values.ravel().tolist() if name in result else None
 
 
-def _difference(name: str, value: xr.DataArray, drawn: xr.DataArray) -> dict[str, xr.DataArray]:
-    drawn = drawn.transpose("draw", *value.dims)
-    bounds = xr.DataArray(
-        interval(drawn.values),
-        {"bound": list(BOUNDS), **{dim: value[dim] for dim in value.dims if dim in value.coords}},
-        ("bound", *value.dims),
-    )
-    return {name: value, f"{name}_interval": bounds}
+def _labeled(name: str, value: xr.DataArray, of: Difference) -> Mapping[str, xr.DataArray]:
+    units = str(value.attrs.get("units", ""))
+    coords = {dim: value[dim] for dim in value.dims if dim in value.coords}
+    p = {"": of.p, "_adjusted": benjamini_hochberg(of.p)}
+    about = {
+        "": "two-sided p value of no difference, of this number alone",
+        "_adjusted": f"the same, corrected over {int(np.isfinite(of.p).sum())} numbers "
+        "(Benjamini & Hochberg 1995)",
+    }
+    tests = {
+        f"{name}_p{kind}": xr.DataArray(
+            values, coords, value.dims, attrs={"long_name": about[kind]}
+        )
+        for kind, values in p.items()
+    }
+    return {name: value, **labeled_interval(name, value, of, units), **tests}

@@ -48,7 +48,7 @@ def measure(
     """The metrics of one input: what `analyze` gives for a corpus of one (`max_tokens=None`).
 
     Works for a trace of a model and for attention computed elsewhere (`Trace.from_arrays`).
-    There are no intervals: one document cannot be drawn twice.
+    There are no intervals: one document says nothing of others.
 
     Args:
         trace: what to measure.
@@ -86,7 +86,7 @@ def measure(
     blocks = {name: states[name] for name in trace.blocks if name in states}
     shown = {stack: tokens.tokens for stack, tokens in trace.stack_tokens.items()}
     return Result(
-        mark_over(assemble(blocks, chosen, axes, fold.layers(), n_draws=0), over),
+        mark_over(assemble(blocks, chosen, axes, fold.layers(), has_intervals=False), over),
         label_states(states, chosen),
         _provenance(trace, chosen, axes, settings),
         {0: MeasuredDocument(given.id, shown)},

@@ -35,7 +35,7 @@ def merge(left: Result, right: Result) -> Result:
         _aligned(left, metrics, axes, 0),
         _aligned(right, metrics, axes, offset),
     )
-    layers = {block: _layers(data) for block, data in left.blocks.items()}
+    layers = {block: layers_of(data) for block, data in left.blocks.items()}
     blocks = assemble(states, metrics, axes, layers)
     documents = dict(left.documents)
     documents.update({number + offset: doc for number, doc in right.documents.items()})
@@ -65,7 +65,7 @@ def group_result(result: Result, name: str) -> Result:
     if name not in axes.groups:
         raise UnknownName.of("group", name, axes.groups)
     number = axes.groups.index(name)
-    first = number * axes.parts_per_group
+    inside = np.flatnonzero(axes.groups_of_parts == number)
     has_parts = {
         metric
         for measured in result.states.values()
@@ -80,15 +80,16 @@ def group_result(result: Result, name: str) -> Result:
                 continue
             data = measured[metric.name]
             if "part" in data.dims:
-                data = data.isel(part=slice(first, first + axes.parts_per_group))
+                data = data.isel(part=inside)
             elif "part" in data:
-                at = data["part"].isel(layer=0, drop=True)
-                inside = np.flatnonzero((at >= first) & (at < first + axes.parts_per_group))
-                data = data.isel(sampled=inside)
-                data = data.assign(part=data["part"] - first)
+                at = data["part"].isel(layer=0, drop=True).astype(int)
+                data = data.isel(sampled=np.flatnonzero(np.isin(at, inside)))
+                places = np.searchsorted(inside, data["part"].astype(int))
+                data = data.assign(part=data["part"].copy(data=places.astype(float)))
             states.setdefault(block, {})[metric.name] = state_of(data)
-    axes_of_group = replace(axes, groups=(name,))
-    layers = {block: _layers(data) for block, data in result.blocks.items()}
+    parts = tuple(axes.units[inside].tolist()) if axes.parts else ()
+    axes_of_group = replace(axes, groups=(name,), parts=parts)
+    layers = {block: layers_of(data) for block, data in result.blocks.items()}
     provenance = {**result.provenance, "group": name, "axes": axes_of_group.to_dict()}
     provenance["metrics"] = [
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
@@ -107,7 +108,8 @@ def check_results(**results: object) -> None:
         expect(name, result, Result, "a result of headscope.analyze or headscope.open")
 
 
-def _layers(data: xr.Dataset) -> list[int]:
+def layers_of(data: xr.Dataset) -> list[int]:
+    """The numbers of the layers of a result's dataset."""
     return [int(n) for n in data["layer"].values] if "layer" in data.coords else []
 
 
@@ -184,22 +186,32 @@ def _joint_axes(left: Axes, right: Axes) -> Axes:
             f"These results cannot be merged: one has {left.parts_per_group} parts per group, "
             f"the other {right.parts_per_group}."
         )
-    return Axes(
+    groups = tuple(sorted({*left.groups, *right.groups}))
+    joint = Axes(
         tuple(sorted({*left.tags, *right.tags})),
         tuple(sorted({*left.relations, *right.relations})),
-        tuple(sorted({*left.groups, *right.groups})),
+        groups,
         left.parts_per_group,
         left.key_classes,
     )
+    if len(groups) == 1 and not (left.parts or right.parts):
+        return joint
+    parts = {number for axes in (left, right) for number in _part_numbers(axes, groups).tolist()}
+    return replace(joint, parts=tuple(sorted(parts)))
+
+
+def _part_numbers(axes: Axes, groups: Sequence[str]) -> np.ndarray:
+    """`part`: the number that each part of `axes` has where `groups` are all groups."""
+    at = np.array([groups.index(name) for name in axes.groups])
+    numbers: np.ndarray = at[axes.groups_of_parts] * axes.parts_per_group + axes.units
+    return numbers
 
 
 def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
     """A result's states with the labels of `axes`, and its documents numbered from `offset` on."""
     by_name = {metric.name: metric for metric in metrics}
     axes_before = axes_of(result)
-    per = axes.parts_per_group
-    groups = [axes.groups.index(name) for name in axes_before.groups]
-    parts = np.concatenate([np.arange(g * per, (g + 1) * per) for g in groups])
+    parts = np.searchsorted(axes.part_numbers, _part_numbers(axes_before, axes.groups))
     states: States = {}
     for block, measured in result.states.items():
         for name, data in measured.items():

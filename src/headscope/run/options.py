@@ -69,7 +69,7 @@ class Settings:
     window: int = 1024
     """So many documents at a time are sorted by length and cut into shards."""
     parts: int = 64
-    """Parts for the bootstrap, shared out among the groups, at least 16 for each."""
+    """Into so many parts the documents of each group are dealt: see `headscope.batch.Axes`."""
     threads: int = 1
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ from headscope.text.document import Document
 from headscope.text.readers.lines import Report
 
 NO_GROUP = "(none)"
-FORMAT = 3
+FORMAT = 4
 """The format of states and checkpoints: a run with another number is not resumed."""
 
 Numbered = tuple[int, Document]
@@ -54,6 +54,8 @@ class Survey:
     messages: tuple[str, ...]
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
     """What metrics asked to be counted, by their names for it."""
+    parts: frozenset[tuple[str, int]] = frozenset()
+    """The parts of each group that hold documents; not looked at without groups."""
 
     @property
     def available(self) -> frozenset[str]:
@@ -166,6 +168,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     has_trees = has_mentions = False
     relations: set[str] = set()
     groups: set[str] = set()
+    parts: set[tuple[str, int]] = set()
     lengths = array("L")
     for document in corpus.read(report):
         content.update(document.digest().encode())
@@ -175,6 +178,9 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
             relations.update(document.relations or ())
         has_mentions = has_mentions or bool(document.mentions)
         groups.add(group_of(document, settings.by))
+        if settings.by is not None:
+            number = document_key(document)[1] % settings.parts
+            parts.add((group_of(document, settings.by), number))
         lengths.append(len(document.text))
         for name, count in (facts or {}).items():
             counts[name].update(_counted(name, count, document))
@@ -199,6 +205,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         left_out=dict(report.counts),
         messages=tuple(report.messages),
         facts={name: dict(counter) for name, counter in counts.items()},
+        parts=frozenset(parts),
     )
 
 
@@ -222,10 +229,13 @@ def _counted(name: str, count: Fact, document: Document) -> Mapping[str, float]:
 
 def axes_for(surveyed: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
     """The labels of a run."""
-    per_group = settings.parts
+    parts: tuple[int, ...] = ()
     if len(surveyed.groups) > 1:
-        per_group = max(16, settings.parts // len(surveyed.groups))
-    return Axes(surveyed.tags, surveyed.relations, surveyed.groups, per_group, key_classes)
+        at = {group: number * settings.parts for number, group in enumerate(surveyed.groups)}
+        parts = tuple(sorted(at[group] + number for group, number in surveyed.parts))
+    return Axes(
+        surveyed.tags, surveyed.relations, surveyed.groups, settings.parts, key_classes, parts
+    )
 
 
 def group_of(document: Document, by: str | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headscope.statistics.intervals import is_enough
-from headscope.statistics.pulls import Pulls
+from headscope.statistics.pulls import Pulls, subtracted
 from headscope.statistics.student import both_tails, critical
 
 
@@ -37,7 +37,7 @@ def paired(left: Pulls, right: Pulls) -> Difference:
     interval could be many times too wide.
     """
     of = left - right
-    enough = is_enough(left, "identity") & is_enough(right, "identity")
+    enough = is_enough(left) & is_enough(right)
     return _difference(of.value, of.variance, np.where(enough, of.df, np.nan))
 
 
@@ -51,8 +51,8 @@ def unpaired(left: Pulls, right: Pulls) -> Difference:
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = variances[0] ** 2 / left.df + variances[1] ** 2 / right.df
         df = (variances[0] + variances[1]) ** 2 / parts
-    enough = is_enough(left, "identity") & is_enough(right, "identity")
-    value = left.value - right.value
+    enough = is_enough(left) & is_enough(right)
+    value = subtracted(left.value, right.value)
     return _difference(value, variances[0] + variances[1], np.where(enough, df, np.nan))
 
 

@@ -30,20 +30,22 @@ class HonestScore:
     p: float
     """One-sided, that the heads are not above every rival; NaN where there are too few cases."""
     chosen: tuple[int, int]
-    """The classifiers that each half chose (for the other)."""
+    """The classifiers that the odd parts chose for the even ones, and the even for the odd."""
 
 
 def honest_right(right: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
-    """`part`: what the classifier that the other half of the parts chose gets right in each part.
+    """`part …`: what the classifier that the other half of the parts chose gets right in each.
 
     Args:
-        right: `part classifier`, cases that each classifier gets right; the parts in order, of
-            which every second makes one half.
+        right: `part classifier …`, cases that each classifier gets right. Parts with an even
+            number are one half, those with an odd number the other.
+
+    Returns:
+        The right cases, and which classifiers the odd parts and the even parts chose.
     """
     halves = np.arange(len(right)) % 2
-    chosen = tuple(int(right[halves != half].sum(0).argmax()) for half in (0, 1))
-    by_part = np.where(halves == 0, right[:, chosen[0]], right[:, chosen[1]])
-    return by_part, (chosen[0], chosen[1])
+    of_odd, of_even = (int(right[halves == half].sum(0).argmax()) for half in (1, 0))
+    return np.where(halves == 0, right[:, of_odd], right[:, of_even]), (of_odd, of_even)
 
 
 def honest_score(right: np.ndarray, cases: np.ndarray, rivals: np.ndarray) -> HonestScore:
@@ -53,27 +55,27 @@ def honest_score(right: np.ndarray, cases: np.ndarray, rivals: np.ndarray) -> Ho
     is the difference to each rival, Σ (right_g − rival_g)/Σ cases_g, part by part. All of the
     differences must be above 0: the largest of their p values is that of the claim (an
     intersection-union test, Berger 1982), and the interval is that of the smallest difference.
-    NaN with fewer than 20 cases or 6 parts that have any.
+    There is no score where a half has no cases, and no test with fewer than 20 cases or 6 parts
+    that have any.
 
     Args:
         right: `part classifier`, cases that each head (and direction) gets right.
         cases: `part`.
         rivals: `part rival`, cases that each rival gets right.
     """
-    there = cases > 0
-    right, cases, rivals = right[there], cases[there], rivals[there]
     nothing = (float("nan"), float("nan"))
-    if len(cases) < 2:
+    if not all(cases[half::2].sum() > 0 for half in (0, 1)):
         return HonestScore(np.nan, nothing, np.nan, nothing, np.nan, (-1, -1))
     by_part, chosen = honest_right(right)
-    score = ratio_pulls(by_part, cases)
+    score = ratio_pulls(by_part, cases, "logit")
     gains = ratio_pulls(by_part[:, None] - rivals, cases[:, None])
     lowest = int(np.argmin(gains.value))
-    is_enough = cases.sum() >= LEAST_CASES and len(cases) >= LEAST_PARTS
-    p = float(np.max(p_above(gains, 0.0))) if is_enough else float("nan")
+    is_enough = cases.sum() >= LEAST_CASES and (cases > 0).sum() >= LEAST_PARTS
+    # Where no part tells head and rival apart, there is nothing in favor of the head.
+    p = float(np.max(np.nan_to_num(p_above(gains), nan=1.0))) if is_enough else float("nan")
     return HonestScore(
         float(score.value),
-        _bounds(interval(score, "logit")),
+        _bounds(interval(score)),
         float(gains.value[lowest]),
         _bounds(interval(gains.at(lowest))) if is_enough else nothing,
         p,
@@ -90,14 +92,7 @@ def count_ties(score: Pulls, level: float = 0.05) -> int:
     """
     values = np.nan_to_num(np.asarray(score.value), nan=-np.inf)
     best = score.at(int(values.argmax()))
-    behind = Pulls(
-        best.value - score.value,
-        best.pulls[:, None] - score.pulls,
-        np.broadcast_to(score.shares, score.pulls.shape),
-        score.is_hit | best.is_hit[:, None],
-        score.is_missed | best.is_missed[:, None],
-    )
-    p = p_above(behind, 0.0)
+    p = p_above(best.at(None) - score)
     return int(((~(p < level)) & np.isfinite(score.value)).sum())
 
 

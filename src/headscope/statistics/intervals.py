@@ -8,16 +8,14 @@ interval can keep that promise there is none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
+from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
-from headscope.statistics.pulls import Pulls
+from headscope.statistics.pulls import Pulls, Scale, subtracted
 from headscope.statistics.student import LEVEL, both_tails, critical, upper_tail
 
 BOUNDS = ("low", "high")
-Scale = Literal["logit", "log", "identity"]
-"""On which an interval is symmetric: `logit` for shares, `log` for what is positive."""
 LEAST_PARTS = 5
 """Fewer parts with anything to count (or anything not to) give no interval."""
 LEAST_DF = 2.0
@@ -38,7 +36,7 @@ class Interval:
         return np.stack((self.low, self.high))
 
 
-def interval(of: Pulls, scale: Scale = "identity", level: float = LEVEL) -> Interval:
+def interval(of: Pulls, level: float = LEVEL) -> Interval:
     """The interval of a number from the pulls of the parts of its corpus.
 
     g(θ) ± t_df · SE · g′(θ), brought back to the scale of θ: the delete-one jackknife's standard
@@ -46,28 +44,30 @@ def interval(of: Pulls, scale: Scale = "identity", level: float = LEVEL) -> Inte
     the scale g where errors are about symmetric. NaN where df < 2 or fewer than five parts have
     anything to count: too few documents.
     """
-    df = np.where(is_enough(of, scale), of.df, np.nan)
-    center, slope = _transformed(of.value, scale)
+    df = np.where(is_enough(of), of.df, np.nan)
+    center, slope = _transformed(of.value, of.scale)
     half = critical(df, level) * np.sqrt(of.variance) * slope
-    low, high = (_back(center + sign * half, scale) for sign in (-1, 1))
+    low, high = (_back(center + sign * half, of.scale) for sign in (-1, 1))
     return Interval(low, high, df + 1)
 
 
-def p_above(of: Pulls, threshold: np.ndarray | float, scale: Scale = "identity") -> np.ndarray:
+def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
     """`…`: p of the one-sided test that a number is at most a threshold, on its interval's scale.
 
-    Small where the data would be rare if the head were not above the threshold.
+    Small where the data would be rare if the head were not above the threshold. A share that is
+    1 in nearly every part has no interval, and is tested by its whole parts: if the share were τ,
+    at most τ of the parts would be whole, so p is the binomial probability of so many.
     """
-    return upper_tail(*_statistic(of, threshold, scale))
+    p = upper_tail(*_statistic(of, threshold))
+    if of.scale != "logit":
+        return p
+    return np.where(np.isfinite(p), p, _p_of_whole_parts(of, threshold))
 
 
-def p_differs(
-    of: Pulls, threshold: np.ndarray | float = 0.0, scale: Scale = "identity"
-) -> np.ndarray:
+def p_differs(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
     """`…`: p of the two-sided test that a number is a threshold; 1 where it is exactly that."""
-    t, df = _statistic(of, threshold, scale)
-    p = both_tails(t, df)
-    return np.where((of.value == threshold) & np.isfinite(df), 1.0, p)
+    t, df = _statistic(of, threshold)
+    return both_tails(t, df)
 
 
 def mean_interval(values: np.ndarray, level: float = LEVEL) -> Interval:
@@ -107,10 +107,10 @@ def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return mean, error, df
 
 
-def is_enough(of: Pulls, scale: Scale) -> np.ndarray:
+def is_enough(of: Pulls) -> np.ndarray:
     """`…`: are there documents enough for an interval?"""
     hits = of.is_hit.sum(0)
-    if scale == "logit":
+    if of.scale == "logit":
         hits = np.minimum(hits, of.is_missed.sum(0))
     df = of.df
     with np.errstate(invalid="ignore"):
@@ -118,15 +118,24 @@ def is_enough(of: Pulls, scale: Scale) -> np.ndarray:
     return enough
 
 
-def _statistic(
-    of: Pulls, threshold: np.ndarray | float, scale: Scale
-) -> tuple[np.ndarray, np.ndarray]:
+def _p_of_whole_parts(of: Pulls, threshold: np.ndarray | float) -> np.ndarray:
+    """P(at least so many whole parts of G | τ), where fewer than five are not whole; else NaN."""
+    n, missed = of.n_parts, of.is_missed.sum(0)
+    p = special.bdtrc(n - missed - 1, n, np.broadcast_to(threshold, n.shape))
+    with np.errstate(invalid="ignore"):
+        is_asked = (missed < LEAST_PARTS) & (n >= LEAST_PARTS) & (of.df >= LEAST_DF)
+    tested: np.ndarray = np.where(is_asked & (missed < n), p, np.nan)
+    return tested
+
+
+def _statistic(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """The t statistic and its degrees of freedom."""
-    df = np.where(is_enough(of, scale), of.df, np.nan)
-    center, slope = _transformed(of.value, scale)
+    df = np.where(is_enough(of), of.df, np.nan)
+    center, slope = _transformed(of.value, of.scale)
     with np.errstate(divide="ignore", invalid="ignore"):
-        against, _ = _transformed(np.asarray(threshold, dtype=np.float64), scale)
-        t = (center - against) / (np.sqrt(of.variance) * slope)
+        against, _ = _transformed(np.asarray(threshold, dtype=np.float64), of.scale)
+        off = subtracted(center, against)
+        t = np.where(off == 0, 0.0, off / (np.sqrt(of.variance) * slope))
     return t, df
 
 

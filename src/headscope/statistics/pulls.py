@@ -8,9 +8,19 @@ it needs no second computation (`ratio_pulls`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+
+Scale = Literal["logit", "log", "identity"]
+"""On which errors are about symmetric: `logit` for shares, `log` for what is positive."""
+
+
+EPSILON = 1e-12
+ROUNDING = 1e-6
+"""A share nearer to 1 than this has no remainder: attention sums to 1 up to rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,7 @@ class Pulls:
     """`part …`: does the part have anything of what is counted (a numerator that is not 0)?"""
     is_missed: np.ndarray
     """`part …`: does it have anything else? For shares: a numerator below the denominator."""
+    scale: Scale = "identity"
 
     @property
     def n_parts(self) -> np.ndarray:
@@ -50,16 +61,26 @@ class Pulls:
         """`…`: degrees of freedom of the variance (`degrees_of_freedom`)."""
         return degrees_of_freedom(self.shares)
 
-    def at(self, *place: int | slice) -> Pulls:
+    def changed(self, value: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> Pulls:
+        """Other numbers, whose arrays by part come of these by one and the same change."""
+        return Pulls(
+            value,
+            change(self.pulls),
+            change(self.shares),
+            change(self.is_hit),
+            change(self.is_missed),
+            self.scale,
+        )
+
+    def at(self, *place: int | slice | None) -> Pulls:
         """The numbers at an index of the axes after `part`, as NumPy indexes."""
         chosen = (slice(None), *place)
-        return Pulls(
-            np.asarray(self.value)[place],
-            self.pulls[chosen],
-            self.shares[chosen],
-            self.is_hit[chosen],
-            self.is_missed[chosen],
-        )
+        return self.changed(np.asarray(self.value)[place], lambda array: array[chosen])
+
+    def flat(self) -> Pulls:
+        """The same numbers along one axis."""
+        value = np.asarray(self.value).reshape(-1)
+        return self.changed(value, lambda array: array.reshape(len(array), -1))
 
     def mean(self, axes: tuple[int, ...]) -> Pulls:
         """The mean over axes of the numbers (heads): pulls are averaged first.
@@ -86,6 +107,7 @@ class Pulls:
             averaged(self.shares),
             (self.is_hit & is_known).any(by_part),
             (self.is_missed & is_known).any(by_part),
+            self.scale,
         )
 
     def __sub__(self, other: Pulls) -> Pulls:
@@ -98,7 +120,7 @@ class Pulls:
         left, right = np.broadcast_arrays(self.shares, other.shares)
         is_less_even = degrees_of_freedom(left) <= degrees_of_freedom(right)
         return Pulls(
-            self.value - other.value,
+            subtracted(self.value, other.value),
             self.pulls - other.pulls,
             np.where(is_less_even, left, right),
             self.is_hit | other.is_hit,
@@ -106,7 +128,14 @@ class Pulls:
         )
 
 
-def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray) -> Pulls:
+def subtracted(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The difference of two numbers, 0 where they are equal up to rounding."""
+    difference = np.asarray(left - right)
+    size = np.abs(left) + np.abs(right)
+    return np.where(np.abs(difference) <= EPSILON * size, 0.0, difference)
+
+
+def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "identity") -> Pulls:
     """The pulls on a ratio of sums, in closed form.
 
     θ = Σa/Σb; without part g it is (Σa − a_g)/(Σb − b_g), so that
@@ -116,6 +145,7 @@ def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray) -> Pulls:
     Args:
         numerator: `part …`, the sums a_g.
         denominator: `part …`, the sums b_g; any shape that broadcasts.
+        scale: of its interval.
     """
     numerator = np.asarray(numerator, dtype=np.float64)
     denominator = np.asarray(denominator, dtype=np.float64)
@@ -130,17 +160,29 @@ def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray) -> Pulls:
         np.where(is_there & np.isfinite(pulls), pulls, 0.0),
         np.broadcast_to(shares, pulls.shape),
         is_there & (numerator != 0),
-        is_there & (numerator != denominator),
+        is_there & (np.abs(denominator - numerator) > ROUNDING * denominator),
+        scale,
     )
 
 
-def recomputed_pulls(value: np.ndarray, without: np.ndarray, sizes: np.ndarray) -> Pulls:
+def scale_of(units: str, numerator: np.ndarray, denominator: np.ndarray) -> Scale:
+    """The scale of a ratio's interval: by its units, as far as the sums bear it out."""
+    if (numerator < 0).any():
+        return "identity"
+    is_share = units.startswith("share") and bool((numerator <= (1 + ROUNDING) * denominator).all())
+    return "logit" if is_share else "log"
+
+
+def recomputed_pulls(
+    value: np.ndarray, without: np.ndarray, sizes: np.ndarray, scale: Scale = "identity"
+) -> Pulls:
     """The pulls on a number that is no ratio of sums: it is computed again without each part.
 
     Args:
         value: `…`.
         without: `part …`, the number computed without each part.
         sizes: `part`, how much each part holds, such as its documents; 0 for none.
+        scale: of its interval.
     """
     sizes = np.asarray(sizes, dtype=np.float64)
     by_part = sizes.reshape(-1, *(1,) * np.ndim(value))
@@ -148,8 +190,8 @@ def recomputed_pulls(value: np.ndarray, without: np.ndarray, sizes: np.ndarray) 
     total = sizes.sum()
     shares = by_part / total if total > 0 else by_part
     pulls = np.where(is_there & np.isfinite(without), value - without, 0.0)
-    return Pulls(np.asarray(value), pulls, np.broadcast_to(shares, without.shape),
-                 is_there, is_there)  # fmt: skip
+    shares = np.broadcast_to(shares, without.shape)
+    return Pulls(np.asarray(value), pulls, shares, is_there, is_there, scale)
 
 
 def degrees_of_freedom(shares: np.ndarray) -> np.ndarray:
@@ -188,7 +230,7 @@ def degrees_of_freedom(shares: np.ndarray) -> np.ndarray:
 
 
 def pool(sums: np.ndarray, units: np.ndarray, axis: int = 0) -> np.ndarray:
-    """`unit …`: sums of the parts that belong to the same unit, along an axis that comes first.
+    """`unit …`: sums of the parts that belong to the same unit; the axis of parts comes first.
 
     Args:
         sums: with an axis of parts.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headscope.heads.card import HeadCard
     from headscope.heads.head_map import HeadMap
     from headscope.heads.probe_table import ProbeTable
+    from headscope.heads.significant import SignificantHeads
     from headscope.model.model import Model
     from headscope.results.probe import Probe
     from headscope.results.probe_example import ProbeExamples
@@ -41,23 +42,51 @@ class ResultMethods:
 
         return group_result(self, name)
 
-    def compare(self: Result, other: Result, *, n_draws: int = 200) -> xr.Dataset:
-        """Differences, this result minus the other, with 95 % intervals.
+    def compare(self: Result, other: Result) -> xr.Dataset:
+        """Differences, this result minus the other, with 95 % intervals and p values.
 
         Two models over one corpus, or two genres under one model (`result.group`). Variables
         are compared head by head where both models have the same layers and heads; their
-        means over heads (`…_mean`) always. An interval that leaves out 0 is a difference that
-        another draw of documents would show again. Both sides are drawn independently.
-        Variability is left out where the sides kept different numbers of documents: fewer
-        make it smaller.
+        means over heads (`…_mean`) always. Results of the same documents are paired, and the
+        attribute `comparison` says so. `…_p` is the two-sided p value of each difference;
+        `…_p_adjusted` is corrected for all heads of the variable (Benjamini & Hochberg): read
+        this one in a list. Variability is left out where the sides kept different numbers of
+        documents: fewer make it smaller.
 
         Args:
             other: the result to compare with.
-            n_draws: draws of documents from which intervals are taken.
         """
         from headscope.run.compare import compare
 
-        return compare(self, other, n_draws=n_draws)
+        return compare(self, other)
+
+    def significant(
+        self: Result,
+        name: str,
+        *,
+        against: float | str | Result = "mean",
+        level: float = 0.05,
+        block: str | None = None,
+        **labels: str | int,
+    ) -> SignificantHeads:
+        """The heads whose value is above something, corrected for looking at all heads.
+
+        One p value for each head, from the same standard errors as its interval, corrected by
+        Benjamini & Hochberg: of the heads listed, a share of at most `level` is expected to be
+        there by chance.
+
+        Args:
+            name: a variable over layer and head.
+            against: a number; the name of another variable of this result (`dep_baseline`);
+                `mean`, the mean over heads; or another result, from which heads may differ
+                either way.
+            level: of the corrected p values.
+            block: another attention of the model: `decoder`.
+            labels: one for each other axis: `result.significant("pos_to", tag="NOUN")`.
+        """
+        from headscope.heads.significant import significant_heads
+
+        return significant_heads(self, name, against=against, level=level, block=block, **labels)
 
     def figure(self: Result, name: str, **options: Any) -> Figure:
         """One figure of the papers, or of ours, as matplotlib draws it.

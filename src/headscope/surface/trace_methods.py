@@ -128,7 +128,7 @@ class TraceMethods:
         """The metrics of this one input: what `analyze` gives for a corpus of one document.
 
         Works for a trace of a model and for attention computed elsewhere
-        (`Trace.from_arrays`). There are no intervals: one document cannot be drawn twice.
+        (`Trace.from_arrays`). There are no intervals: one document says nothing of others.
 
         Args:
             metrics: "all" for those that the annotations allow, names, or metrics.

@@ -10,11 +10,13 @@ import regex
 
 # A sentence ends after . ! ? … and closing quotes or brackets, where a space and then
 # anything but a lower-case letter follows; after 。！？ always; and at a blank line.
+# Each branch begins only where a run of its characters does: otherwise a run of n stops, with no
+# space after it, would be tried n times.
 _END = regex.compile(
     r"""
-    (?P<stop> [.!?…]++ ) ["'’”»)\]]*+ (?P<gap> \s++ ) (?= ["'‘“«(\[]*+ [^\p{Ll}\s] )
-    | [。！？]++ [」』”’）]*+ (?P<gap> \s*+ ) (?= \S )
-    | (?P<gap> \s*? \n \s*? \n \s*+ ) (?= \S )
+    (?<! [.!?…] ) (?P<stop> [.!?…]++ ) ["'’”»)\]]*+ (?P<gap> \s++ ) (?= ["'‘“«(\[]*+ [^\p{Ll}\s] )
+    | (?<! [。！？] ) [。！？]++ [」』”’）]*+ (?P<gap> \s*+ ) (?= \S )
+    | (?<! \s ) (?P<gap> [^\S\n]*+ \n [^\S\n]*+ \n \s*+ ) (?= \S )
     """,
     regex.VERBOSE | regex.VERSION1,
 )

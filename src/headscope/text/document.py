@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from operator import itemgetter
 from typing import Literal
 
 from headscope.errors import InputError
@@ -25,6 +26,7 @@ from headscope.text.words import split_words
 Span = tuple[int, int]
 Unit = Literal["document", "paragraph", "sentence"]
 
+_start, _end = itemgetter(0), itemgetter(1)
 _PER_WORD = ("spans", "upos", "xpos", "lemmas", "features", "parents", "relations")
 
 
@@ -93,7 +95,14 @@ class Document:
             by_cluster.setdefault(mention.cluster, []).append(mention)
         return {cluster: tuple(mentions) for cluster, mentions in by_cluster.items()}
 
-    def cut(self, start: int, stop: int, name: str | None = None) -> Document:
+    def cut(
+        self,
+        start: int,
+        stop: int,
+        name: str | None = None,
+        *,
+        mentions: Sequence[Mention] | None = None,
+    ) -> Document:
         """The words `start` … `stop - 1` as a document of their own.
 
         Parents that fall outside become `NO_PARENT`; mentions are kept where all their words are.
@@ -102,6 +111,7 @@ class Document:
             start: The first word.
             stop: The word after the last.
             name: The id of the piece; the same as this document's by default.
+            mentions: Those that can lie inside, where the caller knows; all by default.
         """
         if not 0 <= start <= stop <= len(self.words):
             raise InputError(
@@ -115,7 +125,11 @@ class Document:
             return None if values is None else values[start:stop]
 
         def ranges(values: tuple[Span, ...]) -> tuple[Span, ...]:
-            kept = ((max(a, start) - start, min(b, stop) - start) for a, b in values)
+            # They follow one another, so those that overlap the piece stand together.
+            near = values[
+                bisect_right(values, start, key=_end) : bisect_left(values, stop, key=_start)
+            ]
+            kept = ((max(a, start) - start, min(b, stop) - start) for a, b in near)
             return tuple((a, b) for a, b in kept if a < b)
 
         parents = self.parents
@@ -139,7 +153,7 @@ class Document:
             relations=inside(self.relations),
             mentions=tuple(
                 mention.shift(-start)
-                for mention in self.mentions
+                for mention in (self.mentions if mentions is None else mentions)
                 if start <= mention.start and mention.stop <= stop
             ),
             part_of=self.part_of,
@@ -157,8 +171,13 @@ class Document:
             yield self
             return
         ranges = self.paragraphs if unit == "paragraph" else self.sentences or self._guess()
+        starts = [start for start, _ in ranges]
+        mentions: list[list[Mention]] = [[] for _ in ranges]
+        for mention in self.mentions:
+            mentions[bisect_right(starts, mention.start) - 1].append(mention)
         for number, (start, stop) in enumerate(ranges, 1):
-            piece = self.cut(start, stop, f"{self.id}-{'p' * (unit == 'paragraph')}{number}")
+            name = f"{self.id}-{'p' * (unit == 'paragraph')}{number}"
+            piece = self.cut(start, stop, name, mentions=mentions[number - 1])
             yield replace(piece, part_of=self.part_of or self.id)
 
     def _guess(self) -> tuple[Span, ...]:
@@ -238,8 +257,12 @@ class Document:
             if start != stop:
                 raise InputError(
                     f"The {what}s of document {self.id!r} leave a gap or overlap at word "
-                    f"{min(start, stop)}: {ranges}. Together they must be its {len(self.words)} "
-                    "words, in order."
+                    f"{min(start, stop)}: {_some(ranges)}. Together they must be its "
+                    f"{len(self.words)} words, in order."
                 )
         if any(start >= stop for start, stop in ranges):
-            raise InputError(f"Document {self.id!r} has an empty {what}: {ranges}.")
+            raise InputError(f"Document {self.id!r} has an empty {what}: {_some(ranges)}.")
+
+
+def _some(ranges: tuple[Span, ...]) -> str:
+    return f"{ranges[:8]}{' …' if len(ranges) > 8 else ''}"

@@ -33,7 +33,8 @@ class Mention:
                 break
             last = stop
         else:
-            if self.spans and (self.head_word is None or self.head_word in self.words()):
+            head = self.head_word
+            if self.spans and (head is None or any(a <= head < b for a, b in self.spans)):
                 return
         raise InputError(
             f"A mention of cluster {self.cluster!r} has the word ranges {self.spans} and the head "

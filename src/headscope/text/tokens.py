@@ -8,9 +8,8 @@ from numbers import Integral
 
 from headscope.errors import InputError
 from headscope.text.align import NO_WORD, align_tokens
+from headscope.text.pieces import Piece, joined_piece
 from headscope.text.words import split_words
-
-"""Stands for words that are found when they are first asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,9 @@ class Tokens:
     words: tuple[int, ...] = ()
     """Number of the token's word in `word_texts`, or -1."""
     word_texts: tuple[str, ...] = ()
+    pieces: tuple[Piece | None, ...] = ()
+    """What each token is where it is no text (a `Patch`, a `Frame`), None for text; empty where
+    all of it is text."""
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -50,6 +52,7 @@ class Tokens:
             "generated": len(self.generated),
             "words": len(self.words),
             "offsets": n if self.offsets is None else len(self.offsets),
+            "pieces": len(self.pieces) or n,
         }
         wrong = {name: length for name, length in lengths.items() if length != n}
         if wrong:
@@ -74,6 +77,7 @@ class Tokens:
         segments: Sequence[int] | None = None,
         words: Sequence[int] | None = None,
         word_texts: Sequence[str] | None = None,
+        pieces: Sequence[Piece | None] = (),
     ) -> Tokens:
         """Tokens from bare strings, each its own word unless `words` says otherwise."""
         n = _check_strings(tokens)
@@ -99,6 +103,7 @@ class Tokens:
             offsets=None,
             words=tuple(words),
             word_texts=tuple(word_texts or ()),
+            pieces=tuple(pieces),
         )
 
     def with_words(self) -> Tokens:
@@ -178,6 +183,9 @@ class Tokens:
             offsets=offsets,
             words=tuple(numbers),
             word_texts=tuple(names),
+            pieces=tuple(joined_piece([self.pieces[i] for i in group]) for group in groups)
+            if self.pieces
+            else (),
         )
 
     def word_groups(self) -> list[list[int]]:

@@ -36,7 +36,7 @@ def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None
             )
     roots = [word - start + 1 for word, parent in enumerate(within, start) if parent == ROOT]
     if len(roots) > 1:
-        raise InputError(f"{name} has {len(roots)} roots (words {roots}), expected one.")
+        raise InputError(f"{name} has {len(roots)} roots (words {_some(roots)}), expected one.")
     if not roots and NO_PARENT not in within:
         raise InputError(f"{name} has no root, expected exactly one word without a parent.")
     reaches = [False] * (stop - start)
@@ -48,9 +48,14 @@ def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None
                 ring = sorted({step - start + 1 for step in path[-(stop - start) :]})
                 raise InputError(
                     f"{name} has a cycle: following the parents from word {word - start + 1} "
-                    f"never reaches the root (words {ring})."
+                    f"never reaches the root (words {_some(ring)})."
                 )
             path.append(at)
             at = parents[at]
         for step in path:
             reaches[step - start] = True
+
+
+def _some(words: list[int]) -> str:
+    more = f" and {len(words) - 10} more" if len(words) > 10 else ""
+    return f"{words[:10]}{more}"

@@ -1,5 +1,7 @@
 // The payload as Python writes it (src/headscope/page/payload.py), and its check on arrival.
 
+import type { ImagePart, PiecePart, SoundPart } from "./media.ts";
+
 export const FORMAT = "headscope-explorer";
 export const VERSION = 1;
 
@@ -18,6 +20,8 @@ export interface TokensPart {
   generated: number[];
   words: number[];
   word_texts: string[];
+  /** What tokens are that are no text; missing where all of it is text. */
+  pieces?: PiecePart[];
 }
 
 export interface VectorsPart {
@@ -57,6 +61,8 @@ export interface TracePart {
   stacks: Record<string, TokensPart>;
   blocks: BlockPart[];
   hidden: Record<string, HiddenPart>;
+  images?: ImagePart[];
+  sound?: SoundPart;
 }
 
 export interface Header {
@@ -96,6 +102,7 @@ export function checkHeader(value: unknown): Header {
       for (const name of ["special", "segments", "generated", "words"] as const) {
         need(tokens[name]?.length === n, `tokens and ${name} differ in length`);
       }
+      need((tokens.pieces?.length ?? n) === n, "tokens and pieces differ in length");
     }
     for (const block of trace.blocks) checkBlock(block, trace);
   }

@@ -2,6 +2,7 @@
 
 import { gunzip } from "./buffer.ts";
 import { Planes } from "./codes.ts";
+import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import type { BlockPart, Header, NumbersPart, TokensPart, TracePart } from "./payload.ts";
 import { PayloadError } from "./payload.ts";
 import { Numbers } from "./vectors.ts";
@@ -14,6 +15,8 @@ export interface Tokens {
   /** Positions of each word's tokens; a token outside words is alone. */
   readonly groups: readonly (readonly number[])[];
   readonly wordTexts: readonly string[];
+  /** What tokens are that are no text; null for text. */
+  readonly pieces: readonly (Piece | null)[];
 }
 
 export interface Vectors {
@@ -46,6 +49,7 @@ export interface Trace {
   readonly title: string;
   readonly model: string;
   readonly blocks: readonly Block[];
+  readonly media: Media;
 }
 
 /** Unpack every buffer and build the traces of a payload. */
@@ -67,7 +71,7 @@ export async function openTraces(
   return header.traces.map((part) => openTrace(part, take));
 }
 
-type Take = (index: number, bytes: number) => Uint8Array<ArrayBuffer>;
+export type Take = (index: number, bytes: number) => Uint8Array<ArrayBuffer>;
 
 function openTrace(part: TracePart, take: Take): Trace {
   const stacks = new Map(Object.entries(part.stacks).map(([name, t]) => [name, openTokens(t)]));
@@ -75,6 +79,7 @@ function openTrace(part: TracePart, take: Take): Trace {
     title: part.title,
     model: part.model,
     blocks: part.blocks.map((block) => openBlock(block, part, stacks, take)),
+    media: openMedia(part, take),
   };
 }
 
@@ -144,6 +149,7 @@ function openTokens(part: TokensPart): Tokens {
     wordTexts: groups.map(([first]) =>
       part.words[first] < 0 ? part.tokens[first] : part.word_texts[part.words[first]],
     ),
+    pieces: part.pieces?.map(openPiece) ?? part.tokens.map(() => null),
   };
 }
 

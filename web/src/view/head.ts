@@ -5,6 +5,7 @@ import { HeadChips } from "./chips.ts";
 import { make, segments } from "./element.ts";
 import { HeadLines } from "./head_lines.ts";
 import { HeadMatrix } from "./head_matrix.ts";
+import { MediaStrip } from "./media.ts";
 import { Panel } from "./panel.ts";
 import type { Captioned } from "./saving.ts";
 import type { Scope } from "./scope.ts";
@@ -12,6 +13,7 @@ import type { Scope } from "./scope.ts";
 interface Shown {
   readonly panel: Panel;
   readonly view: HeadLines | HeadMatrix;
+  readonly media: MediaStrip;
   readonly caption: HTMLElement;
   readonly form: Selection["form"];
 }
@@ -42,7 +44,7 @@ export class HeadView {
       this.body,
     );
     store.onHover(() => {
-      for (const { view } of this.shown) view.renderFocus();
+      this.renderPins();
     });
     scope.exact.onArrival(() => {
       for (const { view } of this.shown) view.renderFocus();
@@ -54,9 +56,10 @@ export class HeadView {
     this.form.set(selection.form);
     this.chips.render();
     this.arrange(this.wanted(), selection.form);
-    for (const { panel, view, caption } of this.shown) {
+    for (const { panel, view, media, caption } of this.shown) {
       panel.refresh();
       caption.textContent = "";
+      media.render();
       view.render();
       caption.textContent = this.caption(panel, view);
     }
@@ -64,7 +67,10 @@ export class HeadView {
 
   /** Only pins changed: the lines stay. */
   renderPins(): void {
-    for (const { view } of this.shown) view.renderFocus();
+    for (const { view, media } of this.shown) {
+      view.renderFocus();
+      media.renderFocus();
+    }
   }
 
   /** What stands above it in a file with other views. */
@@ -76,10 +82,14 @@ export class HeadView {
 
   scenes(): Captioned[] {
     const hasTitles = this.scope.traces.length > 1;
-    return this.shown.map(({ panel, view, caption }) => ({
-      scene: view.scene(),
-      caption: [hasTitles ? panel.title : "", caption.textContent].filter(Boolean).join("  ·  "),
-    }));
+    return this.shown.flatMap(({ panel, view, media, caption }) => {
+      const words = [hasTitles ? panel.title : "", caption.textContent].filter(Boolean);
+      const picture = media.scene();
+      return [
+        ...(picture ? [{ scene: picture, caption: media.words }] : []),
+        { scene: view.scene(), caption: words.join("  ·  ") },
+      ];
+    });
   }
 
   selectAll(): void {
@@ -108,17 +118,18 @@ export class HeadView {
       const panel = new Panel(this.scope, which);
       const view =
         form === "lines" ? new HeadLines(this.scope, panel) : new HeadMatrix(this.scope, panel);
-      return { panel, view, caption: make("p", { class: "caption" }), form };
+      const media = new MediaStrip(this.scope, panel);
+      return { panel, view, media, caption: make("p", { class: "caption" }), form };
     });
     this.body.replaceChildren(
-      ...this.shown.map(({ panel, view, caption }) =>
+      ...this.shown.map(({ panel, view, media, caption }) =>
         make(
           "div",
           { class: "panel" },
           this.scope.traces.length > 1
             ? make("h2", { text: panel.title, title: panel.title })
             : null,
-          view.element,
+          make("div", { class: "panel-body" }, media.element, view.element),
           caption,
         ),
       ),

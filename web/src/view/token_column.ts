@@ -1,10 +1,12 @@
 // One token column of the head view: a list box whose chosen options are the pinned tokens.
 
 import { type Entry, printed } from "../data/axis.ts";
+import { type Piece, pieceOf } from "../data/media.ts";
 import type { Columns } from "../layout/columns.ts";
 import { widestEms } from "../paint/canvas.ts";
 import { make } from "./element.ts";
 import type { Panel } from "./panel.ts";
+import { patchThumbnail } from "./patch_thumbnail.ts";
 import type { Scope } from "./scope.ts";
 
 let numbered = 0;
@@ -40,7 +42,9 @@ export class TokenColumn {
 
   /** Widest label in ems, with its padding. */
   measure(entries: readonly Entry[]): number {
-    return widestEms(entries.map((entry) => printed(entry.label))) + 0.4;
+    const isPatch = (entry: Entry) => this.pieceOf(entry)?.kind === "patch";
+    const room = entries.some(isPatch) ? 2.2 : 0.4;
+    return widestEms(entries.map((entry) => printed(entry.label))) + room;
   }
 
   render(entries: readonly Entry[], columns: Columns): void {
@@ -76,6 +80,12 @@ export class TokenColumn {
     });
   }
 
+  private pieceOf(entry: Entry): Piece | null {
+    const { queryTokens, keyTokens } = this.panel.lens.block;
+    const tokens = this.side === "query" ? queryTokens : keyTokens;
+    return pieceOf(tokens.pieces, entry.positions);
+  }
+
   private option(entry: Entry, index: number): HTMLElement {
     const kinds = [entry.special ? "special" : "", entry.generated ? "generated" : ""];
     const segment = this.panel.lens.block.queryTokens.segments.includes(1) && entry.segment === 1;
@@ -84,6 +94,9 @@ export class TokenColumn {
       entry.generated ? "written by the model" : "",
     ].filter(Boolean);
     const label = make("bdi", { text: printed(entry.label) });
+    const { media } = this.scope.traces[this.panel.trace];
+    const thumbnail = patchThumbnail(this.pieceOf(entry), media);
+    const parts = this.side === "query" ? [label, thumbnail] : [thumbnail, label];
     return make(
       "div",
       {
@@ -96,7 +109,7 @@ export class TokenColumn {
           ...(notes.length ? { "aria-description": notes.join(", ") } : {}),
         },
       },
-      label,
+      ...parts,
     );
   }
 

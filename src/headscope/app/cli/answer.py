@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headscope.app.cli.stopping import stoppable
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -72,7 +74,8 @@ def register(
         settings.quiet = quiet
         logging.getLogger("headscope").setLevel(logging.ERROR if quiet else logging.NOTSET)
         settings.debug = settings.debug or debug
-        answer = verb(**options)
+        with stoppable():
+            answer = verb(**options)
         if as_json:
             typer.echo(json.dumps(answer.data, indent=1, ensure_ascii=False))
         elif answer.text:

@@ -18,6 +18,7 @@ from headscope.app.cli.analyze import analyze
 from headscope.app.cli.answer import register, settings
 from headscope.app.cli.check_importance import check_importance
 from headscope.app.cli.demo import demo
+from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
 from headscope.app.cli.importance import importance
 from headscope.app.cli.models import models
@@ -25,6 +26,7 @@ from headscope.app.cli.probe_heads import bias, coreference, dependencies
 from headscope.app.cli.probe_trained import combined
 from headscope.app.cli.report import report
 from headscope.app.cli.serve import serve
+from headscope.app.cli.stopping import Stopped
 from headscope.app.cli.view import view
 from headscope.errors import HeadscopeError
 
@@ -60,6 +62,9 @@ register(app, models, example="models minilm")
 register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
 register(app, serve, example="serve --model minilm --model smollm2 --open")
 register(app, analyze, example="analyze corpus.conllu --model smollm2 -o run --by genre")
+register(
+    app, effects, example='effects "When Mary and John met, John gave a book to" --target " Mary"'
+)
 register(app, importance, example="importance corpus.txt --model smollm2 -o importance")
 register(app, check_importance, example="check-importance corpus.txt --model smollm2 -o check")
 register(app, map_heads, name="map", example="map run -o map")
@@ -77,15 +82,21 @@ register(probe, combined, example="probe combined train.conllu dev.conllu -o pro
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 for an answer, 2 for bad input, 1 for a failure."""
+    """Run the command line and exit: 0 for an answer, 2 for bad input, 1 for a failure, 130 and
+    143 if it was stopped by Ctrl-C or SIGTERM.
+    """
     warnings.showwarning = _show_warning
     try:
-        app(arguments, prog_name="headscope", standalone_mode=False)
+        code = app(arguments, prog_name="headscope", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
-    except (typer.Abort, KeyboardInterrupt) as stop:
-        typer.echo(f"headscope: {stop}" if str(stop) else "headscope: stopped", err=True)
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("headscope: stopped", err=True)
         sys.exit(130)
+    except Stopped as stop:
+        typer.echo(f"headscope: {stop}", err=True)
+        sys.exit(stop.exit_code)
     except HeadscopeError as error:
         if settings.debug:
             raise

@@ -1,4 +1,4 @@
-"""Convert a Llama-family GGUF file into a transformers folder, once.
+"""Convert a Llama-family GGUF file into a transformers folder.
 
 Done directly from the file's tensors rather than through transformers' own GGUF reader:
 it takes a fifth of the time, and it keeps the tokenizer's real pre-tokenizer, which
@@ -8,17 +8,13 @@ splits digits one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 
-from headscope.atomic import atomic_folder
 from headscope.errors import MissingExtra, ModelError
 
-MANIFEST = "converted.json"
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -34,41 +30,13 @@ SPECIAL_TYPES = (2, 3)
 """GGUF token types `unknown` and `control`."""
 
 
-def converted(source: Path, target: Path, say: Callable[[str], None]) -> Path:
-    """The folder `target` with the model in `source`, converting it if it is not there.
-
-    The folder appears under its name only when it is complete, and one process converts
-    while the others wait, so neither a kill nor a race leaves a broken cache.
+def convert_gguf(source: Path, folder: Path) -> None:
+    """Write the model of a GGUF file into a folder as transformers saves one.
 
     Args:
         source: a GGUF file of the Llama family.
-        target: where the transformers folder is, or goes.
-        say: told before the long part starts.
+        folder: where the files go.
     """
-    if _is_complete(target):
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{target}.lock"):
-        if _is_complete(target):
-            return target
-        say(f"Converting {source.name} into {target} (once, a few seconds) …")
-        with atomic_folder(target) as work:
-            _convert(source, work)
-            sizes = {file.name: file.stat().st_size for file in sorted(work.iterdir())}
-            (work / MANIFEST).write_text(json.dumps(sizes, indent=1))
-    return target
-
-
-def _is_complete(folder: Path) -> bool:
-    """Is every file there with the size it was written with?"""
-    try:
-        sizes = json.loads((folder / MANIFEST).read_text())
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def _convert(source: Path, folder: Path) -> None:
     try:
         import gguf
     except ImportError:

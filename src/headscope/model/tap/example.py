@@ -1,65 +1,189 @@
-"""A small input that most models accept, for the self-check."""
+"""Small inputs that most models accept, for the self-check."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
 N_QUERIES = 11
 """Long enough for causal and windowed patterns to show; prime, so no other axis has it."""
 N_DECODER = 7
+N_ROWS = 2
+N_SAMPLES = 4000
+
+Example = dict[str, Tensor]
 
 
-def example_inputs(root: PreTrainedModel) -> dict[str, Tensor]:
-    """Two random rows of the model's main input, seeded, without padding."""
-    config = root.config
-    generator = torch.Generator().manual_seed(0)
-
-    def random(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).to(root.device, root.dtype)
-
-    name = root.main_input_name
-    inputs: dict[str, Tensor] = {}
-    if name == "pixel_values":
-        height, width = _pair(_deep(config, "image_size", 224))
-        inputs[name] = random(2, _deep(config, "num_channels", 3), height, width)
-    elif name == "input_features":
-        frames = 2 * _deep(config, "max_source_positions", 50)
-        inputs[name] = random(2, _deep(config, "num_mel_bins", 80), frames)
-    elif name == "input_values":
-        inputs[name] = random(2, 4000)
-    else:
-        inputs["input_ids"] = _ids(root, config.get_text_config(), N_QUERIES, generator)
-        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
-    if config.is_encoder_decoder:
-        decoder = config.get_text_config(decoder=True)
-        inputs["decoder_input_ids"] = _ids(root, decoder, N_DECODER, generator)
-    return inputs
+def example_inputs(root: PreTrainedModel) -> Example:
+    """The example that fits a model best, going by its main input."""
+    return next(examples(root))
 
 
-def _ids(
-    root: PreTrainedModel, config: PretrainedConfig, n: int, generator: torch.Generator
-) -> Tensor:
-    """Random ids that mean nothing special to the model (padding would be masked)."""
-    special = {
-        getattr(config, f"{kind}_token_id", None) for kind in ("pad", "bos", "eos", "mask", "sep")
-    }
-    ordinary = [i for i in range(min(config.vocab_size, 1000)) if i not in special]
-    choice = torch.randint(len(ordinary), (2, n), generator=generator)
-    return torch.tensor(ordinary)[choice].to(root.device)
+def examples(root: PreTrainedModel) -> Iterator[Example]:
+    """Two random rows of what the model may take, seeded, without padding; likeliest first."""
+    maker = _Maker(root)
+    main = root.main_input_name
+    reads_text = "input_ids" in maker.parameters or "inputs_embeds" in maker.parameters
+    if main == "pixel_values" or "grid_thw" in maker.parameters:
+        yield from maker.pictures()
+    elif main in ("input_features", "input_values", "audio_values"):
+        yield from maker.sounds(main)
+    elif reads_text or "kwargs" in maker.parameters:
+        yield maker.text()
+    if reads_text and "pixel_values" in maker.parameters:
+        for picture in maker.pictures():
+            yield maker.text() | picture
+            yield maker.text(maker.placeholders()) | picture
+    for name in ("input_features", "input_values", "audio_values"):
+        if name in maker.parameters and name != main:
+            for sound in maker.sounds(name):
+                yield (maker.text() if reads_text else {}) | sound
+    if "pixel_values" in maker.parameters and main != "pixel_values":
+        yield from maker.pictures()
 
 
-def _deep(config: PretrainedConfig, name: str, default: Any) -> Any:
-    """A setting of the configuration or of its vision, audio or encoder part."""
-    for part in (config, *(getattr(config, key, None) for key in config.sub_configs)):
-        value = getattr(part, name, None)
-        if value is not None:
-            return value
-    return default
+def media_of(inputs: Mapping[str, object]) -> frozenset[str]:
+    """Names of the inputs that are pictures or sounds: numbers that are no ids and no mask."""
+    return frozenset(
+        name
+        for name, value in inputs.items()
+        if isinstance(value, Tensor)
+        and value.is_floating_point()
+        and not name.endswith(("mask", "embeds"))
+    )
 
 
-def _pair(size: int | tuple[int, int] | list[int]) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else (size[0], size[1])
+class _Maker:
+    """Makes inputs by what a model's forward pass and configuration name."""
+
+    def __init__(self, root: PreTrainedModel) -> None:
+        self.root = root
+        self.config = root.config
+        self.parameters = inspect.signature(root.forward).parameters
+        self._generator = torch.Generator().manual_seed(0)
+
+    def random(self, *shape: int) -> Tensor:
+        """Seeded noise, as the model computes."""
+        noise = torch.randn(shape, generator=self._generator)
+        return noise.to(self.root.device, self.root.dtype)
+
+    def text(self, before: tuple[int, ...] = ()) -> Example:
+        """Ids (after some that are given), and what goes with them."""
+        config = self.config.get_text_config()
+        ids = self._ids(config, N_QUERIES)
+        if before:
+            given = torch.tensor(before, device=ids.device).expand(N_ROWS, -1)
+            ids = torch.cat([given, ids], 1)
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if self._needs("bbox"):
+            inputs["bbox"] = torch.zeros(*ids.shape, 4, dtype=torch.long, device=ids.device)
+        return inputs | self._decoder()
+
+    def pictures(self) -> Iterator[Example]:
+        """Noise of the size the model states; as patches with their grid, where it takes that."""
+        height, width = _pair(self._stated("image_size", 224))
+        channels = self._stated("num_channels", None) or self._stated("in_channels", 3)
+        if "grid_thw" in self.parameters:
+            size = self._stated("patch_size", 14)
+            depth = self._stated("temporal_patch_size", 1)
+            side = 2 * self._stated("spatial_merge_size", 2)
+            grid = torch.tensor([[1, side, side]] * N_ROWS, device=self.root.device)
+            patches = self.random(N_ROWS * side * side, channels * depth * size * size)
+            yield {next(iter(self.parameters)): patches, "grid_thw": grid}
+            return
+        yield {"pixel_values": self.random(N_ROWS, channels, height, width)} | self._decoder()
+        frames = self._stated("num_frames", None)
+        if frames is not None:
+            video = self.random(N_ROWS, int(frames), channels, height, width)
+            yield {"pixel_values": video} | self._decoder()
+
+    def sounds(self, name: str) -> Iterator[Example]:
+        """Samples, or features in either order of their axes, with a mask where it is asked."""
+        if name != "input_features":
+            yield {name: self.random(N_ROWS, N_SAMPLES)} | self._decoder()
+            yield {name: self.random(N_ROWS, 1, N_SAMPLES)} | self._decoder()
+            return
+        n_features = self._stated("num_mel_bins", None) or self._stated("input_dim", 80)
+        n_frames = 2 * self._stated("max_source_positions", 50)
+        for axes in ((n_features, n_frames), (n_frames, n_features)):
+            inputs = {name: self.random(N_ROWS, *axes)}
+            mask = torch.ones(N_ROWS, n_frames, dtype=torch.long, device=self.root.device)
+            for mask_name in ("input_features_mask", "attention_mask"):
+                if self._needs(mask_name):
+                    inputs[mask_name] = mask
+            yield inputs | self._decoder()
+
+    def placeholders(self) -> tuple[int, ...]:
+        """The ids that stand for a picture in a text, as many as it takes tokens."""
+        for name in ("image_token_id", "image_token_index"):
+            token = getattr(self.config, name, None)
+            if isinstance(token, int):
+                counts = ("num_query_tokens", "mm_tokens_per_image", "image_seq_length")
+                stated = [self._stated(count, None) for count in counts]
+                height, width = _pair(self._stated("image_size", 224))
+                size = self._stated("patch_size", 14)
+                size = size if isinstance(size, int) else 14
+                n = next((x for x in stated if x is not None), (height // size) * (width // size))
+                return (token,) * int(n)
+        return ()
+
+    def _decoder(self) -> Example:
+        if not self.config.is_encoder_decoder or "decoder_input_ids" not in self.parameters:
+            return {}
+        return {
+            "decoder_input_ids": self._ids(self.config.get_text_config(decoder=True), N_DECODER)
+        }
+
+    def _needs(self, name: str) -> bool:
+        """Does the forward pass ask for this without a default, or fail without it?"""
+        parameter = self.parameters.get(name)
+        if parameter is None:
+            return False
+        return parameter.default is inspect.Parameter.empty or name == "bbox"
+
+    def _ids(self, config: PretrainedConfig, n: int) -> Tensor:
+        """Random ids that mean nothing special to the model (padding would be masked)."""
+        special = _special_ids(self.config) | _special_ids(config)
+        ordinary = [i for i in range(min(self._vocabulary(config), 1000)) if i not in special]
+        choice = torch.randint(len(ordinary), (N_ROWS, n), generator=self._generator)
+        return torch.tensor(ordinary)[choice].to(self.root.device)
+
+    def _vocabulary(self, config: PretrainedConfig) -> int:
+        """How many ids there are: the table of embeddings knows, else the configuration."""
+        try:
+            table = self.root.get_input_embeddings()
+        except (NotImplementedError, AttributeError):
+            table = None
+        stated = getattr(config, "vocab_size", None)
+        sizes = [stated] if isinstance(stated, int) else []
+        sizes += [table.num_embeddings] if isinstance(table, nn.Embedding) else []
+        return min(sizes, default=1000)
+
+    def _stated(self, name: str, default: Any) -> Any:
+        """A setting of the configuration or of one of its parts."""
+        parts = (self.config, *(getattr(self.config, key, None) for key in self.config.sub_configs))
+        for part in parts:
+            value = getattr(part, name, None)
+            if value is not None:
+                return value
+        return default
+
+
+def _special_ids(config: PretrainedConfig) -> set[int]:
+    """Every id that the configuration names for a purpose; some are named in lists."""
+    ids: set[int] = set()
+    for name, value in config.to_dict().items():
+        if name.endswith(("token_id", "token_index", "token_ids")):
+            ids.update(x for x in (value if isinstance(value, list) else [value]) if type(x) is int)
+    return ids
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    if isinstance(size, Mapping):
+        size = [size.get("height", 224), size.get("width", 224)]
+    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[-1]))

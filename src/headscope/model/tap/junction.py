@@ -8,45 +8,38 @@ layer that its own model gives it.
 from __future__ import annotations
 
 import functools
-import itertools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from headscope.attention import Attention, Block
 from headscope.errors import InputError, TapUnsupported
-from headscope.model.edit import Edit, Positions, Vectors
-from headscope.model.tap.attachment import Attachment
+from headscope.model.edit import Vectors
 from headscope.model.tap.circuit import Circuit, Inputs
 from headscope.model.tap.interface import EagerFunction, intercepted
+from headscope.model.tap.parts import (
+    USE_NUMBERS,
+    Part,
+    Parts,
+    Use,
+    change_weights_of,
+    edit_outputs,
+    edit_vectors,
+)
 from headscope.model.tap.sites import Route, Site
 from headscope.model.tap.watch import Watch, watching
 
-_count = itertools.count()
 _lock = threading.RLock()
 _junctions: dict[int, _Junction] = {}
 """Id of an attention module → its junction, while anything is attached to it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Use:
-    """An attachment through one model's circuit."""
-
-    circuit: Circuit
-    attachment: Attachment
-    thread: threading.Thread | None
-    """The thread whose calls are meant; None for those of every thread."""
-    number: int = field(default_factory=lambda: next(_count))
-    """Uses are numbered in the order they were attached."""
-
-
 class _Here(threading.local):
-    is_suspended = False
+    first_use = 0
+    """Uses with a lower number are suspended in this thread."""
 
 
 _here = _Here()
@@ -54,12 +47,14 @@ _here = _Here()
 
 @contextmanager
 def suspended() -> Iterator[None]:
-    """Within the block, modules run in this thread as if nothing were attached to them."""
-    was_suspended, _here.is_suspended = _here.is_suspended, True
+    """Within the block, modules run in this thread as if nothing had been attached to them
+    before.
+    """
+    first_use, _here.first_use = _here.first_use, next(USE_NUMBERS)
     try:
         yield
     finally:
-        _here.is_suspended = was_suspended
+        _here.first_use = first_use
 
 
 @contextmanager
@@ -106,48 +101,6 @@ def uses_of(modules: Iterable[nn.Module]) -> list[Use]:
     return [uses[number] for number in sorted(uses)]
 
 
-class _Part(NamedTuple):
-    """The part that one use has in one attention computation."""
-
-    use: Use
-    site: Site
-    inputs: Inputs
-    """What the forward pass under way was given."""
-    block: Block
-    """The block of the computation in the model whose forward pass that is."""
-
-    def positions(self, n_queries: int, n_keys: int) -> Positions:
-        return self.inputs.positions(self.block, n_queries, n_keys)
-
-
-class _Parts(tuple[_Part, ...]):
-    """All parts in one computation."""
-
-    __slots__ = ()
-
-    @property
-    def edits(self) -> list[tuple[_Part, Edit]]:
-        """The edits that apply here, in order."""
-        return [
-            (part, edit)
-            for part in self
-            for edit in part.use.attachment.edits
-            if edit.touches(part.site, part.use.circuit.wiring.main_block())
-        ]
-
-    @property
-    def wants_scores(self) -> bool:
-        return any(part.use.attachment.wants_scores for part in self)
-
-    @property
-    def wants_gradient(self) -> bool:
-        return any(part.use.attachment.on_gradient is not None for part in self)
-
-    @property
-    def returns_weights(self) -> bool:
-        return all(part.use.attachment.returns_weights for part in self)
-
-
 class _Junction:
     """One attention module, and everything attached to it."""
 
@@ -170,19 +123,19 @@ class _Junction:
         here = threading.current_thread()
         return [use for use in self.uses if use.thread is None or use.thread is here]
 
-    def _next_call(self) -> dict[int, _Parts]:
+    def _next_call(self) -> dict[int, Parts]:
         """Who takes part in the call that starts now, by computation."""
-        uses = [] if _here.is_suspended else self.uses_here()
+        uses = [use for use in self.uses_here() if use.number >= _here.first_use]
         sites: dict[Circuit, dict[int, Site]] = {}
         for use in uses:
             if use.circuit not in sites:
                 sites[use.circuit] = use.circuit.next_call(self._module)
-        parts: dict[int, list[_Part]] = {}
+        parts: dict[int, list[Part]] = {}
         for use in uses:
             for computation, site in sites[use.circuit].items():
-                part = _Part(use, site, *_inputs(use.circuit, computation, sites))
+                part = Part(use, site, *_inputs(use.circuit, computation, sites))
                 parts.setdefault(computation, []).append(part)
-        return {computation: _Parts(some) for computation, some in parts.items()}
+        return {computation: Parts(some) for computation, some in parts.items()}
 
     # The interface route: the family's eager function is called here.
 
@@ -200,12 +153,12 @@ class _Junction:
         if parts is None:
             return function(module, query, key, value, *args, **kwargs)
         edits, wants_scores = parts.edits, parts.wants_scores
-        vectors = _edit_vectors(edits, Vectors(query, key, value))
+        vectors = edit_vectors(edits, Vectors(query, key, value))
         scores: Tensor | None = None
         if edits or wants_scores or parts.wants_gradient:
             lengths = query.shape[2], key.shape[2]
             watch = Watch(
-                on_weights=lambda _, weights: _change(parts, edits, weights, lengths),
+                on_weights=lambda _, weights: change_weights_of(parts, edits, weights, lengths),
                 keeps_scores=wants_scores,
                 replace_at="product",
             )
@@ -216,13 +169,13 @@ class _Junction:
         else:
             output, weights = function(module, *vectors, *args, **kwargs)
         assert weights is not None
-        output = _edit_outputs(edits, output.transpose(1, 2)).transpose(1, 2)
+        output = edit_outputs(edits, output.transpose(1, 2)).transpose(1, 2)
         _read(parts, weights, vectors, output.transpose(1, 2), scores if wants_scores else None)
         return output, weights if parts.returns_weights else None
 
     # The fallback route: the module runs as it is, watched.
 
-    def _start_watch(self) -> tuple[Watch, dict[int, _Parts]] | None:
+    def _start_watch(self) -> tuple[Watch, dict[int, Parts]] | None:
         calls = self._next_call()
         if not calls:
             return None
@@ -233,7 +186,7 @@ class _Junction:
                 return weights
             unfolded = _unfold(weights, _n_heads(calls[index]))
             n_queries, n_keys = unfolded.shape[2:]
-            changed = _change(calls[index], edits[index], unfolded, (n_queries, n_keys))
+            changed = change_weights_of(calls[index], edits[index], unfolded, (n_queries, n_keys))
             return weights if changed is unfolded else changed.reshape(weights.shape)
 
         def change_factors(index: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -242,7 +195,7 @@ class _Junction:
             n_heads = _n_heads(calls[index])
             rows = key.transpose(-1, -2)
             vectors = Vectors(_unfold(query, n_heads), _unfold(rows, n_heads), None)
-            changed = _edit_vectors(edits[index], vectors)
+            changed = edit_vectors(edits[index], vectors)
             assert changed.query is not None
             assert changed.key is not None
             return (
@@ -254,7 +207,7 @@ class _Junction:
             if not edits.get(index):
                 return value
             vectors = Vectors(None, None, _unfold(value, _n_heads(calls[index])))
-            changed = _edit_vectors(edits[index], vectors).value
+            changed = edit_vectors(edits[index], vectors).value
             assert changed is not None
             return changed.reshape(value.shape)
 
@@ -262,7 +215,7 @@ class _Junction:
             if not edits.get(index):
                 return output
             unfolded = _unfold(output, _n_heads(calls[index]))
-            changed = _edit_outputs(edits[index], unfolded)
+            changed = edit_outputs(edits[index], unfolded)
             return output if changed is unfolded else changed.reshape(output.shape)
 
         watch = Watch(
@@ -274,7 +227,7 @@ class _Junction:
         )
         return watch, calls
 
-    def _finish_watch(self, watch: Watch, calls: dict[int, _Parts]) -> None:
+    def _finish_watch(self, watch: Watch, calls: dict[int, Parts]) -> None:
         for index, parts in calls.items():
             site = parts[0].site
             steps = watch.steps[index] if index < len(watch.steps) else None
@@ -283,7 +236,7 @@ class _Junction:
                     f"{site.module} computed its attention another way than in the self-check, "
                     "so it cannot be read for this input."
                 )
-            first = steps.products[0] if site.head_size is not None else None
+            first = steps.products[0] if site.head_size is not None and steps.products else None
             unfold = functools.partial(_unfold_any, n_heads=site.n_heads)
             _read(
                 parts,
@@ -313,42 +266,8 @@ def _inputs(
     return Inputs(), own_block
 
 
-def _edit_vectors(edits: Sequence[tuple[_Part, Edit]], vectors: Vectors) -> Vectors:
-    for part, edit in edits:
-        vectors = edit.on_vectors(vectors, part.site)
-    return vectors
-
-
-def _edit_outputs(edits: Sequence[tuple[_Part, Edit]], outputs: Tensor) -> Tensor:
-    for _, edit in edits:
-        outputs = edit.on_outputs(outputs)
-    return outputs
-
-
-def _change(
-    parts: _Parts,
-    edits: Sequence[tuple[_Part, Edit]],
-    weights: Tensor,
-    lengths: tuple[int, int],
-) -> Tensor:
-    """The weights to use instead, with a hook where their gradient is wanted.
-
-    With frozen parameters nothing upstream asks for a gradient, so the weights of the
-    first layer become a leaf of the graph themselves.
-    """
-    for part, edit in edits:
-        weights = edit.on_weights(weights, part.positions(*lengths))
-    for part in parts:
-        on_gradient = part.use.attachment.on_gradient
-        if on_gradient is not None and torch.is_grad_enabled():
-            if not weights.requires_grad:
-                weights = weights.detach().requires_grad_()
-            weights.register_hook(functools.partial(on_gradient, part.site))
-    return weights
-
-
 def _read(
-    parts: _Parts,
+    parts: Parts,
     weights: Tensor,
     vectors: Vectors,
     outputs: Tensor | None,
@@ -358,16 +277,23 @@ def _read(
     made: dict[Circuit, Attention] = {}
     for part in parts:
         reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit
-        if reader is None:
+        if reader is None or site.is_copy:
             continue
+        unseen = part.inputs.media - circuit.wiring.media
+        if unseen:
+            raise TapUnsupported(
+                f"The model was given {', '.join(sorted(unseen))}, which the self-check was not, "
+                "so what its layers attend to is not known. Say so beforehand: "
+                "model.tapped(reader, inputs=inputs)."
+            )
         if weights.ndim != 4 or weights.shape[1] != site.n_heads:
             raise TapUnsupported(
                 f"{site.module} has attention of shape {tuple(weights.shape)} here; the "
                 f"self-check saw {site.n_heads} heads of queries by keys."
             )
         if circuit not in made:
-            n_queries, n_keys = weights.shape[2:]
-            query_mask, key_mask = part.inputs.masks(part.block, n_queries, n_keys)
+            n_keys = weights.shape[-1]
+            query_mask, key_mask = part.inputs.masks(part.block, weights)
             made[circuit] = Attention(
                 weights=weights,
                 block=site.block,
@@ -375,16 +301,27 @@ def _read(
                 is_causal=site.block in circuit.wiring.causal_blocks,
                 query_mask=query_mask,
                 key_mask=key_mask,
-                queries=vectors.query,
-                keys=vectors.key,
-                values=vectors.value,
-                outputs=outputs,
-                scores=None if scores is None else scores[..., :n_keys],
+                queries=None if site.head_size is None else vectors.query,
+                keys=None if site.head_size is None else vectors.key,
+                values=None if site.value_size is None else vectors.value,
+                outputs=None if site.value_size is None else outputs,
+                scores=_columns(site, scores, 0, n_keys),
+                sinks=_sinks(site, scores, n_keys),
             )
         reader(made[circuit])
 
 
-def _n_heads(parts: _Parts) -> int:
+def _columns(site: Site, scores: Tensor | None, start: int, stop: int) -> Tensor | None:
+    return scores[..., start:stop] if scores is not None and site.has_scores else None
+
+
+def _sinks(site: Site, scores: Tensor | None, n_keys: int) -> Tensor | None:
+    """The scores of the sink: one column more than there are keys."""
+    column = _columns(site, scores, n_keys, n_keys + 1)
+    return column[..., 0] if column is not None and column.shape[-1] else None
+
+
+def _n_heads(parts: Parts) -> int:
     return parts[0].site.n_heads
 
 

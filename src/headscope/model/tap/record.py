@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from headscope.model.tap.interface import EagerFunction, intercepted
-from headscope.model.tap.watch import Watch, watching
+from headscope.model.tap.watch import SDPA, SOFTMAX, TorchFunction, Watch, watching
 
 
 @dataclass(slots=True)
@@ -33,14 +34,47 @@ class Recording:
     query: Tensor | None
     key: Tensor | None
     value: Tensor | None
+    output: Tensor | None
     scale: float | None
     n_products: int
     """Batched products that went into the scores."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Were the weights multiplied with values, as attention is?"""
+        return self.value is not None and self.weights.ndim >= 3
 
-def record_interface(
-    root: PreTrainedModel, inputs: Mapping[str, object]
-) -> tuple[list[Recording], ModelOutput]:
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A recorded forward pass."""
+
+    recordings: list[Recording]
+    outputs: ModelOutput
+    n_softmaxes: int
+    """Softmaxes over at least three axes that were taken, recorded or not."""
+
+
+class _Count(TorchFunctionMode):
+    """Counts softmaxes, whoever takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n = 0
+
+    def __torch_function__(
+        self,
+        func: TorchFunction,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.n += func is SDPA or (func in SOFTMAX and result.ndim >= 3)
+        return result
+
+
+def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
     """Run the model, recording every call that goes through transformers' interface."""
     modules = dict(root.named_modules())
     names = {id(module): name for name, module in modules.items()}
@@ -59,37 +93,37 @@ def record_interface(
     ) -> tuple[Tensor, Tensor | None]:
         if threading.current_thread() is not thread:
             return function(module, query, key, value, *args, **kwargs)
+        name = names[id(module)]
+        occurrence = calls[name]
+        calls[name] += 1
         with Watch() as watch:
             output, weights = function(module, query, key, value, *args, **kwargs)
         if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
             return output, weights  # not one softmax and one product: left to the fallback
         steps = watch.steps[0]
-        name = names[id(module)]
         recordings.append(
             Recording(
                 name,
-                calls[name],
+                occurrence,
                 0,
                 weights,
-                None if steps.scores is None else steps.scores[..., : weights.shape[-1]],
+                steps.scores,
                 query,
                 key,
                 value,
+                output.transpose(1, 2) if output.ndim == 4 else None,
                 kwargs.get("scaling"),
                 n_products=1,
             )
         )
-        calls[name] += 1
         return output, weights
 
-    with intercepted(modules.values(), record):
+    with intercepted(modules.values(), record), _Count() as count:
         outputs = root(**inputs)
-    return recordings, outputs
+    return Run(recordings, outputs, count.n)
 
 
-def record_fallback(
-    root: PreTrainedModel, inputs: Mapping[str, object]
-) -> tuple[list[Recording], ModelOutput]:
+def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
     """Run the model, recording every softmax inside any module, whoever wrote it."""
     recordings: list[Recording] = []
     calls: Counter[str] = Counter()
@@ -112,7 +146,7 @@ def record_fallback(
         if id(recording.scores) not in seen:
             seen.add(id(recording.scores))
             unique.append(recording)
-    return unique, outputs
+    return Run(unique, outputs, len(unique))
 
 
 def _keep(
@@ -131,6 +165,7 @@ def _keep(
                 None if first is None else first.left,
                 None if first is None else first.right.transpose(-1, -2),
                 steps.value,
+                steps.output,
                 None if first is None else first.scale,
                 len(steps.products),
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headscope.attention import Block
+from headscope.attention import BLOCKS, Block
 from headscope.errors import InputError
 
 Route = Literal["interface", "fallback"]
@@ -30,17 +30,23 @@ class Site:
     computation: int
     n_heads: int
     n_groups: int | None
-    """Heads of keys and values; None where the tap does not see them."""
+    """Heads of keys and values in this layer; None where the tap does not see them."""
     head_size: int | None
     """Neurons of a query or key vector; None where the tap does not see them."""
     value_size: int | None
-    """Neurons of a value vector, likewise."""
+    """Neurons of a value vector; None where weights times values are not what the head hands
+    on (it is gated, or the tap does not see them)."""
     scale: float | None
     """The factor on q·k in the scores; None where it is not a plain factor."""
     is_dot_product: bool
     """Are the scores `scale · q·k` and a mask, with no bias, cap or position term?"""
     can_edit_vectors: bool
     """Does the score depend on the queries and keys through their product alone?"""
+    has_scores: bool = True
+    """Is the softmax of the scores, with the sink's where there is one, the attention?"""
+    is_copy: bool = False
+    """Does the module compute the same map once more here, for other values? Edits act on it
+    too; readers have seen it."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,18 @@ class Wiring:
     route: Route
     sites: tuple[Site, ...]
     causal_blocks: frozenset[Block]
+    """Blocks in which no query ever attends to a later key."""
+    media: frozenset[str] = frozenset()
+    """Names of the pictures and sounds that the checked forward pass was given."""
+    copies: tuple[Site, ...] = ()
+    """Where a module computes one of the maps once more."""
+    may_cache: bool = True
+    """Does the model attend the same whether or not it keeps a cache?"""
     _by_module: dict[str, dict[int, dict[int, Site]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         table: dict[str, dict[int, dict[int, Site]]] = {}
-        for site in self.sites:
+        for site in (*self.sites, *self.copies):
             calls = table.setdefault(site.module, {})
             calls.setdefault(site.occurrence, {})[site.computation] = site
         object.__setattr__(self, "_by_module", table)
@@ -75,15 +88,17 @@ class Wiring:
     @property
     def blocks(self) -> tuple[Block, ...]:
         """The blocks the model has, in a fixed order."""
-        order: tuple[Block, ...] = ("self", "encoder", "decoder", "cross")
-        return tuple(block for block in order if any(s.block == block for s in self.sites))
+        present = {site.block for site in self.sites}
+        return tuple(block for block in BLOCKS if block in present)
 
     def of_block(self, block: Block) -> tuple[Site, ...]:
         """The sites of one block, by layer."""
         return tuple(sorted((s for s in self.sites if s.block == block), key=lambda s: s.layer))
 
     def main_block(self) -> Block:
-        """The block of the text itself: `self`, or `encoder` in encoder-decoders."""
+        """The block of the text itself: `self`, or `encoder` in encoder-decoders; `text`
+        where there are towers only.
+        """
         return self.blocks[0]
 
     def find(self, block: Block | None, layer: int, head: int | None) -> Site:

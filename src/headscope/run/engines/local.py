@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import torch.multiprocessing as processes
 
-from headscope.errors import HeadscopeError, InputError
+from headscope.errors import HeadscopeError, HeadscopeWarning, InputError
 from headscope.model.model import Model
 from headscope.run.checkpoint import Ledger, write_measured
 from headscope.run.engines.worker import Task, serve
@@ -29,6 +33,8 @@ from headscope.run.shard import measure_shard, prepare, threads
 DEATHS_BEFORE_BLAME = 3
 MOST_EXCLUDED = 20
 WRITE_ATTEMPTS = 3
+SILENCE = 60.0
+"""After so many seconds without an answer a worker is reported."""
 
 
 def run_here(
@@ -41,7 +47,7 @@ def run_here(
             measured = measure_shard(model, plan, shard)
             for attempt in range(1, WRITE_ATTEMPTS + 1):
                 try:
-                    write_measured(ledger.path(shard.id), measured)
+                    write_measured(ledger.path(shard.id), measured, ledger.stamp(shard.id))
                     break
                 except OSError:
                     if attempt == WRITE_ATTEMPTS:
@@ -60,6 +66,8 @@ class _Worker:
     task: Task | None = None
     at: list[int] = field(default_factory=list)
     is_ready: bool = False
+    heard: float = field(default_factory=time.monotonic)
+    """When it last said something, or was last reported as silent."""
 
 
 class _Pool:
@@ -93,7 +101,8 @@ class _Pool:
             target=serve, args=(theirs, self._model, self._plan), daemon=True
         )
         try:
-            process.start()
+            with _sigint_held():
+                process.start()
         except Exception as error:  # pickling a live model can fail in many ways
             raise InputError(
                 f"The model cannot be sent to worker processes ({type(error).__name__}: "
@@ -110,6 +119,7 @@ class _Pool:
                 if task is None:
                     continue
                 worker.task, worker.at = task, []
+                worker.heard = time.monotonic()
                 try:
                     worker.pipe.send(task)
                 except OSError:  # it died while idle; reading its pipe will show that
@@ -120,14 +130,39 @@ class _Pool:
         if self._again:
             return self._again.popleft()
         shard = next(shards, None)
-        return None if shard is None else Task(shard, self._ledger.path(shard.id))
+        return (
+            None
+            if shard is None
+            else Task(shard, self._ledger.path(shard.id), self._ledger.stamp(shard.id))
+        )
 
     def _waiting(self) -> list[_Worker]:
         """The workers that have something to say, or are dead."""
         by_pipe = {worker.pipe: worker for worker in self._workers}
-        return [by_pipe[pipe] for pipe in wait(list(by_pipe)) if pipe in by_pipe]
+        speaking = [by_pipe[pipe] for pipe in wait(list(by_pipe), SILENCE) if pipe in by_pipe]
+        for worker in self._workers:
+            is_silent = time.monotonic() - worker.heard >= SILENCE
+            if is_silent and worker not in speaking and (worker.task or not worker.is_ready):
+                worker.heard = time.monotonic()
+                self._report(worker)
+        return speaking
+
+    def _report(self, worker: _Worker) -> None:
+        """Tell the user of a worker that does not answer; it may be stopped, or slow."""
+        pid = worker.process.pid
+        if is_stopped(pid):
+            why = f"It is stopped: `kill -CONT {pid}` lets it go on, `kill -KILL {pid}` replaces it"
+        else:
+            why = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
+        doing = "while it was starting" if worker.task is None else f"at documents {worker.at}"
+        warnings.warn(
+            f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {why}.",
+            HeadscopeWarning,
+            stacklevel=7,
+        )
 
     def _hear(self, worker: _Worker) -> None:
+        worker.heard = time.monotonic()
         try:
             kind, content = worker.pipe.recv()
         except (EOFError, OSError):
@@ -227,6 +262,30 @@ def run_workers(
 ) -> None:
     """Measure by n worker processes."""
     _Pool(model, plan, ledger, meter).run(shards, n)
+
+
+def is_stopped(pid: int | None) -> bool:
+    """Has a signal stopped the process? Known on Linux only."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[:1] in (["T"], ["t"])
+
+
+@contextmanager
+def _sigint_held() -> Iterator[None]:
+    """Within the block Ctrl-C waits. A process that is started here begins with SIGINT blocked, so
+    that Ctrl-C does not end it with a traceback before it can say that the signal is not for it.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def n_cores() -> int:

@@ -17,7 +17,7 @@ import torch
 from headscope.atomic import atomic_path
 from headscope.errors import MissingExtra
 from headscope.model.model import Model
-from headscope.run.checkpoint import Ledger, dump_measured
+from headscope.run.checkpoint import Ledger, Stamp, dump_measured
 from headscope.run.engines.local import n_cores
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
@@ -48,7 +48,8 @@ class _Actor:
         for content in batch["shard"]:
             file = io.BytesIO()
             shard: Shard = pickle.loads(content)
-            dump_measured(file, measure_shard(self._model, self._plan, shard))
+            measured = measure_shard(self._model, self._plan, shard)
+            dump_measured(file, measured, Stamp(self._plan.hash, shard.id))
             states.append(file.getvalue())
         return {"id": list(batch["id"]), "documents": list(batch["documents"]), "states": states}
 

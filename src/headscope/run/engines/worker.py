@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from headscope.model.model import Model
-from headscope.run.checkpoint import write_measured
+from headscope.run.checkpoint import Stamp, write_measured
 from headscope.run.plan import Plan, Shard
 from headscope.run.shard import measure_shard, prepare
 
@@ -28,6 +28,7 @@ class Task:
 
     shard: Shard
     path: Path
+    stamp: Stamp
     alone: frozenset[int] = frozenset()
     excluded: frozenset[int] = frozenset()
 
@@ -35,6 +36,8 @@ class Task:
 def serve(pipe: Connection, model: Model, plan: Plan) -> None:
     """The life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(plan.settings.threads)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionError):
@@ -50,7 +53,7 @@ def serve(pipe: Connection, model: Model, plan: Plan) -> None:
                     alone=task.alone,
                     excluded=task.excluded,
                 )
-                write_measured(task.path, measured)
+                write_measured(task.path, measured, task.stamp)
                 pipe.send(("done", len(task.shard.documents)))
         except (EOFError, BrokenPipeError, ConnectionError):
             raise

@@ -7,20 +7,25 @@ numbered parts (`e1[1/2]`), CoNLL-2012's `(1|(2)` and OntoGUM's `(1(2)`.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headscope.text.mention import Mention
+from headscope.text.readers.lines import whole_number
 
 ENTITY_FIELDS = ("eid", "etype", "head", "other")
 """The fields of CorefUD's `Entity=` where the file does not declare its own."""
 
+# Without going back ("++"), so that reading takes as long as the brackets are.
 _PIECE = re.compile(
-    r"\((?P<open>[^()\[\]|-]+)(?P<part>\[\d+/\d+\])?(?P<fields>-[^()]*)?(?P<single>\))?"
-    r"|(?P<close>[^()\[\]|-]+)(?P<closed>\[\d+/\d+\])?\)"
+    r"\((?P<open>[^()\[\]|-]++)(?P<part>\[\d{1,9}/\d{1,9}\])?(?P<fields>-[^()]*+)?(?P<single>\))?"
+    r"|(?P<close>[^()\[\]|-]++)(?P<closed>\[\d{1,9}/\d{1,9}\])?\)"
     r"|\|"
 )
+MOST_QUOTED = 60
+"""Characters of a value that a message repeats."""
 
 
 class Bracket(NamedTuple):
@@ -76,35 +81,35 @@ def mentions_from_brackets(
     mentions: list[Mention] = []
     bad: list[BadBracket] = []
     opened: dict[tuple[str, str], list[Opened]] = {}
-    waiting: dict[tuple[str, int], list[Opened]] = {}
+    waiting: dict[tuple[str, int, int], list[Opened]] = {}
+    """Parts of mentions whose next part is to come, by cluster, number of parts, and part."""
+    nodes = sorted(empty_nodes)
 
     def close(mention: Opened, stop: int) -> None:
         mention.done += ((mention.start, stop),) if mention.start < stop else ()
         if mention.part < mention.parts:
-            waiting.setdefault((mention.cluster, mention.parts), []).append(mention)
+            after = (mention.cluster, mention.parts, mention.part + 1)
+            waiting.setdefault(after, []).append(mention)
         elif mention.done:
-            mentions.append(_mention(mention, empty_nodes))
+            mentions.append(_mention(mention, nodes))
 
     for bracket in brackets:
         stop = bracket.word if bracket.is_empty else bracket.word + 1
         at = 0
-        for piece in _PIECE.finditer(bracket.value):
-            if piece.start() != at:
-                break
+        while piece := _PIECE.match(bracket.value, at):
             at = piece.end()
             if piece["open"]:
                 mention = _open(bracket, piece)
                 if mention.part > 1:
-                    before = waiting.get((mention.cluster, mention.parts), [])
-                    before = [m for m in before if m.part == mention.part - 1]
-                    if not before:
+                    parts_before = waiting.get((mention.cluster, mention.parts, mention.part))
+                    if not parts_before:
                         if is_whole:
                             bad.append(_unpaired(bracket, piece.group(), "part before it"))
                         mention.parts = 0
                     else:
-                        waiting[(mention.cluster, mention.parts)].remove(before[-1])
-                        mention.done, mention.head_word = before[-1].done, before[-1].head_word
-                        mention.kind = before[-1].kind
+                        before = parts_before.pop()
+                        mention.done, mention.head_word = before.done, before.head_word
+                        mention.kind = before.kind
                 if piece["single"]:
                     if mention.parts:
                         close(mention, stop)
@@ -121,8 +126,8 @@ def mentions_from_brackets(
         if at != len(bracket.value):
             bad.append(
                 BadBracket(
-                    f"cannot read {bracket.value[at:]!r} in the brackets {bracket.value!r}; "
-                    "expected '(id', '(id)' or 'id)'",
+                    f"cannot read {_quoted(bracket.value[at:])} in the brackets "
+                    f"{_quoted(bracket.value)}; expected '(id', '(id)' or 'id)'",
                     bracket.line,
                 )
             )
@@ -144,7 +149,7 @@ def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
     values = (piece["fields"] or "").split("-")
     # The last field takes what is left: links carry hyphens.
     named = dict(zip(bracket.fields[1:], values[1:], strict=False))
-    head = named.get("head", "")
+    head = whole_number(named.get("head", ""))
     return Opened(
         cluster=piece["open"],
         start=bracket.word,
@@ -152,19 +157,28 @@ def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
         parts=max(part, parts),
         line=bracket.line,
         kind=named.get("etype") or None,
-        head_word=int(head) - 1 if head.isdigit() and int(head) else None,
+        head_word=head - 1 if head else None,
     )
 
 
 def _mention(opened: Opened, empty_nodes: Sequence[int]) -> Mention:
-    words = [word for start, stop in opened.done for word in range(start, stop)]
-    head_word = None
-    if opened.head_word is not None and opened.head_word < len(words):
-        head_word = words[opened.head_word]
-        if any(words[0] <= node <= words[-1] + 1 for node in empty_nodes):
-            head_word = None
+    first, after = opened.done[0][0], opened.done[-1][1]
+    node = bisect_left(empty_nodes, first)
+    has_empty_nodes = node < len(empty_nodes) and empty_nodes[node] <= after
+    head_word, ahead = None, opened.head_word
+    if ahead is not None and not has_empty_nodes:
+        for start, stop in opened.done:
+            if ahead < stop - start:
+                head_word = start + ahead
+                break
+            ahead -= stop - start
     return Mention(opened.cluster, opened.done, opened.kind, head_word)
 
 
 def _unpaired(bracket: Bracket, piece: str, what: str) -> BadBracket:
-    return BadBracket(f"{piece!r} in the brackets {bracket.value!r} has no {what}", bracket.line)
+    inside = _quoted(bracket.value)
+    return BadBracket(f"{_quoted(piece)} in the brackets {inside} has no {what}", bracket.line)
+
+
+def _quoted(value: str) -> str:
+    return repr(value if len(value) <= MOST_QUOTED else value[:MOST_QUOTED] + "…")

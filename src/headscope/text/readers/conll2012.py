@@ -14,13 +14,13 @@ from typing import ClassVar
 from headscope.errors import FileFormatError
 from headscope.text.document import Document
 from headscope.text.readers.brackets import Bracket
-from headscope.text.readers.lines import Lines, Report, broken
+from headscope.text.readers.lines import Lines, Report, broken, whole_number
 from headscope.text.readers.reader import Reader, ReadOptions
 from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import locate, spaced
 from headscope.text.tree import NO_PARENT
 
-_BEGIN = re.compile(r"#\s*begin document\s*\((?P<name>.*?)\)\s*;?\s*(?:part\s*(?P<part>\d+))?")
+_BEGIN = re.compile(r"#\s*begin document\s*\((?P<name>.*?)\)\s*;?\s*(?:part\s*(?P<part>\d{1,9}))?")
 _SPELLINGS = {
     "-LRB-": "(",
     "-RRB-": ")",
@@ -126,9 +126,11 @@ def _sentence(rows: list[tuple[int, str]], name: str) -> Sentence:
     sentence = Sentence(line=rows[0][0])
     for word, (number, row) in enumerate(rows):
         columns = row.split()
-        if len(columns) < 5 or not columns[2].isdecimal() or int(columns[2]) != word:
+        if len(columns) < 5 or whole_number(columns[2]) != word:
             problem = (
-                f"word number {columns[2]!r}" if len(columns) > 4 else f"{len(columns)} columns"
+                f"word number {columns[2][:60]!r}"
+                if len(columns) > 4
+                else f"{len(columns)} columns"
             )
             raise broken(
                 name,

@@ -14,7 +14,7 @@ from typing import ClassVar
 from headscope.errors import FileFormatError, InputError
 from headscope.text.document import Document
 from headscope.text.readers.brackets import ENTITY_FIELDS, Bracket
-from headscope.text.readers.lines import Lines, Report, broken
+from headscope.text.readers.lines import Lines, Report, broken, whole_number
 from headscope.text.readers.reader import Reader, ReadOptions, column_counts
 from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import Surface, locate
@@ -128,6 +128,7 @@ def _sentence(
     surfaces: list[Surface] = []
     inside_until = 0
     n_words = 0
+    forms = _forms(rows)
     for number, row in rows:
         columns = row.split("\t")
         if len(columns) != 10:
@@ -141,22 +142,26 @@ def _sentence(
             sentence.xpos.append(xpos)
             sentence.features.append(features)
             sentence.relations.append(relation)
-            if head.isdecimal():
-                sentence.parents.append(int(head) - 1)
-            elif head == "_":
-                sentence.parents.append(NO_PARENT)
-            else:
+            parent = whole_number(head)
+            if parent is None and head != "_":
                 raise broken(
-                    name, number, f"HEAD is {head!r}", "a word's number, 0 for the root, or _"
+                    name, number, f"HEAD is {head[:60]!r}", "a word's number, 0 for the root, or _"
                 )
+            sentence.parents.append(NO_PARENT if parent is None else parent - 1)
             if n_words > inside_until:
                 surfaces.append(Surface(form, (form,), "SpaceAfter=No" not in misc))
         elif "-" in id_:
             first, _, last = id_.partition("-")
-            if not (last.isdecimal() and first == str(n_words + 1) and int(last) > n_words):
+            until = whole_number(last)
+            if until is None or first != str(n_words + 1) or until <= n_words:
                 raise _wrong_id(name, number, id_, n_words)
-            inside_until = int(last)
-            parts = _parts(rows, n_words + 1, inside_until)
+            if n_words < inside_until:
+                raise broken(name, number, f"the token {id_} overlaps the one before it")
+            if until > len(rows):
+                raise broken(name, number, f"the token reaches to {until}, beyond the sentence")
+            inside_until = until
+            spelled = (forms.get(str(word)) for word in range(n_words + 1, until + 1))
+            parts = tuple(form for form in spelled if form is not None)
             surfaces.append(Surface(form, parts, "SpaceAfter=No" not in misc))
         elif "." in id_ and id_.partition(".")[0] == str(n_words):
             sentence.empty_nodes.append(n_words)
@@ -210,18 +215,17 @@ def _read_comments(sentence: Sentence, comments: list[str]) -> str | None:
     return text
 
 
-def _parts(rows: list[tuple[int, str]], first: int, last: int) -> tuple[str, ...]:
-    """The words of a multi-word token."""
-    wanted = {str(number) for number in range(first, last + 1)}
+def _forms(rows: list[tuple[int, str]]) -> dict[str, str]:
+    """The form of each row, by its id."""
     split = (row.split("\t", 2) for _, row in rows)
-    return tuple(columns[1] for columns in split if columns[0] in wanted and len(columns) > 1)
+    return {columns[0]: columns[1] for columns in split if len(columns) > 1}
 
 
 def _wrong_id(name: str, number: int, id_: str, n_words: int) -> FileFormatError:
     return broken(
         name,
         number,
-        f"ID is {id_!r}",
+        f"ID is {id_[:60]!r}",
         f"{n_words + 1}, a range from it ({n_words + 1}-{n_words + 2}) or an empty node "
         f"({n_words}.1)",
     )

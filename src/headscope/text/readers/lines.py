@@ -1,7 +1,7 @@
 """Lines of a text file with their numbers, and what to do about those that are broken.
 
-Reads plain and gzipped UTF-8 line by line; the whole file is never in memory. What a line
-means is up to the reader of its format.
+Reads plain and gzipped UTF-8 line by line; the whole file is never in memory, and neither is a
+line that is longer than any text. What a line means is up to the reader of its format.
 """
 
 from __future__ import annotations
@@ -21,6 +21,15 @@ Lines = Iterator[tuple[int, str | FileFormatError]]
 """Number (from 1) and text of each line, without its line end; or why it cannot be read."""
 
 KEPT_MESSAGES = 20
+LONGEST_LINE = 16 << 20
+"""Bytes of a line; a longer one is no line of text."""
+LONGEST_NUMBER = 9
+"""Digits of a number in a file: as many as any count of words has."""
+MOST_EXPANSION = 200
+"""How many times its size a gzipped file may unfold to. Text takes a tenth to a third of its
+size; a bomb a thousandth."""
+EXPANSION_FROM = 64 << 20
+"""Bytes up to which a file may unfold whatever its size."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -56,14 +65,20 @@ def broken(name: str, line: int, problem: str, expected: str = "") -> FileFormat
     )
 
 
+def whole_number(text: str) -> int | None:
+    """The number that a field of a file spells; None if it is none, or longer than any count."""
+    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else None
+
+
 def read_lines(path: Path) -> Lines:
     """The lines of a file, gzipped or not.
 
     Ends of Windows lines, a byte order mark and a missing last line end make no difference.
 
     Raises:
-        FileFormatError: The file is UTF-16, or its compression is broken. A line that is not
-            UTF-8 does not raise: the error takes its place.
+        FileFormatError: The file is UTF-16, its compression is broken, or it unfolds beyond all
+            measure. A line that is too long or not UTF-8 does not raise: the error takes its
+            place.
     """
     with path.open("rb") as raw:
         start = raw.read(2)
@@ -75,9 +90,25 @@ def read_lines(path: Path) -> Lines:
             )
         is_gzip = start == b"\x1f\x8b"
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw) if is_gzip else raw)
-        number = 0
+        number = unfolded = 0
+        is_inside = False  # of a line that is too long, the rest of which is not kept
         try:
-            for number, line in enumerate(stream, 1):
+            while line := stream.readline(LONGEST_LINE):
+                unfolded += len(line)
+                if is_gzip and unfolded > max(EXPANSION_FROM, MOST_EXPANSION * raw.tell()):
+                    raise FileFormatError(
+                        f"{path} unfolds to more than {MOST_EXPANSION} times its size, as text "
+                        f"does not (line {number + 1}). Unpack it, look at it, and read the "
+                        "unpacked file if it is text."
+                    )
+                was_inside, is_inside = is_inside, not line.endswith(b"\n")
+                if was_inside:
+                    continue
+                number += 1
+                if len(line) == LONGEST_LINE and is_inside:
+                    problem = f"the line has more than {LONGEST_LINE:,} bytes"
+                    yield number, broken(str(path), number, problem, "lines of text")
+                    continue
                 if number == 1:
                     line = line.removeprefix(b"\xef\xbb\xbf")
                 try:

@@ -21,7 +21,7 @@ from headscope.text.readers.sentence import Sentence, assemble
 from headscope.text.readers.surface_forms import locate, spaced
 from headscope.text.tree import NO_PARENT
 
-_BEGIN = re.compile(r"#\s*begin document\s+(?P<name>\S.*?)\s*$")
+_BEGIN = re.compile(r"#\s*begin document\s+(?P<name>\S.*)")
 
 
 class OntoGumReader(Reader):
@@ -67,7 +67,7 @@ def _as_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]
             problem = problem or text
             continue
         if text.startswith("#") and "\t" not in text:
-            begin = _BEGIN.match(text)
+            begin = _BEGIN.match(text.rstrip())
             yield from finish()
             current = problem = None
             if begin:

@@ -1,0 +1,191 @@
+"""Which heads are above something, after correction for looking at all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from headscope.errors import InputError, UnknownName
+from headscope.measuring.assemble import HEADS
+from headscope.notebook import columns_table
+from headscope.results.result import Result
+from headscope.run.compare import Labeled, is_of_same_documents, labeled_pulls
+from headscope.run.merge import check_results
+from headscope.statistics.corrections import benjamini_hochberg
+from headscope.statistics.differences import paired, unpaired
+from headscope.statistics.intervals import interval, p_above
+from headscope.statistics.pulls import Pulls
+
+
+@dataclass(frozen=True, slots=True)
+class SignificantHead:
+    """One head of a list."""
+
+    layer: int
+    head: int
+    value: float
+    interval: tuple[float, float]
+    """95 %, over documents."""
+    p: float
+    p_adjusted: float
+    """Corrected for all heads that were tested."""
+
+
+@dataclass(frozen=True)
+class SignificantHeads:
+    """Heads, those with the largest value (or difference) first; `print` it."""
+
+    title: str
+    correction: str
+    """`Benjamini–Hochberg over 72 heads, level 0.05`."""
+    n_tested: int
+    rows: tuple[SignificantHead, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[SignificantHead]:
+        return iter(self.rows)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row for each head."""
+        columns = ("layer", "head", "value", "low", "high", "p", "p_adjusted")
+        rows = [(r.layer, r.head, r.value, *r.interval, r.p, r.p_adjusted) for r in self.rows]
+        return pd.DataFrame(rows, columns=list(columns))
+
+    def __str__(self) -> str:
+        lines = [f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"]
+        lines += ["  ".join(cells) for cells in self._cells()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"
+        return columns_table(
+            title, ("head", "value", "95 % interval", "p, adjusted"), self._cells()
+        )
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                f"L{row.layer} H{row.head}",
+                f"{row.value:.3f}",
+                f"[{row.interval[0]:.3f}, {row.interval[1]:.3f}]",
+                f"{row.p_adjusted:.2g}",
+            )
+            for row in self.rows
+        ]
+
+
+def significant_heads(
+    result: Result,
+    name: str,
+    *,
+    against: float | str | Result = "mean",
+    level: float = 0.05,
+    block: str | None = None,
+    **labels: str | int,
+) -> SignificantHeads:
+    """What `Result.significant` gives; see there."""
+    if not 0 < level < 1:
+        raise InputError(f"level={level!r}; expected a number between 0 and 1, such as 0.05.")
+    known = labeled_pulls(result, block)
+    of = _of_heads(known, name, labels)
+    if isinstance(against, Result):
+        check_results(against=against)
+        theirs = _of_heads(labeled_pulls(against, block), name, labels)
+        if theirs.array.sizes != of.array.sizes:
+            raise InputError(
+                f"{result.model} has {_size(of)} and {against.model} {_size(theirs)}: heads can be "
+                "compared one by one where both have as many. result.compare has the means."
+            )
+        is_paired = is_of_same_documents(result, against)
+        difference = (paired if is_paired else unpaired)(of.pulls, theirs.pulls)
+        title = f"{name} of {result.model} minus {against.model}"
+        return _listed(title, of.array, difference.value, difference.bounds, difference.p, level)
+    if isinstance(against, str):
+        pulls = of.pulls - _rival(known, of, against, labels)
+        p, said = p_above(pulls), "its mean over heads" if against == "mean" else against
+    else:
+        p, said = p_above(of.pulls, float(against)), f"{against:g}"
+    bounds = interval(of.pulls).bounds
+    return _listed(f"{name} above {said}", of.array, of.array.values, bounds, p, level)
+
+
+def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]) -> Labeled:
+    """A variable over layer and head alone."""
+    if name not in known:
+        raise UnknownName.of("variable with intervals", name, known)
+    array, pulls = known[name].array, known[name].pulls
+    for axis, label in labels.items():
+        if axis not in array.dims:
+            raise UnknownName.of(f"axis of {name}", axis, map(str, array.dims))
+        if label not in array[axis].values.tolist():
+            raise UnknownName.of(axis, str(label), map(str, array[axis].values.tolist()))
+        at = array.dims.index(axis)
+        number = array[axis].values.tolist().index(label)
+        pulls = pulls.at(*[slice(None)] * at, number)
+        array = array.sel({axis: label})
+    others = [str(dim) for dim in array.dims if dim not in HEADS]
+    if others or not {*HEADS} <= {*array.dims}:
+        raise InputError(
+            f"{name} has the axes {', '.join(map(str, array.dims))}: expected layer and head"
+            + (f"; give a label of {', '.join(others)}." if others else ".")
+        )
+    return Labeled(array, pulls)
+
+
+def _rival(
+    known: dict[str, Labeled], of: Labeled, name: str, labels: dict[str, str | int]
+) -> Pulls:
+    """What each head is compared with, over the same documents."""
+    if name == "mean":
+        return of.pulls.mean((0, 1)).at(None, None)
+    if name not in known:
+        raise UnknownName.of("variable to compare with", name, ["mean", *known])
+    here = {axis: label for axis, label in labels.items() if axis in known[name].array.dims}
+    array, pulls = known[name].array, known[name].pulls
+    for axis, label in here.items():
+        pulls = pulls.at(
+            *[slice(None)] * array.dims.index(axis), array[axis].values.tolist().index(label)
+        )
+        array = array.sel({axis: label})
+    if array.dims not in ((), HEADS):
+        raise InputError(f"{name} has the axes {', '.join(map(str, array.dims))}: expected none.")
+    return pulls if array.dims else pulls.at(None, None)
+
+
+def _listed(
+    title: str,
+    array: xr.DataArray,
+    values: np.ndarray,
+    bounds: np.ndarray,
+    p: np.ndarray,
+    level: float,
+) -> SignificantHeads:
+    adjusted = benjamini_hochberg(p)
+    layers, heads = array["layer"].values, array["head"].values
+    with np.errstate(invalid="ignore"):
+        places = np.argwhere(adjusted < level)
+    rows = [
+        SignificantHead(
+            int(layers[i]),
+            int(heads[j]),
+            float(values[i, j]),
+            (float(bounds[0, i, j]), float(bounds[1, i, j])),
+            float(p[i, j]),
+            float(adjusted[i, j]),
+        )
+        for i, j in places
+    ]
+    n = int(np.isfinite(p).sum())
+    correction = f"Benjamini–Hochberg over {n} heads, level {level:g}"
+    rows.sort(key=lambda row: -abs(row.value))
+    return SignificantHeads(title, correction, n, tuple(rows))
+
+
+def _size(of: Labeled) -> str:
+    return " × ".join(f"{of.array.sizes[dim]} {dim}s" for dim in HEADS)

@@ -1,0 +1,332 @@
+"""Read a CTranslate2 file, and convert a Whisper model of that format into a transformers
+folder.
+
+The format, in little-endian numbers: a version, the name and revision of a specification, then
+variables (name, shape, type, bytes) and aliases (name, name of the variable). Integers stand for
+weights only together with their scales. What is not as expected is refused, never skipped: a
+variable that nobody asks for would be a weight that silently has no effect.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headscope.errors import ModelError
+
+VERSION = 6
+SPECIFICATION = ("WhisperSpec", 3)
+"""Name and revision of the layout of variables that is converted."""
+MOST_VARIABLES = 10_000
+MOST_AXES = 4
+TYPES: tuple[np.dtype[Any], ...] = tuple(
+    np.dtype(name) for name in ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
+)
+"""By their numbers in a file; the last holds the upper halves of float32 (bfloat16)."""
+BFLOAT16 = 5
+EXACT_GELU = 3
+"""The number of the activation function that Whisper has."""
+
+
+def read_variables(path: Path) -> tuple[str, int, dict[str, np.ndarray]]:
+    """The name and revision of a file's specification, and its variables, as real numbers.
+
+    Weights stored as 8- or 16-bit integers are divided by their scales: one for each row of the
+    matrix, or one for all of it. Scalars stay as they are.
+
+    Raises:
+        ModelError: the file is not of version 6, is cut, has more behind its end, or holds
+            something this reader does not know.
+    """
+    file = _File(path)
+    version = file.number("I")
+    if version != VERSION:
+        raise file.wrong(f"is of binary version {version}; {VERSION} is read")
+    specification, revision = file.text(), file.number("I")
+    stored: dict[str, np.ndarray] = {}
+    for _ in range(file.count("variables")):
+        name, array = file.variable()
+        if name in stored:
+            raise file.wrong(f"has two variables {name!r}")
+        stored[name] = array
+    for _ in range(file.count("aliases")):
+        alias, name = file.text(), file.text()
+        if alias in stored or name not in stored:
+            raise file.wrong(f"calls {name!r} also {alias!r}, which cannot be")
+        stored[alias] = stored[name]
+    file.end()
+    return specification, revision, dict(_real_numbers(stored, file))
+
+
+class _File:
+    """A file's bytes, taken from front to back. Nothing beyond its end is believed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._data = memoryview(path.read_bytes())
+        self._at = 0
+
+    def wrong(self, what: str) -> ModelError:
+        return ModelError(
+            f"{self._path.name} {what} (at byte {self._at:,} of {len(self._data):,}). It is "
+            "damaged, or not a CTranslate2 model that headscope reads."
+        )
+
+    def take(self, n: int) -> memoryview:
+        if n > len(self._data) - self._at:
+            raise self.wrong(f"ends where {n:,} more bytes should be")
+        self._at += n
+        return self._data[self._at - n : self._at]
+
+    def number(self, form: str) -> int:
+        (value,) = struct.unpack(f"<{form}", self.take(struct.calcsize(form)))
+        return int(value)
+
+    def count(self, what: str) -> int:
+        n = self.number("I")
+        if n > MOST_VARIABLES:
+            raise self.wrong(f"says it has {n:,} {what}; at most {MOST_VARIABLES:,} are read")
+        return n
+
+    def text(self) -> str:
+        raw = bytes(self.take(self.number("H")))
+        if not raw.endswith(b"\0") or not raw[:-1].isascii():
+            raise self.wrong(f"has a name that is none: {raw[:40]!r}")
+        return raw[:-1].decode("ascii")
+
+    def variable(self) -> tuple[str, np.ndarray]:
+        name = self.text()
+        n_axes = self.number("B")
+        if n_axes > MOST_AXES:
+            raise self.wrong(f"has {name!r} with {n_axes} axes; at most {MOST_AXES} are read")
+        shape = tuple(self.number("I") for _ in range(n_axes))
+        kind, n_bytes = self.number("B"), self.number("I")
+        if kind >= len(TYPES):
+            raise self.wrong(f"has {name!r} of type {kind}; types 0 to {len(TYPES) - 1} are read")
+        if math.prod(shape) * TYPES[kind].itemsize != n_bytes:
+            raise self.wrong(f"has {name!r} of shape {shape} and type {kind} in {n_bytes:,} bytes")
+        array = np.frombuffer(self.take(n_bytes), TYPES[kind]).reshape(shape)
+        if kind == BFLOAT16:
+            array = (array.astype("<u4") << 16).view("<f4")
+        return name, array
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise self.wrong("goes on behind its end")
+
+
+def _real_numbers(
+    stored: Mapping[str, np.ndarray], file: _File
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Variables as the numbers they stand for."""
+    for name, array in stored.items():
+        if name.endswith("_scale") and name.removesuffix("_scale") in stored:
+            continue
+        if array.ndim == 0:
+            yield name, array
+        elif array.dtype.kind == "f":
+            yield name, array.astype(np.float32)
+        else:
+            scale = stored.get(f"{name}_scale")
+            if scale is None or array.dtype.itemsize > 2 or scale.size not in (1, len(array)):
+                raise file.wrong(
+                    f"has {name!r} as {array.dtype} of shape {array.shape} "
+                    f"with {'no scale' if scale is None else f'scales of shape {scale.shape}'}"
+                )
+            rows = scale.astype(np.float32).reshape(-1, *[1] * (array.ndim - 1))
+            yield name, array.astype(np.float32) / rows
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Variables by name, each taken once, so that those left over can be named."""
+
+    variables: dict[str, np.ndarray]
+
+    def take(self, name: str) -> np.ndarray:
+        if name not in self.variables:
+            raise ModelError(f"The CTranslate2 model has no {name!r}, which Whisper needs.")
+        return self.variables.pop(name)
+
+    def number(self, name: str) -> int:
+        return int(self.take(name))
+
+
+def convert_whisper(source: Path, folder: Path) -> None:
+    """Write a CTranslate2 Whisper model into a folder as transformers saves one.
+
+    Args:
+        source: the model's `model.bin`, beside its `config.json` and `tokenizer.json`.
+        folder: where the files go.
+    """
+    from safetensors.numpy import save_file
+
+    specification, revision, variables = read_variables(source)
+    if (specification, revision) != SPECIFICATION:
+        raise ModelError(
+            f"{source.name} is laid out by {specification} {revision}; "
+            f"{SPECIFICATION[0]} {SPECIFICATION[1]} is converted."
+        )
+    parts = _Parts(variables)
+    config = _config(parts)
+    tensors = _tensors(parts, config)
+    if parts.variables:
+        raise ModelError(
+            f"{source.name} has {len(parts.variables)} variables that transformers' Whisper has "
+            f"no place for, for example {sorted(parts.variables)[0]!r}."
+        )
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    _write_settings(source.parent, folder, config)
+
+
+def _config(parts: _Parts) -> dict[str, Any]:
+    """The configuration, read off the shapes of weights, after checking what shapes do not say."""
+    for name, expected in (
+        ("decoder/activation", EXACT_GELU),
+        ("decoder/alibi", 0),
+        ("decoder/pre_norm", 1),
+        ("decoder/scale_embeddings", 0),
+        ("decoder/start_from_zero_embedding", 0),
+    ):
+        if (value := parts.number(name)) != expected:
+            raise ModelError(f"{name} is {value} in the CTranslate2 model; Whisper has {expected}.")
+    for name in ("decoder/alignment_heads", "decoder/alignment_layer"):
+        parts.take(name)  # which heads its own runtime hands out; no weight depends on them
+    variables = parts.variables
+    n_words, width = variables["decoder/embeddings/weight"].shape
+    n_layers = {
+        side: len({m[1] for name in variables if (m := re.match(rf"{side}/layer_(\d+)/", name))})
+        for side in ("encoder", "decoder")
+    }
+    return {
+        "architectures": ["WhisperForConditionalGeneration"],
+        "model_type": "whisper",
+        "vocab_size": int(n_words),
+        "num_mel_bins": int(variables["encoder/conv1/weight"].shape[1]),
+        "d_model": int(width),
+        "encoder_layers": n_layers["encoder"],
+        "decoder_layers": n_layers["decoder"],
+        "encoder_attention_heads": parts.number("encoder/num_heads"),
+        "decoder_attention_heads": parts.number("decoder/num_heads"),
+        "encoder_ffn_dim": len(variables["encoder/layer_0/ffn/linear_0/bias"]),
+        "decoder_ffn_dim": len(variables["decoder/layer_0/ffn/linear_0/bias"]),
+        "max_source_positions": len(variables["encoder/position_encodings/encodings"]),
+        "max_target_positions": len(variables["decoder/position_encodings/encodings"]),
+        "activation_function": "gelu",
+        "scale_embedding": False,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+
+
+def _tensors(parts: _Parts, config: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Every weight under transformers' name."""
+    tensors: dict[str, np.ndarray] = {}
+
+    def move(source: str, target: str, names: Mapping[str, str]) -> None:
+        for theirs, ours in names.items():
+            tensors[f"model.{target}.{ours}"] = parts.take(f"{source}/{theirs}")
+
+    linear = {"weight": "weight", "bias": "bias"}
+    norm = {"gamma": "weight", "beta": "bias"}
+    for convolution in ("conv1", "conv2"):
+        move(f"encoder/{convolution}", f"encoder.{convolution}", linear)
+    move("decoder/embeddings", "decoder.embed_tokens", {"weight": "weight"})
+    projection = parts.take("decoder/projection/weight")
+    if not np.array_equal(projection, tensors["model.decoder.embed_tokens.weight"]):
+        raise ModelError("The CTranslate2 model's output projection is not its embedding.")
+    for side in ("encoder", "decoder"):
+        move(f"{side}/position_encodings", f"{side}.embed_positions", {"encodings": "weight"})
+        move(f"{side}/layer_norm", f"{side}.layer_norm", norm)
+        for layer in range(config[f"{side}_layers"]):
+            theirs, ours = f"{side}/layer_{layer}", f"{side}.layers.{layer}"
+            move(f"{theirs}/ffn/layer_norm", f"{ours}.final_layer_norm", norm)
+            move(f"{theirs}/ffn/linear_0", f"{ours}.fc1", linear)
+            move(f"{theirs}/ffn/linear_1", f"{ours}.fc2", linear)
+            attentions: dict[str, tuple[str, tuple[str, ...]]] = {
+                "self_attention": ("self_attn", ("qkv", "o"))
+            }
+            if side == "decoder":
+                attentions["attention"] = ("encoder_attn", ("q", "kv", "o"))
+            for their_name, (our_name, fused) in attentions.items():
+                move(f"{theirs}/{their_name}/layer_norm", f"{ours}.{our_name}_layer_norm", norm)
+                for number, letters in enumerate(fused):
+                    source = f"{theirs}/{their_name}/linear_{number}"
+                    tensors |= _unfused(parts, source, f"model.{ours}.{our_name}", letters)
+    return {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+
+
+def _unfused(parts: _Parts, source: str, target: str, letters: str) -> dict[str, np.ndarray]:
+    """The projections that one linear map holds, one below the other."""
+    weights = np.split(parts.take(f"{source}/weight"), len(letters))
+    biases = np.split(parts.take(f"{source}/bias"), len(letters))
+    tensors: dict[str, np.ndarray] = {}
+    for letter, weight, bias in zip(letters, weights, biases, strict=True):
+        name = "out_proj" if letter == "o" else f"{letter}_proj"
+        tensors[f"{target}.{name}.weight"] = weight
+        if letter != "k":
+            tensors[f"{target}.{name}.bias"] = bias
+        elif bias.any():
+            raise ModelError(f"{source} has a bias on its keys; Whisper has none.")
+    return tensors
+
+
+def _write_settings(source: Path, folder: Path, config: dict[str, Any]) -> None:
+    """Configuration, tokenizer, feature extractor and what generation needs."""
+    ours = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    tokenizer = (source / "tokenizer.json").read_text(encoding="utf-8")
+    numbers = {token["content"]: token["id"] for token in json.loads(tokenizer)["added_tokens"]}
+    end, start = numbers["<|endoftext|>"], numbers["<|startoftranscript|>"]
+    special = {
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "pad_token_id": end,
+        "decoder_start_token_id": start,
+    }
+    generation = special | {
+        "alignment_heads": ours["alignment_heads"],
+        "suppress_tokens": ours["suppress_ids"],
+        "begin_suppress_tokens": ours["suppress_ids_begin"],
+        "no_timestamps_token_id": numbers["<|notimestamps|>"],
+        "prev_sot_token_id": numbers["<|startofprev|>"],
+        "is_multilingual": False,
+        "return_timestamps": False,
+        "max_initial_timestamp_index": 50,
+    }
+    files: dict[str, dict[str, Any]] = {
+        "config.json": config | special,
+        "generation_config.json": generation,
+        "tokenizer_config.json": {
+            "tokenizer_class": "WhisperTokenizer",
+            "bos_token": "<|endoftext|>",
+            "eos_token": "<|endoftext|>",
+            "pad_token": "<|endoftext|>",
+            "unk_token": "<|endoftext|>",
+            "extra_special_tokens": list(numbers),
+            "model_max_length": config["max_target_positions"],
+            "clean_up_tokenization_spaces": False,
+        },
+        "preprocessor_config.json": {
+            "feature_extractor_type": "WhisperFeatureExtractor",
+            "processor_class": "WhisperProcessor",
+            "feature_size": config["num_mel_bins"],
+            "sampling_rate": 16_000,
+            "hop_length": 160,
+            "n_fft": 400,
+            "chunk_length": 30,
+            "padding_value": 0.0,
+            "padding_side": "right",
+            "return_attention_mask": False,
+        },
+    }
+    (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content, indent=1), encoding="utf-8")

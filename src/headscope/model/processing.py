@@ -1,0 +1,179 @@
+"""From a text, an image and a recording to a model's inputs, by the family's own processor."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.errors import InputError
+from headscope.model.options import Messages
+from headscope.model.quiet import quiet
+from headscope.model.sources import read_image, read_sound
+from headscope.results.media import Media
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+MEDIA_INPUTS = ("pixel_values", "input_features", "input_values")
+"""The inputs that hold images or sound, whatever the family."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What the model is given, and what it is of."""
+
+    inputs: dict[str, Tensor]
+    media: Media
+
+
+def takes_media(module: torch.nn.Module) -> bool:
+    """Does the model take an image or a sound?"""
+    return any(name in inspect.signature(module.forward).parameters for name in MEDIA_INPUTS)
+
+
+def image_processor(processor: object) -> Any:
+    """The part of a processor that prepares images, or None."""
+    part = getattr(processor, "image_processor", None)
+    return processor if part is None and hasattr(processor, "image_mean") else part
+
+
+def sound_processor(processor: object) -> Any:
+    """The part of a processor that prepares recordings, or None."""
+    part = getattr(processor, "feature_extractor", None)
+    return processor if part is None and hasattr(processor, "sampling_rate") else part
+
+
+def prepare(
+    model: Model, text: str | Messages | None, image: object | None, audio: object | None
+) -> Prepared:
+    """Inputs of one row, as the model's processor makes them.
+
+    Args:
+        model: with its processor.
+        text: a text, a chat, or None.
+        image: an image, or a list of them.
+        audio: a recording.
+    """
+    processor = model.need_processor()
+    images = [read_image(one) for one in (image if isinstance(image, list) else [image])
+              if one is not None]  # fmt: skip
+    if images and image_processor(processor) is None:
+        raise InputError(f"{model.name} reads no image: its processor prepares none.")
+    given: dict[str, Any] = {"images": images} if images else {}
+    sound, rate = None, 0
+    if audio is not None:
+        listener = sound_processor(processor)
+        if listener is None:
+            raise InputError(f"{model.name} reads no recording: its processor prepares none.")
+        rate = int(listener.sampling_rate)
+        sound = read_sound(audio, rate)
+        is_whole = getattr(processor, "feature_extractor", None) is not None
+        given |= {"audio" if is_whole else "raw_speech": sound, "sampling_rate": rate}
+    prompt = _prompt(model, processor, text, len(images))
+    if prompt is not None:
+        given["text"] = prompt
+        tokenizer = model.tokenizer
+        if tokenizer is not None and tokenizer.bos_token and prompt.startswith(tokenizer.bos_token):
+            given["add_special_tokens"] = False  # a template wrote it
+    with quiet():
+        try:
+            encoding = processor(**given, return_tensors="pt")
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{model.name}'s processor refused the input: {error}") from error
+    inputs = _tensors(model, encoding)
+    _check_length(model, inputs)
+    seen = seen_images(inputs.get("pixel_values"), image_processor(processor))
+    return Prepared(inputs, Media(seen, sound, rate))
+
+
+def _prompt(model: Model, processor: Any, text: str | Messages | None, n_images: int) -> str | None:
+    """What the processor reads beside images: with a placeholder for each of them."""
+    placeholder = getattr(processor, "image_token", None) if n_images else None
+    if text is None:
+        if placeholder is None and n_images and getattr(processor, "tokenizer", None) is not None:
+            raise InputError(
+                f"{model.name} reads a text beside an image: model.trace('a cat', image=…)."
+            )
+        return placeholder * n_images if placeholder is not None else None
+    if not isinstance(text, str):
+        return _from_template(model, processor, text, n_images)
+    if not text.strip():
+        raise InputError(f"text is empty ({text!r}). Give at least one word, or leave it out.")
+    if placeholder is None:
+        return text
+    n_named = text.count(placeholder)
+    if n_named not in (0, n_images):
+        raise InputError(
+            f"The text has {placeholder} {n_named} times for {n_images} images. Name each once, "
+            "or none: then they come first."
+        )
+    return text if n_named else f"{placeholder * n_images}\n{text}"
+
+
+def _from_template(model: Model, processor: Any, messages: Messages, n_images: int) -> str:
+    """A chat as its model reads it. Images that no message places go before the first text."""
+    chat = [dict(message) for message in messages]
+    n_placed = sum(
+        part.get("type") == "image"
+        for message in chat
+        if isinstance(message["content"], list)
+        for part in message["content"]
+    )
+    if n_placed not in (0, n_images):
+        raise InputError(f"The messages place {n_placed} images, but {n_images} are given.")
+    if n_images and not n_placed:
+        first = next((m for m in chat if m["role"] == "user"), chat[0])
+        content = first["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        first["content"] = [{"type": "image"}] * n_images + parts
+    if getattr(processor, "chat_template", None) is None:
+        raise InputError(f"{model.name}'s processor has no chat template: give a text.")
+    rendered = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    return str(rendered)
+
+
+def _tensors(model: Model, encoding: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors that the model's forward pass takes, in the type of its weights."""
+    parameters = inspect.signature(model.module.forward).parameters
+    takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    dtype = model.module.dtype
+    return {
+        name: value.to(dtype) if value.is_floating_point() else value
+        for name, value in encoding.items()
+        if isinstance(value, Tensor) and (takes_all or name in parameters)
+    }
+
+
+def _check_length(model: Model, inputs: Mapping[str, Tensor]) -> None:
+    ids, limit = inputs.get("input_ids"), model.info.max_length
+    if ids is None:
+        return
+    if len(ids) != 1:
+        raise InputError(f"The processor made {len(ids)} rows of the input; a trace is of one.")
+    if limit is not None and ids.shape[1] > limit:
+        raise InputError(
+            f"The input has {ids.shape[1]} tokens; {model.name} takes {limit}. Shorten the text."
+        )
+
+
+def seen_images(pixels: Tensor | None, processor: Any) -> tuple[np.ndarray, ...]:
+    """The images that normalized pixels (`… color row column`) stand for, as bytes."""
+    if pixels is None or pixels.ndim < 4 or pixels.shape[-3] != 3:
+        return ()
+    values = pixels.detach().float().cpu().reshape(-1, *pixels.shape[-3:]).numpy()
+    if getattr(processor, "do_normalize", False):
+        mean, std = (
+            np.asarray(numbers, dtype=np.float32).reshape(-1, 1, 1)
+            for numbers in (processor.image_mean, processor.image_std)
+        )
+        values = values * std + mean
+    if getattr(processor, "do_rescale", False):
+        values = values / float(processor.rescale_factor)
+    images = np.clip(np.rint(values), 0, 255).astype(np.uint8)
+    return tuple(np.ascontiguousarray(image.transpose(1, 2, 0)) for image in images)

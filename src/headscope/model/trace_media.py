@@ -1,0 +1,240 @@
+"""Traces of images and recordings, alone or beside a text; and the tokens they are made of."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from headscope.attention import Block
+from headscope.errors import InputError
+from headscope.model.encode import decoded_tokens, encode
+from headscope.model.frames import find_frames
+from headscope.model.options import Messages, Options
+from headscope.model.patches import find_patches
+from headscope.model.processing import MEDIA_INPUTS, Prepared, prepare, sound_processor
+from headscope.model.quiet import quiet
+from headscope.model.tracing import IDS_OF_STACK, decoder_start, run_trace
+from headscope.results.media import Media
+from headscope.results.trace import Trace
+from headscope.text.align import NO_WORD
+from headscope.text.pieces import Frame, Patch
+from headscope.text.tokens import Tokens
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+SPAN = 0.5
+"""Seconds of the stretches into which `by_word` joins frames."""
+
+
+def trace_media(
+    model: Model,
+    text: str | Messages | None,
+    *,
+    image: object | None,
+    audio: object | None,
+    target: str | None,
+    generate: int,
+    options: Options,
+) -> Trace:
+    """See `Model.trace`."""
+    prepared = prepare(model, text, image, audio)
+    inputs, n_given = _with_decoder(model, prepared.inputs, target, generate)
+    trace = run_trace(model, inputs, {}, options, n_cut=0)
+    stacks = _text_stacks(model, trace, inputs, n_given)
+    stacks |= _image_stacks(model, trace, inputs, stacks, prepared.media)
+    stacks |= _sound_stacks(model, trace, inputs, prepared)
+    return trace.with_tokens(stacks, prepared.media)
+
+
+def _with_decoder(
+    model: Model, inputs: dict[str, Tensor], target: str | None, generate: int
+) -> tuple[dict[str, Tensor], int]:
+    """Inputs with what the decoder reads or the model writes, and how many tokens of the
+    sequence it goes on with were given.
+    """
+    has_decoder = bool(model.module.config.is_encoder_decoder)
+    if target is not None and (generate or not has_decoder):
+        why = (
+            "Give either target (what the decoder reads) or generate, not both."
+            if has_decoder
+            else f"{model.name} has no decoder side, so it takes no target."
+        )
+        raise InputError(why)
+    if generate:
+        return _written(model, inputs, generate)
+    if target is not None:
+        tokenizer = model.need_tokenizer()
+        limit = model.info.max_length
+        aim = list(encode(tokenizer, target, max_length=limit, as_target=True).tokens.ids)
+        start = decoder_start(model)
+        ids = aim[:-1] if aim[0] == start else [start, *aim[:-1]]
+        return inputs | {"decoder_input_ids": torch.tensor([ids])}, len(ids)
+    if has_decoder:
+        raise InputError(
+            f"{model.name} is an encoder-decoder: say what its decoder reads with target='…', "
+            "or let it write with generate=n."
+        )
+    given = inputs.get("input_ids")
+    return inputs, 0 if given is None else given.shape[1]
+
+
+def _written(model: Model, inputs: dict[str, Tensor], n: int) -> tuple[dict[str, Tensor], int]:
+    """Inputs with up to n tokens that the model writes, and how many it was given."""
+    model.need_objective("Generating")
+    if not model.module.can_generate():
+        raise InputError(f"{model.info.architecture} cannot generate text.")
+    settings: dict[str, Any] = {"max_new_tokens": n, "do_sample": False, "num_beams": 1}
+    with torch.inference_mode(), quiet(), model.tapped(inputs=inputs):
+        generate: Any = model.module.generate
+        answer = generate(**model.placed(inputs), **settings, return_dict_in_generate=True)
+    ids = answer["sequences"][:1].cpu()
+    if model.module.config.is_encoder_decoder:
+        start = decoder_start(model)
+        if int(ids[0, 0]) != start:
+            ids = torch.cat([torch.tensor([[start]]), ids], 1)
+        return inputs | {"decoder_input_ids": ids}, 1
+    given = inputs["input_ids"]
+    longer = {name: _longer(value, given, ids.shape[1]) for name, value in inputs.items()}
+    return longer | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, given.shape[1]
+
+
+def _longer(value: Tensor, ids: Tensor, n: int) -> Tensor:
+    """An input with a number for each id, with zeros for those that were written."""
+    if value.shape != ids.shape:
+        return value
+    return torch.cat([value, value.new_zeros(1, n - ids.shape[1])], 1)
+
+
+def _text_stacks(
+    model: Model, trace: Trace, inputs: Mapping[str, Tensor], n_given: int
+) -> dict[str, Tokens]:
+    """Tokens of the stacks that read ids, with those that the model wrote marked."""
+    stacks = {}
+    for stack, name in IDS_OF_STACK.items():
+        ids = inputs.get(name)
+        known = trace.stack_tokens.get(stack)
+        if ids is None or known is None or model.tokenizer is None or ids.shape[1] != len(known):
+            continue
+        listed = [int(token) for token in ids[0]]
+        start = decoded_tokens(model.tokenizer, listed[:n_given])
+        stacks[stack] = decoded_tokens(model.tokenizer, listed, start=start, is_generated=True)
+    return stacks
+
+
+def _tower(trace: Trace, name: Block, stacks: Mapping[str, Tokens]) -> Block | None:
+    """The block that reads an image or a sound: of that name, or the main one where it reads
+    no text.
+    """
+    if name in trace.blocks:
+        return name
+    main = trace.main.name
+    return main if main not in stacks else None
+
+
+def _image_stacks(
+    model: Model,
+    trace: Trace,
+    inputs: Mapping[str, Tensor],
+    stacks: Mapping[str, Tokens],
+    media: Media,
+) -> dict[str, Tokens]:
+    """Tokens of the tower that reads the image, and of a text with the image's tokens in it."""
+    if "pixel_values" not in inputs or not media.images:
+        return {}
+    tower = _tower(trace, "vision", stacks)
+    if tower is None:
+        return {}
+    named: dict[str, Tokens] = {}
+    patches = find_patches(model, inputs, tower, tower)
+    if patches is None or not any(patches):
+        return {}
+    named[tower] = _patch_tokens(patches)
+    if "self" in stacks and tower != "self":
+        inside = find_patches(model, inputs, "self", tower)
+        if inside is not None and any(inside):
+            named["self"] = _with_patches(stacks["self"], inside)
+    return named
+
+
+def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
+    """Tokens of a sequence of patches; what is no patch is special."""
+    extra = itertools.count()
+    names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
+    return replace(
+        Tokens.of(names, special=[patch is None for patch in patches], pieces=patches), texts=("",)
+    )
+
+
+def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
+    """A text with patches in it: each is shown as one, is its own word, and no part of the text."""
+    text, names = "", list(tokens.tokens)
+    whole, offsets = tokens.texts[-1], []
+    for position, patch in enumerate(patches):
+        start, end = (0, 0) if tokens.offsets is None else tokens.offsets[position]
+        piece = whole[start:end] if patch is None else ""
+        offsets.append((len(text), len(text) + len(piece)))
+        text += piece
+        names[position] = names[position] if patch is None else patch.label
+    is_patch = [patch is not None for patch in patches]
+    bare = replace(
+        tokens,
+        texts=(text,),
+        tokens=tuple(names),
+        special=tuple(map(operator.or_, tokens.special, is_patch)),
+        offsets=None if tokens.offsets is None else tuple(offsets),
+        words=(),
+        word_texts=(),
+    ).with_words()
+    numbers = itertools.count(len(bare.word_texts))
+    labels = tuple(patch.label for patch in patches if patch is not None)
+    return replace(
+        bare,
+        special=tuple(s and not p for s, p in zip(bare.special, is_patch, strict=True)),
+        words=tuple(
+            next(numbers) if p else word for word, p in zip(bare.words, is_patch, strict=True)
+        ),
+        word_texts=bare.word_texts + labels,
+        pieces=tuple(patches),
+    )
+
+
+def _sound_stacks(
+    model: Model, trace: Trace, inputs: Mapping[str, Tensor], prepared: Prepared
+) -> dict[str, Tokens]:
+    """Tokens of the tower that reads the recording."""
+    if prepared.media.sound is None or not any(name in inputs for name in MEDIA_INPUTS):
+        return {}
+    tower = _tower(trace, "audio", {"self": Tokens.of([])} if "input_ids" in inputs else {})
+    if tower is None:
+        return {}
+    n_tokens = len(trace.stack_tokens[tower])
+    listener = sound_processor(model.need_processor())
+    frames = find_frames(model.module.config, listener, inputs, n_tokens)
+    return {} if frames is None else {tower: _frame_tokens(frames, prepared.media.seconds)}
+
+
+def _frame_tokens(frames: Sequence[Frame], seconds: float) -> Tokens:
+    """Tokens of a sequence of frames, in words of half a second. Frames behind the end of the
+    recording are padding: special, and one word together.
+    """
+    padding = [frame.start >= seconds for frame in frames]
+    spans = [int(frame.start / SPAN + 1e-6) for frame in frames]
+    n_spans = 1 + max((s for s, p in zip(spans, padding, strict=True) if not p), default=NO_WORD)
+    names = [f"{SPAN * span:.1f} s" for span in range(n_spans)]
+    return replace(
+        Tokens.of(
+            [frame.label for frame in frames],
+            special=padding,
+            words=[n_spans if p else s for s, p in zip(spans, padding, strict=True)],
+            word_texts=[*names, "padding"],
+            pieces=frames,
+        ),
+        texts=("",),
+    )

@@ -1,0 +1,69 @@
+"""The transformers model inside what people wrap around one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from transformers import Pipeline, PreTrainedModel, PreTrainedTokenizerBase
+
+from headscope.errors import InputError
+
+
+def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
+    """The model inside a wrapper, and the tokenizer that came with it; anything else as it is.
+
+    A transformers pipeline, a compiled model (`torch.compile`), a parallel one, a PEFT model
+    (its adapters stay at work in the layers of the model), a SentenceTransformer (the
+    Transformer it pools over). The model is not copied: what is inside is used as it is.
+    """
+    tokenizer: PreTrainedTokenizerBase | None = None
+    while not isinstance(source, PreTrainedModel):
+        inner = _inside(source)
+        if inner is None:
+            return source, tokenizer
+        tokenizer = tokenizer or _tokenizer(source)
+        source = inner
+    return source, tokenizer
+
+
+def _inside(source: object) -> object | None:
+    """What a wrapper holds, by what it offers: none of these libraries is needed to ask."""
+    if isinstance(source, Pipeline):
+        return source.model
+    if not isinstance(source, nn.Module):
+        return None
+    if hasattr(source, "get_base_model"):  # peft.PeftModel
+        _check_adapter(source)
+        return _called(source, "get_base_model")
+    for name in ("_orig_mod", "module", "auto_model"):  # compiled, parallel, sentence_transformers
+        inner = getattr(source, name, None)
+        if isinstance(inner, nn.Module):
+            return inner
+    if isinstance(source, nn.Sequential) and len(source):  # a SentenceTransformer's first module
+        first = source[0]
+        return first if isinstance(getattr(first, "auto_model", None), nn.Module) else None
+    return None
+
+
+def _called(source: object, name: str) -> object:
+    method: Any = getattr(source, name)
+    return method()
+
+
+def _check_adapter(source: object) -> None:
+    config = getattr(source, "active_peft_config", None)
+    if getattr(config, "is_prompt_learning", False):
+        raise InputError(
+            f"{type(source).__name__} puts learned tokens before every text "
+            f"({type(config).__name__}), which the model inside does not do by itself. Load "
+            "adapters that change weights (LoRA and its kin), or the model without them."
+        )
+
+
+def _tokenizer(source: object) -> PreTrainedTokenizerBase | None:
+    for owner in (source, getattr(source, "processor", None)):
+        tokenizer = getattr(owner, "tokenizer", None)
+        if isinstance(tokenizer, PreTrainedTokenizerBase):
+            return tokenizer
+    return None

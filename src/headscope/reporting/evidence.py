@@ -1,0 +1,123 @@
+"""What the numbers of a subject bear out, each by a test that is named in the sentence.
+
+Nothing is concluded from intervals that do or do not overlap. Lists of heads are corrected by
+Benjamini & Hochberg, statements that stand alone by Holm: see `headscope.statistics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headscope.reporting.subjects import Subject
+from headscope.reporting.wording import Measured
+from headscope.statistics.corrections import benjamini_hochberg, holm
+from headscope.statistics.intervals import interval, p_above, p_differs
+from headscope.statistics.pulls import Pulls
+
+LEVEL = 0.05
+"""A corrected p value below it is significant."""
+HeadValue = tuple[int, int, Measured]
+"""Layer, head and value."""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Heads that pass a test, the highest value first, and how many were tested."""
+
+    passed: tuple[HeadValue, ...]
+    n_tested: int
+
+    @property
+    def correction(self) -> str:
+        """`after correction over 72 heads`."""
+        return f"after correction over {self.n_tested} heads"
+
+
+def heads_beyond(
+    subject: Subject, name: str, threshold: float | Pulls, **labels: str | int
+) -> Heads:
+    """Heads above a threshold, or above another number of the same documents (BH over heads)."""
+    of = subject.pulls(name, **labels)
+    data = subject.data(name)
+    if of is None or data is None or np.ndim(of.value) != 2:
+        return Heads((), 0)
+    if isinstance(threshold, Pulls):
+        p = p_above(of - threshold.at(None, None))
+    else:
+        p = p_above(of, threshold)
+    adjusted = benjamini_hochberg(p)
+    bounds = interval(of)
+    layers, heads = data["layer"].values, data["head"].values
+    with np.errstate(invalid="ignore"):
+        places = np.argwhere(adjusted < LEVEL)
+    passed = [
+        (
+            int(layers[i]),
+            int(heads[j]),
+            Measured(float(of.value[i, j]), float(bounds.low[i, j]), float(bounds.high[i, j])),
+        )
+        for i, j in places
+    ]
+    passed.sort(key=lambda entry: -entry[2].value)
+    return Heads(tuple(passed), int(np.isfinite(p).sum()))
+
+
+def scaled(of: Pulls, factor: float) -> Pulls:
+    """A number times a constant, with its pulls."""
+    return Pulls(of.value * factor, of.pulls * factor, of.shares, of.is_hit, of.is_missed, of.scale)
+
+
+def are_layers_apart(subject: Subject, name: str) -> bool:
+    """Do the lowest and the highest layer differ? Paired; Bonferroni over all pairs of layers."""
+    of = subject.pulls(f"{name}_by_layer")
+    if of is None or np.ndim(of.value) != 1 or np.isfinite(of.value).sum() < 2:
+        return False
+    low, high = int(np.nanargmin(of.value)), int(np.nanargmax(of.value))
+    n = int(np.isfinite(of.value).sum())
+    return bool(p_differs(of.at(high) - of.at(low)) * n * (n - 1) / 2 < LEVEL)
+
+
+def layers_above(subject: Subject, name: str, rival: str, **labels: str | int) -> list[int] | None:
+    """Layers above another number of the same documents (Holm over layers); None if not tested."""
+    of, other = subject.pulls(f"{name}_by_layer", **labels), subject.pulls(rival)
+    data = subject.data(name)
+    if of is None or other is None or data is None:
+        return None
+    p = holm(p_above(of - other.at(None)))
+    if not np.isfinite(p).any():
+        return None
+    with np.errstate(invalid="ignore"):
+        return [int(layer) for layer in data["layer"].values[p < LEVEL]]
+
+
+def is_least_below_mean(subject: Subject, name: str) -> bool:
+    """Is the head with the lowest value below the mean over heads? Paired; Holm over heads."""
+    of = subject.pulls(name)
+    if of is None or not np.isfinite(of.value).any():
+        return False
+    p = holm(p_above(of.mean((0, 1)).at(None, None) - of))
+    return bool(p.ravel()[int(np.nanargmin(of.value))] < LEVEL)
+
+
+def labels_above_twice_the_mean(subject: Subject, name: str) -> list[bool] | None:
+    """`label`: is there a head above twice the mean over heads? Bonferroni over heads, Holm over
+    labels.
+    """
+    of = subject.pulls(name)
+    if of is None:
+        return None
+    p = p_above(of - scaled(of.mean((0, 1)), 2).at(None, None))
+    n = np.isfinite(p).sum((0, 1))
+    lowest = np.where(n > 0, np.nan_to_num(p, nan=1.0).min((0, 1)), np.nan)
+    corrected = holm(np.minimum(lowest * n, 1.0))
+    with np.errstate(invalid="ignore"):
+        return [bool(value) for value in corrected < LEVEL]
+
+
+def differ_from(of: Pulls, other: Pulls) -> np.ndarray:
+    """Which numbers differ from another of the same documents? Paired; Holm over them."""
+    with np.errstate(invalid="ignore"):
+        is_different: np.ndarray = holm(p_differs(of - other)) < LEVEL
+    return is_different

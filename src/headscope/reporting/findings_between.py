@@ -1,0 +1,246 @@
+"""Findings between models and between kinds of text: what changed, what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from headscope.measuring.assemble import block_pulls, state_of
+from headscope.reporting.evidence import LEVEL
+from headscope.reporting.group_figure import SHOWN as GROUPED
+from headscope.reporting.group_figure import group_values
+from headscope.reporting.subjects import Subject
+from headscope.reporting.table_figures import COMPARED
+from headscope.reporting.variables import describe, parent_label
+from headscope.reporting.wording import (
+    Measured,
+    Sentence,
+    count_of,
+    figure,
+    head,
+    is_share_of,
+    listed,
+    measured,
+    sentence,
+    with_interval,
+)
+from headscope.results.result import Result
+from headscope.run.compare import SAME
+from headscope.run.merge import axes_of, metrics_of
+from headscope.statistics.corrections import holm
+from headscope.statistics.grouped import GroupTest, permutation_test
+from headscope.statistics.pulls import Pulls
+
+Differences = Sequence[tuple[int, int, xr.Dataset]]
+"""Numbers of two subjects, and the first minus the second."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A head that is not what it was: the second subject minus the first."""
+
+    name: str
+    layer: int
+    head: int
+    before: float
+    after: float
+    by: Measured
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The heads in which one measure changed, the largest change first."""
+
+    name: str
+    n_tested: int
+    heads: tuple[Change, ...]
+
+
+def changes_of(
+    subjects: Sequence[Subject], left: int, right: int, data: xr.Dataset
+) -> list[Changed]:
+    """Which heads changed in which measures, head by head over the same documents (BH over heads).
+
+    Empty where the two cannot be set against one another head by head: other documents, or
+    other layers and heads.
+    """
+    if data.attrs.get("comparison") != SAME:
+        return []
+    return [
+        Changed(name, *_changed_heads(subjects, left, right, data, name))
+        for name in COMPARED
+        if name in data and {"layer", "head"} <= {*map(str, data[name].dims)}
+    ]
+
+
+def _changed_heads(
+    subjects: Sequence[Subject], left: int, right: int, data: xr.Dataset, name: str
+) -> tuple[int, tuple[Change, ...]]:
+    labels = parent_label(data[name])
+    here = data[[name, f"{name}_p", f"{name}_p_adjusted", f"{name}_interval"]].sel(labels)
+    adjusted = here[f"{name}_p_adjusted"].transpose("layer", "head")
+    changes = []
+    with np.errstate(invalid="ignore"):
+        places = np.argwhere(adjusted.values < LEVEL)
+    for i, j in places:
+        at = {"layer": int(adjusted["layer"][i]), "head": int(adjusted["head"][j])}
+        difference = measured(here, name, **at)
+        before, after = (subjects[n].measured(name, **labels, **at).value for n in (left, right))
+        by = Measured(-difference.value, -difference.high, -difference.low)
+        p = float(adjusted[i, j])
+        changes.append(Change(name, at["layer"], at["head"], before, after, by, p))
+    changes.sort(key=lambda change: -abs(change.by.value))
+    return int(np.isfinite(adjusted.values).sum()), tuple(changes)
+
+
+def about_changes(subjects: Sequence[Subject], differences: Differences) -> list[Sentence]:
+    """What changed between two models that read the same documents: heads, measures, how much."""
+    sentences: list[Sentence] = []
+    for left, right, data in differences:
+        changed = changes_of(subjects, left, right, data)
+        if not changed:
+            continue
+        pair = f"From {subjects[left].title} to {subjects[right].title}"
+        most = max(c.n_tested for c in changed)
+        test = f"the same documents, paired; after correction over {most} heads for each measure"
+        some = [c for c in changed if c.heads]
+        if not some:
+            sentences.append([f"{pair}, no head changed in any measure ({test})."])
+            continue
+        parts = [_said(subjects, right, c) for c in some]
+        rest = [_spoken(c.name, subjects) for c in changed if not c.heads]
+        none = ["; ", *listed(rest), " changed in none"] if rest else []
+        sentences.append(
+            sentence(f"{pair}, ", listed(parts), *none, f" ({test})", figure("changes"), ".")
+        )
+    return sentences
+
+
+def _said(subjects: Sequence[Subject], right: int, changed: Changed) -> Sentence:
+    """`distance changed in 3 of 72 heads, most in L3 H1: from 2.1 to 3.4 (+1.3 [1.1–1.5])`."""
+    first = changed.heads[0]
+    units = describe(subjects, changed.name).units
+    before, after = (with_interval(Measured(x), units) for x in (first.before, first.after))
+    n = count_of(len(changed.heads), "head")
+    return [
+        f"{_spoken(changed.name, subjects)} changed in {n} of {changed.n_tested}, most in ",
+        head(right, first.layer, first.head),
+        f": from {before} to {after}, by {_points(first.by, units)}",
+    ]
+
+
+def about_differences(subjects: Sequence[Subject], differences: Differences) -> list[Sentence]:
+    """Where the means over heads of two subjects differ (t tests, Holm over measures)."""
+    sentences: list[Sentence] = []
+    for left, right, data in differences:
+        names = [name for name in COMPARED if f"{name}_mean_p" in data]
+        p = holm(np.array([_p_of_mean(data, name) for name in names]))
+        said = []
+        for name, adjusted in zip(names, p.tolist(), strict=True):
+            key = f"{name}_mean"
+            difference = measured(data, key, **parent_label(data[key]))
+            if adjusted < LEVEL:
+                way = "higher" if difference.value > 0 else "lower"
+                bounds = sorted((abs(difference.low), abs(difference.high)))
+                size = Measured(abs(difference.value), *bounds)
+                units = describe(subjects, name).units
+                said.append(f"{_spoken(name, subjects)} {way} by {_points(size, units)}")
+        if said:
+            kind = "paired" if data.attrs.get("comparison") == SAME else "on different documents"
+            sentences.append(
+                [
+                    f"Compared with {subjects[right].title}, {subjects[left].title} has ",
+                    *listed(said),
+                    f" (means over heads, {kind}, {_correction(len(names))})",
+                    figure("differences"),
+                    ".",
+                ]
+            )
+    return sentences
+
+
+def _p_of_mean(data: xr.Dataset, name: str) -> float:
+    p = data[f"{name}_mean_p"]
+    return float(p.sel(parent_label(p)))
+
+
+def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
+    """Where kinds of text differ: permutation tests over documents, Holm over variables."""
+    sentences: list[Sentence] = []
+    for subject in subjects:
+        tests = group_tests(subject)
+        if not tests:
+            continue
+        p = holm(np.array([test.p for test in tests.values()]))
+        names = axes_of(subject.results[0]).groups
+        said = [
+            _group_said(subject, name, test, names)
+            for (name, test), adjusted in zip(tests.items(), p.tolist(), strict=True)
+            if adjusted < LEVEL
+        ]
+        test = f"documents shuffled between kinds, {_correction(len(tests))}"
+        if said:
+            start: Sentence = [f"In {subject.title}, kinds of text differ in ", *listed(said)]
+        else:
+            start = [f"In {subject.title}, kinds of text do not clearly differ"]
+        sentences.append([*start, f" ({test})", figure("groups"), "."])
+    return sentences
+
+
+def group_tests(subject: Subject) -> dict[str, GroupTest]:
+    """By variable: whether its groups differ, averaged over heads."""
+    result = subject.results[0]
+    if not result.groups or not result.states:
+        return {}
+    axes = axes_of(result)
+    return {
+        name: permutation_test(of, axes.groups_of_parts) for name, of in _ungrouped_pulls(result)
+    }
+
+
+def _ungrouped_pulls(result: Result) -> Iterator[tuple[str, Pulls]]:
+    """The pulls of each part of each group on the variables that groups are compared in."""
+    axes = axes_of(result)
+    block = next(iter(result.blocks))
+    metrics = [metric for metric in metrics_of(result) if metric.name in GROUPED]
+    measured_by = {m.name: state_of(result.states[block][m.name]) for m in metrics}
+    pulls = block_pulls(measured_by, metrics, axes, np.arange(axes.n_parts))
+    for name in GROUPED:
+        if name in pulls:
+            labels = parent_label(result.dataset[name])
+            at = [slice(None)] * 2 + [-1] * len(labels)
+            yield name, pulls[name].at(*at)
+
+
+def _group_said(subject: Subject, name: str, test: GroupTest, names: Sequence[str]) -> str:
+    """`distance (from … in fiction to … in news)`; the extremes only where they differ."""
+    spoken = _spoken(name, [subject])
+    low, high = int(np.nanargmin(test.deviations)), int(np.nanargmax(test.deviations))
+    if not test.pair_p[low, high] < LEVEL:
+        return spoken
+    units = describe([subject], name).units
+    values = {group: value for group, (value, _) in group_values(subject, name).items()}
+    return (
+        f"{spoken} (from {with_interval(values[names[low]], units)} in {names[low]} "
+        f"to {with_interval(values[names[high]], units)} in {names[high]})"
+    )
+
+
+def _correction(n_measures: int) -> str:
+    return f"after correction over {count_of(n_measures, 'measure')}"
+
+
+def _points(value: Measured, units: str) -> str:
+    shown = with_interval(value, units)
+    return shown.replace("\u00a0%", "\u00a0points") if is_share_of(units) else shown
+
+
+def _spoken(name: str, subjects: Sequence[Subject]) -> str:
+    if name == "sink_rate":
+        return "documents whose first token is a sink"
+    title = describe(subjects, name).title
+    return title[:1].lower() + title[1:]

@@ -1,0 +1,194 @@
+"""Attention that was computed elsewhere, as arrays of one shape: what `Trace.from_arrays` takes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from headscope.attention import BLOCKS, key_stack, query_stack
+from headscope.errors import HeadscopeWarning, InputError, UnknownName
+from headscope.text.tokens import Tokens
+
+MOST_OF_A_ROW = 1.01
+"""Rows that sum to more are reported; rounding in half precision stays below."""
+
+
+def named_blocks(
+    attention: object, tokens: Mapping[str, Sequence[str] | Tokens] | Sequence[str] | Tokens
+) -> tuple[dict[str, np.ndarray], dict[str, Sequence[str] | Tokens]]:
+    """Blocks (`layer head query key`) and token sequences by name; a lone block is `self`.
+
+    Raises:
+        InputError: arrays and tokens do not name the same stacks, or their sizes disagree.
+    """
+    if not isinstance(attention, Mapping):
+        if isinstance(tokens, Mapping):
+            raise InputError(
+                f"tokens names the stacks {', '.join(map(str, tokens))}, so attention should name "
+                'its blocks too: {"encoder": …, "decoder": …, "cross": …}.'
+            )
+        attention, tokens = {"self": attention}, {"self": tokens}
+    if not isinstance(tokens, Mapping):
+        raise InputError(
+            "attention names blocks, so tokens should name the stacks they are over: "
+            '{"encoder": […], "decoder": […]}.'
+        )
+    for name in [*attention, *tokens]:
+        if name not in BLOCKS:
+            raise UnknownName.of("block", name, BLOCKS)
+    if not attention:
+        raise InputError("There is no attention: no block is named.")
+    stacks = dict(tokens)
+    arrays: dict[str, np.ndarray] = {}
+    for name in BLOCKS:
+        if name not in attention:
+            continue
+        sides = query_stack(name, stacks), key_stack(name, stacks)
+        missing = [side for side in sides if side not in stacks]
+        if missing:
+            raise InputError(f"Block {name!r} needs the tokens of {missing[0]!r}: tokens has none.")
+        n_queries, n_keys = (len(stacks[side]) for side in sides)
+        weights = (
+            joined_steps(attention[name], is_cross=sides[0] != sides[1])
+            if is_stepwise(attention[name])
+            else stacked_attention(attention[name])
+        )
+        if weights.shape[2:] != (n_queries, n_keys):
+            raise InputError(
+                f"Attention{'' if name == 'self' else f' of block {name!r}'} is "
+                f"{weights.shape[2]} queries × {weights.shape[3]} keys, but there are "
+                + (
+                    f"{n_queries} tokens. All three must agree."
+                    if sides[0] == sides[1]
+                    else f"{n_queries} tokens of {sides[0]!r} and {n_keys} of {sides[1]!r}."
+                )
+                + (
+                    " generate() returns no row for the last token it wrote: leave that one out."
+                    if is_stepwise(attention[name]) and weights.shape[2] == n_queries - 1
+                    else ""
+                )
+            )
+        check_rows(weights)
+        arrays[name] = weights
+    unused = [
+        stack
+        for stack in stacks
+        if not any(stack in (query_stack(b, stacks), key_stack(b, stacks)) for b in arrays)
+    ]
+    if unused:
+        raise InputError(f"tokens has {unused[0]!r}, which no block of the attention is over.")
+    return arrays, stacks
+
+
+def is_stepwise(attention: object) -> bool:
+    """Is this what `generate(output_attentions=True)` returns: layers for each step?"""
+    if not isinstance(attention, Sequence) or not attention:
+        return False
+    step = attention[0]
+    return isinstance(step, Sequence) and bool(step) and getattr(step[0], "ndim", 0) in (3, 4)
+
+
+def joined_steps(steps: Any, *, is_cross: bool) -> np.ndarray:
+    """`layer head query key` from the steps of a generation, each a sequence of layers.
+
+    The first step holds the rows of the prompt, every later one the row of the token written
+    before it. Keys that come later than a row are 0 in it; a cache of a fixed length has
+    columns for keys that never come, which must be 0 and are cut off.
+
+    Args:
+        steps: step, layer, then `1 head query key`.
+        is_cross: the keys are another sequence, which does not grow.
+    """
+    arrays = [stacked_attention(step) for step in steps]
+    shapes = {array.shape[:2] for array in arrays}
+    if len(shapes) > 1:
+        raise InputError(f"Steps differ in their layers and heads: {sorted(shapes)}.")
+    n_queries = sum(array.shape[2] for array in arrays)
+    n_keys = arrays[0].shape[3] if is_cross else n_queries
+    joined = np.zeros((*arrays[0].shape[:2], n_queries, n_keys), dtype=arrays[0].dtype)
+    seen = 0
+    for number, array in enumerate(arrays):
+        rows = slice(seen, seen + array.shape[2])
+        seen = rows.stop
+        known = n_keys if is_cross else seen
+        if array.shape[3] < known or array[..., known:].any():
+            raise InputError(
+                f"Step {number} has {array.shape[3]} keys (with attention beyond the first "
+                f"{known}: {bool(array[..., known:].any())}), where {known} tokens are known. "
+                "Expected every step of one generation, from the first on, without beams."
+            )
+        joined[:, :, rows, :known] = array[..., :known]
+    return joined
+
+
+def looks_causal(weights: np.ndarray) -> bool:
+    """Is attention (`layer head query key`) to later tokens 0 everywhere?"""
+    return weights.shape[-1] > 1 and not np.triu(np.nan_to_num(weights), 1).any()
+
+
+def stacked_attention(attention: object) -> np.ndarray:
+    """`layer head query key` from whatever holds it, or an error that names the axes."""
+    if isinstance(attention, Sequence):
+        layers = [_squeezed(_numpy(layer), index) for index, layer in enumerate(attention)]
+        if not layers:
+            raise InputError("There is no attention: the sequence of layers is empty.")
+        shapes = {layer.shape for layer in layers}
+        if len(shapes) > 1:
+            raise InputError(f"Layers differ in shape (head, query, key): {sorted(shapes)}.")
+        weights = np.stack(layers)
+    else:
+        weights = _numpy(attention)
+    if weights.ndim != 4:
+        raise InputError(
+            f"Attention has {weights.ndim} axes {weights.shape}; expected four: "
+            "layer, head, query, key."
+        )
+    if 0 in weights.shape:
+        raise InputError(f"Attention (layer, head, query, key) is empty: {weights.shape}.")
+    return weights
+
+
+def _numpy(array: Any) -> np.ndarray:
+    for name in ("detach", "cpu"):  # a torch tensor, without importing torch
+        array = getattr(array, name, lambda array=array: array)()
+    if "bfloat16" in str(getattr(array, "dtype", "")):  # which NumPy does not know
+        array = array.float() if hasattr(array, "float") else array.astype("float32")
+    try:
+        weights = np.asarray(array)
+    except ValueError as error:  # rows of different length
+        raise InputError(f"Attention should be one array of numbers: {error}") from error
+    if not np.issubdtype(weights.dtype, np.number) or np.iscomplexobj(weights):
+        raise InputError(f"Attention should be numbers, not {weights.dtype}.")
+    return weights if weights.dtype == np.float64 else weights.astype(np.float32)
+
+
+def check_rows(weights: np.ndarray) -> None:
+    """Refuse weights below 0; warn of rows that sum to more than 1. NaN is a missing weight."""
+    lowest = np.nanmin(weights, initial=0)
+    if lowest < 0:
+        raise InputError(
+            f"Attention has weights down to {lowest:.4g}; expected 0 to 1, after the softmax. "
+            "Take the softmax over the keys first."
+        )
+    highest = np.nansum(weights, axis=-1, dtype=np.float64).max()
+    if highest > MOST_OF_A_ROW:
+        warnings.warn(
+            f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
+            "are taken as they are.",
+            HeadscopeWarning,
+            stacklevel=5,
+        )
+
+
+def _squeezed(layer: np.ndarray, index: int) -> np.ndarray:
+    if layer.ndim == 4 and layer.shape[0] == 1:
+        return cast("np.ndarray", layer[0])
+    if layer.ndim != 3:
+        raise InputError(
+            f"Layer {index} of the attention has shape {layer.shape}; expected (head, query, "
+            "key), or a batch of one: (1, head, query, key)."
+        )
+    return layer

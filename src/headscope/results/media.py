@@ -1,0 +1,68 @@
+"""What a model saw and heard: the images and the recording of a trace, as plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headscope.errors import InputError
+from headscope.text.pieces import Frame, Patch
+
+MOST_PIXELS = 64_000_000
+"""Of an image: a file that says more is not believed."""
+MOST_SAMPLES = 500_000_000
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Media:
+    """The images and the recording that were traced, as the model's processor prepared them:
+    resized and cropped, before numbers were normalized. So a patch of an image is what the
+    model saw of it.
+    """
+
+    images: tuple[np.ndarray, ...] = ()
+    """Each `row column color`, bytes."""
+    sound: np.ndarray | None = None
+    """Samples from -1 to 1."""
+    rate: int = 0
+    """Samples a second."""
+
+    def __post_init__(self) -> None:
+        for image in self.images:
+            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+                raise InputError(
+                    f"An image is {image.dtype} of shape {image.shape}; expected bytes, "
+                    "(row, column, 3)."
+                )
+            if image.size > MOST_PIXELS:
+                raise InputError(f"An image of {image.size:,} numbers is too large.")
+        if self.sound is None:
+            return
+        if self.sound.ndim != 1 or self.sound.size > MOST_SAMPLES or self.rate <= 0:
+            raise InputError(
+                f"A recording has shape {self.sound.shape} at {self.rate} samples a second; "
+                "expected one row of samples, and a rate above 0."
+            )
+
+    def __bool__(self) -> bool:
+        return bool(self.images) or self.sound is not None
+
+    @property
+    def seconds(self) -> float:
+        """How long the recording is."""
+        return 0.0 if self.sound is None else len(self.sound) / self.rate
+
+    def thumbnail(self, patch: Patch) -> np.ndarray:
+        """The pixels of a patch, `row column color`."""
+        image = self.images[patch.image]
+        height, width = image.shape[:2]
+        top, bottom = round(patch.top * height), round(patch.bottom * height)
+        left, right = round(patch.left * width), round(patch.right * width)
+        return image[top : max(bottom, top + 1), left : max(right, left + 1)]
+
+    def clip(self, frame: Frame) -> np.ndarray:
+        """The samples of a frame; none where it lies behind the end of the recording."""
+        if self.sound is None:
+            raise InputError("This trace has no recording.")
+        return self.sound[round(frame.start * self.rate) : round(frame.end * self.rate)]

@@ -1,0 +1,115 @@
+"""Documents that both models read, as populations to draw samples from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+import headscope as hs
+from headscope.results.result import Result
+from headscope.text.document import Document
+from studies.gum.corpora import draw_per_document, read_gum
+
+__all__ = ["Population", "Relations", "read_populations"]
+
+METRICS = ("null_share", "distance", "entropy", "dep_alignment", "pos_to")
+RELATIONS = ("dep_accuracy", "dep_offset")
+SENTENCES = {"minilm": 12, "smollm2": 3}
+"""Of each document, at most; a document of EWT has 1 to 60."""
+
+
+@dataclass(frozen=True)
+class Relations:
+    """`document …`: what heads and offsets get right, by relation."""
+
+    names: tuple[str, ...]
+    right: np.ndarray
+    """`document classifier relation`."""
+    offsets: np.ndarray
+    """`document offset relation`."""
+    cases: np.ndarray
+    """`document relation`."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """The sums of each document, for each head."""
+
+    name: str
+    numerators: dict[str, np.ndarray]
+    """By variable, `document head`."""
+    denominators: dict[str, np.ndarray]
+    genres: np.ndarray
+    """`document`: the number of its genre; 0 where there are none."""
+    relations: Relations
+
+    def __len__(self) -> int:
+        return len(self.genres)
+
+
+def read_populations(data: Path, out: Path, models: Sequence[str]) -> dict[str, Population]:
+    """Both models over EWT's documents, whose sizes differ a lot, and over GUM's."""
+    gum = read_gum(data / "gum")
+    ewt = list(hs.read(data / "ud_ewt" / "en_ewt-ud-dev.conllu", unit="document"))
+    populations = {}
+    for model in models:
+        n = SENTENCES[model]
+        for corpus, documents in (("gum", gum), ("ewt", ewt)):
+            pieces = (p for d in documents for p in d.split("sentence"))
+            chosen = [_named(piece) for piece in draw_per_document(pieces, n)]
+            name = f"{model}, {corpus.upper()}"
+            loaded = hs.load(model)
+            read = hs.read(chosen, name=name)
+            folder = out / f"{model}-{corpus}"
+            result = hs.analyze(loaded, read, [*METRICS, *RELATIONS], by="source", out=folder)
+            populations[name] = _population(name, result, documents)
+    return populations
+
+
+def _named(piece: Document) -> Document:
+    return replace(piece, meta={**piece.meta, "source": piece.part_of or piece.id})
+
+
+def _population(name: str, result: Result, documents: list[Document]) -> Population:
+    states = result.states[next(iter(result.blocks))]
+    numerators, denominators = {}, {}
+    for metric in METRICS:
+        state = states[metric]
+        a = state["numerator"].transpose("part", "layer", "head", ...)
+        if a.ndim > 3:
+            a = a.isel({a.dims[3]: -1 if metric == "dep_alignment" else 7})  # either; NOUN
+        numerators[metric] = a.values.reshape(len(a), -1)
+        b = state["denominator"].transpose("part", "layer", "head").values
+        denominators[metric] = b.reshape(len(a), -1)
+    sources = [result.provenance["axes"]["groups"][n] for n in _groups(result)]
+    genre = {d.part_of or d.id: d.meta.get("genre", "") for d in documents}
+    _, numbers = np.unique([genre.get(s, "") for s in sources], return_inverse=True)
+    return Population(name, numerators, denominators, numbers, _relations(result))
+
+
+def _groups(result: Result) -> list[int]:
+    axes = result.provenance["axes"]
+    return [number // axes["parts_per_group"] for number in axes["parts"]]
+
+
+def _relations(result: Result) -> Relations:
+    states = result.states[next(iter(result.blocks))]
+    heads, offsets = states["dep_accuracy"], states["dep_offset"]
+    right = heads["right"].stack(at=("direction", "layer", "head"))
+    cases = heads["cases"].isel(layer=0).transpose("part", "relation").values
+    names = tuple(result.provenance["axes"]["relations"])
+    return Relations(
+        names,
+        _values(right, "part", "at", "relation"),
+        _values(offsets["right"], "part", "offset_tried", "relation"),
+        cases,
+    )
+
+
+def _values(array: xr.DataArray, *dims: str) -> np.ndarray:
+    values: np.ndarray = array.transpose(*dims).values
+    return values

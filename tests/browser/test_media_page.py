@@ -1,0 +1,81 @@
+"""Pictures and recordings in the explorer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.browser.conftest import Opened
+from tests.model import media_zoo as zoo
+
+
+@pytest.fixture
+def llava_page(open_page: Callable[..., Opened]) -> Opened:
+    return open_page(zoo.llava().trace("the cat", image=zoo.picture(), generate=2))
+
+
+def painted(opened: Opened, selector: str) -> list[int]:
+    """The color in the middle of a canvas."""
+    return opened.page.evaluate(
+        """(selector) => {
+          const find = (root) => root.querySelector(selector)
+            ?? [...root.querySelectorAll("*")].map((e) => e.shadowRoot && find(e.shadowRoot))
+              .find(Boolean);
+          const canvas = find(document);
+          const context = canvas.getContext("2d");
+          return [...context.getImageData(canvas.width / 2, canvas.height / 2, 1, 1).data];
+        }""",
+        selector,
+    )
+
+
+def test_patches_are_thumbnails_and_words_are_words(llava_page: Opened) -> None:
+    patch = llava_page.token("query", 5)
+    assert patch.inner_text().strip() == "1,1"
+    assert patch.locator("canvas").count() == 1
+    assert llava_page.token("query", 17).locator("canvas").count() == 0
+
+
+def test_a_words_attention_is_laid_over_the_picture(llava_page: Opened) -> None:
+    words = llava_page.page.locator(".media-words")
+    assert "all 21 queries look, on average" in words.inner_text()
+    llava_page.token("query", 17).click()
+    assert "Where “the” looks" in words.inner_text()
+    assert "% of it on the image" in words.inner_text()
+    assert painted(llava_page, ".media canvas")[3] == 255
+
+
+def test_a_patch_is_pinned_on_the_picture(llava_page: Opened) -> None:
+    canvas = llava_page.page.locator(".media canvas")
+    box = canvas.bounding_box()
+    canvas.click(position={"x": box["width"] * 0.9, "y": box["height"] * 0.1})
+    assert llava_page.fragment["queries"] == "3"
+    lower = canvas.bounding_box()  # the neurons of the pinned patch take their room
+    canvas.hover(position={"x": 4, "y": lower["height"] - 4})
+    assert llava_page.tooltip.startswith("3,0")
+
+
+def test_the_vision_tower_has_its_own_tokens(llava_page: Opened) -> None:
+    llava_page.page.get_by_role("button", name="Vision").click()
+    assert llava_page.token("key", 0).inner_text().strip() == "[+0]"
+    assert llava_page.token("key", 1).locator("canvas").count() == 1
+
+
+def test_frames_stand_on_a_time_axis(open_page: Callable[..., Opened]) -> None:
+    trace = zoo.whisper().trace(audio=zoo.tone(0.7), target="the cat")
+    opened = open_page(trace)
+    opened.page.get_by_role("button", name="Cross").click()
+    canvas = opened.page.locator(".media canvas")
+    box = canvas.bounding_box()
+    canvas.click(position={"x": box["width"] * 0.5, "y": 20})
+    assert opened.fragment["keys"] == "17"  # 0.35 s
+    opened.token("query", 1).click()
+    assert "% of it on the recording" in opened.page.locator(".media-words").inner_text()
+
+
+def test_text_alone_has_no_strip(open_page: Callable[..., Opened]) -> None:
+    from headscope.results.trace import Trace
+
+    opened = open_page(Trace.from_arrays([[[[1.0, 0], [0.5, 0.5]]]], ["a", "b"]))
+    assert opened.page.locator(".media").is_hidden()

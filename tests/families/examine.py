@@ -1,0 +1,275 @@
+"""Hold headscope's reading of one family against transformers' own, in every respect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import headscope as hs
+from headscope.attention import Attention
+from headscope.errors import HeadscopeError, InputError, TapUnsupported
+from headscope.model.model import Model
+from headscope.model.tap.interface import eager_attention
+from tests.families.official import gap, main_output, official, tapped, text_inputs
+from tests.families.shrink import NotBuilt, Tiny, tiny
+
+SAME = 1e-4
+"""Up to here two ways of computing a map agree."""
+
+
+@dataclass(slots=True)
+class Row:
+    """What is true of one family."""
+
+    family: str
+    architecture: str
+    verdict: str = "not built"
+    """`exact`, `close`, `unverified` (no official maps), `refused`, `unclear`, `crash`, `wrong`,
+    `not built`."""
+    route: str = ""
+    blocks: str = ""
+    vectors: str = ""
+    scores: str = ""
+    edit: str = ""
+    generate: str = ""
+    cache: str = ""
+    detail: str = ""
+    trials: list[str] = field(default_factory=list)
+
+
+def examine(family: str, architecture: str) -> Row:
+    """Build a tiny model of a family and compare."""
+    row = Row(family, architecture)
+    try:
+        small = tiny(family, architecture)
+    except NotBuilt as error:
+        row.detail = str(error)
+        return row
+    try:
+        examine_model(row, small)
+    except Exception as error:  # whatever happens is the verdict
+        row.verdict, row.detail = "crash", _line(error)
+    return row
+
+
+def examine_model(row: Row, small: Tiny) -> None:
+    """Fill a row with what headscope makes of a model."""
+    model = hs.load(small.module)
+    try:
+        info = model.info
+    except TapUnsupported as error:
+        is_unclear = "could not run" in str(error) or "does not know" in str(error)
+        row.verdict = "unclear" if is_unclear else "refused"
+        row.detail = str(error).partition(": ")[2].rstrip(".")
+        return
+    row.route, row.blocks = info.route, ", ".join(info.blocks)
+    main = model.wiring.of_block(model.wiring.main_block())
+    row.vectors = "yes" if info.has_vectors and main[0].value_size else "some"
+    row.vectors = row.vectors if info.has_vectors or main[0].value_size else "no"
+    faults = [*_compare(row, model, small), *_check_vectors(model, small)]
+    row.scores = _column(lambda: _scores(model, small))
+    row.edit = _column(lambda: _edit(model, small))
+    row.cache = _column(lambda: _cache(model, small))
+    if "input_ids" in small.inputs and small.module.can_generate():
+        row.generate = _column(lambda: _generate(model, small))
+    if faults or "WRONG" in f"{row.scores}{row.edit}{row.cache}{row.generate}":
+        row.verdict = "wrong"
+    row.detail = "; ".join(faults) or row.detail
+    if info.check.unread and not row.detail:
+        row.detail = f"not read: softmaxes of {', '.join(info.check.unread)}"[:160]
+
+
+def _line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:160]
+
+
+def _column(test: Callable[[], str]) -> str:
+    """What a test says; where it cannot run, why."""
+    try:
+        return test()
+    except (HeadscopeError, ValueError, TypeError, NotImplementedError) as error:
+        return _line(error)
+
+
+def _trials(small: Tiny) -> dict[str, Mapping[str, Tensor]]:
+    trials: dict[str, Mapping[str, Tensor]] = {"example": small.inputs}
+    if small.inputs.keys() <= {"input_ids", "attention_mask", "decoder_input_ids"}:
+        trials["long"] = text_inputs(small.module, 23)
+        trials["right"] = text_inputs(small.module, 14, pad="right")
+        trials["left"] = text_inputs(small.module, 14, pad="left")
+    return trials
+
+
+def _compare(row: Row, model: Model, small: Tiny) -> list[str]:
+    """Sets the verdict; returns what is wrong."""
+    check = model.info.check
+    worst, faults = max(check.largest_difference, check.output_difference), []
+    options = {} if model.wiring.may_cache else {"use_cache": False}
+    for name, inputs in _trials(small).items():
+        try:
+            theirs, reference = official(small.module, inputs, **options)
+        except Exception:  # the model itself does not take this
+            continue
+        try:
+            ours, output = tapped(model, inputs)
+        except TapUnsupported as error:
+            faults.append(f"{name}: {_line(error)}")
+            continue
+        row.trials.append(name)
+        # A tower may be asked by itself, or left unread (the self-check says so).
+        if theirs and (ours.keys() ^ theirs.keys()) - {"text", "vision", "audio"}:
+            faults.append(f"{name}: blocks {sorted(ours)} instead of {sorted(theirs)}")
+        for block in ours.keys() & theirs.keys():
+            if len(ours[block]) != len(theirs[block]):
+                faults.append(f"{name}: {len(ours[block])} maps of {block}")
+            pairs = zip(ours[block], theirs[block], strict=False)
+            worst = max(worst, *(gap(a, b) for a, b in pairs))
+        worst = max(worst, gap(output, reference))
+    row.verdict = "exact" if worst == 0 else "close" if worst <= SAME else "wrong"
+    if row.verdict == "wrong":
+        faults.append(f"differs by {worst:.1e}")
+    if check.against == "nothing" and row.verdict != "wrong":
+        row.verdict = "unverified"
+    return faults
+
+
+def _check_vectors(model: Model, small: Tiny) -> list[str]:
+    """Weights times values are the outputs, wherever both are handed over."""
+    faults: list[str] = []
+
+    def read(a: Attention) -> None:
+        if a.values is None or a.outputs is None:
+            return
+        values = a.values.repeat_interleave(a.n_heads // a.values.shape[1], 1)
+        made = a.weights.double() @ values.double()
+        difference = float((made - a.outputs).abs().nan_to_num().max())
+        if difference > 1e-3 * max(1.0, float(made.abs().nan_to_num().max())):
+            faults.append(f"outputs of {a.block} {a.layer} are off by {difference:.1e}")
+
+    model.run(small.inputs, read)
+    return faults
+
+
+def _first_row(inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+    return {name: value[:1] for name, value in inputs.items()}
+
+
+def _scores(model: Model, small: Tiny) -> str:
+    """The softmax of `trace.scores`, with the sink, is the attention; also under padding."""
+    kinds = set()
+    trials = _trials(small)
+    for name in ("long", "right") if "long" in trials else ("example",):
+        inputs = trials[name]
+        row = {k: v[-1:] for k, v in inputs.items()} if name == "right" else _first_row(inputs)
+        if "grid_thw" in row:
+            return "several pictures at once"
+        try:
+            small.module(**row)
+        except Exception:
+            continue
+        trace = model.trace(row)
+        for block in trace.blocks.values():
+            try:
+                scores = torch.tensor(block.scores.values)
+            except InputError:
+                kinds.add("no")
+                continue
+            kinds.add("kept" if "scores" in block.data else "q·k")
+            if block.sinks is not None:
+                sinks = torch.tensor(block.sinks.values)[..., None]
+                scores = torch.cat([scores, sinks], -1)
+            weights = torch.tensor(block.attention.values)
+            made = scores.softmax(-1)[..., : weights.shape[-1]]
+            nowhere = (scores == -torch.inf).all(-1)  # a padded query may see nothing
+            off = (made - weights).abs().nan_to_num()[~nowhere]
+            if off.numel() and float(off.max()) > 1e-3:
+                return f"WRONG by {float(off.max()):.1e}"
+    return ", ".join(sorted(kinds))
+
+
+def _edit(model: Model, small: Tiny) -> str:
+    """Ablating a head zeroes it there, changes the output and is undone."""
+    block = model.wiring.main_block()
+    site = model.wiring.of_block(block)[-1]
+    before, output = tapped(model, small.inputs)
+    with model.edit(hs.ablate(site.layer, site.n_heads - 1)):
+        during, changed = tapped(model, small.inputs)
+    _, after = tapped(model, small.inputs)
+    if gap(output, after) != 0:
+        return "WRONG: not undone"
+    if float(during[block][-1][:, site.n_heads - 1].abs().max()) != 0:
+        return "WRONG: not ablated"
+    others = [
+        torch.equal(a, b) for a, b in zip(during[block][:-1], before[block][:-1], strict=True)
+    ]
+    if not all(others):
+        return "WRONG: earlier layers changed"
+    # The module's own output was seen to change by the self-check.
+    return "yes" if not torch.equal(output, changed) else "yes, but not the main output"
+
+
+def _cache(model: Model, small: Tiny) -> str:
+    """Does attention depend on whether the model keeps a cache?"""
+    try:
+        without, _ = tapped(model, small.inputs, use_cache=False)
+    except TypeError:
+        return ""
+    default, _ = tapped(model, small.inputs)
+    worst = max(
+        gap(a, b) for block in default for a, b in zip(default[block], without[block], strict=True)
+    )
+    if worst > SAME:
+        return f"WRONG by {worst:.1e}"
+    return "same" if model.wiring.may_cache else "read without"
+
+
+def _generate(model: Model, small: Tiny) -> str:
+    """Attention step by step with a cache is that of one pass over the whole; where it is not,
+    the model's official attention is not either, and the tap reads what the model does.
+    """
+    given = {k: v for k, v in _first_row(small.inputs).items() if k != "decoder_input_ids"}
+    last: dict[tuple[str, int], Tensor] = {}
+
+    def read(a: Attention) -> None:
+        last[a.block, a.layer] = a.weights[:, :, -1].clone()
+
+    options: dict[str, Any] = {
+        "max_new_tokens": 4,
+        "min_new_tokens": 4,
+        "do_sample": False,
+        "num_beams": 1,
+    }
+    generate: Any = small.module.generate
+    with torch.no_grad(), model.tapped(read, inputs=given):
+        ids = generate(**given, **options)
+    steps = dict(last)
+    last.clear()
+    if small.module.config.is_encoder_decoder:
+        whole = given | {"decoder_input_ids": ids[:, :-1]}
+    else:
+        whole = given | {"input_ids": ids[:, :-1], "attention_mask": torch.ones_like(ids[:, :-1])}
+    model.run(whole, read)
+    worst = 0.0
+    for place, step in steps.items():
+        if place[0] in ("encoder", "vision", "audio"):
+            continue
+        n = min(step.shape[-1], last[place].shape[-1])  # a sliding cache keeps the last keys
+        worst = max(worst, gap(step[..., -n:], last[place][..., -n:]))
+    if worst <= SAME:
+        return "same"
+    with torch.no_grad(), eager_attention(small.module):
+        outputs = generate(**given, **options, output_attentions=True, return_dict_in_generate=True)
+    returned = getattr(outputs, "decoder_attentions", None) or outputs.attentions
+    block = "decoder" if small.module.config.is_encoder_decoder else "self"
+    layers = sorted(layer for name, layer in steps if name == block)
+    own = [m[:, :, -1] for m in returned[-1]]
+    off = max(gap(steps[block, n], m) for n, m in zip(layers, own, strict=True))
+    return "the model's own steps differ" if off <= SAME else f"WRONG by {off:.1e}"
+
+
+__all__ = ["Row", "examine", "examine_model", "main_output"]

@@ -1,0 +1,165 @@
+"""A folder's result and checkpoints belong to its plan; damage counts as not done."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.errors import HeadscopeWarning, OtherRun
+from headscope.run.analyze import analyze
+from tests.run.corpora import make_corpus
+from tests.run.same import assert_same_bits
+from tests.run.test_analyze import small_shards, stop_after
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
+
+
+@pytest.fixture
+def stopped(tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was killed after four of six shards, before their sum was written."""
+    small_shards(monkeypatch)
+    with monkeypatch.context() as patched:
+        stop_after(4, patched)
+        patched.setattr("headscope.run.checkpoint.Ledger.fold", lambda self, flush=False: None)
+        with pytest.raises(KeyboardInterrupt):
+            analyze(tiny_bert, make_corpus(30), out=tmp_path)
+    assert len(list((tmp_path / "shards").glob("*.npz"))) == 4
+    return tmp_path
+
+
+def test_a_result_without_its_plan_is_refused(tiny_bert: Model, tmp_path: Path) -> None:
+    analyze(tiny_bert, make_corpus(5), ["distance"], out=tmp_path)
+    (tmp_path / "plan.json").unlink()
+    with pytest.raises(OtherRun, match=r"holds a result, but no plan\.json"):
+        analyze(tiny_bert, make_corpus(6), ["distance"], out=tmp_path)
+    assert hs.open(tmp_path)["distance"].size
+    replaced = analyze(tiny_bert, make_corpus(6), ["distance"], out=tmp_path, resume=False)
+    assert replaced.n_documents == 6
+
+
+def test_the_result_of_another_plan_is_refused(tiny_bert: Model, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    analyze(tiny_bert, make_corpus(5), ["distance"], out=one)
+    analyze(tiny_bert, make_corpus(6), ["distance"], out=other)
+    shutil.copy(one / "result.nc", other / "result.nc")
+    with pytest.raises(OtherRun, match=r"result of another run than .*plan\.json describes"):
+        analyze(tiny_bert, make_corpus(6), ["distance"], out=other)
+
+
+def test_checkpoints_of_another_plan_are_named_and_left_alone(
+    tiny_bert: Model, stopped: Path
+) -> None:
+    (stopped / "plan.json").unlink()
+    before = {path.name: path.read_bytes() for path in (stopped / "shards").glob("*.npz")}
+    corpus = make_corpus(31)
+    with pytest.warns(HeadscopeWarning, match=r"checkpoints of another run, .* alone: 0-\w+\.npz"):
+        result = analyze(tiny_bert, corpus, out=stopped)
+    assert_same_bits(result, analyze(tiny_bert, corpus))
+    assert before == {path.name: path.read_bytes() for path in (stopped / "shards").iterdir()}
+
+
+def test_a_checkpoint_under_another_name_is_not_taken_for_it(
+    tiny_bert: Model, stopped: Path
+) -> None:
+    first, second = sorted((stopped / "shards").glob("*.npz"))[:2]
+    shutil.copy(first, second)
+    with pytest.warns(HeadscopeWarning, match="1-.* it says that it is shard 0 of plan"):
+        result = analyze(tiny_bert, make_corpus(30), out=stopped)
+    assert_same_bits(result, analyze(tiny_bert, make_corpus(30)))
+
+
+def rewritten(content: bytes, change: Callable[[dict[str, np.ndarray]], None]) -> bytes:
+    """A checkpoint with other arrays."""
+    with np.load(io.BytesIO(content)) as file:
+        arrays = {name: file[name] for name in file.files}
+    change(arrays)
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def with_meta(content: bytes, meta: bytes) -> bytes:
+    return rewritten(
+        content, lambda arrays: arrays.update(meta=np.frombuffer(meta, dtype=np.uint8))
+    )
+
+
+def without_report(content: bytes) -> bytes:
+    with np.load(io.BytesIO(content)) as file:
+        meta = json.loads(file["meta"].tobytes())
+    meta["report"] = {"unheard": 1}
+    return with_meta(content, json.dumps(meta).encode())
+
+
+def reshape(arrays: dict[str, np.ndarray]) -> None:
+    for name in arrays:
+        if name != "meta":
+            arrays[name] = np.zeros((2, 3))
+
+
+def empty_zip(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    zipfile.ZipFile(buffer, "w").close()
+    return buffer.getvalue()
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "a flipped byte": lambda content: content[:700] + b"\xff" + content[701:],
+    "no zip": lambda content: b"not a zip at all" * 40,
+    "an empty zip": empty_zip,
+    "zeros": lambda content: bytes(len(content)),
+    "no meta": lambda content: rewritten(content, lambda arrays: arrays.pop("meta")),
+    "meta that is not JSON": lambda content: with_meta(content, b"{"),
+    "meta that is a list": lambda content: with_meta(content, b"[]"),
+    "another report": without_report,
+    "other shapes": lambda content: rewritten(content, reshape),
+    "an array without a place": lambda content: rewritten(
+        content, lambda arrays: arrays.update(astray=np.zeros(3))
+    ),
+    "pickled objects": lambda content: rewritten(
+        content, lambda arrays: arrays.update({"self|distance|x": np.array([{}], dtype=object)})
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_checkpoints_count_as_not_done(
+    tiny_bert: Model, stopped: Path, damage: str
+) -> None:
+    corpus = make_corpus(30)
+    victim = sorted((stopped / "shards").glob("*.npz"))[1]
+    victim.write_bytes(DAMAGE[damage](victim.read_bytes()))
+    with pytest.warns(HeadscopeWarning, match="could not be read and are measured again: 1-"):
+        result = analyze(tiny_bert, corpus, out=stopped)
+    assert_same_bits(result, analyze(tiny_bert, corpus))
+
+
+def test_what_a_killed_run_left_is_swept(tiny_bert: Model, stopped: Path) -> None:
+    leftovers = [stopped / ".result.nc.x.part", stopped / "shards" / ".3.npz.x.part"]
+    for path in leftovers:
+        path.write_bytes(b"half")
+    analyze(tiny_bert, make_corpus(30), out=stopped)
+    assert not any(path.exists() for path in leftovers)
+    assert not (stopped / "shards").exists()
+
+
+def test_checkpoints_that_outlived_their_result_are_swept(tiny_bert: Model, stopped: Path) -> None:
+    kept = {path.name: path.read_bytes() for path in (stopped / "shards").iterdir()}
+    analyze(tiny_bert, make_corpus(30), out=stopped)
+    (stopped / "shards").mkdir()
+    for name, content in kept.items():
+        (stopped / "shards" / name).write_bytes(content)
+    analyze(tiny_bert, make_corpus(30), out=stopped)
+    assert not (stopped / "shards").exists()

@@ -1,0 +1,100 @@
+// Images, sound, and what a token is of them: a patch, or a frame.
+
+import type { Take } from "./trace.ts";
+
+/** As `src/headscope/page/media_part.py` writes them. */
+export interface ImagePart {
+  width: number;
+  height: number;
+  pixels: number;
+}
+
+export interface SoundPart {
+  seconds: number;
+  count: number;
+  peaks: number;
+}
+
+export type PiecePart = (string | number)[] | null;
+
+export interface Picture {
+  readonly width: number;
+  readonly height: number;
+  /** RGBA, row after row. */
+  readonly pixels: Uint8ClampedArray<ArrayBuffer>;
+}
+
+export interface Sound {
+  readonly seconds: number;
+  /** The loudest sample of each stretch, from 0 to 255. */
+  readonly peaks: Uint8Array;
+}
+
+/** A rectangle of an image; edges are shares of its height and width. */
+export interface Patch {
+  readonly kind: "patch";
+  readonly image: number;
+  readonly row: number;
+  readonly column: number;
+  readonly top: number;
+  readonly left: number;
+  readonly bottom: number;
+  readonly right: number;
+}
+
+/** A stretch of a recording, in seconds. */
+export interface Frame {
+  readonly kind: "frame";
+  readonly start: number;
+  readonly end: number;
+}
+
+export type Piece = Patch | Frame;
+
+export interface Media {
+  readonly pictures: readonly Picture[];
+  readonly sound: Sound | null;
+}
+
+export function openMedia(part: { images?: ImagePart[]; sound?: SoundPart }, take: Take): Media {
+  const { sound } = part;
+  return {
+    pictures: (part.images ?? []).map(({ width, height, pixels }) => ({
+      width,
+      height,
+      pixels: opaque(take(pixels, width * height * 3)),
+    })),
+    sound: sound ? { seconds: sound.seconds, peaks: take(sound.peaks, sound.count) } : null,
+  };
+}
+
+/** RGB as RGBA. */
+function opaque(rgb: Uint8Array): Uint8ClampedArray<ArrayBuffer> {
+  const pixels = new Uint8ClampedArray((rgb.length / 3) * 4).fill(255);
+  for (let i = 0, j = 0; i < rgb.length; i += 3, j += 4) {
+    pixels[j] = rgb[i];
+    pixels[j + 1] = rgb[i + 1];
+    pixels[j + 2] = rgb[i + 2];
+  }
+  return pixels;
+}
+
+export function openPiece(part: PiecePart): Piece | null {
+  if (part === null) return null;
+  const [kind, ...numbers] = part;
+  const [a, b, c, top, left, bottom, right] = numbers as number[];
+  if (kind === "frame") return { kind, start: a, end: b };
+  return { kind: "patch", image: a, row: b, column: c, top, left, bottom, right };
+}
+
+/** What an entry of several tokens is of: a patch alone, or all frames from first to last. */
+export function pieceOf(
+  pieces: readonly (Piece | null)[],
+  positions: readonly number[],
+): Piece | null {
+  const first = pieces[positions[0]] ?? null;
+  const last = pieces[positions[positions.length - 1]] ?? null;
+  if (positions.length === 1) return first;
+  if (first?.kind !== "frame" || last?.kind !== "frame") return null;
+  return { kind: "frame", start: first.start, end: last.end };
+}
