@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 from headscope.attention import Attention
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
-from headscope.model.tap.official import OFFICIAL
 
 BLOCKS = {
     "attentions": "self",

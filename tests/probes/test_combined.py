@@ -13,9 +13,9 @@ import torch
 
 import headscope as hs
 from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.model.control import kept_parameters, randomized
 from headscope.model.model import Model
 from headscope.probes import store
-from headscope.model.control import kept_parameters, randomized
 from headscope.probes.features import AttentionReader
 from headscope.probes.store import Store, Streamed, open_store, store_size
 from headscope.probes.treebank import punctuation, read_treebank, right_branching, targets

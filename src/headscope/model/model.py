@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-import torch
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Block, LayerReader
-from headscope.errors import InputError, TapUnsupported
+from headscope.attention import Block
+from headscope.errors import InputError, MissingObjective, TapUnsupported
 from headscope.model.edit import Edit, check_edit
-from headscope.model.info import ModelInfo, describe, model_facts
+from headscope.model.info import ModelInfo, Objective, describe, model_facts
 from headscope.model.options import Messages, Options
-from headscope.model.predictor import Predictor
 from headscope.model.tap.attachment import Attachment
-from headscope.model.tap.check import Check, wire
-from headscope.model.tap.claims import claimed, modules_of
-from headscope.model.tap.example import media_of
-from headscope.model.tap.junction import uses_of
-from headscope.model.tap.official import uncached
-from headscope.model.tap.sites import Wiring
-from headscope.model.tap.tap import Tap
-from headscope.model.transfer import structure_of
+from headscope.model.tapped import TappedModule
+from headscope.model.transfer import structure_of, weights_version
 from headscope.notebook import facts_table
+from headscope.results.predictions import Predictions
+from headscope.results.text_gradients import Gradients
 from headscope.results.trace import Trace
 
 if TYPE_CHECKING:
+    from headscope.model.aims import Target
     from headscope.model.tap.projection import Projection
 
 
-class Model(Predictor):
+class Model(TappedModule):
     """A transformers model with a tap on every attention head. Made by `headscope.load`.
 
     Attributes:
@@ -56,17 +48,13 @@ class Model(Predictor):
         example: Mapping[str, object] | None = None,
         processor: Any = None,
     ) -> None:
-        self.module = module
+        super().__init__(module, example)
         self.tokenizer = tokenizer
         self.processor = processor
         self.name = name
         self._source = source
         self._has_lm_head = has_lm_head
         self._notes = notes
-        self._example = example
-        self._wired: dict[frozenset[str], tuple[Wiring, Check, Tap]] = {}
-        """By the media that the forward pass is given: images change where attention happens."""
-        self._own_media: frozenset[str] | None = None
         self._info: ModelInfo | None = None
         self._projections: (
             tuple[int, Mapping[tuple[Block, int], Projection] | TapUnsupported] | None
@@ -91,109 +79,23 @@ class Model(Predictor):
         return self._info
 
     @property
-    def wiring(self) -> Wiring:
-        """Where the model's attention happens, given what the self-check made up itself."""
-        return self._attach()[0]
+    def projections(self) -> Mapping[tuple[Block, int], Projection]:
+        """The output projection of each block and layer, head by head, found by value.
 
-    def wiring_for(self, inputs: Mapping[str, object]) -> Wiring:
-        """Where attention happens when the model is given these inputs. An image or a sound
-        that the self-check has not seen yet is checked first, with these very inputs.
+        Raises:
+            TapUnsupported: none is proved to be it, with what was seen.
         """
-        return self._attach(inputs)[0]
+        from headscope.model.tap.projection import find_projections
 
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        """The edits in effect for this thread, outermost first. Edits act on the module, so
-        those made through another `Model` over the same module are among them.
-        """
-        if not self._wired and not uses_of(modules_of(self.module)):
-            return ()
-        return self._attach()[2].edits()
-
-    def _attach(self, inputs: Mapping[str, object] | None = None) -> tuple[Wiring, Check, Tap]:
-        """The wiring, its check and the tap for a forward pass with the media of `inputs`;
-        without, for what the self-check makes up or was given as `example`.
-        """
-        media = self._own_media if inputs is None else media_of(inputs)
-        if media is None or media not in self._wired:
-            with claimed(modules_of(self.module)):  # one thread checks, others wait for it
-                media = self._own_media if inputs is None else media
-                if media is None or media not in self._wired:
-                    media = self._wire(inputs)
-        return self._wired[media]
-
-    def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
-        """Run the self-check; returns the media it was run with."""
-        example = self._example
-        is_own = inputs is None or media_of(inputs) in (frozenset(), media_of(example or {}))
-        if inputs is not None and media_of(inputs) != media_of(example or {}):
-            example = None if is_own else self.placed(inputs)
-        wiring, check = wire(self.module, example)
-        self._wired[wiring.media] = wiring, check, Tap(self.module, wiring)
-        if inputs is None or example is self._example:
-            self._own_media = wiring.media
-        return wiring.media
-
-    @contextmanager
-    def tapped(
-        self,
-        reader: LayerReader | None = None,
-        *,
-        scores: bool = False,
-        returns_weights: bool = True,
-        inputs: Mapping[str, object] | None = None,
-    ) -> Iterator[None]:
-        """Within the block, `reader` is called with every layer's `Attention` of any forward
-        pass of `model.module`, whoever runs it (`generate` too).
-
-        Args:
-            reader: what to call; it should reduce, and not keep, what it is given.
-            scores: also hand over the scores, which the softmax was taken of.
-            returns_weights: let the model return its attention if asked to. Off, each
-                layer's attention is freed before the next is computed.
-            inputs: what the model will be given, where that holds an image or a sound.
-        """
-        attachment = Attachment(reader=reader, wants_scores=scores, returns_weights=returns_weights)
-        with self.attached(attachment, inputs):
-            yield
-
-    @contextmanager
-    def attached(
-        self, attachment: Attachment, inputs: Mapping[str, object] | None = None
-    ) -> Iterator[None]:
-        """Like `tapped`, with everything the tap can do."""
-        if attachment.returns_weights or not getattr(self.module, "_supports_sdpa", False):
-            # Fused attention returns None in place of weights. Classes that do not support
-            # it were never written for that.
-            attachment = replace(attachment, returns_weights=True)
-        with self._attach(inputs)[2].attached(attachment):
-            yield
-
-    def run(
-        self,
-        inputs: Mapping[str, object],
-        reader: LayerReader,
-        *,
-        scores: bool = False,
-        **options: object,
-    ) -> ModelOutput:
-        """One forward pass, its attention handed to `reader` layer by layer, without
-        gradients; at most one layer's attention is held. Returns the model's output.
-        """
-        placed = self.placed(inputs)
-        if not self.wiring_for(inputs).may_cache:
-            placed = uncached(self.module) | placed
-        with (
-            torch.inference_mode(),
-            self.tapped(reader, scores=scores, returns_weights=False, inputs=placed),
-        ):
-            outputs: ModelOutput = self.module(**placed | options)
-            return outputs
-
-    def placed(self, inputs: Mapping[str, object]) -> dict[str, object]:
-        """Inputs on the model's device."""
-        device = self.module.device
-        return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+        version = weights_version(self.module)
+        if self._projections is None or self._projections[0] != version:
+            try:
+                self._projections = version, find_projections(self, self._example)
+            except TapUnsupported as refusal:
+                self._projections = version, refusal
+        if isinstance(self._projections[1], TapUnsupported):
+            raise self._projections[1]
+        return self._projections[1]
 
     @overload
     def trace(  # type: ignore[overload-overlap]  # a str is a sequence of str
@@ -279,6 +181,24 @@ class Model(Predictor):
             truncate=truncate,
         )
 
+    def predict(
+        self, text: str, pair: str | None = None, *, target: str | None = None, generate: int = 0
+    ) -> Predictions:
+        """What the model predicts for a text, without its attention: prints as a table.
+
+        Args:
+            text: the text.
+            pair: a second text, as in sentence-pair tasks.
+            target: what the decoder reads, for encoder-decoders.
+            generate: let the model continue by up to so many tokens first.
+
+        Raises:
+            MissingObjective: the model is a plain encoder, which predicts nothing.
+        """
+        from headscope.model.tracing import predict_text
+
+        return predict_text(self, text, pair, target, generate)
+
     @contextmanager
     def edit(self, *edits: Edit) -> Iterator[Model]:
         """Within the block, the model runs with these edits: in `trace`, `gradients`,
@@ -295,14 +215,36 @@ class Model(Predictor):
         with tap.attached(Attachment(edits=edits)):
             yield self
 
-    def _wired_for(self, edits: Sequence[Edit]) -> tuple[Wiring, Check, Tap]:
-        """The model's own wiring; or, where edits name a block that only an image or a sound
-        brings, the wiring that one traced before was read by.
+    def gradients(
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        target: Target | None = None,
+        seed: int = 0,
+        truncate: bool = True,
+    ) -> Gradients:
+        """∂L/∂a for every layer and head, with the model's own objective or any scalar.
+
+        Causal models predict each next token; encoders with a masked-language head predict
+        15 % of the tokens, replaced by the mask token (which ones, `seed` decides);
+        encoder-decoders predict `target`; classifiers the label they find likeliest.
+
+        Args:
+            text: the text.
+            pair: a second text, as in sentence-pair tasks.
+            target: what L is about instead: a label of a classifier, the token after the text
+                (causal models) or at its masks (masked ones), both as −log p; or a function of
+                the model's output, which is L itself. In encoder-decoders what the decoder reads.
+            seed: decides which tokens are masked.
+            truncate: cut a text that is too long, with a warning; else it is an error.
+
+        Raises:
+            MissingObjective: the weights have no head that predicts, so there is no loss.
         """
-        own = self._attach()
-        named = {edit.block for edit in edits} - {None}
-        known = [own, *self._wired.values()]
-        return next((wired for wired in known if named <= set(wired[0].blocks)), own)
+        from headscope.model.objective import gradients_of_text
+
+        return gradients_of_text(self, text, pair, target=target, seed=seed, truncate=truncate)
 
     def need_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, or an error that says how to give one."""
@@ -322,6 +264,21 @@ class Model(Predictor):
                 "prepared inputs: model.trace({'pixel_values': …})."
             )
         return self.processor
+
+    def need_objective(self, purpose: str) -> Objective:
+        """The model's objective, or an error that says why there is none."""
+        if self.info.objective is None:
+            why = (
+                f"its class {self.info.architecture} predicts nothing headscope has a loss for"
+                if self._has_lm_head
+                else "its weights have no language-model head and no classifier"
+            )
+            raise MissingObjective(
+                f"{purpose} needs a model that predicts tokens or labels, but {self.name} does "
+                f"not: {why}. Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM, "
+                "…ForConditionalGeneration or …ForSequenceClassification)."
+            )
+        return self.info.objective
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the model for another process. The edits in effect stay in effect there, in

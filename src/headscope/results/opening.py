@@ -10,6 +10,7 @@ import h5py  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.arguments import expect
 from headscope.errors import FileFormatError, InputError
+from headscope.results.hdf5 import check_file
 from headscope.results.probe import Probe
 from headscope.results.probe_file import load_probe
 from headscope.results.result import Result
@@ -20,12 +21,12 @@ from headscope.results.trace_file import load_trace
 RESULT = "result.nc"
 """The name of the result's file in the folder of a run."""
 
-_LOADERS: dict[str, Callable[[Path], Trace | Result | Probe]] = {
-    "trace": load_trace,
-    "result": load_result,
-    "probe": load_probe,
+_LOADERS: dict[str, tuple[Callable[[Path], Trace | Result | Probe], frozenset[str]]] = {
+    "trace": (load_trace, frozenset({"blocks", "stacks", "media", "predictions"})),
+    "result": (load_result, frozenset({"blocks", "groups", "states", "documents"})),
+    "probe": (load_probe, frozenset({"parameters", "log"})),
 }
-"""What a file says it is → the function that reads it."""
+"""What a file says it is → the function that reads it, and the groups that it has."""
 
 
 def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
@@ -61,8 +62,12 @@ def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
             f"{kind!r}, expected {' or '.join(map(repr, _LOADERS))})."
         )
     try:
-        opened = _LOADERS[kind](file)
+        load, groups = _LOADERS[kind]
+        check_file(file, groups)
+        opened = load(file)
         repr(opened)  # reads what everything needs: names, sizes, how many documents
+    except FileFormatError:
+        raise
     except Exception as error:
         raise FileFormatError(
             f"{str(file)!r} says it is a headscope {kind}, but its content is damaged "

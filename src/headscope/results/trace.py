@@ -129,9 +129,9 @@ class Trace(TraceMethods):
         stack_hidden: the residual stream of each stack, `state query unit`: state 0 is the
             embedding, state `l + 1` what layer `l` left behind.
         about: what was traced with what: model, family, edits, versions, truncation.
+        media: the images and the recording that were traced, as the model got them.
         predictions: the model's likeliest answers, edits included: next tokens at every
             position, tokens at masks, or labels; None for a plain encoder.
-        media: the images and the recording that were traced, as the model got them.
     """
 
     blocks: Mapping[str, Block]

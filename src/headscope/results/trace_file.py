@@ -39,10 +39,10 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         encoding[group] = {str(variable): COMPRESSION for variable in block.data.data_vars}
     for stack, tokens in trace.stack_tokens.items():
         datasets[f"/stacks/{stack}"] = _token_dataset(tokens, trace.stack_hidden.get(stack))
-    if trace.predictions is not None:
-        datasets["/predictions"] = _prediction_dataset(trace.predictions)
     if trace.media:
         datasets["/media"], encoding["/media"] = media_dataset(trace.media)
+    if trace.predictions is not None:
+        datasets["/predictions"] = _prediction_dataset(trace.predictions)
     with atomic_path(path) as temporary:
         tree = xr.DataTree.from_dict(datasets)
         tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
@@ -70,18 +70,21 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         )
     order = json.loads(tree.attrs["blocks"])
     about = json.loads(tree.attrs["about"])
-    media = read_media(tree["media"].to_dataset()) if "media" in tree else Media()
     predictions = _predictions(tree["predictions"].to_dataset()) if "predictions" in tree else None
+    media = read_media(tree["media"].to_dataset()) if "media" in tree else Media()
     ordered = {name: blocks[name] for name in order}
     return Trace(ordered, tokens, hidden, about, predictions, media=media)
 
 
 def _prediction_dataset(predictions: Predictions) -> xr.Dataset:
     data = predictions.data
-    strings = {}
-    for name in ("token", "at"):
-        texts = _strings(tuple(data[name].values.ravel()))
-        strings[name] = (data[name].dims, texts.reshape(data[name].shape))
+    strings = {
+        name: (
+            data[name].dims,
+            _strings(tuple(data[name].values.ravel())).reshape(data[name].shape),
+        )
+        for name in ("token", "at")
+    }
     return data.drop_vars(list(strings)).assign(strings).assign_attrs(kind=predictions.kind)
 
 

@@ -1,0 +1,154 @@
+"""A transformers model whose attention can be read and changed: where it happens is found on first
+use, once for each kind of input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
+
+from headscope.attention import LayerReader
+from headscope.model.edit import Edit
+from headscope.model.tap.attachment import Attachment
+from headscope.model.tap.check import Check, wire
+from headscope.model.tap.claims import claimed, modules_of
+from headscope.model.tap.example import media_of
+from headscope.model.tap.junction import uses_of
+from headscope.model.tap.official import uncached
+from headscope.model.tap.sites import Wiring
+from headscope.model.tap.tap import Tap
+
+
+class TappedModule:
+    """A module and the taps on it: what `Model` is, apart from texts.
+
+    Attributes:
+        module: the transformers model, as it was loaded.
+    """
+
+    def __init__(self, module: PreTrainedModel, example: Mapping[str, object] | None) -> None:
+        self.module = module
+        self._example = example
+        self._wired: dict[frozenset[str], tuple[Wiring, Check, Tap]] = {}
+        """By the media that the forward pass is given: images change where attention happens."""
+        self._own_media: frozenset[str] | None = None
+
+    @property
+    def wiring(self) -> Wiring:
+        """Where the model's attention happens, given what the self-check made up itself."""
+        return self._attach()[0]
+
+    def wiring_for(self, inputs: Mapping[str, object]) -> Wiring:
+        """Where attention happens when the model is given these inputs. An image or a sound
+        that the self-check has not seen yet is checked first, with these very inputs.
+        """
+        return self._attach(inputs)[0]
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits in effect for this thread, outermost first. Edits act on the module, so
+        those made through another `Model` over the same module are among them.
+        """
+        if not self._wired and not uses_of(modules_of(self.module)):
+            return ()
+        return self._attach()[2].edits()
+
+    def _attach(self, inputs: Mapping[str, object] | None = None) -> tuple[Wiring, Check, Tap]:
+        """The wiring, its check and the tap for a forward pass with the media of `inputs`;
+        without, for what the self-check makes up or was given as `example`.
+        """
+        media = self._own_media if inputs is None else media_of(inputs)
+        if media is None or media not in self._wired:
+            with claimed(modules_of(self.module)):  # one thread checks, others wait for it
+                media = self._own_media if inputs is None else media
+                if media is None or media not in self._wired:
+                    media = self._wire(inputs)
+        return self._wired[media]
+
+    def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
+        """Run the self-check; returns the media it was run with."""
+        example = self._example
+        is_own = inputs is None or media_of(inputs) in (frozenset(), media_of(example or {}))
+        if inputs is not None and media_of(inputs) != media_of(example or {}):
+            example = None if is_own else self.placed(inputs)
+        wiring, check = wire(self.module, example)
+        self._wired[wiring.media] = wiring, check, Tap(self.module, wiring)
+        if inputs is None or example is self._example:
+            self._own_media = wiring.media
+        return wiring.media
+
+    @contextmanager
+    def tapped(
+        self,
+        reader: LayerReader | None = None,
+        *,
+        scores: bool = False,
+        returns_weights: bool = True,
+        inputs: Mapping[str, object] | None = None,
+    ) -> Iterator[None]:
+        """Within the block, `reader` is called with every layer's `Attention` of any forward
+        pass of `model.module`, whoever runs it (`generate` too).
+
+        Args:
+            reader: what to call; it should reduce, and not keep, what it is given.
+            scores: also hand over the scores, which the softmax was taken of.
+            returns_weights: let the model return its attention if asked to. Off, each
+                layer's attention is freed before the next is computed.
+            inputs: what the model will be given, where that holds an image or a sound.
+        """
+        attachment = Attachment(reader=reader, wants_scores=scores, returns_weights=returns_weights)
+        with self.attached(attachment, inputs):
+            yield
+
+    @contextmanager
+    def attached(
+        self, attachment: Attachment, inputs: Mapping[str, object] | None = None
+    ) -> Iterator[None]:
+        """Like `tapped`, with everything the tap can do."""
+        if attachment.returns_weights or not getattr(self.module, "_supports_sdpa", False):
+            # Fused attention returns None in place of weights. Classes that do not support
+            # it were never written for that.
+            attachment = replace(attachment, returns_weights=True)
+        with self._attach(inputs)[2].attached(attachment):
+            yield
+
+    def run(
+        self,
+        inputs: Mapping[str, object],
+        reader: LayerReader,
+        *,
+        scores: bool = False,
+        **options: object,
+    ) -> ModelOutput:
+        """One forward pass, its attention handed to `reader` layer by layer, without
+        gradients; at most one layer's attention is held. Returns the model's output.
+        """
+        placed = self.placed(inputs)
+        if not self.wiring_for(inputs).may_cache:
+            placed = uncached(self.module) | placed
+        with (
+            torch.inference_mode(),
+            self.tapped(reader, scores=scores, returns_weights=False, inputs=placed),
+        ):
+            outputs: ModelOutput = self.module(**placed | options)
+            return outputs
+
+    def placed(self, inputs: Mapping[str, object]) -> dict[str, object]:
+        """Inputs on the model's device."""
+        device = self.module.device
+        return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+
+    def _wired_for(self, edits: Sequence[Edit]) -> tuple[Wiring, Check, Tap]:
+        """The model's own wiring; or, where edits name a block that only an image or a sound
+        brings, the wiring that one traced before was read by.
+        """
+        own = self._attach()
+        named = {edit.block for edit in edits} - {None}
+        known = [own, *self._wired.values()]
+        return next((wired for wired in known if named <= set(wired[0].blocks)), own)

@@ -1,0 +1,90 @@
+"""`headscope.open` loads nothing of a file that does what ours never do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.errors import FileFormatError
+from headscope.results.hdf5 import EXPANSION_FROM
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A trace as we write it."""
+    weights = np.full((1, 1, 3, 3), 1 / 3)
+    path = tmp_path / "trace.nc"
+    hs.Trace.from_arrays(weights, ["a", "b", "c"]).save(path)
+    assert isinstance(hs.open(path), hs.Trace)
+    return path
+
+
+def test_values_of_another_file_are_refused(saved: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"s" * 64)
+    with h5py.File(saved, "a") as file:
+        file.create_dataset("stolen", (64,), "S1", external=[(str(secret), 0, 64)])
+    with pytest.raises(FileFormatError, match="'stolen' has or is values that lie in another file"):
+        hs.open(saved)
+
+
+def test_virtual_values_are_refused(saved: Path, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["x"] = np.arange(4)
+    layout = h5py.VirtualLayout((4,), "i8")
+    layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "x", (4,))
+    with h5py.File(saved, "a") as file:
+        file.create_virtual_dataset("virtual", layout)
+    with pytest.raises(FileFormatError, match="values made up of other files"):
+        hs.open(saved)
+
+
+@pytest.mark.parametrize(
+    "link", [h5py.SoftLink("/blocks"), h5py.ExternalLink("elsewhere.h5", "/x")]
+)
+def test_links_are_refused(saved: Path, link: h5py.SoftLink | h5py.ExternalLink) -> None:
+    with h5py.File(saved, "a") as file:
+        file["blocks/again"] = link
+    with pytest.raises(FileFormatError, match="'blocks/again' has or is a link to somewhere else"):
+        hs.open(saved)
+
+
+def test_circles_are_refused(saved: Path) -> None:
+    with h5py.File(saved, "a") as file:
+        file["blocks/self/round"] = file["blocks"]
+    with pytest.raises(FileFormatError, match="a second name of something in it"):
+        hs.open(saved)
+
+
+def test_groups_of_other_kinds_are_refused(saved: Path) -> None:
+    with h5py.File(saved, "a") as file:
+        file.create_group("unheard")
+    with pytest.raises(FileFormatError, match="'unheard' has or is a group that files of its kind"):
+        hs.open(saved)
+
+
+def test_other_filters_are_refused(saved: Path) -> None:
+    with h5py.File(saved, "a") as file:
+        file.create_dataset("x", (64,), "i4", compression="lzf")
+    with pytest.raises(FileFormatError, match=r"packed by the filters \[32000\]"):
+        hs.open(saved)
+
+
+def test_sizes_beyond_measure_are_refused(saved: Path) -> None:
+    with h5py.File(saved, "a") as file:
+        file.create_dataset("large", (EXPANSION_FROM // 4,), "f8", chunks=(1024,))
+    assert saved.stat().st_size < 200_000
+    with pytest.raises(FileFormatError, match="bytes of values in a file of"):
+        hs.open(saved)
+
+
+def test_chunks_beyond_measure_are_refused(saved: Path) -> None:
+    with h5py.File(saved, "a") as file:
+        chunk = (EXPANSION_FROM // 4,)
+        file.create_dataset("x", (8,), "f8", chunks=chunk, maxshape=(None,), compression="gzip")
+    with pytest.raises(FileFormatError, match="bytes of values in a file of"):
+        hs.open(saved)
