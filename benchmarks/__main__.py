@@ -28,6 +28,7 @@ PARTS = {
     "corpus, memory": ["-m", "benchmarks.corpus", "--part", "memory", "--sentences", "1100"],
     "corpus, workers": ["-m", "benchmarks.corpus", "--part", "workers", "--sentences", "1800"],
     "heads": ["-m", "benchmarks.heads"],
+    "effects": ["-m", "benchmarks.effects"],
     "probes": ["-m", "benchmarks.probes", "--sentences", "200", "--rounds", "4"],
     "views": ["-m", "benchmarks.views"],
     "intervals": ["-m", "benchmarks.intervals"],

@@ -4,6 +4,7 @@ from headscope.causal.effects import effects as effects
 from headscope.causal.explain_score import explain_score as explain_score
 from headscope.causal.importance import importance as importance
 from headscope.causal.loss_effects import prune_heads as prune_heads
+from headscope.causal.patch import patch as patch
 from headscope.causal.removal import check_importance as check_importance
 from headscope.heads.detect import detect_heads as detect_heads
 from headscope.heads.head_map import map_heads as map_heads

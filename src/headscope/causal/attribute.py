@@ -81,7 +81,7 @@ def attribute(
     direction = direction.sum(0)
     constant = 0.0
     if bias is not None:
-        constant = sum(sign * float(bias[token]) for token, sign in signs.items())
+        constant = sum(sign * float(bias[token].detach()) for token, sign in signs.items())
     parts = stream.values[:, at]
     if norm is None:
         written = parts @ direction
@@ -91,7 +91,7 @@ def attribute(
     values = np.append(written.numpy(), constant)
     value = sum(sign * float(logits[at, token]) for token, sign in signs.items())
     difference = abs(float(values.sum()) - value)
-    if difference > TOLERANCE * max(1.0, float(np.abs(logits[at]).max())):
+    if difference > TOLERANCE * max(1.0, float(logits[at].abs().max())):
         raise refusal(model, f"its parts sum to {values.sum():.6g} and the logits give {value:.6g}")
     return xr.DataArray(
         values,

@@ -199,6 +199,13 @@ def find_answers(
             raise InputError(f"target and foil are both {target!r}: their difference is always 0.")
     elif measure == "logprob" and foil not in (None, False):
         raise InputError("log p(target) has no foil: leave it out, or pass measure='logit'.")
+    return make_answer(model, number, other, measure, position)
+
+
+def make_answer(
+    model: Model, target: int, foil: int | None, measure: Measure, position: int | None
+) -> Answer:
+    """The readout of two answers that are known by number."""
     kind = KINDS[model.need_objective("An effect on a prediction")]
-    named = answer_names(model, kind, [number, number if other is None else other])
-    return Answer(number, other, measure, (named[0], named[1]), position)
+    names = answer_names(model, kind, [target, target if foil is None else foil])
+    return Answer(target, foil, measure, (names[0], names[1]), position)

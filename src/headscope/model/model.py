@@ -110,6 +110,7 @@ class Model(TappedModule):
         vectors: bool = ...,
         scores: bool | None = ...,
         layers: Sequence[int] | None = ...,
+        norms: bool = ...,
         truncate: bool = ...,
     ) -> Trace: ...
 
@@ -124,6 +125,7 @@ class Model(TappedModule):
         vectors: bool = ...,
         scores: bool | None = ...,
         layers: Sequence[int] | None = ...,
+        norms: bool = ...,
         truncate: bool = ...,
     ) -> list[Trace]: ...
 
@@ -139,6 +141,7 @@ class Model(TappedModule):
         vectors: bool = True,
         scores: bool | None = None,
         layers: Sequence[int] | None = None,
+        norms: bool = False,
         truncate: bool = True,
     ) -> Trace | list[Trace]:
         """Everything one input does in every attention head.
@@ -159,11 +162,13 @@ class Model(TappedModule):
             scores: also keep what the softmax was taken of. By default only where that is
                 more than `scale · q·k` (position biases, caps).
             layers: keep only these; attention grows with the square of the length.
+            norms: also keep how long each value is behind the output projection, for
+                `trace.by_norm()` and `trace.measure(over="norm")`.
             truncate: cut a text that is too long, with a warning; else it is an error.
         """
         from headscope.model.dispatch import trace_any
 
-        kept = Options(vectors=vectors, scores=scores, layers=layers)
+        kept = Options(vectors=vectors, scores=scores, layers=layers, norms=norms)
         return trace_any(
             self,
             text,

@@ -17,6 +17,7 @@ class Options:
     vectors: bool
     scores: bool | None
     layers: Sequence[int] | None
+    norms: bool = False
 
 
 def is_chat(text: object) -> TypeGuard[Messages]:

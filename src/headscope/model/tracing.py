@@ -192,6 +192,8 @@ def run_trace(
         n_cut: how many tokens of the text did not fit.
     """
     vectors, scores = options.vectors, options.scores
+    if options.norms and not vectors:
+        raise InputError("norms=True needs the values: leave vectors=True.")
     wiring = model.wiring_for(inputs)
     wanted = _checked_layers(model, wiring, options.layers)
     is_plain = all(site.is_dot_product for site in wiring.sites)
@@ -217,6 +219,10 @@ def run_trace(
         },
     }
     blocks = collector.blocks(wiring, stacks)
+    if options.norms:
+        from headscope.model.norm_weights import add_lengths
+
+        blocks = {name: add_lengths(model, block) for name, block in blocks.items()}
     hidden = hidden_states(outputs) if vectors else {}
     return Trace(blocks, stacks, hidden, about, read_predictions(model, outputs, stacks))
 

@@ -22,6 +22,7 @@ from headscope.metrics.gradients import Importance
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
+from headscope.results.described import mark_over
 from headscope.results.opening import RESULT
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
@@ -109,6 +110,7 @@ def make_plan(
     """The plan of a run."""
     chosen = find_metrics(metrics, surveyed.available | {"gradients", "loss"})
     _check_passes(model, chosen)
+    _check_over(model, chosen, settings.over)
     return Plan(
         describe_model(model),
         {
@@ -141,6 +143,18 @@ def _check_passes(model: Model, metrics: Sequence[Metric]) -> None:
             f"{with_gradients[0]} is measured with a backward pass over the model's own task, and "
             f"{without[0]} without one: run them apart (headscope.importance, headscope.analyze)."
         )
+
+
+def _check_over(model: Model, metrics: Sequence[Metric], over: str) -> None:
+    """Refuse norms where they mean nothing, or are not known, before anything runs."""
+    if over == "attention":
+        return
+    gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
+    if gradients:
+        raise InputError(
+            f"{gradients[0]} is a gradient with respect to attention weights: over='norm' has none."
+        )
+    _ = model.projections
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +232,7 @@ class _Job:
         plan, layers = self.plan, report.layers
         order = [block for block in self.model.info.blocks if block in measured.states]
         states: States = {block: measured.states[block] for block in order}
-        blocks = assemble(states, plan.metrics, plan.axes, layers)
+        blocks = mark_over(assemble(states, plan.metrics, plan.axes, layers), plan.settings.over)
         content = plan.to_dict()
         provenance = {
             "model": content["model"],
@@ -236,6 +250,7 @@ class _Job:
                 "tokens": report.tokens,
                 "truncated": report.truncated,
                 "failed": len(report.failed),
+                "rows_without_length": report.rows_without_length,
             },
             "failed": report.failed,
             "versions": versions(),

@@ -21,10 +21,12 @@ from headscope.measuring.fold import Fold
 from headscope.measuring.labels import Tagset
 from headscope.measuring.registry import facts_of, list_metrics
 from headscope.metrics import find_metrics, metric_to_dict
+from headscope.results.described import mark_over
+from headscope.results.norm_weighted import weigh_trace
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Trace
 from headscope.run.batches import label_batch
-from headscope.run.options import Settings
+from headscope.run.options import Over, Settings
 from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
@@ -41,6 +43,7 @@ def measure(
     document: Document | None = None,
     tagset: Tagset = "universal",
     null_keys: NullKeys = "auto",
+    over: Over = "attention",
 ) -> Result:
     """The metrics of one input: what `analyze` gives for a corpus of one (`max_tokens=None`).
 
@@ -54,13 +57,16 @@ def measure(
             encoder-decoder both sides have its labels where both read its text.
         tagset: universal tags or the language's own.
         null_keys: which keys are null attention.
+        over: `attention`, or `norm` for attention times the length of what it fetches; the trace
+            was then made with `norms=True`.
 
     Raises:
         InputError: the trace is of another text than the document.
     """
     expect("trace", trace, Trace, "a trace of model.trace or Trace.from_arrays")
     expect("document", document, Document | None, "the document that was traced, or None")
-    settings = Settings(tagset=tagset, null_keys=null_keys)
+    settings = Settings(tagset=tagset, null_keys=null_keys, over=over)
+    trace = weigh_trace(trace) if over == "norm" else trace
     given = _plain_document(trace) if document is None else document
     metrics = list_metrics(metrics)
     surveyed = survey(_corpus_of(given), settings, facts_of(metrics))
@@ -80,7 +86,7 @@ def measure(
     blocks = {name: states[name] for name in trace.blocks if name in states}
     shown = {stack: tokens.tokens for stack, tokens in trace.stack_tokens.items()}
     return Result(
-        assemble(blocks, chosen, axes, fold.layers(), has_intervals=False),
+        mark_over(assemble(blocks, chosen, axes, fold.layers(), has_intervals=False), over),
         label_states(states, chosen),
         _provenance(trace, chosen, axes, settings),
         {0: MeasuredDocument(given.id, shown)},
@@ -176,6 +182,7 @@ def _provenance(
         "settings": {
             "tagset": settings.tagset,
             "null_keys": settings.null_keys,
+            "over": settings.over,
             "max_tokens": len(trace.text),
         },
         "versions": {"headscope": importlib.metadata.version("headscope")},

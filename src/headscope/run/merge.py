@@ -135,7 +135,7 @@ def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
 def _check_mergeable(left: Result, right: Result) -> None:
     for what, keys in (
         ("model", ("weights_sha256", "architecture", "dtype", "edits")),
-        ("settings", ("max_tokens", "null_keys", "tagset", "by", "unit")),
+        ("settings", ("max_tokens", "null_keys", "over", "tagset", "by", "unit")),
     ):
         for key in keys:
             ours, theirs = (r.provenance[what].get(key) for r in (left, right))

@@ -12,8 +12,10 @@ from headscope.arguments import expect, whole_number
 from headscope.batch import NullKeys
 from headscope.errors import InputError, UnknownName
 from headscope.measuring.labels import Tagset, check_rules
+from headscope.results.norm_weighted import OVER
 
 Engine = Literal["local", "ray"]
+Over = Literal["attention", "norm"]
 MAX_TOKENS = 512
 
 
@@ -36,6 +38,9 @@ class RunOptions(TypedDict, total=False):
     """`universal` tags (the default) or the language's `specific` ones."""
     null_keys: NullKeys
     """Which keys are null attention: `first`, `special`, or by the model (`auto`)."""
+    over: Over
+    """What is measured: `attention`, or `norm` for attention times the length of what it fetches
+    (Kobayashi et al. 2020), rows divided by their sums."""
     max_tokens: int | None
     """Longer documents are cut, and counted; None reads as much as the model does."""
     batch_tokens: int
@@ -56,6 +61,7 @@ class Settings:
     by: str | None = None
     tagset: Tagset = "universal"
     null_keys: NullKeys = "auto"
+    over: Over = "attention"
     max_tokens: int = MAX_TOKENS
     batch_tokens: int = 1024
     shard_characters: int = 32_768
@@ -80,6 +86,8 @@ class Settings:
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} should be a number from 1 on, not {value!r}.")
         check_rules(self.tagset, self.null_keys)
+        if self.over not in OVER:
+            raise UnknownName.of("kind of attention", self.over, OVER)
 
 
 @dataclass(frozen=True, slots=True)

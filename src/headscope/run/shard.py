@@ -12,6 +12,7 @@ from headscope.errors import MetricError, TapUnsupported
 from headscope.measuring.fold import Fold, States
 from headscope.measuring.kernels import load_loops
 from headscope.model.model import Model
+from headscope.model.norm_weights import NormWeights
 from headscope.run.backward import can_ask, measure_gradients
 from headscope.run.batches import EncodedDocument, Encoder
 from headscope.run.memory import FreedMemory
@@ -29,6 +30,8 @@ class ShardReport:
     failed: list[dict[str, str]] = field(default_factory=list)
     """Id and reason of documents that could not be measured."""
     layers: dict[str, list[int]] = field(default_factory=dict)
+    rows_without_length: int = 0
+    """Rows of heads over norms whose values are all 0."""
 
     def to_dict(self) -> dict[str, object]:
         """As JSON can hold it."""
@@ -41,6 +44,7 @@ class ShardReport:
         self.truncated += other.truncated
         self.failed += other.failed
         self.layers = self.layers or other.layers
+        self.rows_without_length += other.rows_without_length
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +139,11 @@ def _run(
     inputs, batch = encoder.batch(documents)
     if plan.reads_gradients:
         measure_gradients(encoder.model, plan, inputs, batch, fold)
+    elif plan.settings.over == "norm":
+        with fold.batch(batch) as read:
+            weighted = NormWeights(encoder.model, read)
+            encoder.model.run(inputs, weighted)
+        report.rows_without_length += weighted.n_empty
     else:
         with fold.batch(batch) as read:
             encoder.model.run(inputs, read)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headscope.page.widget import Explorer
     from headscope.results.result import Result
     from headscope.results.trace import Trace
+    from headscope.run.options import Over
     from headscope.text.document import Document
 
 
@@ -122,6 +123,7 @@ class TraceMethods:
         document: Document | None = None,
         tagset: Tagset = "universal",
         null_keys: NullKeys = "auto",
+        over: Over = "attention",
     ) -> Result:
         """The metrics of this one input: what `analyze` gives for a corpus of one document.
 
@@ -133,7 +135,22 @@ class TraceMethods:
             document: the annotated document that was traced, for tags and dependencies.
             tagset: universal tags or the language's own.
             null_keys: which keys are null attention.
+            over: `attention`, or `norm` for attention times the length of what it fetches, of a
+                trace made with `norms=True`.
         """
         from headscope.run.measure import measure
 
-        return measure(self, metrics, document=document, tagset=tagset, null_keys=null_keys)
+        return measure(
+            self, metrics, document=document, tagset=tagset, null_keys=null_keys, over=over
+        )
+
+    def by_norm(self: Trace) -> Trace:
+        """The trace with what each weight moves in place of the weight: a[i,j] · ‖v_j W_O^h‖, rows
+        divided by their sums (Kobayashi et al. 2020). Views and metrics take it as any trace.
+
+        Raises:
+            InputError: the trace was made without `norms=True`.
+        """
+        from headscope.results.norm_weighted import weigh_trace
+
+        return weigh_trace(self)

@@ -18,6 +18,7 @@ from headscope.app.cli.analyze import analyze
 from headscope.app.cli.answer import register, settings
 from headscope.app.cli.check_importance import check_importance
 from headscope.app.cli.demo import demo
+from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
 from headscope.app.cli.importance import importance
 from headscope.app.cli.models import models
@@ -61,6 +62,9 @@ register(app, models, example="models minilm")
 register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
 register(app, serve, example="serve --model minilm --model smollm2 --open")
 register(app, analyze, example="analyze corpus.conllu --model smollm2 -o run --by genre")
+register(
+    app, effects, example='effects "When Mary and John met, John gave a book to" --target " Mary"'
+)
 register(app, importance, example="importance corpus.txt --model smollm2 -o importance")
 register(app, check_importance, example="check-importance corpus.txt --model smollm2 -o check")
 register(app, map_heads, name="map", example="map run -o map")

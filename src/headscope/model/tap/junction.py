@@ -8,42 +8,34 @@ layer that its own model gives it.
 from __future__ import annotations
 
 import functools
-import itertools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from headscope.attention import Attention, Block
 from headscope.errors import InputError, TapUnsupported
-from headscope.model.edit import Edit, Positions, Vectors
-from headscope.model.tap.attachment import Attachment
+from headscope.model.edit import Vectors
 from headscope.model.tap.circuit import Circuit, Inputs
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.layout import columns, sinks, unfold, unfold_any
+from headscope.model.tap.parts import (
+    USE_NUMBERS,
+    Part,
+    Parts,
+    Use,
+    change_weights_of,
+    edit_outputs,
+    edit_vectors,
+)
 from headscope.model.tap.sites import Route, Site
 from headscope.model.tap.watch import Watch, watching
 
-_count = itertools.count()
 _lock = threading.RLock()
 _junctions: dict[int, _Junction] = {}
 """Id of an attention module → its junction, while anything is attached to it."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Use:
-    """An attachment through one model's circuit."""
-
-    circuit: Circuit
-    attachment: Attachment
-    thread: threading.Thread | None
-    """The thread whose calls are meant; None for those of every thread."""
-    number: int = field(default_factory=lambda: next(_count))
-    """Uses are numbered in the order they were attached."""
 
 
 class _Here(threading.local):
@@ -59,7 +51,7 @@ def suspended() -> Iterator[None]:
     """Within the block, modules run in this thread as if nothing had been attached to them
     before.
     """
-    first_use, _here.first_use = _here.first_use, next(_count)
+    first_use, _here.first_use = _here.first_use, next(USE_NUMBERS)
     try:
         yield
     finally:
@@ -110,48 +102,6 @@ def uses_of(modules: Iterable[nn.Module]) -> list[Use]:
     return [uses[number] for number in sorted(uses)]
 
 
-class _Part(NamedTuple):
-    """The part that one use has in one attention computation."""
-
-    use: Use
-    site: Site
-    inputs: Inputs
-    """What the forward pass under way was given."""
-    block: Block
-    """The block of the computation in the model whose forward pass that is."""
-
-    def positions(self, n_queries: int, n_keys: int) -> Positions:
-        return self.inputs.positions(self.block, n_queries, n_keys)
-
-
-class _Parts(tuple[_Part, ...]):
-    """All parts in one computation."""
-
-    __slots__ = ()
-
-    @property
-    def edits(self) -> list[tuple[_Part, Edit]]:
-        """The edits that apply here, in order."""
-        return [
-            (part, edit)
-            for part in self
-            for edit in part.use.attachment.edits
-            if edit.touches(part.site, part.use.circuit.wiring.main_block())
-        ]
-
-    @property
-    def wants_scores(self) -> bool:
-        return any(part.use.attachment.wants_scores for part in self)
-
-    @property
-    def wants_gradient(self) -> bool:
-        return any(part.use.attachment.on_gradient is not None for part in self)
-
-    @property
-    def returns_weights(self) -> bool:
-        return all(part.use.attachment.returns_weights for part in self)
-
-
 class _Junction:
     """One attention module, and everything attached to it."""
 
@@ -174,19 +124,19 @@ class _Junction:
         here = threading.current_thread()
         return [use for use in self.uses if use.thread is None or use.thread is here]
 
-    def _next_call(self) -> dict[int, _Parts]:
+    def _next_call(self) -> dict[int, Parts]:
         """Who takes part in the call that starts now, by computation."""
         uses = [use for use in self.uses_here() if use.number >= _here.first_use]
         sites: dict[Circuit, dict[int, Site]] = {}
         for use in uses:
             if use.circuit not in sites:
                 sites[use.circuit] = use.circuit.next_call(self._module)
-        parts: dict[int, list[_Part]] = {}
+        parts: dict[int, list[Part]] = {}
         for use in uses:
             for computation, site in sites[use.circuit].items():
-                part = _Part(use, site, *_inputs(use.circuit, computation, sites))
+                part = Part(use, site, *_inputs(use.circuit, computation, sites))
                 parts.setdefault(computation, []).append(part)
-        return {computation: _Parts(some) for computation, some in parts.items()}
+        return {computation: Parts(some) for computation, some in parts.items()}
 
     # The interface route: the family's eager function is called here.
 
@@ -204,12 +154,12 @@ class _Junction:
         if parts is None:
             return function(module, query, key, value, *args, **kwargs)
         edits, wants_scores = parts.edits, parts.wants_scores
-        vectors = _edit_vectors(edits, Vectors(query, key, value))
+        vectors = edit_vectors(edits, Vectors(query, key, value))
         scores: Tensor | None = None
         if edits or wants_scores or parts.wants_gradient:
             lengths = query.shape[2], key.shape[2]
             watch = Watch(
-                on_weights=lambda _, weights: _change(parts, edits, weights, lengths),
+                on_weights=lambda _, weights: change_weights_of(parts, edits, weights, lengths),
                 keeps_scores=wants_scores,
                 replace_at="product",
             )
@@ -220,13 +170,13 @@ class _Junction:
         else:
             output, weights = function(module, *vectors, *args, **kwargs)
         assert weights is not None
-        output = _edit_outputs(edits, output.transpose(1, 2)).transpose(1, 2)
+        output = edit_outputs(edits, output.transpose(1, 2)).transpose(1, 2)
         _read(parts, weights, vectors, output.transpose(1, 2), scores if wants_scores else None)
         return output, weights if parts.returns_weights else None
 
     # The fallback route: the module runs as it is, watched.
 
-    def _start_watch(self) -> tuple[Watch, dict[int, _Parts]] | None:
+    def _start_watch(self) -> tuple[Watch, dict[int, Parts]] | None:
         calls = self._next_call()
         if not calls:
             return None
@@ -237,7 +187,7 @@ class _Junction:
                 return weights
             unfolded = unfold(weights, _n_heads(calls[index]))
             n_queries, n_keys = unfolded.shape[2:]
-            changed = _change(calls[index], edits[index], unfolded, (n_queries, n_keys))
+            changed = change_weights_of(calls[index], edits[index], unfolded, (n_queries, n_keys))
             return weights if changed is unfolded else changed.reshape(weights.shape)
 
         def change_factors(index: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -246,7 +196,7 @@ class _Junction:
             n_heads = _n_heads(calls[index])
             rows = key.transpose(-1, -2)
             vectors = Vectors(unfold(query, n_heads), unfold(rows, n_heads), None)
-            changed = _edit_vectors(edits[index], vectors)
+            changed = edit_vectors(edits[index], vectors)
             assert changed.query is not None
             assert changed.key is not None
             return (
@@ -258,7 +208,7 @@ class _Junction:
             if not edits.get(index):
                 return value
             vectors = Vectors(None, None, unfold(value, _n_heads(calls[index])))
-            changed = _edit_vectors(edits[index], vectors).value
+            changed = edit_vectors(edits[index], vectors).value
             assert changed is not None
             return changed.reshape(value.shape)
 
@@ -266,7 +216,7 @@ class _Junction:
             if not edits.get(index):
                 return output
             unfolded = unfold(output, _n_heads(calls[index]))
-            changed = _edit_outputs(edits[index], unfolded)
+            changed = edit_outputs(edits[index], unfolded)
             return output if changed is unfolded else changed.reshape(output.shape)
 
         watch = Watch(
@@ -278,7 +228,7 @@ class _Junction:
         )
         return watch, calls
 
-    def _finish_watch(self, watch: Watch, calls: dict[int, _Parts]) -> None:
+    def _finish_watch(self, watch: Watch, calls: dict[int, Parts]) -> None:
         for index, parts in calls.items():
             site = parts[0].site
             steps = watch.steps[index] if index < len(watch.steps) else None
@@ -317,47 +267,8 @@ def _inputs(
     return Inputs(), own_block
 
 
-def _edit_vectors(edits: Sequence[tuple[_Part, Edit]], vectors: Vectors) -> Vectors:
-    for part, edit in edits:
-        vectors = edit.on_vectors(vectors, part.site)
-    return vectors
-
-
-def _edit_outputs(edits: Sequence[tuple[_Part, Edit]], outputs: Tensor) -> Tensor:
-    for _, edit in edits:
-        outputs = edit.on_outputs(outputs)
-    return outputs
-
-
-def _change(
-    parts: _Parts,
-    edits: Sequence[tuple[_Part, Edit]],
-    weights: Tensor,
-    lengths: tuple[int, int],
-) -> Tensor:
-    """The weights to use instead, with a hook where their gradient is wanted.
-
-    With frozen parameters nothing upstream asks for a gradient, so the weights of the
-    first layer become a leaf of the graph themselves.
-    """
-    for part, edit in edits:
-        weights = edit.on_weights(weights, part.positions(*lengths))
-    for part in parts:
-        on_gradient = part.use.attachment.on_gradient
-        if on_gradient is not None and torch.is_grad_enabled():
-            if part.site.is_copy:
-                raise TapUnsupported(
-                    f"{part.site.module} multiplies the same attention with several values, so "
-                    "its gradient is not seen in one place."
-                )
-            if not weights.requires_grad:
-                weights = weights.detach().requires_grad_()
-            weights.register_hook(functools.partial(on_gradient, part.site))
-    return weights
-
-
 def _read(
-    parts: _Parts,
+    parts: Parts,
     weights: Tensor,
     vectors: Vectors,
     outputs: Tensor | None,
@@ -395,5 +306,5 @@ def _read(
         reader(made[circuit])
 
 
-def _n_heads(parts: _Parts) -> int:
+def _n_heads(parts: Parts) -> int:
     return parts[0].site.n_heads

@@ -21,7 +21,8 @@ from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.circuit import Circuit
 from headscope.model.tap.claims import claimed, modules_of
 from headscope.model.tap.interface import eager_attention
-from headscope.model.tap.junction import Use, connected, uses_of
+from headscope.model.tap.junction import connected, uses_of
+from headscope.model.tap.parts import Use
 from headscope.model.tap.sites import Wiring
 
 
