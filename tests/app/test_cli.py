@@ -36,7 +36,7 @@ def test_models_lists_the_packaged_ones(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_models_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("models", "--json") == 0
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["minilm", "smollm2"]
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["minilm", "smollm2", "whisper"]
 
 
 def test_a_model_is_described(minilm: Model, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,9 @@ def test_mistakes_are_one_line_and_exit_code_2(
 def test_quiet_holds_for_what_loading_says(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def convert(source: Path, target: Path, say: Callable[[str], None]) -> Path:
+    def convert(
+        source: Path, target: Path, convert_one: object, say: Callable[[str], None]
+    ) -> Path:
         say("Converting …")
         raise ModelError("not really")
 

@@ -67,7 +67,7 @@ def question_for(model: Model) -> Question:
 
 def loss_with(model: Model, question: Question, nudge: Edit) -> float:
     with torch.no_grad(), model.edit(nudge):
-        return loss_of(model.module(**question.inputs).logits, question).item()
+        return loss_of(model.module(**question.inputs), question).item()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -21,7 +21,7 @@ FAMILIES = [*ENCODERS, *DECODERS, *ENCODER_DECODERS]
 REFUSED = {
     "bitnet": "attn_sub_norm .* is not affine",  # a norm before the projection
     "convbert": "no module with parameters",  # convolutions beside the heads
-    "diffllama": "no module with parameters",  # heads are subtracted, then normed
+    "diffllama": "does not see the outputs of its heads",  # halves are subtracted, then normed
     "ibert": "",  # rounds its activations
     "qwen3_next": "no module with parameters",  # a gate before the projection
     "squeezebert": "",  # units before positions

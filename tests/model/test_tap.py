@@ -198,7 +198,7 @@ def test_reads_what_generate_computes(model: Model, left: bool) -> None:
     for weights, mask in zip(seen, masks, strict=True):
         assert mask is not None
         assert mask.shape == (2, weights.shape[-1])
-        assert int((~mask).sum()) == 4
+        assert int((~mask).sum()) == int((inputs["attention_mask"] == 0).sum()) > 0
 
 
 def test_masks_are_found_among_positional_arguments(model: Model) -> None:

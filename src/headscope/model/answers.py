@@ -51,7 +51,9 @@ def read_predictions(
             return None
         positions = list(range(len(tokens)))
         if kind == "mask":
-            mask = model.need_tokenizer().mask_token_id
+            if model.tokenizer is None:  # which token is the mask is not known
+                return None
+            mask = model.tokenizer.mask_token_id
             positions = [i for i in positions if tokens.ids[i] == mask]
         at = [tokens.tokens[i] for i in positions]
         rows = rows[positions]

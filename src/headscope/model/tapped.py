@@ -149,6 +149,6 @@ class TappedModule:
         brings, the wiring that one traced before was read by.
         """
         own = self._attach()
-        named = {edit.block for edit in edits} - {None}
+        named = {edit.block for edit in edits if isinstance(edit, Edit)} - {None}
         known = [own, *self._wired.values()]
         return next((wired for wired in known if named <= set(wired[0].blocks)), own)
