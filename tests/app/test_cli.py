@@ -36,7 +36,11 @@ def test_models_lists_the_packaged_ones(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_models_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("models", "--json") == 0
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["minilm", "smollm2", "whisper"]
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == [
+        "minilm",
+        "smollm2",
+        "whisper",
+    ]
 
 
 def test_a_model_is_described(minilm: Model, capsys: pytest.CaptureFixture[str]) -> None:

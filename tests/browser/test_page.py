@@ -259,7 +259,7 @@ def test_threshold_and_matrix_by_keyboard(open_page: Any, trace: Any) -> None:
     opened.page.keyboard.press("]")
     assert opened.fragment["threshold"] == "0.05"
     opened.page.keyboard.press("m")
-    assert opened.page.locator(".panel canvas[role=img]").is_visible()
+    assert opened.page.get_by_role("img", name="Attention of H0 as a matrix").is_visible()
     box = opened.page.locator(".panel .scroller").bounding_box()
     opened.page.mouse.move(box["x"] + 120, box["y"] + 120)
     assert "→" in opened.tooltip

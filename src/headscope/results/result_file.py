@@ -86,7 +86,9 @@ def load_result(path: str | os.PathLike[str]) -> Result:
                 by_group.setdefault(str(group), {})[rest[0]] = data.sel(group=group, drop=True)
     result = Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
     of_intervals = [a for name, a in root.data_vars.items() if str(name).endswith("_interval")]
-    is_earlier = "metrics" in provenance and any("method" not in array.attrs for array in of_intervals)
+    is_earlier = "metrics" in provenance and any(
+        "method" not in array.attrs for array in of_intervals
+    )
     return with_renewed_intervals(result) if is_earlier else result
 
 

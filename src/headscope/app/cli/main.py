@@ -88,7 +88,8 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.showwarning = _show_warning
     try:
         code = app(arguments, prog_name="headscope", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        if isinstance(code, int) and code:
+            sys.exit(code)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
