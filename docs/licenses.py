@@ -83,8 +83,8 @@ def page() -> str:
     lines += [
         "",
         "These are uploads of third parties: the license is what the upload says. The original",
-        "all-MiniLM-L6-v2 and SmolLM2-135M are Apache-2.0, Whisper is under the MIT license, GloVe's",
-        "vectors are under the PDDL.",
+        "all-MiniLM-L6-v2 and SmolLM2-135M are Apache-2.0, Whisper is under the MIT license,",
+        "GloVe's vectors are under the PDDL.",
         "",
         "## Front end",
         "",
