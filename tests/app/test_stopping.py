@@ -31,6 +31,8 @@ def test_a_stopped_run_says_how_to_go_on(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # a terminal sends Ctrl-C to the whole group
+        # Shells start what runs in the background, such as these tests, with SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("run/shards/*.npz")):
