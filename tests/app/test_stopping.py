@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long  # starting the command line and its workers takes a while
+
 SENTENCES = "The cat sat on the mat.\n" * 2000
 """Too few characters for compiled loops, which take seconds to load."""
 
