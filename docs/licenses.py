@@ -80,6 +80,7 @@ def page() -> str:
     ]
     lines += [f"| {name} | {what} | {license_of(name)} |" for name, what in PACKAGED.items()]
     package = json.loads((ROOT / "web" / "package.json").read_text(encoding="utf-8"))
+    shipped = package.get("dependencies", {})
     lines += [
         "",
         "These are uploads of third parties: the license is what the upload says. The original",
@@ -88,23 +89,25 @@ def page() -> str:
         "",
         "## Front end",
         "",
-        "The bundle in the package contains no third-party code"
-        + (" but: " + ", ".join(package["dependencies"]) if package.get("dependencies") else "")
-        + ". It is built and tested with:",
+        "The bundle in the package contains no third-party code but what is marked *shipped*,",
+        "whose licenses stand in it.",
         "",
-        "| package | license |",
-        "|---|---|",
+        "| package | license | for |",
+        "|---|---|---|",
     ]
-    for name in sorted(package["devDependencies"]):
-        lines.append(f"| {name} | {NPM.get(name, '(unknown)')} |")
+    for name in sorted({**shipped, **package["devDependencies"]}):
+        purpose = "shipped" if name in shipped else "building and testing"
+        lines.append(f"| {name} | {NPM.get(name, '(unknown)')} | {purpose} |")
     return "\n".join(lines) + "\n"
 
 
 NPM = {
     "@biomejs/biome": "MIT OR Apache-2.0",
+    "@preact/signals": "MIT",
     "@types/node": "MIT",
     "axe-core": "MPL-2.0",
     "esbuild": "MIT",
+    "preact": "MIT",
     "typescript": "Apache-2.0",
     "vitest": "MIT",
 }

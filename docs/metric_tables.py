@@ -16,7 +16,7 @@ FAMILIES = {
     "structure": lambda metric: metric.paper.startswith("Vig & Belinkov"),
     "surface": lambda metric: (
         (not metric.paper.startswith("Vig & Belinkov") and metric.is_default)
-        or metric.name in ("js", "importance", "removal_estimate", "loss")
+        or metric.name in ("js", "importance", "removal_estimate", "loss", "head_samples")
     ),
     "classifiers": lambda metric: metric.name.startswith(("dep_acc", "dep_off", "coref", "bias")),
 }

@@ -2,7 +2,7 @@
 
     python -m studies.curve --data FOLDER      # the folder of GUM's files
 
-Prints the table of docs/probing_trained.md and draws its figure.
+Prints the numbers and draws the figure of docs/probing.md.
 """
 
 from __future__ import annotations

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from headscope.atomic import atomic_folder
+from headscope.atomic import atomic_folder, atomic_path
 
 
 def names(folder: Path) -> list[str]:
@@ -45,3 +48,32 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     with atomic_folder(tmp_path / "folder"):
         pass
     assert names(tmp_path) == [".other.busy", ".other.busy/half", "folder"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_content_is_on_disk_before_the_name(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a loss of power a name must not be there without what it names."""
+    events: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        events.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "content")
+
+    def renamed(real: Callable[..., Path]) -> Callable[..., Path]:
+        def rename(self: Path, target: Path) -> Path:
+            events.append("name")
+            return real(self, target)
+
+        return rename
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", renamed(Path.replace))
+    monkeypatch.setattr(Path, "rename", renamed(Path.rename))
+    if kind == "file":
+        with atomic_path(tmp_path / "a.nc") as path:
+            path.write_text("values")
+    else:
+        with atomic_folder(tmp_path / "a") as path:
+            (path / "values").write_text("values")
+    assert events == ["content", "name", "folder"]

@@ -16,7 +16,8 @@ import headscope as hs
 from headscope import errors
 from headscope.lazy import GONE, read_stub
 
-HEAVY = ("torch", "transformers", "xarray", "numpy", "ray", "spacy", "anywidget", "matplotlib")
+HEAVY = {"torch", "transformers", "xarray", "numpy", "ray", "spacy", "anywidget", "matplotlib"}
+HEAVY |= {"numba", "sklearn", "scipy.stats", "scipy.signal", "transformers.pipelines.base"}
 
 
 def loaded_by(code: str) -> tuple[set[str], str]:
@@ -48,7 +49,27 @@ except SystemExit as stop:
     assert "attention head" in printed
 
 
-@pytest.mark.parametrize("library", ["numpy", "xarray"])
+def test_opening_and_reporting_load_neither_torch_nor_statistics(
+    encoder_results: list[hs.Result], tmp_path: Path
+) -> None:
+    """Metrics measure with torch; what they measured is finished, tested and shown without."""
+    run, page = tmp_path / "run.nc", tmp_path / "report.html"
+    encoder_results[0].save(run)
+    assert loaded_by(f"import headscope; headscope.open({str(run)!r})")[0] == {"numpy", "xarray"}
+    arguments = ["report", str(run), "-o", str(page)]
+    code = f"from headscope.app.cli.main import main; main({arguments!r})"
+    assert loaded_by(code)[0] == {"numpy", "xarray"}
+    assert page.stat().st_size > 10_000
+
+
+@pytest.mark.packaged
+def test_a_view_loads_what_the_model_needs_and_no_more(minilm: hs.Model, tmp_path: Path) -> None:
+    arguments = ["view", "The cat sat.", "-o", str(tmp_path / "page.html")]
+    code = f"from headscope.app.cli.main import main; main({arguments!r})"
+    assert loaded_by(code)[0] == {"torch", "transformers", "numpy", "xarray"}
+
+
+@pytest.mark.parametrize("library", ["numpy", "xarray", "scipy.stats"])
 def test_the_test_above_can_fail(library: str) -> None:
     assert library in loaded_by(f"import headscope, {library}")[0]
 
@@ -125,7 +146,7 @@ def test_missing_extras_name_the_command() -> None:
     error = errors.MissingExtra.of("spaCy", "spacy", "Annotating raw text")
     assert str(error) == (
         "Annotating raw text needs spaCy, which is not installed. "
-        'Run: pip install "headscope[spacy]"'
+        'Run: pip install "headscope[spacy]" (in a clone: pip install -e ".[spacy]")'
     )
 
 

@@ -1,5 +1,5 @@
 // Builds the four entries into the Python package. The same sources give the same bytes.
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -7,7 +7,7 @@ import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2] ?? join(here, "../src/headscope/page/static");
-const LIMIT = 120_000;
+const LIMIT = 150_000;
 
 const result = await build({
   absWorkingDir: here,
@@ -19,6 +19,8 @@ const result = await build({
   write: false,
   format: "esm",
   target: "es2022",
+  jsx: "automatic",
+  jsxImportSource: "preact",
   charset: "utf8",
   legalComments: "none",
   loader: { ".css": "text" },
@@ -36,12 +38,19 @@ const result = await build({
   ],
 });
 
+// What is bundled goes with its license.
+const licenses = ["preact", "@preact/signals"].map(
+  (name) => `${name}: ${readFileSync(join(here, "node_modules", name, "LICENSE"), "utf-8").trim()}`,
+);
+const notice = `/*!\n${licenses.join("\n\n")}\n*/\n`;
+
 mkdirSync(out, { recursive: true });
 for (const file of result.outputFiles) {
   const name = file.path.split(/[\\/]/).at(-1);
-  const packed = gzipSync(file.contents, { level: 9 }).length;
-  writeFileSync(join(out, name), file.contents);
-  console.log(`${name.padEnd(10)} ${file.contents.length} bytes, ${packed} gzipped`);
+  const text = name === "report.js" ? file.text : notice + file.text;
+  const packed = gzipSync(text, { level: 9 }).length;
+  writeFileSync(join(out, name), text);
+  console.log(`${name.padEnd(10)} ${Buffer.byteLength(text)} bytes, ${packed} gzipped`);
   if (packed > LIMIT) {
     console.error(`${name} is over the limit of ${LIMIT} bytes gzipped`);
     process.exitCode = 1;

@@ -135,13 +135,13 @@ def compare_ways(model: Model, corpus: Corpus, rounds: int) -> dict[str, float]:
             model.module(**inputs)
 
     def tap_alone(inputs: Any, batch: Any) -> None:
-        model.run(inputs, lambda attention: None)
+        model.read(inputs, lambda attention: None)
 
     fold = Fold(plan.metrics)
 
     def all_metrics(inputs: Any, batch: Any) -> None:
         with fold.batch(batch) as read_layer:
-            model.run(inputs, read_layer)
+            model.read(inputs, read_layer)
 
     assert model.module.config._attn_implementation == "sdpa"
     ways = {"bare sdpa": bare, "tap alone": tap_alone, "all metrics": all_metrics}

@@ -100,15 +100,14 @@ def headscope_row(playwright: Any, folder: Path, weights: np.ndarray) -> dict[st
     row = {"write": time.perf_counter() - started, "size": file.stat().st_size / 1e6}
     one = Measured(playwright, None)
     page = one.page
-    page.goto(f"{file.as_uri()}#view=model")
+    page.goto(file.as_uri())
     page.wait_for_selector("html[data-ready=true]")
     page.evaluate(FRAME)
     row["open"] = one.cpu()
-    page.keyboard.press("3")
-    page.keyboard.press("a")
+    page.keyboard.press("1")
     page.evaluate(FRAME)
     row["layer"] = one.spent(lambda: page.keyboard.press("ArrowDown"))
-    box = page.locator(".tokens.query .token").nth(3).bounding_box()
+    box = page.locator(".words.query .word").nth(3).bounding_box()
     moves = [
         one.spent(lambda i=i: page.mouse.move(box["x"] + 5, box["y"] + 5 + box["height"] * i))
         for i in range(8)

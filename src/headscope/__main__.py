@@ -1,8 +1,34 @@
-"""`python -m headscope`: the command line, where its script is not on the path."""
+"""`headscope` in the shell, and `python -m headscope` where its script is not on the path."""
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
+from typing import NoReturn
+
 from headscope.app.cli.main import main
 
+
+def start() -> NoReturn:
+    """Run the command line and leave the process at once.
+
+    To take torch and transformers apart, object by object, takes Python most of a second, and the
+    system does it in no time. What is registered to happen at exit does happen.
+    """
+    code: str | int | None = 0
+    try:
+        main()
+    except SystemExit as stop:
+        code = stop.code
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # nobody reads on
+            code = code or 1
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
 if __name__ == "__main__":
-    main()
+    start()

@@ -45,6 +45,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     for leftover in target.parent.glob(f".{target.name}.*"):
         shutil.rmtree(leftover, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    temporary.chmod(0o777 & ~_umask())
     try:
         yield temporary
         for written in temporary.rglob("*"):

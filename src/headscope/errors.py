@@ -109,7 +109,7 @@ class MissingExtra(HeadscopeError, ImportError):
         """The error for `library`, with the exact command that installs it."""
         return cls(
             f"{purpose} needs {library}, which is not installed. "
-            f'Run: pip install "headscope[{extra}]"'
+            f'Run: pip install "headscope[{extra}]" (in a clone: pip install -e ".[{extra}]")'
         )
 
 

@@ -10,6 +10,8 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 
+from headscope.deferred import importing
+
 GONE = {
     "HeadMap": "headscope.map_heads(result), which returns one",
     "ProbeTable": "result.table(), which returns one",
@@ -61,7 +63,8 @@ def lazy_names(
         module, attribute = homes[name]
         if module == package:
             return importlib.import_module(f"{package}.{attribute}")
-        value = getattr(importlib.import_module(module), attribute)
+        with importing():
+            value = getattr(importlib.import_module(module), attribute)
         setattr(namespace, name, value)
         return value
 

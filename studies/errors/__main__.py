@@ -25,8 +25,8 @@ SCALES: dict[str, Scale] = {
     "null_share": "logit",
     "dep_alignment": "logit",
     "pos_to": "logit",
-    "distance": "log",
-    "entropy": "log",
+    "distance": "positive",
+    "entropy": "positive",
 }
 GROUPED = ("null_share", "dep_alignment", "distance", "entropy")
 KNOWN = ("obj", "det", "case")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import headscope as hs
 from studies.gum.corpora import read_gum
 from studies.gum.figures import save_study_figures
+from studies.gum.finding import as_plain
 from studies.gum.measure import MODELS, PROBES, measure_model, open_runs, train_probes
 from studies.gum.page import all_judgements, write_page
 
@@ -22,7 +22,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder of GUM's files")
     parser.add_argument("--out", type=Path, default=ROOT / "studies" / "runs")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--probed", nargs="*", default=["minilm"], help="models to train probes on")
+    parser.add_argument(
+        "--probed", nargs="*", default=list(MODELS), help="models to train probes on"
+    )
     parser.add_argument("--page", action="store_true", help="write the page from finished runs")
     options = parser.parse_args()
     if not options.page:
@@ -47,11 +49,7 @@ def main() -> None:
     write_page(judged, runs, probes, ROOT / "docs" / "study.md")
     folder = ROOT / "docs" / "study"
     save_study_figures(runs, folder)
-    plain = {
-        part: {model: {k: asdict(j) for k, j in found.items()} for model, found in models.items()}
-        for part, models in judged.items()
-    }
-    text = json.dumps(plain, indent=1, ensure_ascii=False)
+    text = json.dumps(as_plain(judged), indent=1, ensure_ascii=False)
     (folder / "judgements.json").write_text(text + "\n", encoding="utf-8")
     print(f"Written: {ROOT / 'docs' / 'study.md'}")
 

@@ -1,10 +1,9 @@
-"""Anything computed from a result with its interval, and what the interval says of a claim."""
+"""Anything computed from a result with its interval, and what it says of a claim."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
 import numpy as np
 import xarray as xr
@@ -12,13 +11,16 @@ import xarray as xr
 from headscope.measuring.assemble import block_pulls, state_of
 from headscope.results.result import Result
 from headscope.run.merge import axes_of, metrics_of
-from headscope.statistics.intervals import interval
-from headscope.statistics.pulls import recomputed_pulls
+from headscope.statistics.correlation import correlation
+from headscope.statistics.intervals import interval, p_differs
+from headscope.statistics.pulls import Pulls, recomputed_pulls
+from headscope.statistics.student import both_tails, critical
 
-__all__ = ["Estimate", "Verdict", "decide", "estimate", "rests_of"]
+__all__ = ["Estimate", "Tested", "decide", "estimate", "over_heads", "rests_of"]
 
-Verdict = Literal["holds", "fails", "open"]
 SIZE = "documents_of_part"
+MANY = 1e6
+"""Degrees of freedom where Student's distribution is the normal one."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,19 @@ class Estimate:
     value: float
     low: float
     high: float
+    pulls: Pulls | None = field(default=None, repr=False, compare=False)
+    """What it was made of, where that is known."""
+
+    def p_differs(self, threshold: float) -> float:
+        """Two-sided p that the number is a threshold; NaN where it has no interval. Without its
+        pulls, from the bounds as if its errors were normal.
+        """
+        if not np.isfinite(self.low):
+            return float("nan")
+        if self.pulls is not None:
+            return float(p_differs(self.pulls, threshold))
+        error = (self.high - self.low) / 2 / float(critical(MANY))
+        return float(both_tails((self.value - threshold) / error, MANY))
 
     def format(self, digits: int = 2) -> str:
         """`0.57 [0.56, 0.58]`."""
@@ -68,17 +83,32 @@ def estimate(
     without = np.array(
         [float(of(rests.isel(part=n))) if size > 0 else np.nan for n, size in enumerate(sizes)]
     )
-    bounds = interval(recomputed_pulls(value, without, sizes))
+    pulls = recomputed_pulls(value, without, sizes)
+    bounds = interval(pulls)
     if not float(bounds.high) > float(bounds.low):
         return Estimate(float(value), float("nan"), float("nan"))
-    return Estimate(float(value), float(bounds.low), float(bounds.high))
+    return Estimate(float(value), float(bounds.low), float(bounds.high), pulls)
 
 
-def decide(found: Estimate, *, above: float | None = None, below: float | None = None) -> Verdict:
-    """Holds where the whole interval is on the claimed side, fails where none of it is."""
-    low = found.low if np.isfinite(found.low) else found.value
-    high = found.high if np.isfinite(found.high) else found.value
+@dataclass(frozen=True)
+class Tested:
+    """On which side of its threshold a number lies, and the test that it lies on neither."""
+
+    is_so: bool
+    """The number lies on the claimed side."""
+    p: float
+    """Two-sided; NaN where the number has no interval, and decides by itself."""
+
+
+def decide(found: Estimate, *, above: float | None = None, below: float | None = None) -> Tested:
+    """Hold a number against the threshold of a claim."""
     if above is not None:
-        return "holds" if low > above else "fails" if high <= above else "open"
+        return Tested(found.value > above, found.p_differs(above))
     assert below is not None
-    return "holds" if high < below else "fails" if low >= below else "open"
+    return Tested(found.value < below, found.p_differs(below))
+
+
+def over_heads(left: xr.DataArray, right: xr.DataArray) -> float:
+    """Pearson's r of two numbers of each head."""
+    a, b = (x.transpose("layer", "head").values.ravel() for x in (left, right))
+    return float(correlation(a, b))

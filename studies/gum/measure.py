@@ -11,6 +11,7 @@ from typing import Any
 
 import headscope as hs
 from headscope.metrics import VIG_BELINKOV
+from headscope.results.effect_result import result_of_effects
 from headscope.results.opening import RESULT
 from headscope.results.result import Result
 from headscope.text.document import Document
@@ -32,7 +33,9 @@ SURFACE = (
     "js",
 )
 """Clark et al.'s, over segments of 128 tokens."""
-
+WEIGHTED = ("null_share", "distance", "entropy", "dep_alignment")
+EVERY = 3
+"""Effects are measured on one sentence of every third document: each costs some fifty forwards."""
 
 PROBES: dict[str, dict[str, Any]] = {
     "distance+words": {"kind": "distance+words"},
@@ -50,8 +53,12 @@ class Runs:
     structure: Result
     surface: Result
     dependencies: Result
+    weighted: Result
+    """Some of `structure`, over attention weighted by the norm of what it fetches."""
     coreference: Result | None
     """None where it was not measured: the page then says so."""
+    effects: Result | None
+    """On the loss; None for a model without one."""
 
 
 def measure_model(
@@ -66,21 +73,28 @@ def measure_model(
             model, segments(model, documents), SURFACE, by="genre", **o
         ),
         "dependencies": lambda **o: hs.probe_dependencies(model, drawn, **o),
+        "weighted": lambda **o: hs.analyze(model, drawn, WEIGHTED, over="norm", by="genre", **o),
         "coreference": lambda **o: hs.probe_coreference(model, hs.read(with_ontogum), **o),
     }
     for label, run in runs.items():
         folder = out / f"{name}-{label}"
         if not (folder / RESULT).is_file():
             run(out=folder, workers=workers)
+    path = out / f"{name}-effects.nc"
+    if model.info.objective is not None and not path.is_file():
+        found = hs.effects(model, sentences(documents[::EVERY], 1))
+        result_of_effects(found).save(path)
     return open_runs(name, out)
 
 
 def open_runs(name: str, out: Path) -> Runs:
     """The runs of one model that are complete."""
-    labels = ("sentences", "segments", "dependencies")
+    labels = ("sentences", "segments", "dependencies", "weighted")
     optional = out / f"{name}-coreference"
     coreference = hs.open(optional) if (optional / RESULT).is_file() else None
-    return Runs(*(hs.open(out / f"{name}-{label}") for label in labels), coreference)
+    path = out / f"{name}-effects.nc"
+    effects = hs.open(path) if path.is_file() else None
+    return Runs(*(hs.open(out / f"{name}-{label}") for label in labels), coreference, effects)
 
 
 def train_probes(name: str, documents: list[Document], out: Path) -> dict[str, hs.Probe]:

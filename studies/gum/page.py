@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import headscope as hs
-from studies.gum.finding import Finding, Judgement
+from studies.gum.finding import Finding, Judged, Judgement, settle
 from studies.gum.genres import COLUMNS, genre_rows
 from studies.gum.measure import Runs
 from studies.gum.structure import STRUCTURE_FINDINGS, judge_structure
@@ -18,22 +18,26 @@ from studies.gum.surface import (
     judge_probes,
     judge_surface,
 )
+from studies.gum.weighted import WEIGHTED_FINDINGS, judge_weighted, role_rows
 
 __all__ = ["all_judgements", "write_page"]
 
 TITLES = {"smollm2": "SmolLM2-135M", "minilm": "MiniLM-L6"}
 MARKS = {"holds": "✓ holds", "fails": "✗ fails", "open": "~ open"}
 TEMPLATE = Path(__file__).with_name("study.md")
-
-Judged = dict[str, dict[str, dict[str, Judgement]]]
-"""By part, model and finding."""
+FINDINGS = {
+    "structure": STRUCTURE_FINDINGS,
+    "surface": SURFACE_FINDINGS,
+    "probes": PROBE_FINDINGS,
+    "weighted": WEIGHTED_FINDINGS,
+}
 
 
 def all_judgements(
     runs: Mapping[str, Runs], probes: Mapping[str, Mapping[str, hs.Probe]]
 ) -> Judged:
-    """Every finding on every model."""
-    judged: Judged = {"structure": {}, "surface": {}, "probes": {}}
+    """Every finding on every model, with verdicts that are corrected for one another."""
+    judged: Judged = {part: {} for part in FINDINGS}
     for name, run in runs.items():
         judged["structure"][name] = judge_structure(run.structure)
         judged["surface"][name] = judge_surface(run.surface)
@@ -43,7 +47,8 @@ def all_judgements(
         if probes.get(name):
             found.update(judge_probes(probes[name]))
         judged["probes"][name] = found
-    return judged
+        judged["weighted"][name] = judge_weighted(run.structure, run.weighted)
+    return settle(judged)
 
 
 def write_page(
@@ -56,9 +61,9 @@ def write_page(
     text = TEMPLATE.read_text(encoding="utf-8")
     first = next(iter(runs.values()))
     marks = {
-        "structure": _findings(STRUCTURE_FINDINGS, judged["structure"]),
-        "surface": _findings(SURFACE_FINDINGS, judged["surface"]),
-        "probes": _findings(PROBE_FINDINGS, judged["probes"]),
+        **{part: _findings(found, judged[part]) for part, found in FINDINGS.items()},
+        "effects": _effects(runs),
+        "tests": _tests(judged),
         "relations": "\n\n".join(
             f"**{TITLES[name]}**\n\n{_relations(run)}" for name, run in runs.items()
         ),
@@ -101,12 +106,30 @@ def _cell(judgement: Judgement | None) -> str:
 
 def _score(judged: Judged) -> str:
     rows = ["| | holds | open | fails | not applicable or not measured |", "|---|---|---|---|---|"]
-    n = len(STRUCTURE_FINDINGS) + len(SURFACE_FINDINGS) + len(PROBE_FINDINGS)
+    n = sum(map(len, FINDINGS.values()))
     for name in next(iter(judged.values())):
         found = [j for part in judged.values() for j in part[name].values()]
         counts = [sum(j.verdict == v for j in found) for v in ("holds", "open", "fails")]
         rows.append(f"| {TITLES[name]} | {' | '.join(map(str, [*counts, n - sum(counts)]))} |")
     return "\n".join(rows)
+
+
+def _tests(judged: Judged) -> str:
+    """How many verdicts there are, and how many of them rest on a test."""
+    found = [one for models in judged.values() for of in models.values() for one in of.values()]
+    verdicts = sum(one.verdict is not None for one in found)
+    tests = sum(one.p_adjusted is not None for one in found)
+    return f"{verdicts} verdicts, {tests} of them by a test"
+
+
+def _effects(runs: Mapping[str, Runs]) -> str:
+    shown = [
+        f"**{TITLES[name]}**, {run.effects.n_documents} sentences\n\n"
+        + "\n".join(role_rows(run.structure, run.surface, run.effects))
+        for name, run in runs.items()
+        if run.effects is not None
+    ]
+    return "\n\n".join(shown)
 
 
 def _relations(run: Runs, most: int = 12) -> str:

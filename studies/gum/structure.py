@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import stats
 
 from headscope.results.result import Result
-from studies.gum.estimates import Estimate, decide, estimate, rests_of
+from studies.gum.estimates import Estimate, decide, estimate, over_heads, rests_of
 from studies.gum.finding import Finding, Judgement
 
 __all__ = ["STRUCTURE_FINDINGS", "judge_structure"]
@@ -108,8 +108,8 @@ def judge_structure(result: Result) -> dict[str, Judgement]:
     ratio = of(lambda d: d["dep_alignment_by_layer"].sel(parent="either").max() / d["dep_baseline"])
     deepest = of(lambda d: _rho(d["distance_by_layer"].values))
     farthest = int(data["distance_by_layer"].values.argmax())
-    spread = of(lambda d: _pearson(d["distance"], d["entropy"]))
-    near = of(lambda d: _pearson(d["distance"], d["dep_alignment"].sel(parent="either")))
+    spread = of(lambda d: over_heads(d["distance"], d["entropy"]))
+    near = of(lambda d: over_heads(d["distance"], d["dep_alignment"].sel(parent="either")))
     to = of(lambda d: _specialists(d["pos_to"]))
     both = of(lambda d: _specialists(d["pos_to"]) - _specialists(d["pos_from"]))
     depth = of(lambda d: _depth(d["pos_to"], "PROPN") - _depth(d["pos_to"], "DET"))
@@ -150,12 +150,6 @@ def judge_structure(result: Result) -> dict[str, Judgement]:
 
 def _rho(values: np.ndarray) -> float:
     return float(stats.spearmanr(np.arange(len(values)), values).statistic)
-
-
-def _pearson(left: xr.DataArray, right: xr.DataArray) -> float:
-    a, b = (x.transpose("layer", "head").values.ravel() for x in (left, right))
-    is_there = np.isfinite(a) & np.isfinite(b)
-    return float(np.corrcoef(a[is_there], b[is_there])[0, 1])
 
 
 def _specialists(shares: xr.DataArray) -> float:

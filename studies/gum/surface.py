@@ -233,7 +233,7 @@ def _paired(left: hs.Probe, right: hs.Probe) -> Estimate:
     texts = left.scores["text"].values
     gap = ratio_pulls(pool((hits - others).astype(float), texts), pool(total.astype(float), texts))
     bounds = interval(gap)
-    return Estimate(left.uas - right.uas, float(bounds.low), float(bounds.high))
+    return Estimate(left.uas - right.uas, float(bounds.low), float(bounds.high), gap)
 
 
 def _depth_above(shares: xr.DataArray, n_layers: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.long
 @pytest.mark.packaged
-def test_demo_writes_a_report_and_two_pages(
+def test_demo_ends_on_one_page(
     minilm: Model,
     smollm2: Model,
     tmp_path: Path,
@@ -150,13 +151,18 @@ def test_demo_writes_a_report_and_two_pages(
     assert run("demo", "-o", str(folder), "--workers", "1", "--quiet", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["report"] == str(folder / "report.html")
-    for page in [answer["report"], *answer["pages"]]:
+    for page in [answer["report"], *answer["stories"]]:
         assert Path(page).stat().st_size > 100_000
+    index = Path(answer["page"]).read_text(encoding="utf-8")
+    linked = re.findall(r'(?:href|src)="([^"]+)"', index)
+    assert set(linked) == {"report.html", "minilm.html", "smollm2.html"}
     models = {hs.open(file).model for file in folder.glob("*/*/result.nc")}
     assert len(models) == 2
     before = (folder / "smollm2" / "metrics" / "result.nc").stat().st_mtime_ns
     assert run("demo", "-o", str(folder), "--workers", "1", "--quiet") == 0
-    assert f"report    {folder / 'report.html'}" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 3
+    assert said[0].startswith(f"Open {folder / 'index.html'} in a browser")
     assert (folder / "smollm2" / "metrics" / "result.nc").stat().st_mtime_ns == before
 
 
@@ -169,6 +175,13 @@ def test_view_writes_a_page(
     content = page.read_text(encoding="utf-8")
     assert content.startswith("<!doctype html>")
     assert "<b>cat" not in content
+    assert '"effects":null' in content
+    assert run("view", "The cat sat.", "--effects", "-o", str(page)) == 0
+    assert '"effects":{"kind":"turn","pooling":"mean"' in page.read_text(encoding="utf-8")
+    assert run("view", "--image", str(tmp_path / "cat.png"), "-o", str(page)) == 2
+    assert "no processor for images and recordings" in capsys.readouterr().err
+    assert run("view", "The cat.", "--evidence", str(tmp_path), "-o", str(page)) == 2
+    assert "has no result.nc" in capsys.readouterr().err
     assert run("view", " ", "-o", str(tmp_path / "none.html")) == 2
     assert "text is empty" in capsys.readouterr().err
     assert not (tmp_path / "none.html").exists()

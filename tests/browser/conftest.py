@@ -59,18 +59,31 @@ class Opened:
     @property
     def fragment(self) -> dict[str, str]:
         text = self.page.evaluate("location.hash.slice(1)")
-        return dict(part.split("=") for part in text.split("&") if part)
+        return dict(part.split("=", 1) for part in text.split("&") if part)
 
     def token(self, side: str, position: int) -> Any:
-        return self.page.locator(f".tokens.{side} [data-position='{position}']").first
+        return self.page.locator(f".words.{side} [data-position='{position}']").first
 
     @property
-    def status(self) -> str:
-        return str(self.page.locator("[role=status]").inner_text())
+    def title(self) -> str:
+        """What the page says of the chosen head."""
+        return str(self.page.locator(".title").inner_text())
+
+    @property
+    def caption(self) -> str:
+        """What the page says of the word that is looked at."""
+        return str(self.page.locator(".cap .say").inner_text())
 
     @property
     def tooltip(self) -> str:
-        return str(self.page.locator(".tooltip").inner_text())
+        return str(self.page.locator(".tip, .tooltip").inner_text())
+
+    def download(self, choice: str) -> bytes:
+        """The file that a choice of the export menu saves."""
+        self.page.get_by_role("button", name="Export").click()
+        with self.page.expect_download() as waiting:
+            self.page.get_by_role("menuitem", name=choice).click()
+        return bytes(waiting.value.path().read_bytes())
 
 
 @pytest.fixture
@@ -86,7 +99,11 @@ def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         scheme = options.pop("scheme", "light")
         if file is None:
             file = tmp_path / f"page{len(opened)}.html"
-            save_page(list(traces), file, **options)
+            html = options.pop("html", None)
+            if html is None:
+                save_page(list(traces), file, **options)
+            else:
+                file.write_text(html, "utf-8")
         context = chromium.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, offline=True
         )

@@ -14,22 +14,37 @@ AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min
 @pytest.mark.parametrize(
     "fragment",
     [
-        "view=all&queries=3",
-        "view=head&heads=0,1,2",
-        "view=head&form=matrix",
-        "view=model&sort=entropy",
-        "view=neurons",
+        "head=L1H2&word=3",
+        "head=L1H2&tab=matrix&color=spread",
+        "head=L1H2&tab=neurons&word=3",
+        "head=L1H2&tab=evidence&role=unnamed",
     ],
 )
 def test_axe(open_page: Any, trace: Any, fragment: str, theme: str) -> None:
+    opened = open_page(trace, fragment=f"{fragment}&theme={theme}", neurons=True)
+    assert objections(opened) == []
+
+
+@pytest.mark.parametrize("key", ["f", "?"])
+def test_axe_in_popovers(open_page: Any, trace: Any, key: str) -> None:
+    opened = open_page(trace, fragment="head=L1H2&word=3")
+    opened.page.keyboard.press(key)
+    assert objections(opened) == []
+
+
+@pytest.mark.parametrize("pane", [1, 2, 3])
+def test_axe_on_a_phone(open_page: Any, trace: Any, pane: int) -> None:
+    opened = open_page(trace, fragment=f"head=L1H2&word=3&pane={pane}", size=(390, 844))
+    assert objections(opened) == []
+
+
+def objections(opened: Any) -> list[str]:
     if not AXE.exists():
         pytest.skip("axe-core is not installed (npm ci in web/)")
-    opened = open_page(trace, fragment=f"{fragment}&theme={theme}")
     opened.page.evaluate(AXE.read_text("utf-8"))
     violations = opened.page.evaluate("axe.run().then((result) => result.violations)")
-    found = [
+    return [
         f"{violation['id']}: {node['target']} {node['failureSummary']}"
         for violation in violations
         for node in violation["nodes"][:2]
     ]
-    assert found == []

@@ -38,20 +38,21 @@ def uniform(n: int) -> np.ndarray:
     return np.full((2, 2, n, n), 1 / n, dtype=np.float32)
 
 
-@pytest.mark.parametrize("view", ["head", "neurons", "model", "all"])
-def test_nasty_tokens_are_shown_literally(open_page: Any, view: str) -> None:
+@pytest.mark.parametrize("tab", ["lines", "matrix"])
+def test_nasty_tokens_are_shown_literally(open_page: Any, tab: str) -> None:
     trace = Trace.from_arrays(uniform(len(NASTY)), NASTY, name="</title><script>")
-    opened = open_page(trace, fragment=f"view={view}", titles=["<script>alert(1)</script>"])
+    opened = open_page(trace, fragment=f"tab={tab}", titles=["<script>alert(1)</script>"])
     assert opened.page.evaluate("window.hacked") is None
-    if view in ("head", "all"):
-        texts = [t.inner_text() for t in opened.page.locator(".tokens.query .token").all()]
+    assert opened.page.locator(".stage .tok").nth(1).inner_text() == NASTY[1]
+    if tab == "lines":
+        texts = [t.inner_text() for t in opened.page.locator(".words.query bdi").all()]
         assert texts[:3] == NASTY[:3]
         assert texts[6:10] == NASTY[6:10]
         assert texts[10] == "line⏎break"
         assert texts[11:13] == ["∅", "␣"]
-        for token in opened.page.locator(".tokens .token").all():
-            box = token.bounding_box()
-            assert box["height"] < 40
+        for word in opened.page.locator(".words .word").all():
+            box = word.bounding_box()
+            assert box["height"] < 48
             assert box["width"] < 500
         opened.token("query", 1).hover()
         assert "</script>" in opened.tooltip
@@ -61,10 +62,8 @@ def test_nasty_tokens_in_exports(open_page: Any) -> None:
     from xml.etree import ElementTree as ET
 
     trace = Trace.from_arrays(uniform(len(NASTY)), NASTY)
-    opened = open_page(trace, fragment="view=head")
-    with opened.page.expect_download() as waiting:
-        opened.page.get_by_role("button", name="SVG").click()
-    root = ET.fromstring(waiting.value.path().read_bytes())
+    opened = open_page(trace, fragment="tab=lines")
+    root = ET.fromstring(opened.download("Drawing (SVG)"))
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert NASTY[1] in texts
 
@@ -74,27 +73,24 @@ def test_missing_weights_are_shown_as_missing(open_page: Any) -> None:
     weights[0, 1, 2, 3] = np.nan
     trace = Trace.from_arrays(weights, ["a", "b", "c", "d"])
     with pytest.warns(HeadscopeWarning, match="1 weights of block 'self' are NaN"):
-        opened = open_page(trace, fragment="view=head&heads=1")
-    assert "missing (NaN)" in opened.page.locator(".head .caption").inner_text()
-    opened.token("query", 2).hover()
-    assert "missing" in opened.tooltip
-    opened.page.keyboard.press("m")
+        opened = open_page(trace, fragment="head=L0H1&word=2")
+    assert "missing" in opened.page.locator(".words.key .share").last.inner_text()
+    opened.page.keyboard.press("2")
+    assert opened.page.get_by_role("application").is_visible()
 
 
 def test_heads_that_a_layer_does_not_have_are_left_out(open_page: Any) -> None:
     weights = uniform(4)
     weights[1, 1] = np.nan
-    opened = open_page(Trace.from_arrays(weights, list("abcd")), fragment="layer=1&heads=1")
-    assert opened.page.locator(".chip").count() == 1
-    assert "L1 H0" in opened.status
+    opened = open_page(Trace.from_arrays(weights, list("abcd")), fragment="head=L1H1")
+    assert opened.page.get_by_role("gridcell").count() == 3
+    assert "L1 H0" in opened.title
 
 
-@pytest.mark.parametrize("view", ["all", "head", "model"])
-def test_one_token(open_page: Any, view: str) -> None:
-    opened = open_page(Trace.from_arrays(np.ones((1, 1, 1, 1)), ["alone"]), fragment=f"view={view}")
-    if view != "model":
-        opened.token("query", 0).hover()
-        assert "1.000" in opened.tooltip
+def test_one_token(open_page: Any) -> None:
+    opened = open_page(Trace.from_arrays(np.ones((1, 1, 1, 1)), ["alone"]))
+    opened.token("query", 0).hover()
+    assert "1.000" in opened.tooltip
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])

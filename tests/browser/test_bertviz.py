@@ -26,11 +26,11 @@ def test_returned_html_opens(chromium: Any, tmp_path: Path) -> None:
     page.on("pageerror", lambda error: messages.append(str(error)))
     page.goto(file.as_uri())
     frame = page.frame_locator("iframe")
-    frame.locator(".explorer").wait_for(timeout=20_000)
-    shown = [token.inner_text() for token in frame.locator(".tokens.query .token").all()]
+    frame.locator(".page").wait_for(timeout=20_000)
+    shown = [token.inner_text() for token in frame.locator(".words.query bdi").all()]
     assert shown == ["[CLS]", "</script>", "cat", "[SEP]", "b"]
-    assert frame.locator(".chip[aria-pressed=true]").count() == 3
-    frame.locator(".tokens.query .token").nth(2).click()
-    assert frame.locator(".token[aria-selected=true]").count() == 1
+    assert "L1 " in frame.locator(".badge").inner_text()
+    frame.locator(".words.query .word").nth(2).click()
+    assert frame.locator(".word[aria-selected=true]").count() == 1
     assert messages == []
     context.close()

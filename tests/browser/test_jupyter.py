@@ -24,7 +24,7 @@ from headscope.results.trace import Trace
 rng = np.random.default_rng(0)
 weights = rng.dirichlet(np.ones(6), size=(2, 3, 6)).astype("float32")
 trace = Trace.from_arrays(weights, ["a", "b", "c", "d", "e", "f"])
-explorer = trace.explore(layer=1, height=520)
+explorer = trace.explore(layer=1, heads=0, height=520)
 explorer
 """
 
@@ -47,7 +47,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     pytest.importorskip("anywidget", reason="anywidget is not installed")
     folder = tmp_path_factory.mktemp("lab")
     notebook = {
-        "cells": [cell(CODE), cell("trace.explore(view='head', heads=[2], height=400)")],
+        "cells": [cell(CODE), cell("trace.explore(view='head', layer=0, heads=[2], height=400)")],
         "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -103,7 +103,7 @@ def test_lab(chromium: Any, lab: tuple[str, Path]) -> None:
     page.goto(link)
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
     page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=60_000)
-    explorers = page.locator(".explorer")
+    explorers = page.locator(".page")
     for _ in range(8):  # Lab drops what is run before its kernel is connected
         page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
         page.keyboard.press("Shift+Enter")
@@ -115,27 +115,32 @@ def test_lab(chromium: Any, lab: tuple[str, Path]) -> None:
             continue
     assert explorers.count() == 2
     first, second = explorers.nth(0), explorers.nth(1)
-    assert "L1 H0" in first.locator("[role=status]").inner_text()
-    assert "L0 H2" in second.locator("[role=status]").inner_text()
+    assert "L1 H0" in first.locator(".badge").inner_text()
+    assert "L0 H2" in second.locator(".badge").inner_text()
 
-    first.locator(".tokens.query .token").nth(2).click()
-    assert first.locator(".token[aria-selected=true]").count() == 1
-    assert second.locator(".token[aria-selected=true]").count() == 0
+    pinned = ".words.query .word[aria-selected=true]"
+    before = second.locator(pinned).all_inner_texts()
+    first.locator(".stage .tok").nth(2).click()
+    assert first.locator(pinned).inner_text() == "c"
+    assert second.locator(pinned).all_inner_texts() == before
 
     cells = page.locator(".jp-Notebook .jp-CodeCell").count()
-    page.keyboard.press("a")  # Lab's own "a" would insert a cell
-    assert first.locator(".chip[aria-pressed=true]").count() == 3
-    page.keyboard.press("a")
+    page.keyboard.press("c")  # Lab's own "c" would copy a cell
+    effect = first.get_by_role("button", name="effect", exact=True)
+    assert effect.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("d")
+    page.keyboard.press("d")  # Lab's own would delete it
     assert page.locator(".jp-Notebook .jp-CodeCell").count() == cells
 
+    first.get_by_role("tab", name="Lines").click()
     page.mouse.move(5, 5)
-    first.locator(".tokens.query .token").nth(3).hover()
+    first.locator(".words.query .word").nth(3).hover()
     page.wait_for_timeout(500)
     page.mouse.move(5, 5)
-    first.locator(".tokens.query .token").nth(3).hover()
-    tooltip = first.locator(".tooltip").inner_text()
+    first.locator(".words.query .word").nth(3).hover()
+    tooltip = first.locator(".tip").inner_text()
     assert any(len(part.split(".")[-1]) == 4 for part in tooltip.split() if part[:2] == "0.")
-    still = page.locator("figure[class^=headscope-still]")
+    still = page.locator("div[class^=headscope-still]")
     assert still.count() == 2
     assert not still.first.is_visible()
 
@@ -151,8 +156,11 @@ def test_lab(chromium: Any, lab: tuple[str, Path]) -> None:
         )
         urllib.request.urlopen(request, timeout=10).close()
     page.goto(link)
-    page.wait_for_selector("figure[class^=headscope-still] img", timeout=60_000)
-    assert page.locator("figure[class^=headscope-still]").first.is_visible()
+    page.wait_for_selector("div[class^=headscope-still] iframe", timeout=60_000)
+    frame = page.frame_locator("div[class^=headscope-still] iframe").first
+    assert "L1 H0" in frame.locator(".badge").inner_text(timeout=30_000)  # a working page
+    frame.get_by_role("gridcell", name="L0 H1").click()
+    assert "L0 H1" in frame.locator(".badge").inner_text()
     page.close()
 
 

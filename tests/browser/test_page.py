@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-import struct
-import xml.etree.ElementTree as ET
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.tokens import Tokens
 
-SVG = "{http://www.w3.org/2000/svg}"
+SIZES = [(1440, 900), (1024, 768), (720, 450), (390, 844)]
 
 
 def shows(text: str, number: float) -> bool:
@@ -22,176 +22,182 @@ def shows(text: str, number: float) -> bool:
     return any(abs(float(one.replace("−", "-")) - number) <= 0.001 for one in found)
 
 
-def test_opens_with_all_views_and_asks_for_nothing(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace)
-    assert opened.page.locator(".pane.model").is_visible()
-    assert opened.page.locator(".pane.head").is_visible()
-    assert opened.page.locator(".token").count() == 24
-    assert "L0 H0" in opened.status
+def inside(opened: Any, script: str) -> Any:
+    """What a script says inside the explorer's root."""
+    root = "const root = document.querySelector('#headscope').shadowRoot;"
+    return opened.page.evaluate(f"(() => {{ {root} {script} }})()")
 
 
-def test_hover_shows_the_weights(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="layer=1&heads=2")
-    opened.token("query", 3).hover()
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_collapses_at_any_size(
+    open_page: Any, trace: Any, size: tuple[int, int], scheme: str
+) -> None:
+    width, height = size
+    opened = open_page(trace, fragment="head=L1H2&word=3", size=size, scheme=scheme)
+    page = opened.page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".stage .tok").count() == 12
+    if width <= 600:
+        assert page.locator(".panes > section").count() == 1
+        assert page.get_by_role("navigation").is_visible()
+        assert opened.token("query", 3).bounding_box()["height"] >= 32
+    else:
+        assert page.get_by_role("grid").is_visible()
+        body = page.locator(".head .body").bounding_box()
+        assert body["height"] >= 180
+        assert body["y"] + body["height"] <= height
+        assert page.get_by_role("gridcell").count() == 16
+    effect = page.locator(".effect")
+    assert effect.is_visible() == (width > 1100)
+    if 600 < width <= 1100:
+        page.get_by_role("tab", name="Effect").click()
+        assert effect.is_visible()
+    ink, paper = (
+        inside(opened, f"return getComputedStyle(root.querySelector('.root')).{name}")
+        for name in ("color", "backgroundColor")
+    )
+    brightness = [sum(map(int, re.findall(r"\d+", color)[:3])) for color in (ink, paper)]
+    assert (brightness[0] > brightness[1]) == (scheme == "dark")
+
+
+def test_hover_previews_and_click_pins(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H2&word=")
     weights = trace.attention.values[1, 2, 3]
     best = int(weights.argmax())
+    before = opened.page.locator(".columns").bounding_box()
+    opened.token("query", 3).hover()
     assert shows(opened.tooltip, weights[best])
     assert "query 3" in opened.tooltip
-    assert "row entropy" in opened.status
+    assert opened.caption.startswith(f"{trace.tokens[3]} reads from")
+    assert f"{weights[best]:.2f}" in opened.caption
+    assert opened.page.locator(".columns").bounding_box() == before
+    assert not opened.fragment.get("word")
+    opened.token("query", 3).click()
+    assert opened.fragment["word"] == "3"
+    opened.page.mouse.move(5, 5)
+    numbers = opened.page.locator(".words.key .share").all_inner_texts()
+    shown = sorted((round(float(w), 2) for w in weights if w >= 0.005), reverse=True)
+    assert sorted(map(float, numbers), reverse=True) == pytest.approx(shown, abs=0.011)
     opened.token("key", 5).hover()
     assert "key 5" in opened.tooltip
     assert shows(opened.tooltip, trace.attention.values[1, 2, :, 5].max())
-
-
-def test_click_pins_and_several_pins_are_summed(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="view=head")
     opened.token("query", 3).click()
-    assert opened.fragment["queries"] == "3"
-    assert opened.token("query", 3).get_attribute("aria-selected") == "true"
-    opened.token("query", 4).click()
-    assert opened.fragment["queries"] == "3,4"
-    opened.page.mouse.move(700, 20)
-    assert "2 queries pinned, attention summed" in opened.status
-    opened.token("query", 3).click()
-    assert opened.fragment["queries"] == "4"
-    opened.page.keyboard.press("Escape")
-    assert "queries" not in opened.fragment
+    assert not opened.fragment.get("word")
 
 
-def test_a_pinned_token_stays_in_sight(open_page: Any, make_trace: Any) -> None:
-    opened = open_page(make_trace(60), fragment="view=all")
+def test_what_a_caption_leaves_out_is_summed(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H2&word=3")
+    numbers = [float(n) for n in re.findall(r"\d\.\d\d", opened.caption)]
+    assert "together" in opened.caption
+    assert sum(numbers) == pytest.approx(1, abs=0.03)
 
-    def is_seen() -> bool:
-        token = opened.token("query", 50).bounding_box()
-        pane = opened.page.locator(".panel .scroller").bounding_box()
-        return bool(pane["y"] <= token["y"] <= pane["y"] + pane["height"] - token["height"])
 
-    opened.token("query", 50).click()  # the neuron pane takes room from the head pane
-    assert opened.page.locator(".pane.neurons").is_visible()
-    assert is_seen()
-    opened = open_page(make_trace(60), fragment="queries=50")
-    assert is_seen()
+def test_the_sentence_shows_what_the_head_shows(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H2&word=")
+    word = opened.page.locator(".stage [data-at=query4]")
+    word.hover()
+    assert opened.caption.startswith(trace.tokens[4])
+    seen = int((trace.attention.values[1, 2, 4] >= 0.02).sum())
+    assert opened.page.locator(".stage .arcs path").count() == seen
+    word.click()
+    assert opened.token("query", 4).get_attribute("aria-selected") == "true"
+    assert opened.page.locator(".stage .band").count() == 2  # A and B
 
 
 def test_a_link_reopens_where_it_was(open_page: Any, trace: Any) -> None:
-    opened = open_page(
-        trace, fragment="view=head&layer=2&heads=1,3&queries=4&pair=ab&threshold=0.1&top=3"
-    )
-    pressed = opened.page.locator(".chip[aria-pressed=true]")
-    assert [chip.inner_text() for chip in pressed.all()] == ["1", "3"]
-    assert opened.page.locator(".tokens.query .token").count() == 6
-    assert opened.page.locator(".tokens.key .token").count() == 6
-    assert opened.token("query", 4).get_attribute("aria-selected") == "true"
+    fragment = "head=L2H1&word=4&tab=matrix&color=spread&filter=above:0.1,pairs:ab"
+    opened = open_page(trace, fragment=fragment)
+    assert opened.page.get_by_role("tab", name="Matrix").get_attribute("aria-selected") == "true"
+    assert "L2 H1" in opened.title
+    assert "A→B" in opened.page.get_by_role("button", name="Filter").inner_text()
+    assert opened.fragment == dict(part.split("=") for part in fragment.split("&"))
 
 
 def test_a_fragment_that_makes_no_sense_is_put_right(open_page: Any, trace: Any) -> None:
-    opened = open_page(
-        trace, fragment="layer=99&heads=77,x&view=nonsense&queries=-1&threshold=oops"
-    )
-    assert "L0 H0" in opened.status
+    opened = open_page(trace, fragment="head=L99H77&tab=nonsense&word=-1&filter=above:oops")
+    assert "L0 H0" in opened.title
 
 
 def test_python_says_where_to_open(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, selection="view=head&layer=3&heads=2")
-    assert "L3 H2" in opened.status
+    assert "L3 H2" in open_page(trace, selection="head=L3H2").title
 
 
 def test_arrows_walk_through_layers_and_heads(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace)
+    opened = open_page(trace, fragment="head=L0H0")
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
         opened.page.keyboard.press(key)
-    assert (opened.fragment["layer"], opened.fragment["heads"]) == ("1", "1")
-    opened.page.keyboard.press("Shift+ArrowRight")
-    assert opened.fragment["heads"] == "1,2"
-    opened.page.keyboard.press("a")
-    assert opened.fragment["heads"] == "0,1,2,3"
+    assert opened.fragment["head"] == "L1H1"
+    cell = opened.page.get_by_role("gridcell", name="L1 H1")
+    cell.focus()
+    opened.page.keyboard.press("ArrowRight")
+    opened.page.wait_for_timeout(60)
+    assert inside(opened, "return root.activeElement.dataset.head") == "L1H2"
 
 
-def test_tokens_by_keyboard(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="view=head")
-    opened.page.locator(".tokens.query").focus()
-    opened.page.keyboard.press("ArrowDown")
-    opened.page.keyboard.press("ArrowDown")
-    assert "brown" in opened.status
-    opened.page.keyboard.press("Enter")
-    assert opened.fragment["queries"] == "2"
-
-
-def focus_of(opened: Any) -> str:
-    inside = "document.querySelector('#headscope').shadowRoot.activeElement"
-    return str(opened.page.evaluate(f"{inside}?.ariaLabel ?? {inside}?.textContent ?? ''"))
-
-
-def test_matrix_by_keyboard(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="view=head&form=matrix&layer=1")
-    opened.page.get_by_role("button", name="Matrix").focus()
-    opened.page.keyboard.press("Tab")
-    assert "Attention matrix" in focus_of(opened)
-    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
+def test_words_by_keyboard(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H2&word=0")
+    opened.token("query", 0).focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
         opened.page.keyboard.press(key)
-    assert f"{trace.tokens[1]} → {trace.tokens[1]}" in opened.tooltip
-    assert f"{trace.tokens[1]} → {trace.tokens[1]}" in opened.status
-    assert shows(opened.tooltip, trace.attention.values[1, 0, 1, 1])
-    assert opened.fragment["layer"] == "1"
-    opened.page.keyboard.press("Enter")
-    assert opened.fragment["queries"] == "1"
+    assert opened.fragment["word"] == "2"
     opened.page.keyboard.press("Escape")
-    assert "queries" not in opened.fragment
-    assert opened.page.locator(".tooltip").is_hidden()
+    opened.page.keyboard.press(".")
+    assert opened.fragment["word"] == "0"
 
 
-def test_neurons_by_keyboard(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="queries=7&layer=1")
-    opened.page.locator(".neuron-body .scroller").focus()
-    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"):
-        opened.page.keyboard.press(key)
-    equation = opened.page.locator(".equation").inner_text()
-    assert f"{trace.tokens[7]} → {trace.tokens[2]} " in equation
-    opened.page.keyboard.press("Enter")
-    assert opened.fragment == {"queries": "7", "layer": "1", "keys": "2"}
-    opened.page.keyboard.press("Escape")
-    assert opened.fragment == {"layer": "1"}
-    opened.page.keyboard.press("ArrowDown")  # the pane is closed: the arrows are the explorer's
-    assert opened.fragment == {"layer": "2"}
-
-
-def test_search_finds_and_pins(open_page: Any, trace: Any) -> None:
+def test_a_thumbnail_says_what_it_is_and_opens(open_page: Any, trace: Any) -> None:
     opened = open_page(trace)
-    opened.page.keyboard.press("/")
-    opened.page.keyboard.type("lazy")
-    assert opened.page.locator(".token.found").count() == 2
-    opened.page.keyboard.press("Enter")
-    assert opened.fragment["queries"] == "7"
-    opened.page.keyboard.press("Escape")
-    assert opened.page.locator(".token.found").count() == 0
-
-
-def test_chips_toggle_and_isolate(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace)
-    chip = opened.page.locator(".chip")
-    chip.nth(2).click()
-    assert opened.fragment["heads"] == "0,2"
-    chip.nth(3).dblclick()
-    assert opened.fragment["heads"] == "3"
-
-
-def test_a_thumbnail_opens_its_head(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace)
-    box = opened.page.locator(".thumbs .stage").bounding_box()
-    step = (box["width"] - 38) / 4
-    opened.page.mouse.move(box["x"] + 30 + 2.4 * step, box["y"] + 20 + 1.4 * step)
+    cell = opened.page.get_by_role("gridcell", name="L1 H2")
+    cell.hover()
     assert "L1 H2" in opened.tooltip
-    assert "entropy" in opened.tooltip
-    opened.page.mouse.down()
-    opened.page.mouse.up()
-    assert (opened.fragment["layer"], opened.fragment["heads"]) == ("1", "2")
+    assert "words" in opened.tooltip
+    cell.click()
+    assert opened.fragment["head"] == "L1H2"
+    assert cell.get_attribute("aria-selected") == "true"
 
 
-def test_special_tokens_are_hidden_and_rows_renormalized(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="view=head&layer=1")
+def roles_trace() -> Trace:
+    """Two layers of two heads: previous token, same token, first token, broad."""
+    n = 8
+    previous, same, first = np.eye(n, k=-1), np.eye(n), np.zeros((n, n))
+    previous[0, 0] = first[:, 0] = 1
+    weights = np.stack([previous, same, first, np.full((n, n), 1 / n)]).reshape(2, 2, n, n)
+    return Trace.from_arrays(
+        weights.astype(np.float32), ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+    )
+
+
+def test_roles_have_a_name_a_sign_and_a_filter(open_page: Any) -> None:
+    opened = open_page(roles_trace(), fragment="head=L0H0")
+    legend = opened.page.locator(".legend")
+    assert "previous token 1" in " ".join(legend.inner_text().split())
+    assert "named on this text" in legend.inner_text()
+    assert "reads the token before" in opened.title
+    assert "←" in opened.page.locator(".badge").inner_text()
+    opened.page.get_by_role("button", name="same token").click()
+    assert opened.fragment["role"] == "same"
+    assert opened.page.locator(".cell.dim").count() == 3
+    opened.page.get_by_role("button", name="same token").click()
+    assert opened.page.locator(".cell.dim").count() == 0
+    opened.page.get_by_role("gridcell", name="L1 H0").click()
+    assert "rests" in opened.title
+    opened.page.get_by_role("button", name="distance").click()
+    assert "tokens" in opened.page.locator(".legend.scale").inner_text()
+
+
+def test_keys_that_heads_share_are_bracketed(open_page: Any, make_trace: Any) -> None:
+    opened = open_page(make_trace(groups=2, causal=True))
+    assert opened.page.locator(".brk").count() == 2
+    assert open_page(make_trace()).page.locator(".brk").count() == 0
+
+
+def test_special_tokens_are_hidden_and_rows_rescaled(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H0&word=3")
+    assert opened.page.locator(".words.query .word.sp").count() == 3  # dimmed
     opened.page.keyboard.press("s")
-    assert opened.fragment["specials"] == "0"
-    assert opened.page.locator(".tokens.query .token").count() == 9
+    assert opened.fragment["filter"] == "specials:hidden"
+    assert opened.page.locator(".words.query .word").count() == 9
     row = trace.attention.values[1, 0, 3].copy()
     row[[0, 5, 11]] = 0
     row /= row.sum()
@@ -200,30 +206,38 @@ def test_special_tokens_are_hidden_and_rows_renormalized(open_page: Any, trace: 
 
 
 def test_words_sum_to_and_average_from(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="view=head")
+    opened = open_page(trace, fragment="head=L0H0")
     opened.page.keyboard.press("w")
     words = trace.by_word()
-    assert opened.page.locator(".tokens.query .token").count() == len(words.tokens)
+    assert opened.page.locator(".words.query .word").count() == len(words.tokens)
     opened.token("query", 2).hover()
     row = words.attention.values[0, 0, words.tokens.index("brownfox")]
     assert shows(opened.tooltip, row.max())
 
 
-def test_mean_and_maximum(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="view=head&combine=mean&over=heads")
+def test_the_filter_says_what_is_on_and_takes_it_back(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L0H0&word=3")
+    button = opened.page.get_by_role("button", name="Filter")
+    button.click()
+    dialog = opened.page.get_by_role("dialog", name="What is drawn")
+    dialog.get_by_role("button", name="A→B").click()
+    assert opened.page.locator(".words.key .word").first.inner_text().startswith(trace.tokens[6])
+    dialog.get_by_role("button", name="layer").click()
     opened.token("query", 3).hover()
-    mean = trace.attention.values[0].mean(axis=0)[3]
+    mean = trace.attention.values[0].mean(axis=0)[3, 6:]
     assert shows(opened.tooltip, mean.max())
-    opened.page.locator("select[aria-label=Combine]").select_option("max/both")
-    assert opened.fragment["combine"] == "max"
-    assert "all 4 layers" in opened.page.locator(".head .caption").inner_text()
+    assert "A→B, mean of the layer" in button.inner_text()
+    dialog.get_by_role("button", name="Clear").click()
+    assert "filter" not in opened.fragment
+    opened.page.keyboard.press("Escape")
+    assert not dialog.is_visible()
 
 
 @pytest.mark.parametrize(("groups", "causal"), [(None, False), (2, True)])
-def test_neuron_view_adds_up(open_page: Any, make_trace: Any, groups: Any, causal: bool) -> None:
+def test_neurons_add_up(open_page: Any, make_trace: Any, groups: Any, causal: bool) -> None:
     trace = make_trace(groups=groups, causal=causal)
-    opened = open_page(trace, fragment="view=neurons&layer=2&heads=1&queries=7&keys=3")
-    text = opened.page.locator(".equation").inner_text()
+    opened = open_page(trace, fragment="head=L2H1&word=7&key=3&tab=neurons", neurons=True)
+    text = opened.page.locator(".worked").inner_text()
     block = trace.main
     group = int(block.data["group_of_head"].values[1])
     q, k = block.queries.values[2, 1, 7], block.keys.values[2, group, 3]
@@ -231,141 +245,137 @@ def test_neuron_view_adds_up(open_page: Any, make_trace: Any, groups: Any, causa
     assert f"= {dot:.2f}".replace("-", "−") in text
     assert f"{score:.2f}".replace("-", "−") in text
     assert shows(text, trace.attention.values[2, 1, 7, 3])
-    opened.page.get_by_text("By contribution").click()
-    assert opened.fragment["order"] == "contribution"
-    canvas = opened.page.locator(".neuron-body .scroller").bounding_box()
-    opened.page.mouse.move(canvas["x"] + 200, canvas["y"] + 30)
+    opened.page.get_by_role(
+        "option", name=re.compile("^dog: q·k" if causal else "^lazy: q·k")
+    ).first.focus()
+    strips = opened.page.locator(".strips").bounding_box()
+    opened.page.mouse.move(strips["x"] + strips["width"] * 0.55, strips["y"] + 30)
     assert re.search(r"neuron \d", opened.tooltip)
 
 
-def test_neuron_view_says_when_there_is_nothing(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="view=neurons", neurons=False)
-    assert "no queries and keys" in opened.page.locator(".neurons .empty").inner_text()
-    opened = open_page(trace, fragment="view=neurons&layer=1", neurons=[0])
-    assert "layers 0 only" in opened.page.locator(".neurons .empty").inner_text()
+def test_neurons_say_when_there_is_nothing(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H0&tab=neurons", neurons=False)
+    assert "not in this file" in opened.page.locator(".neurons .note").inner_text()
+    assert "headscope serve" in opened.page.locator(".neurons .note").inner_text()
 
 
-def test_pair_filter(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="view=head")
-    opened.page.get_by_role("button", name="A→B").click()
-    assert opened.fragment["pair"] == "ab"
-    first = opened.page.locator(".tokens.query .token").first.inner_text()
-    key = opened.page.locator(".tokens.key .token").first.inner_text()
-    assert (first, key) == ("[CLS]", trace.tokens[6])
+def test_the_matrix_is_the_default_of_long_texts(open_page: Any, make_trace: Any) -> None:
+    opened = open_page(make_trace(80), fragment="head=L1H2&word=70")
+    assert opened.page.get_by_role("tab", name="Matrix").get_attribute("aria-selected") == "true"
+    pinned = opened.page.locator(".stage .tok.pin").bounding_box()
+    assert 0 <= pinned["x"] <= 1440  # one line that scrolls there
+    opened.page.get_by_role("button", name="Magnify").click()
+    assert opened.page.locator(".minimap").is_visible()
+    opened.page.get_by_role("button", name="fit").click()
+    assert not opened.page.locator(".minimap").is_visible()
 
 
-def test_threshold_and_matrix_by_keyboard(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace)
-    opened.page.keyboard.press("]")
-    assert opened.fragment["threshold"] == "0.05"
-    opened.page.keyboard.press("m")
-    assert opened.page.get_by_role("img", name="Attention of H0 as a matrix").is_visible()
-    box = opened.page.locator(".panel .scroller").bounding_box()
-    opened.page.mouse.move(box["x"] + 120, box["y"] + 120)
+def test_the_matrix_by_keyboard_and_pointer(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H0&tab=matrix&word=")
+    area = opened.page.get_by_role("application")
+    area.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
+        opened.page.keyboard.press(key)
+    label = str(area.get_attribute("aria-label"))
+    assert f"{trace.tokens[2]} reads {trace.tokens[1]}" in label
+    assert shows(label, trace.attention.values[1, 0, 2, 1])
+    opened.page.keyboard.press("Enter")
+    assert (opened.fragment["word"], opened.fragment["key"]) == ("2", "1")
+    ranked = opened.page.locator(".ranking").first.locator(".rank").first
+    best = np.unravel_index(trace.attention.values[:, :, 2, 1].argmax(), (4, 4))
+    assert f"L{best[0]} H{best[1]}" in ranked.inner_text()  # all heads by that weight
+    box = area.bounding_box()
+    opened.page.mouse.move(box["x"] + 160, box["y"] + 160)
     assert "→" in opened.tooltip
 
 
-def test_theme_follows_the_system_and_can_be_set(open_page: Any, trace: Any) -> None:
-    background = (
-        "getComputedStyle(document.querySelector('#headscope')"
-        ".shadowRoot.querySelector('.explorer')).backgroundColor"
-    )
-    dark = open_page(trace, scheme="dark")
-    light = open_page(trace)
-    assert dark.page.evaluate(background) != light.page.evaluate(background)
-    light.page.keyboard.press("t")
-    light.page.keyboard.press("t")
-    assert light.fragment["theme"] == "dark"
-    assert dark.page.evaluate(background) == light.page.evaluate(background)
+def test_theme_can_be_set(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace)
+    opened.page.keyboard.press("t")
+    opened.page.keyboard.press("t")
+    assert opened.fragment["theme"] == "dark"
+    assert inside(opened, "return root.querySelector('.root').dataset.theme") == "dark"
 
 
-@pytest.mark.parametrize("view", ["model", "head", "neurons"])
-@pytest.mark.parametrize("form", ["svg", "png"])
-def test_export(open_page: Any, trace: Any, view: str, form: str) -> None:
-    opened = open_page(trace, fragment=f"view={view}&layer=1")
-    with opened.page.expect_download() as waiting:
-        opened.page.get_by_role("button", name=form.upper()).click()
-    data = waiting.value.path().read_bytes()
-    if form == "png":
-        assert data.startswith(b"\x89PNG")
-        assert len(data) > 3000
-    else:
-        text = data.decode()
-        assert text.startswith("<svg")
-        if view != "model":
-            assert ">brown</text>" in text
+@pytest.mark.parametrize("tab", ["lines", "matrix", "neurons"])
+def test_drawings_are_saved(open_page: Any, trace: Any, tab: str) -> None:
+    opened = open_page(trace, fragment=f"head=L1H2&word=3&tab={tab}", neurons=True)
+    text = opened.download("Drawing (SVG)").decode()
+    assert text.startswith("<svg")
+    assert ">brown</text>" in text
+    assert "L1 H2" in text
+    data = opened.download("Picture (PNG)")
+    assert data.startswith(b"\x89PNG")
+    assert len(data) > 3000
 
 
-def test_export_of_all_views_has_them_one_below_another(
-    open_page: Any, trace: Any, make_trace: Any
-) -> None:
-    def exported(opened: Any) -> ET.Element:
-        with opened.page.expect_download() as waiting:
-            opened.page.get_by_role("button", name="SVG").click()
-        return ET.fromstring(waiting.value.path().read_text("utf-8"))
-
-    def heights(root: ET.Element, *titles: str) -> list[float]:
-        places = {element.text: float(element.get("y", "")) for element in root.iter(f"{SVG}text")}
-        return [places[title] for title in titles]
-
-    opened = open_page(trace, fragment="layer=1&heads=2&queries=3&color=entropy")
-    root = exported(opened)
-    titles = ("synthetic · L1 H2", "Model view: all heads", "Head view: L1 H2")
-    found = heights(root, *titles, "Neuron view: L1 H2", "state after L1")
-    assert found == sorted(found)
-    assert found[-1] < float(root.get("height", ""))
-    assert len(root.findall(f"{SVG}image")) == 16 + 1 + 6 + 2  # heads, scale, neurons, states
-    opened.page.keyboard.press("Escape")
-    texts = [element.text or "" for element in exported(opened).iter(f"{SVG}text")]
-    assert "Head view: L1 H2" in texts
-    assert not any(text.startswith("Neuron view") for text in texts)
-    opened = open_page(trace, make_trace(seed=1), titles=["before", "after"])
-    root = exported(opened)
-    assert heights(root, "before") == heights(root, "after")
+def test_tables_are_saved(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H2&word=3")
+    rows = list(csv.DictReader(io.StringIO(opened.download("Weights").decode())))
+    assert len(rows) == 144
+    weight = next(row for row in rows if (row["query"], row["key"]) == ("3", "7"))
+    assert float(weight["weight"]) == pytest.approx(trace.attention.values[1, 2, 3, 7], abs=1e-3)
+    heads = list(csv.DictReader(io.StringIO(opened.download("All heads").decode())))
+    assert len(heads) == 16
+    assert float(heads[0]["entropy"]) > 0
 
 
-def test_export_of_all_views_as_a_picture(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="queries=3")
-    with opened.page.expect_download() as waiting:
-        opened.page.get_by_role("button", name="PNG").click()
-    width, height = struct.unpack(">II", waiting.value.path().read_bytes()[16:24])
-    assert width == 2 * 1440
-    assert height > 2 * 700
-
-
-def test_compare_two_traces(open_page: Any, make_trace: Any) -> None:
+def test_two_traces_stand_side_by_side(open_page: Any, make_trace: Any) -> None:
     first, second = make_trace(seed=1), make_trace(seed=2)
-    opened = open_page(first, second, titles=["before", "after"])
-    titles = opened.page.locator(".panel h2")
-    assert [title.inner_text() for title in titles.all()] == ["before", "after"]
-    opened.page.get_by_role("button", name="Difference").click()
-    opened.page.locator(".tokens.query .token").nth(3).hover()
-    change = (second.attention.values - first.attention.values)[0, 0, 3]
-    largest = change[np.abs(change).argmax()]
-    assert shows(opened.tooltip, largest)
-
-
-def test_traces_of_different_length_have_no_difference(open_page: Any, make_trace: Any) -> None:
-    opened = open_page(make_trace(10), make_trace(12))
-    assert opened.page.get_by_role("button", name="Difference").is_disabled()
+    opened = open_page(first, second, fragment="head=L0H0&word=3")
     assert opened.page.locator(".panel").count() == 2
+    for letter, trace in (("A", first), ("B", second)):
+        assert f"{letter}" in opened.caption
+        assert f"{trace.attention.values[0, 0, 3].max():.2f}" in opened.caption
+    narrow = open_page(first, second, fragment="head=L0H0&word=3", size=(1024, 768))
+    assert narrow.page.locator(".panel").count() == 1
+    narrow.page.get_by_role("button", name="B", exact=True).click()
+    assert f"{second.attention.values[0, 0, 3].max():.2f}" in narrow.caption
 
 
-def test_a_difference_is_explained_where_there_is_one(open_page: Any) -> None:
-    def made(texts: list[str], special: list[bool]) -> Trace:
-        n = len(texts)
-        tokens = Tokens.of(texts, special=special)
-        data = attention_dataset(np.full((1, 2, n, n), 1 / n, dtype=np.float32), [0])
-        block = Block("self", data, tokens, tokens, is_causal=False)
-        return Trace({"self": block}, {"self": tokens})
+def test_a_story_is_told_by_steps(open_page: Any, trace: Any) -> None:
+    from headscope.page.payload import Contents, make_payload
+    from headscope.page.save_page import make_page
 
-    first = made(["[CLS]", "a", "b"], [True, False, False])
-    opened = open_page(first, made(["a", "b"], [False, False]))
-    button = opened.page.get_by_role("button", name="Difference")
-    assert "differ in their number" in button.get_attribute("title")
-    opened.page.keyboard.press("s")
-    assert button.is_enabled()
-    assert button.get_attribute("title") == "The second minus the first"
+    story = [("First this.", "head=L1H1&word=2"), ("Then that.", "head=L2H3&tab=matrix")]
+    page = make_page(make_payload([trace], Contents(story=story)))
+    opened = open_page(html=page)
+    bar = opened.page.locator(".story")
+    bar.get_by_role("button", name="Start, 2 steps").click()
+    assert "First this." in bar.inner_text()
+    assert (opened.fragment["story"], opened.fragment["head"]) == ("1", "L1H1")
+    opened.page.keyboard.press("Space")
+    assert "Then that." in bar.inner_text()
+    assert opened.page.get_by_role("application").is_visible()
+    opened.page.keyboard.press("Escape")
+    assert not bar.is_visible()
+    embedded = open_page(html=page, fragment="embed=1&story=1")
+    assert embedded.page.locator(".bar, .story").count() == 0
+    assert embedded.page.locator(".stage").is_visible()
+
+
+def test_a_file_says_what_it_cannot_do(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace)
+    effect = opened.page.locator(".effect")
+    assert "A saved file cannot run the model" in effect.inner_text()
+    assert "headscope serve" in effect.inner_text()
+    assert "Not measured" in effect.inner_text()
+    opened.page.get_by_role("tab", name="Evidence").click()
+    assert "headscope analyze" in opened.page.locator(".evidence").inner_text()
+
+
+def test_a_phone_shows_a_pane_and_a_sheet(open_page: Any, trace: Any) -> None:
+    opened = open_page(trace, fragment="head=L1H2&word=", size=(390, 844))
+    opened.page.locator(".stage [data-at=query3]").click()
+    sheet = opened.page.get_by_role("dialog")
+    assert f"{trace.tokens[3]} reads from" in " ".join(sheet.inner_text().split())
+    opened.page.get_by_role("button", name="Next word").click()
+    assert opened.fragment["word"] == "4"
+    sheet.get_by_role("button", name="Close").click()
+    opened.page.get_by_role("button", name="Heads", exact=True).click()
+    assert opened.fragment["pane"] == "1"
+    opened.page.get_by_role("gridcell", name="L2 H0").click()
+    assert (opened.fragment["head"], "pane" in opened.fragment) == ("L2H0", False)
 
 
 def test_encoder_decoder(open_page: Any) -> None:
@@ -383,48 +393,33 @@ def test_encoder_decoder(open_page: Any) -> None:
         "cross": block("cross", decoder, encoder),
     }
     opened = open_page(Trace(blocks, {"encoder": encoder, "decoder": decoder}))
-    opened.page.get_by_role("button", name="Cross").click()
+    opened.page.get_by_label("Attention", exact=True).select_option("cross")
     read = [
-        [token.inner_text() for token in opened.page.locator(f".tokens.{side} .token").all()]
+        [word.inner_text() for word in opened.page.locator(f".words.{side} bdi").all()]
         for side in ("query", "key")
     ]
     assert read == [["x", "y", "z"], ["a", "b", "c", "d"]]
+    assert opened.page.locator(".stage .tok").count() == 7
 
 
 def test_generated_tokens_are_marked(open_page: Any, make_trace: Any) -> None:
     opened = open_page(make_trace(causal=True, generated=3))
-    assert opened.page.locator(".tokens.query .token.generated").count() == 3
+    assert opened.page.locator(".words.query .word.written").count() == 3
+    assert opened.page.locator(".stage .tok.written").count() == 3
+
+
+def test_right_to_left_text_runs_right_to_left(open_page: Any) -> None:
+    words = ["שלום", "עולם", "טוב", "מאוד"]
+    opened = open_page(Trace.from_arrays(np.full((1, 1, 4, 4), 0.25), words))
+    places = [tok.bounding_box()["x"] for tok in opened.page.locator(".stage .tok").all()]
+    assert places == sorted(places, reverse=True)
 
 
 def test_help(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, fragment="queries=3")
-    dialog = opened.page.get_by_role("dialog")
+    opened = open_page(trace, fragment="head=L0H0&word=3")
     opened.page.keyboard.press("?")
-    assert dialog.is_visible()
+    dialog = opened.page.get_by_role("dialog", name="Help")
+    assert "previous token" in dialog.inner_text()
     opened.page.keyboard.press("Escape")
     assert not dialog.is_visible()
-    assert opened.fragment == {"queries": "3"}
-
-
-def test_help_keeps_the_focus_and_gives_it_back(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace)
-    button = opened.page.get_by_role("button", name="? Keyboard and help")
-    button.focus()
-    opened.page.keyboard.press("Enter")
-    dialog = opened.page.get_by_role("dialog")
-    assert dialog.evaluate("(element) => element.matches(':modal')")
-    for key in ("Tab", "Tab", "ArrowDown"):
-        opened.page.keyboard.press(key)
-        assert focus_of(opened) in ("Close", "")
-    assert opened.fragment == {}
-    dialog.get_by_role("button", name="Close").click()
-    assert not dialog.is_visible()
-    assert focus_of(opened) == "? Keyboard and help"
-
-
-def test_narrow_pages_stack(open_page: Any, trace: Any) -> None:
-    opened = open_page(trace, size=(420, 800))
-    model = opened.page.locator(".pane.model").bounding_box()
-    head = opened.page.locator(".pane.head").bounding_box()
-    assert head["y"] >= model["y"] + model["height"] - 1
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 420
+    assert opened.fragment["word"] == "3"

@@ -74,6 +74,32 @@ def test_every_section_is_there(opened: Opened) -> None:
     assert opened.page.locator("figure svg").count() >= 10
 
 
+def test_the_first_figure_stands_on_the_first_screen(opened: Opened) -> None:
+    box = opened.page.locator("#figure-heads .drawing").bounding_box()
+    assert box is not None
+    assert box["y"] < 160
+    assert box["y"] + box["height"] < 900
+    assert opened.page.locator(".finding li").first.bounding_box()["y"] < 250
+
+
+def test_findings_are_short_and_tell_their_numbers_on_hover_and_focus(opened: Opened) -> None:
+    sentence = opened.page.locator(".finding li:has(.interval)").first
+    hidden = sentence.locator(".interval, .aside").evaluate_all(
+        "spans => spans.every(span => span.getBoundingClientRect().width <= 1)"
+    )
+    assert hidden
+    interval = sentence.locator(".interval").first.text_content().strip()
+    sentence.hover()
+    assert interval in opened.tooltip
+    opened.page.mouse.move(5, 5)
+    assert opened.page.locator(".tooltip").is_hidden()
+    sentence.focus()
+    assert interval in opened.tooltip
+    sentence.evaluate("item => item.blur()")
+    opened.page.emulate_media(media="print")
+    assert sentence.locator(".interval").first.bounding_box()["width"] > 10
+
+
 def test_hover_shows_the_value_and_its_interval(
     opened: Opened,
     encoder_results: list[Result],
@@ -93,7 +119,7 @@ def test_another_variable(
     opened: Opened,
     encoder_results: list[Result],
 ) -> None:
-    opened.page.get_by_label("Variable").select_option("pos_to:NOUN")
+    opened.page.get_by_label("Show").select_option("pos_to:NOUN")
     cell(opened, 0, 0, 1).hover()
     value = float(encoder_results[0]["pos_to"].sel(tag="NOUN", layer=0, head=1))
     assert f"{100 * value:.1f}\u00a0%" in opened.tooltip
@@ -109,16 +135,17 @@ def test_click_opens_the_card(opened: Opened) -> None:
     assert card.locator("h2").inner_text() == "L1 H0"
     assert "Mean distance" in card.inner_text()
     assert card.locator("svg[role=img]").count() == 3
+    assert card.locator("svg[role=img] path").count() >= 3, "the head at work"
     link = card.get_by_text("Open in the explorer")
-    assert link.get_attribute("href") == "explorer.html#layer=1&heads=0"
-    assert opened.fragment == {"card": "0.1.0"}
+    assert link.get_attribute("href") == "explorer.html#head=L1H0"
+    assert opened.page.evaluate("location.hash") == "#L1H0"
     neighbor = card.locator("a.head").first
     name = neighbor.inner_text().replace("\u00a0", " ")
     neighbor.click()
     assert card.locator("h2").inner_text() == name
     opened.page.keyboard.press("Escape")
     assert card.is_hidden()
-    assert opened.fragment == {}
+    assert opened.page.evaluate("location.hash") == ""
 
 
 def test_a_neighbor_without_a_distance(
@@ -134,16 +161,16 @@ def test_a_neighbor_without_a_distance(
     text = re.sub(r"(data-buffer=\"0\">)(.*?)(</script>)", without, file.read_text("utf-8"))
     changed = tmp_path / "changed.html"
     changed.write_text(text, "utf-8")
-    opened = open_page(file=changed, fragment="card=0.1.0")
+    opened = open_page(file=changed, fragment="L1H0")
     assert "L0\u00a0H1 –" in opened.page.locator("aside.card").inner_text()
 
 
 def test_the_head_of_the_card_stays_marked(opened: Opened) -> None:
     cell(opened, 0, 1, 0).click()
-    opened.page.get_by_label("Variable").select_option("distance")
+    opened.page.get_by_label("Show").select_option("distance")
     marked = "[...document.querySelectorAll('.chosen')].map(e => e.getAttribute('data-head'))"
     found = opened.page.evaluate(marked)
-    assert len(found) >= 3  # the heat map, two clouds of points
+    assert len(found) == 3  # the heat map, the finder and the map
     assert {*found} == {"0.1.0"}
 
 
@@ -165,10 +192,14 @@ def test_keyboard(opened: Opened) -> None:
     assert opened.page.evaluate(focused) == "0.1.1"
 
 
-def test_an_address_opens_a_card(open_page: Callable[..., Opened], file: Path) -> None:
-    opened = open_page(file=file, fragment="card=0.1.3")
+def test_an_address_opens_a_card(
+    open_page: Callable[..., Opened], file: Path, encoder_results: list[Result]
+) -> None:
+    opened = open_page(file=file, fragment="L1H3")
     assert opened.page.locator("aside.card h2").inner_text() == "L1 H3"
-    wrong = open_page(file=file, fragment="card=9.9.9")
+    by_name = open_page(file=file, fragment=f"{encoder_results[0].model}/L1H3")
+    assert by_name.page.locator("aside.card h2").inner_text() == "L1 H3"
+    wrong = open_page(file=file, fragment="9.L9H9")
     assert wrong.page.locator("aside.card").is_hidden()
 
 
@@ -225,8 +256,8 @@ def background(opened: Opened) -> str:
 
 def test_light_dark_and_paper(open_page: Callable[..., Opened], file: Path) -> None:
     light, dark = (open_page(file=file, scheme=scheme) for scheme in ("light", "dark"))
-    assert background(light) == "rgb(252, 252, 250)"
-    assert background(dark) == "rgb(18, 21, 25)"
+    assert background(light) == "rgb(251, 250, 247)"
+    assert background(dark) == "rgb(20, 23, 27)"
     fill = "getComputedStyle(document.querySelector('.cell')).fill"
     assert dark.page.evaluate(fill) != light.page.evaluate(fill)
     dark.page.locator("button", has_text="Light").click()
@@ -235,7 +266,7 @@ def test_light_dark_and_paper(open_page: Callable[..., Opened], file: Path) -> N
     dark.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert dark.page.evaluate(fill) == light.page.evaluate(fill)
     dark.page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert background(dark) == "rgb(18, 21, 25)"
+    assert background(dark) == "rgb(20, 23, 27)"
 
 
 @pytest.mark.parametrize("width", [360, 768, 1920])
@@ -276,7 +307,7 @@ def test_a_file_that_was_cut_off_says_so(open_page: Callable[..., Opened], tmp_p
 def test_axe(open_page: Callable[..., Opened], file: Path, scheme: str) -> None:
     if not AXE.exists():
         pytest.skip("axe-core is not installed (npm ci in web/)")
-    opened = open_page(file=file, scheme=scheme, fragment="card=0.0.0")
+    opened = open_page(file=file, scheme=scheme, fragment="L0H0")
     opened.page.evaluate(AXE.read_text("utf-8"))
     violations = opened.page.evaluate("axe.run().then((result) => result.violations)")
     found = [
@@ -285,3 +316,30 @@ def test_axe(open_page: Callable[..., Opened], file: Path, scheme: str) -> None:
         for node in violation["nodes"][:2]
     ]
     assert found == []
+
+
+def test_the_finder_lists_what_is_brushed_and_opens_its_card(opened: Opened) -> None:
+    page = opened.page
+    figure = page.locator("#figure-finder")
+    figure.get_by_label("Across").select_option("entropy")
+    figure.get_by_label("Up").select_option("null_share")
+    figure.scroll_into_view_if_needed()
+    n_points = figure.locator("circle[data-head^='0.']").count()
+    assert n_points == 2 * 4
+    ground = figure.locator("rect.ground").first
+    box = ground.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 1, box["y"] + 1)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + box["height"] - 1, steps=4)
+    page.mouse.up()
+    listed = figure.locator(".brushed button")
+    assert figure.locator(".brushed strong").inner_text().startswith(f"{n_points} heads")
+    first = listed.first.inner_text()
+    listed.first.click()
+    name = page.locator("aside.card h2, aside.card h3").first.inner_text()
+    assert first.startswith(name.replace("\u00a0", " ")[:5])
+    rows = list(csv.reader(io.StringIO(saved(opened, "finder", "CSV"))))
+    assert rows[0][:4] == ["model", "layer", "head", "role"]
+    figure.get_by_role("button", name="Distance and entropy").click()
+    assert figure.get_by_label("Across").input_value() == "distance"

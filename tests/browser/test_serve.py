@@ -1,4 +1,4 @@
-"""The web app in Chromium: type a text, switch heads off, read what went wrong."""
+"""The lab in Chromium: type a text, compare two, edit the model, see what follows."""
 
 from __future__ import annotations
 
@@ -8,77 +8,135 @@ from typing import Any
 
 import pytest
 
-from headscope.app.lab.server import Desk, make_server
+from headscope.app.lab.desk import Desk
+from headscope.app.lab.server import bind, make_server
 from headscope.model.model import Model
 from tests.browser.conftest import collect_garbage
 
 
 @pytest.fixture
-def app(chromium: Any, tiny_bert: Model, tiny_llama: Model) -> Iterator[Any]:
-    server = make_server(Desk({"bert": tiny_bert, "llama": tiny_llama}, "the cat sat"), port=0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+def lab(chromium: Any, tiny_bert: Model, tiny_llama: Model) -> Iterator[Any]:
+    desk = Desk({"llama": tiny_llama, "bert": tiny_bert}, "the cat sat on the mat")
+    server = make_server(desk, "127.0.0.1")
+    socket = bind("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
     thread.start()
-    context = chromium.new_context(viewport={"width": 1200, "height": 760})
+    context = chromium.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(f"http://127.0.0.1:{server.server_port}/")
+    page.goto(f"http://127.0.0.1:{socket.getsockname()[1]}/")
     page.wait_for_selector("html[data-ready=true]")
     yield page
     context.close()
-    server.shutdown()
-    server.server_close()
+    server.should_exit = True
     thread.join()
     assert problems == []
 
 
-def test_a_text_is_typed_and_shown(app: Any) -> None:
-    assert "5 tokens" in str(app.locator(".facts").text_content())
-    app.get_by_label("Text", exact=True).fill("the dog sat on the mat")
-    app.get_by_label("Second text").fill("the cat")
-    app.get_by_role("button", name="Show").click()
-    app.locator(".facts", has_text="11 tokens").wait_for(state="attached")
+def read(page: Any, *texts: str) -> None:
+    """Let the model read one text, or compare two."""
+    page.get_by_role("button", name="Text and examples").click()
+    if len(texts) == 2:
+        page.get_by_role("button", name="Compare two").click()
+    for index, text in enumerate(texts):
+        page.locator("textarea").nth(index).fill(text)
+    page.get_by_role("button", name="Read it").click()
 
 
-def test_a_new_text_frees_the_old_one(app: Any) -> None:
-    app.evaluate(
+def arrived(page: Any, part: str) -> None:
+    """Wait until the address says that a text was read."""
+    page.wait_for_function("(part) => location.hash.includes(part)", arg=part)
+
+
+def test_a_text_is_typed_and_a_reload_loses_nothing(lab: Any) -> None:
+    assert lab.locator(".stage .tok").first.is_visible()
+    read(lab, "the dog sat")
+    arrived(lab, "text=the%20dog%20sat")
+    lab.get_by_role("gridcell", name="L1 H1").click()
+    address = lab.url
+    lab.reload()
+    lab.wait_for_selector("html[data-ready=true]")
+    assert "L1 H1" in lab.locator(".badge").inner_text()
+    assert lab.url == address
+
+
+def test_a_new_text_frees_the_old_one(lab: Any) -> None:
+    lab.evaluate(
         "window.old = new WeakRef("
-        "document.querySelector('.stage > div').shadowRoot.querySelector('.explorer'))"
+        "document.querySelector('.stage > div').shadowRoot.querySelector('.page'))"
     )
-    app.get_by_label("Text", exact=True).fill("the dog")
-    app.get_by_role("button", name="Show").click()
-    app.locator(".facts", has_text="4 tokens").wait_for(state="attached")
-    collect_garbage(app)
-    assert app.evaluate("old.deref() === undefined")
+    read(lab, "the dog")
+    arrived(lab, "text=the%20dog&")
+    collect_garbage(lab)
+    assert lab.evaluate("old.deref() === undefined")
 
 
-def test_selected_heads_are_switched_off(app: Any) -> None:
-    button = app.get_by_role("button", name="Switch off")
-    app.evaluate("location.hash = '#layer=1&heads=2'")
-    app.get_by_role("button", name="Show").click()
-    app.get_by_role("button", name="Switch off L1 H2").wait_for()
-    button.click()
-    app.get_by_role("button", name="Difference").wait_for()
-    assert "without L1 H2" in str(
-        app.get_by_role("button", name="Second", exact=True).get_attribute("title")
-    )
-    app.get_by_role("button", name="All heads on").click()
-    app.get_by_role("button", name="Difference").wait_for(state="detached")
-    assert not app.get_by_role("button", name="All heads on").is_visible()
+def test_edits_change_the_prediction_and_are_undone(lab: Any) -> None:
+    lab.locator(".stage .tok").last.click()
+    lab.get_by_role("gridcell", name="L1 H1").click()
+    answers = lab.locator(".answers")
+    before = answers.inner_text()
+    lab.get_by_role("button", name="Switch L1 H1 off").click()
+    lab.locator(".pred", has_text="edited").wait_for()
+    assert "→" in answers.inner_text()
+    assert lab.locator(".cell .off").count() == 1
+    assert "Switched off" in lab.locator(".title").inner_text()
+    assert "off=L1H1" in lab.url
+    lab.get_by_role("gridcell", name="L0 H1").click()
+    lab.locator(".slider input").first.fill("0.9")
+    lab.locator(".chip", has_text="= 0.9").wait_for()
+    assert lab.locator(".chip").count() == 2
+    lab.keyboard.press("Control+z")
+    assert lab.locator(".chip").count() == 1
+    lab.get_by_role("button", name="Remove L1 H1 off").click()
+    lab.locator(".pred", has_text="edited").wait_for(state="detached")
+    assert lab.locator(".chip").count() == 0
+    assert answers.inner_text() == before
 
 
-def test_a_refusal_is_read_on_the_page(app: Any) -> None:
-    app.get_by_label("Text", exact=True).fill(" ")
-    app.get_by_role("button", name="Show").click()
-    app.locator(".note.problem", has_text="text is empty").wait_for()
-    app.get_by_label("Text", exact=True).fill("the cat")
-    app.get_by_role("button", name="Show").click()
-    app.locator(".facts", has_text="4 tokens").wait_for(state="attached")
+def test_heads_are_measured_and_ranked(lab: Any) -> None:
+    lab.get_by_role("button", name="Measure all heads").click()
+    lab.locator(".effect h2", has_text="Heads behind").wait_for()
+    first = lab.locator(".ranking .rank").first
+    name = first.locator("span").nth(1).inner_text()
+    first.click()
+    assert name in lab.locator(".badge").inner_text()
+    lab.get_by_role("button", name="effect", exact=True).click()
+    assert "falls without it" in lab.locator(".legend").inner_text()
 
 
-def test_what_a_model_cannot_do_is_not_offered(app: Any) -> None:
-    assert app.get_by_label("Second text").is_visible()
-    assert not app.get_by_label("Write on").is_visible()
-    app.get_by_label("Model", exact=True).select_option("llama")
-    assert not app.get_by_label("Second text").is_visible()
-    assert app.get_by_label("Write on").is_visible()
+def test_why_it_looked_there(lab: Any) -> None:
+    lab.locator(".stage .tok").last.click()
+    lab.keyboard.press("3")
+    assert "worked out" in lab.locator(".worked").inner_text()
+    lab.get_by_role("button", name="Why did it look there?").click()
+    lab.locator(".why table").wait_for()
+    assert "it is made of" in lab.locator(".why caption").inner_text()
+
+
+def test_two_texts_are_compared(lab: Any) -> None:
+    read(lab, "the cat sat", "the dog sat")
+    lab.locator(".stage .band.b").wait_for()
+    assert lab.locator(".panel").count() == 2
+    assert "text2=" in lab.url
+
+
+def test_a_refusal_is_read_on_the_page(lab: Any) -> None:
+    read(lab, " ")
+    alert = lab.get_by_role("alert")
+    alert.wait_for()
+    assert "empty" in alert.inner_text()
+    lab.locator("textarea").first.fill("the cat")
+    lab.get_by_role("button", name="Read it").click()
+    alert.wait_for(state="detached")
+    assert lab.locator(".stage .tok").count() >= 2
+
+
+def test_what_a_model_cannot_do_is_not_offered(lab: Any) -> None:
+    lab.get_by_role("button", name="Text and examples").click()
+    assert not lab.get_by_label("with a second sentence").is_visible()
+    assert lab.get_by_label("write on by").is_visible()
+    lab.get_by_label("Model", exact=True).select_option("bert")
+    assert lab.get_by_label("with a second sentence").is_visible()
+    assert not lab.get_by_label("write on by").is_visible()

@@ -32,7 +32,7 @@ LIVE = """async ([module, header, buffers]) => {
   const el = document.createElement("div");
   document.body.append(el);
   window.cleanUp = await widget.render({ model, el });
-  window.explorer = new WeakRef(el.firstChild.shadowRoot.querySelector(".explorer"));
+  window.explorer = new WeakRef(el.firstChild.shadowRoot.querySelector(".page"));
 }"""
 
 
@@ -44,7 +44,7 @@ def test_a_closed_widget_lets_go_of_everything(chromium: Any, trace: Trace) -> N
     page = context.new_page()
     page.evaluate(LIVE, [script, json.dumps(payload.header), buffers])
     assert page.evaluate("heard.map(([name]) => name).sort()") == ["change:selection", "msg:custom"]
-    assert page.locator(".explorer").is_visible()
+    assert page.locator(".page").is_visible()
     page.evaluate("cleanUp(); delete window.cleanUp; document.body.replaceChildren()")
     assert page.evaluate("heard.length") == 0
     collect_garbage(page)

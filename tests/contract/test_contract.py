@@ -139,14 +139,22 @@ def test_inputs_are_left_as_they_were(metric: Metric, cases: list[Case]) -> None
     assert_same(b, copies[1], bits=True)
 
 
+SINGLE_PRECISION = {
+    ("variability", "values"),
+    ("head_samples", "keys"),
+    ("head_samples", "weights"),
+}
+"""Weights that are kept as the model computed them, and where they stand."""
+
+
 def test_metric_and_state_pickle(metric: Metric, cases: list[Case]) -> None:
     assert pickle.loads(pickle.dumps(metric)) == metric
     some = state(metric, cases, [0, 1])
     assert_same(pickle.loads(pickle.dumps(some)), some, bits=True)
     for name, array in some.items():
         assert isinstance(array, np.ndarray)
-        is_kept = (metric.name, name) == ("variability", "values")  # as the model computed it
-        assert array.dtype == np.float64 or is_kept
+        is_single = (metric.name, name) in SINGLE_PRECISION
+        assert array.dtype == np.float64 or is_single
 
 
 def test_metric_is_frozen_and_travels_as_plain_values(metric: Metric) -> None:
@@ -175,7 +183,7 @@ def test_nothing_measured_is_nan_with_a_count_of_0(metric: Metric, cases: list[C
     for name, array in values.items():
         if name.endswith("_count") or "cases" in name:
             assert (array == 0).all()
-        elif name.startswith("exemplar_") and name != "exemplar_weight":
+        elif name.startswith(("exemplar_", "sample_")) and name != "exemplar_weight":
             assert (array == -1).all()
         else:
             assert np.isnan(array).all(), name
@@ -226,7 +234,7 @@ def test_parts_taken_together_pull_together(metric: Metric, cases: list[Case]) -
 
 def test_says_what_it_means_and_where_it_is_from(metric: Metric) -> None:
     papers = ("Vig & Belinkov 2019", "Clark et al. 2019", "Gu et al. 2024")
-    papers += ("Olsson et al. 2022", "Wang et al. 2022")
+    papers += ("Olsson et al. 2022", "Wang et al. 2022", "Luger et al. 2026")
     if is_ours(metric):
         assert metric.paper.startswith(tuple(f"{paper}{sign}" for paper in papers for sign in ", "))
     assert len(metric.meaning) > 20

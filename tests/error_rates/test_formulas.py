@@ -7,7 +7,13 @@ import pytest
 from scipy import stats
 
 from headscope.statistics.corrections import benjamini_hochberg, holm
-from headscope.statistics.correlation import correlation, correlation_interval, within_layers
+from headscope.statistics.correlation import (
+    correlation,
+    correlation_interval,
+    pearson,
+    ranks,
+    within_layers,
+)
 from headscope.statistics.differences import paired, unpaired
 from headscope.statistics.dominance import is_dominated, largest_share
 from headscope.statistics.grouped import permutation_test
@@ -61,7 +67,7 @@ def test_an_interval_is_symmetric_on_its_scale() -> None:
     a, b = _sums()
     of = ratio_pulls(a, b)
     share, plain, positive = (
-        interval(ratio_pulls(a, b, scale)) for scale in ("logit", "identity", "log")
+        interval(ratio_pulls(a, b, scale)) for scale in ("logit", "identity", "positive")
     )
     half = stats.t.ppf(0.975, of.df) * np.sqrt(of.variance)
     assert plain.low == pytest.approx(of.value - half)
@@ -69,7 +75,21 @@ def test_an_interval_is_symmetric_on_its_scale() -> None:
     logit = [np.log(x / (1 - x)) for x in (share.low, of.value, share.high)]
     assert logit[1] - logit[0] == pytest.approx(logit[2] - logit[1])
     assert logit[1] - logit[0] == pytest.approx(half / (of.value * (1 - of.value)))
-    assert positive.low * positive.high == pytest.approx(of.value**2)
+    # Hall's interval ends where the transformed statistic is Student's quantile.
+    skewness = np.sum(of.pulls**3) / np.sum(of.pulls**2) ** 1.5
+    quantile = stats.t.ppf(0.975, ratio_pulls(a, b, "positive").df)
+    for bound, expected in ((positive.low, quantile), (positive.high, -quantile)):
+        t = (of.value - bound) / np.sqrt(of.variance)
+        hall = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
+        assert hall == pytest.approx(expected)
+
+
+def test_without_skew_an_interval_of_positive_numbers_is_plain() -> None:
+    b = np.full(12, 10.0)
+    a = b * (0.5 + 0.1 * np.tile([-1, 1], 6))  # deviations are symmetric
+    of = ratio_pulls(a, b, "positive")
+    half = stats.t.ppf(0.975, of.df) * np.sqrt(of.variance)
+    assert interval(of).bounds == pytest.approx(of.value + np.array([-half, half]))
 
 
 def test_no_interval_where_five_parts_do_not_have_what_is_counted() -> None:
@@ -190,7 +210,7 @@ def test_every_rival_must_be_beaten() -> None:
     assert honest_score(right, cases, weak[:, None]).p < 1e-4
     both = honest_score(right, cases, np.stack((weak, strong), 1))
     assert both.p > 0.05
-    assert both.p == honest_score(right, cases, strong[:, None]).p
+    assert both.p == pytest.approx(honest_score(right, cases, strong[:, None]).p)
     assert both.gain_interval[0] < 0 < both.gain_interval[1]
 
 
@@ -242,3 +262,29 @@ def test_parts_of_one_unit_are_added_up() -> None:
     np.testing.assert_array_equal(
         pool(sums, np.array([0, 1, 2, 0, 1, 2]), axis=1), [[3, 15], [5, 17], [7, 19]]
     )
+
+
+def test_ranks_and_spearmans_rho_are_scipys() -> None:
+    values = np.random.default_rng(3).integers(0, 6, (4, 12, 2)).astype(float)  # many are equal
+    np.testing.assert_array_equal(ranks(values, axis=1), stats.rankdata(values, axis=1))
+    left, right = values[0, :, 0], values[1, :, 1]
+    np.testing.assert_allclose(pearson(ranks(left), ranks(right)), stats.spearmanr(left, right))
+    values[1, 3, 0] = np.nan
+    np.testing.assert_array_equal(ranks(values, axis=1), stats.rankdata(values, axis=1))
+
+
+def test_shares_are_above_none_and_below_all() -> None:
+    of = ratio_pulls(*_sums(), "logit")
+    assert p_above(of, 0.0) == 0
+    assert p_above(of, 1.0) == 1
+
+
+def test_small_whole_parts_say_nothing_against_large_ones() -> None:
+    """Sixteen documents of one case, all right; four of a thousand, all but one wrong."""
+    cases = np.array([1.0] * 16 + [1000.0] * 4)
+    right = np.array([1.0] * 16 + [0.0] * 4)
+    assert not p_above(ratio_pulls(right, cases, "logit"), 0.5) < 0.5
+    whole = np.full(20, 50.0)
+    almost = whole - np.array([1.0] + [0.0] * 19)
+    assert p_above(ratio_pulls(almost, whole, "logit"), 0.9) < 0.5
+    assert p_above(ratio_pulls(almost, whole, "logit"), 0.5) < 0.001

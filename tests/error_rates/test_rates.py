@@ -38,10 +38,10 @@ def test_intervals_hold_the_truth(n: int) -> None:
 
 def test_positive_numbers_hold_too_and_are_not_much_wider_than_before() -> None:
     a, b = documents()
-    found = coverage(8 * a, b, "log", 200, repetitions=100, n_bootstraps=20)
+    found = coverage(8 * a, b, "positive", 200, repetitions=100, n_bootstraps=20)
     assert 0.90 <= found.jackknife <= 0.99
     assert found.width < 1.25
-    few = coverage(8 * a, b, "log", 5, repetitions=100, n_bootstraps=100)
+    few = coverage(8 * a, b, "positive", 5, repetitions=100, n_bootstraps=100)
     assert few.bootstrap < 0.85 < few.jackknife
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from headscope.attention import Attention
 from headscope.errors import HeadscopeError, InputError, TapUnsupported
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
-from tests.families.official import gap, official, tapped, text_inputs
+from tests.families.official import Maps, gap, left_early, official, tapped, text_inputs
 from tests.families.shrink import NotBuilt, Tiny, tiny
+from tests.families.testers import tiny_from_tests
 
 SAME = 1e-4
 """Up to here two ways of computing a map agree."""
@@ -41,16 +43,25 @@ class Row:
     trials: list[str] = field(default_factory=list)
 
 
-def examine(family: str, architecture: str) -> Row:
-    """Build a tiny model of a family and compare."""
+def examine(family: str, architecture: str, checkout: Path | None = None) -> Row:
+    """Build a tiny model of a family and compare; from its own test, if there is a checkout."""
     row = Row(family, architecture)
     try:
         small = tiny(family, architecture)
     except NotBuilt as error:
         row.detail = str(error)
-        return row
+        if checkout is None:
+            return row
+        try:
+            small = tiny_from_tests(family, architecture, checkout)
+        except NotBuilt as again:
+            row.detail += f"; {again}"
+            return row
+        row.detail = ""
     try:
         examine_model(row, small)
+    except TapUnsupported as error:
+        row.verdict, row.detail = "refused", str(error).partition(": ")[2].rstrip(".")
     except Exception as error:  # whatever happens is the verdict
         row.verdict, row.detail = "crash", _line(error)
     return row
@@ -59,6 +70,10 @@ def examine(family: str, architecture: str) -> Row:
 def examine_model(row: Row, small: Tiny) -> None:
     """Fill a row with what headscope makes of a model."""
     model = hs.load(small.module)
+    try:
+        info = model.info
+    except TapUnsupported:
+        model = hs.load(small.module, example=small.inputs)
     try:
         info = model.info
     except TapUnsupported as error:
@@ -121,6 +136,8 @@ def _compare(row: Row, model: Model, small: Tiny) -> list[str]:
             faults.append(f"{name}: {_line(error)}")
             continue
         row.trials.append(name)
+        if not _are_equal(left_early(model, inputs), ours):
+            faults.append(f"{name}: leaving after the last attention changes it")
         # A tower may be asked by itself, or left unread (the self-check says so).
         if theirs and (ours.keys() ^ theirs.keys()) - {"text", "vision", "audio"}:
             faults.append(f"{name}: blocks {sorted(ours)} instead of {sorted(theirs)}")
@@ -136,6 +153,18 @@ def _compare(row: Row, model: Model, small: Tiny) -> list[str]:
     if check.against == "nothing" and row.verdict != "wrong":
         row.verdict = "unverified"
     return faults
+
+
+def _are_equal(ours: Maps, theirs: Maps) -> bool:
+    """Are these the same maps, bit for bit?"""
+    return ours.keys() == theirs.keys() and all(
+        len(ours[block]) == len(theirs[block])
+        and all(
+            torch.equal(a.nan_to_num(9e9), b.nan_to_num(9e9))
+            for a, b in zip(ours[block], theirs[block], strict=True)
+        )
+        for block in ours
+    )
 
 
 def _check_vectors(model: Model, small: Tiny) -> list[str]:
@@ -273,14 +302,21 @@ def _generate(model: Model, small: Tiny) -> str:
         "num_beams": 1,
     }
     generate: Any = small.module.generate
+    try:
+        with torch.no_grad():
+            ids = generate(**given, **options)[:, :-1]
+        if small.module.config.is_encoder_decoder:
+            whole = given | {"decoder_input_ids": ids}
+        else:
+            whole = given | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        with torch.no_grad():
+            small.module(**whole)
+    except Exception as error:  # without the tap
+        return f"the model itself does not generate from these inputs ({_line(error)})"
     with torch.no_grad(), model.tapped(read, inputs=given):
-        ids = generate(**given, **options)
+        generate(**given, **options)
     steps = dict(last)
     last.clear()
-    if small.module.config.is_encoder_decoder:
-        whole = given | {"decoder_input_ids": ids[:, :-1]}
-    else:
-        whole = given | {"input_ids": ids[:, :-1], "attention_mask": torch.ones_like(ids[:, :-1])}
     model.run(whole, read)
     worst = 0.0
     for place, step in steps.items():

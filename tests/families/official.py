@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from headscope.attention import Attention
+from headscope.attention import Attention, LayerReader
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
 
@@ -40,27 +40,44 @@ def official(
             maps.setdefault(tower, []).extend(
                 m for m in returned if isinstance(m, Tensor) and m.ndim >= 3
             )
-        maps[tower] = maps[tower] or list(getattr(outputs, f"{tower}_attentions", None) or ())
+        names = (f"{tower}_attentions", *["language_attentions"] * (tower == "text"))
+        for name in names:
+            maps[tower] = maps[tower] or list(getattr(outputs, name, None) or ())
     maps = {block: some for block, some in maps.items() if some}
     if module.config.is_encoder_decoder and set(maps) == {"self", "cross"}:
         maps = {"decoder": maps["self"], "cross": maps["cross"]}
-    if len(maps) == 1 and not maps.keys() & set(BLOCKS.values()):
+    has_other_tower = any(str(name).startswith("video_") for name in outputs)
+    if len(maps) == 1 and not maps.keys() & set(BLOCKS.values()) and not has_other_tower:
         maps = {"self": next(iter(maps.values()))}
     return maps, main_output(outputs)
 
 
 def tapped(model: Model, inputs: Mapping[str, Any], **options: object) -> tuple[Maps, Tensor]:
     """The same through the tap."""
-    maps: dict[str, dict[int, Tensor]] = {}
+    maps: _Seen = {}
+    outputs = model.run(inputs, _keeping(maps), **options)
+    return _in_order(maps), main_output(outputs)
 
+
+def left_early(model: Model, inputs: Mapping[str, Any]) -> Maps:
+    """The same maps, of a forward pass that need not go on after the last of them."""
+    maps: _Seen = {}
+    model.read(inputs, _keeping(maps))
+    return _in_order(maps)
+
+
+_Seen = dict[str, dict[int, Tensor]]
+
+
+def _keeping(maps: _Seen) -> LayerReader:
     def read(attention: Attention) -> None:
         maps.setdefault(attention.block, {})[attention.layer] = attention.weights.clone()
 
-    outputs = model.run(inputs, read, **options)
-    return (
-        {block: [seen[layer] for layer in sorted(seen)] for block, seen in maps.items()},
-        main_output(outputs),
-    )
+    return read
+
+
+def _in_order(maps: _Seen) -> Maps:
+    return {block: [seen[layer] for layer in sorted(seen)] for block, seen in maps.items()}
 
 
 def main_output(outputs: Any) -> Tensor:

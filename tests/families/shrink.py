@@ -274,6 +274,11 @@ def _built(model_class: type[PreTrainedModel], config: PretrainedConfig) -> PreT
     module = model_class(config)
     if sum(p.numel() for p in module.parameters()) > MOST_PARAMETERS:
         raise NotBuilt("still too large")
+    return seeded(module)
+
+
+def seeded(module: PreTrainedModel) -> PreTrainedModel:
+    """The model with random weights that are large enough that attention is not uniform."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, weights in module.named_parameters():

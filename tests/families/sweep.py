@@ -3,6 +3,8 @@ official attention; the rows become docs/families.md.
 
     python -m tests.families.sweep                        # all; `make families`
     python -m tests.families.sweep --only bert,llama      # prints rows, writes nothing
+    python -m tests.families.sweep --testers DIR          # a checkout of transformers: its tests
+                                                          # build what we cannot
 
 Every family runs in a process of its own, so a crash or a hang costs one row.
 """
@@ -26,11 +28,13 @@ from tests.families.examine import Row, examine
 from tests.families.shrink import classes
 from tests.families.table import PAGE, page
 
-TIMEOUT = 150.0
+TIMEOUT = 300.0
 FORK = multiprocessing.get_context("fork")
 
 
-def sweep(families: list[str], workers: int, say: bool = True) -> list[Row]:
+def sweep(
+    families: list[str], workers: int, checkout: Path | None = None, say: bool = True
+) -> list[Row]:
     """The rows of these families, in order."""
     known = classes()
     waiting = [(family, known[family]) for family in families]
@@ -38,7 +42,7 @@ def sweep(families: list[str], workers: int, say: bool = True) -> list[Row]:
     rows: list[Row] = []
     while waiting or running:
         while waiting and len(running) < workers:
-            running.append(_started(*waiting.pop(0)))
+            running.append(_started(*waiting.pop(0), checkout))
         multiprocessing.connection.wait([pipe for _, _, pipe, _ in running], timeout=1)
         for one in list(running):
             row, process, pipe, started = one
@@ -57,21 +61,21 @@ def sweep(families: list[str], workers: int, say: bool = True) -> list[Row]:
 
 
 def _started(
-    family: str, architecture: str
+    family: str, architecture: str, checkout: Path | None
 ) -> tuple[Row, multiprocessing.process.BaseProcess, Connection, float]:
     here, there = FORK.Pipe()
-    process = FORK.Process(target=_examine, args=(family, architecture, there))
+    process = FORK.Process(target=_examine, args=(family, architecture, checkout, there))
     process.start()
     there.close()
     return Row(family, architecture), process, here, time.monotonic()
 
 
-def _examine(family: str, architecture: str, pipe: Connection) -> None:
+def _examine(family: str, architecture: str, checkout: Path | None, pipe: Connection) -> None:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     warnings.simplefilter("ignore")
-    pipe.send(asdict(examine(family, architecture)))
+    pipe.send(asdict(examine(family, architecture, checkout)))
 
 
 def _finished(
@@ -97,10 +101,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", help="families, comma-separated; the page is not written")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--testers", type=Path, help="a checkout of transformers with its tests")
     parser.add_argument("--json", type=Path, help="write the rows there, and no page")
     options = parser.parse_args()
     families = options.only.split(",") if options.only else list(classes())
-    rows = sweep(families, options.workers)
+    rows = sweep(families, options.workers, options.testers)
     print(dict(Counter(row.verdict for row in rows)))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))

@@ -15,15 +15,17 @@ HEADER = """\
 # Which models the tap reads
 
 Made by `make families`, which builds a tiny model of every family of transformers {version}
-and holds what the tap reads against the official eager `output_attentions`: on the self-check's
-own input, on a longer one, and on batches padded left and right. The tests run a fixed sample of
-it again. Any model is checked the same way when it is first used: `headscope models NAME` prints
-what the self-check saw.
+(where the configuration alone does not do, as transformers' own tests make it: `TESTERS=` names a
+checkout of them) and holds what the tap reads against the official eager `output_attentions`: on
+the self-check's own input, on a longer one, and on batches padded left and right. The tests run a
+fixed sample of it again. Any model is checked the same way when it is first used: `headscope
+models NAME` prints what the self-check saw.
 
 {summary}
 
 - **exact**: attention and output are, bit for bit, the official ones (in families that return
-  some maps before the softmax, the softmax of those). **close**: to 0.0001.
+  some maps before the softmax, the softmax of those). **close**: to 0.0001. **unverified**: the
+  family returns no maps; what is read is what its values are multiplied with, and edits act.
 - **route**: `interface`, the family's own eager function runs inside the tap; `fallback`,
   hand-written attention is watched while it runs (see [design](design.md#the-tap)).
 - **blocks**: the attentions of the model, by name.
@@ -52,7 +54,8 @@ Loading works; reading says why it cannot.
 NOT_BUILT = """
 ## Not tried
 
-No tiny model of these could be made and run from the configuration alone: {families}.
+No tiny model of these could be made and run, neither from the configuration alone nor by
+transformers' own tests: {families}.
 """
 
 

@@ -51,11 +51,32 @@ def test_both_papers_are_in_the_table() -> None:
 def test_heat_maps_show_the_values(result: Result) -> None:
     image = result.figure("vb-5").axes[0].images[0]
     np.testing.assert_array_equal(np.asarray(image.get_array()), result["null_share"].values)
-    panels = [axes for axes in result.figure("vb-a1").axes if axes.images]
+    canvas = result.figure("vb-a1").axes[0]
     tags = list(result["pos_to"]["tag"].values)
-    assert [axes.get_title() for axes in panels] == tags
-    shown = np.asarray(panels[2].images[0].get_array())
-    np.testing.assert_array_equal(shown, result["pos_to"].sel(tag=tags[2]).values)
+    titles = {text.get_text(): text.get_position() for text in canvas.texts}
+    maps = canvas.images[::2]  # every second image is a color bar
+    assert len(maps) == len(tags)
+    for tag, image in zip(tags, maps, strict=True):
+        shown = np.asarray(image.get_array())
+        np.testing.assert_array_equal(shown, result["pos_to"].sel(tag=tag).values)
+        left, right, _, top = image.get_extent()
+        x, y = titles[tag]
+        assert left < x < right
+        assert y == pytest.approx(top - 0.04)
+
+
+def test_bars_of_relations_are_as_high_as_their_shares(result: Result) -> None:
+    canvas = result.figure("vb-9").axes[0]
+    values = result["dep_type_to_by_layer"]
+    mean = values.mean("layer")
+    name = str(
+        mean["relation"].values[int(np.argmax(mean.values))]
+    )  # the most frequent comes first
+    assert canvas.texts[[text.get_text() for text in canvas.texts].index(name)]
+    corners = [path.vertices for path in canvas.collections[0].get_paths()]
+    heights = [float(np.ptp(bar[:, 1])) for bar in corners]
+    shares = values.sel(relation=name).values
+    np.testing.assert_allclose(np.array(heights) / heights[0], shares / shares[0])
 
 
 def test_bars_show_layers_and_the_baseline(result: Result) -> None:

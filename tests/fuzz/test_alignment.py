@@ -29,7 +29,7 @@ def is_usable(offsets: list[tuple[int, int]], spans: list[tuple[int, int]]) -> b
     return in_order and all(a <= b for a, b in [*offsets, *spans])
 
 
-@fuzz(600)
+@fuzz("alignment")
 @given(SPANS, SPANS, st.booleans())
 def test_any_spans(
     offsets: list[tuple[int, int]], spans: list[tuple[int, int]], repaired: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headscope as hs
 from headscope.app.cli.main import main
 from tests.fuzz.hostile import NASTY, fuzz, quick, texts
 
@@ -42,7 +44,39 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[str]]] = {
     },
     "importance": {"--max-tokens": NUMBERS, "--sample": NUMBERS, "--no-segments": st.just("")},
     "models": {"--device": VALUES},
+    "effects": {
+        "--target": VALUES,
+        "--foil": VALUES,
+        "--position": NUMBERS,
+        "--measure": VALUES,
+        "--method": VALUES,
+        "--top": NUMBERS,
+    },
+    "check-importance": {"--sample": NUMBERS, "--heads": NUMBERS, "--max-tokens": NUMBERS},
+    "probe dependencies": {
+        "--min-cases": NUMBERS,
+        "--possessive": VALUES,
+        "--by": VALUES,
+        "--address": VALUES,
+        "--no-figures": st.just(""),
+    },
+    "probe coreference": {"--candidates": VALUES, "--max-tokens": NUMBERS, "--brackets": VALUES},
+    "probe bias": {"--heads": VALUES, "-n": NUMBERS, "--on-error": VALUES},
+    "probe combined": {
+        "--kinds": st.one_of(VALUES, st.just("attention")),
+        "--vectors": VALUES,
+        "--epochs": st.sampled_from(("0", "1", "x")),
+        "--dev-sample": NUMBERS,
+        "--no-stream": st.just(""),
+    },
+    "map": {"--starts": NUMBERS, "--seed": NUMBERS},
+    "card": {"--layer": NUMBERS, "--head": NUMBERS},
+    "report": {"--title": VALUES, "--page": VALUES},
 }
+WRITES = ("analyze", "importance", "check-importance", "probe", "map")
+READS = ("map", "card", "report")
+"""Verbs that are given runs, and load no model."""
+ARGUMENTS = {"probe bias": 2, "probe combined": 2}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +91,11 @@ def places(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Model) -> dict[s
     (folder / "broken.conllu").write_text("1\tThe\n2\n")
     (folder / "bytes.nc").write_bytes(b"\x89HDF\r\n\x1a\n\0\0")
     (folder / "none").mkdir()
+    demo = (resources.files("headscope.text") / "demo.conllu").read_text(encoding="utf-8")
+    (folder / "a.conllu").write_text(demo[: demo.index("\n\n", 5000) + 2], encoding="utf-8")
+    hs.analyze(tiny_bert, ["The cat sat."], ["distance"], out=folder / "run")
     names = ("model", "a.txt", "empty.txt", "broken.conllu", "bytes.nc", "none", "missing.txt")
+    names += ("a.conllu", "run")
     return {name: str(folder / name) for name in names}
 
 
@@ -98,14 +136,19 @@ def commands(draw: st.DrawFn, places: dict[str, str]) -> list[str]:
     """A verb with arguments of which any may be hostile."""
     verb = draw(st.sampled_from(list(OPTIONS)))
     files = st.sampled_from(list(places.values()))
-    arguments = [verb]
+    arguments = verb.split()
     text = st.one_of(VALUES, st.just("the cat sat"))
-    arguments.append(draw(text if verb == "view" else st.one_of(files, VALUES)))
-    if verb in ("analyze", "importance"):
-        arguments += ["--out", "run", "--workers", "1"]
-    elif verb == "view":
+    given_text = st.one_of(files, VALUES) if verb not in ("view", "effects") else text
+    arguments += [draw(given_text) for _ in range(ARGUMENTS.get(verb, 1))]
+    if arguments[0] in WRITES:
+        arguments += ["--out", "run"]
+    elif verb in ("view", "report"):
         arguments += ["--out", draw(st.sampled_from(OUT))]
-    if verb != "models":
+    if verb in ("analyze", "importance") or (verb.startswith("probe ") and verb[-1] != "d"):
+        arguments += ["--workers", "1"]
+    if verb == "card":
+        arguments += ["--layer", "0", "--head", "0"]
+    if verb != "models" and verb not in READS:
         arguments += ["--model", draw(st.one_of(st.just(places["model"]), files, VALUES))]
     for name in draw(st.lists(st.sampled_from(list(OPTIONS[verb])), max_size=3, unique=True)):
         value = draw(OPTIONS[verb][name])
@@ -120,7 +163,7 @@ def test_hostile_arguments(
 ) -> None:
     import shutil
 
-    @fuzz(60)
+    @fuzz("command lines")
     @given(commands(places))
     def attempt(arguments: list[str]) -> None:
         for path in tmp_path.iterdir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -14,15 +15,19 @@ from hypothesis import strategies as st
 
 import headscope as hs
 from headscope.errors import FileFormatError, HeadscopeError
+from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.measure import measure
+from headscope.text.document import Document
+from tests.conftest import word_piece_tokenizer
+from tests.families.zoo import ENCODERS, build
 from tests.fuzz.hostile import damaged, fuzz, quick
 
 # h5netcdf complains once more when what it could not open is collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-KINDS = st.sampled_from(("trace", "result"))
+KINDS = st.sampled_from(("trace", "result", "probe"))
 
 
 @cache
@@ -32,8 +37,35 @@ def saved(kind: str) -> bytes:
     trace = Trace.from_arrays(attention, ["The", " cat", " sat", ".", "<b>"])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.nc"
-        (trace if kind == "trace" else measure(trace, ["distance", "exemplars"])).save(path)
+        if kind == "trace":
+            trace.save(path)
+        elif kind == "result":
+            measure(trace, ["distance", "exemplars"]).save(path)
+        else:
+            make_probe().save(path)
         return path.read_bytes()
+
+
+def make_probe() -> Probe:
+    sentences = [
+        Document(
+            id=f"s{number}",
+            text="the cat sat",
+            words=("the", "cat", "sat"),
+            spans=((0, 3), (4, 7), (8, 11)),
+            sentences=((0, 3),),
+            upos=("DET", "NOUN", "VERB"),
+            parents=(1, 2, -1),
+            relations=("det", "nsubj", "root"),
+        )
+        for number in range(6)
+    ]
+    model = hs.load(build(next(f for f in ENCODERS if f.name == "bert")), word_piece_tokenizer())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hs.train_probe(
+            model, sentences, sentences, "attention", epochs=1, cache=False, progress=False
+        )
 
 
 def open_bytes(data: bytes) -> None:
@@ -45,23 +77,23 @@ def open_bytes(data: bytes) -> None:
         except HeadscopeError as error:
             assert isinstance(error, FileFormatError)  # noqa: PT017, any other type is as wrong
         else:
-            assert isinstance(found, Trace | Result)
+            assert isinstance(found, Trace | Result | Probe)
             repr(found)
 
 
-@fuzz(40)
+@fuzz("damaged files")
 @given(KINDS, st.data())
 def test_damaged_bytes(kind: str, data: st.DataObject) -> None:
     open_bytes(data.draw(damaged(saved(kind), most=3)))
 
 
-@fuzz(40)
+@fuzz("bytes as files")
 @given(st.one_of(st.binary(max_size=200), st.binary(max_size=40).map(b"\x89HDF\r\n\x1a\n".__add__)))
 def test_random_bytes(data: bytes) -> None:
     open_bytes(data)
 
 
-@fuzz(20)
+@fuzz("files with wrong parts")
 @given(KINDS, st.data())
 def test_files_with_parts_missing_or_wrong(kind: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

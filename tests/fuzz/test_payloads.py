@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 from headscope.errors import HeadscopeError
 from headscope.page.codes import decode
-from headscope.page.payload import make_payload
+from headscope.page.payload import Contents, make_payload
 from headscope.page.save_page import make_page, save_page
 from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.tokens import Tokens
@@ -48,31 +48,34 @@ def traces(draw: st.DrawFn, elements: st.SearchStrategy[float]) -> Trace:
     return Trace({"self": block}, {"self": stack}, {}, {"model": name})
 
 
-@fuzz(200)
+@fuzz("payloads")
 @given(traces(WEIGHTS), texts(12))
 def test_payloads_round_trip(trace: Trace, title: str) -> None:
     with quick(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        payload = make_payload([trace], titles=[title])
+        payload = make_payload([trace], Contents(titles=[title]))
     header = json.loads(json.dumps(payload.header))
     part = header["traces"][0]
     assert part["stacks"]["self"]["tokens"] == list(trace.tokens)
     assert part["title"] == title
     block = part["blocks"][0]
-    coarse = np.frombuffer(gzip.decompress(payload.buffers[block["coarse"]]), np.uint8)
-    fine = np.frombuffer(gzip.decompress(payload.buffers[block["fine"]]), np.uint8)
-    found = decode(coarse.reshape(block["shape"]), fine)
-    np.testing.assert_allclose(found, trace.attention.values, atol=1e-3)
+    for layer, expected in enumerate(trace.attention.values):
+        coarse, fine = (
+            np.frombuffer(gzip.decompress(payload.buffers[block[name][layer]]), np.uint8)
+            for name in ("coarse", "fine")
+        )
+        found = decode(coarse.reshape(block["shape"][1:]), fine)
+        np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
-@fuzz(150)
+@fuzz("pages")
 @given(traces(ANYTHING), texts(12))
 def test_pages_hold_text_only(trace: Trace, title: str) -> None:
     with tempfile.TemporaryDirectory() as folder, quick(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(folder) / "page.html"
         try:
-            page = make_page(make_payload([trace], titles=[title]), title=title)
+            page = make_page(make_payload([trace], Contents(titles=[title])), title=title)
             save_page(trace, path)
         except HeadscopeError:
             assert list(Path(folder).iterdir()) == []
@@ -88,7 +91,7 @@ def test_pages_hold_text_only(trace: Trace, title: str) -> None:
         assert "<" not in found[1]
 
 
-@fuzz(10)
+@fuzz("saved traces")
 @given(traces(ANYTHING))
 def test_saved_traces_come_back(trace: Trace) -> None:
     import headscope as hs

@@ -93,7 +93,7 @@ def test_the_originals_are_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_damaged_files(name: str) -> None:
-    @fuzz(250)
+    @fuzz("damaged corpora")
     @given(data=damaged(FILES[name]), unit=UNITS, on_error=ON_ERROR)
     def run(data: bytes, unit: str, on_error: str) -> None:
         read_through(name, data, unit=unit, on_error=on_error)
@@ -101,13 +101,13 @@ def test_damaged_files(name: str) -> None:
     run()
 
 
-@fuzz(250)
+@fuzz("bytes as corpora")
 @given(st.sampled_from(list(FILES)), st.binary(max_size=300), UNITS, ON_ERROR)
 def test_random_bytes(name: str, data: bytes, unit: str, on_error: str) -> None:
     read_through(name, data, unit=unit, on_error=on_error)
 
 
-@fuzz(150)
+@fuzz("broken compression")
 @given(st.data(), st.sampled_from(list(FILES)), ON_ERROR)
 def test_broken_compression(data: st.DataObject, name: str, on_error: str) -> None:
     packed = gzip.compress(FILES[name], mtime=0)
@@ -115,7 +115,7 @@ def test_broken_compression(data: st.DataObject, name: str, on_error: str) -> No
     read_through(f"{name}.gz", hostile, on_error=on_error)
 
 
-@fuzz(100)
+@fuzz("the wrong format")
 @given(
     st.sampled_from([name for name in FILES if name != "a.txt"]),
     st.sampled_from(("conllu", "conll2012", "ontogum", "jsonl", "plain")),
@@ -157,7 +157,7 @@ def hostile_items(draw: st.DrawFn) -> Any:
     return item
 
 
-@fuzz(800)
+@fuzz("hostile items")
 @given(hostile_items(), UNITS, ON_ERROR)
 def test_hostile_items(item: Any, unit: Any, on_error: Any) -> None:
     with quick():

@@ -298,3 +298,19 @@ def test_an_edit_of_a_tower_acts_on_the_trace() -> None:
     assert not after.vision.attention.values[0, 1].any()
     assert places(after.text.pieces) == places(before.text.pieces)
     assert not np.array_equal(after.hidden.values, before.hidden.values)
+
+
+def test_towers_need_both_inputs() -> None:
+    with pytest.raises(InputError, match="compares a text with an image"):
+        zoo.clip().trace("the cat")
+
+
+def test_images_of_numbers_are_refused_and_photos_stand_upright(tmp_path: Path) -> None:
+    numbers = Image.fromarray((np.mgrid[:4, :6][0] * 1600).astype(np.uint16))
+    with pytest.raises(InputError, match="mode 'I;16'"):
+        read_image(numbers)
+    photo = Image.new("RGB", (6, 4))
+    exif = photo.getexif()
+    exif[0x0112] = 6  # turned by a quarter
+    photo.save(tmp_path / "photo.png", exif=exif)
+    assert read_image(tmp_path / "photo.png").size == (4, 6)

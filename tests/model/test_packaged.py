@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM
 
 from headscope.errors import IntegrityError, MissingObjective, ModelNotFound, UnknownName
 from headscope.model.model import Model
+from headscope.model.packaged import conversion as conversion_module
 from headscope.model.packaged.conversion import MANIFEST, converted
 from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.weights import cache_folder, find_packaged
@@ -121,6 +123,44 @@ def test_a_conversion_is_kept_and_repaired(tmp_path: Path) -> None:
     assert len(calls) == 3
 
 
+def test_a_cache_is_checked_by_hash_once_for_each_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    real = conversion_module.sha256
+
+    def counted(path: Path) -> str:
+        hashed.append(path.name)
+        return real(path)
+
+    def convert(source: Path, folder: Path) -> None:
+        (folder / "model.safetensors").write_text("weights")
+
+    said: list[str] = []
+    target = tmp_path / "smollm2"
+    monkeypatch.setattr(conversion_module, "sha256", counted)
+
+    def use() -> tuple[int, int]:
+        said.clear()
+        hashed.clear()
+        converted(Path("model.gguf"), target, convert, said.append)
+        return len(said), len(hashed)
+
+    assert use() == (1, 1)  # converted, and its hash written
+    assert use() == (0, 0)
+    monkeypatch.setattr(conversion_module, "__version__", "another")
+    assert use() == (0, 1)  # another version looks again, once
+    assert use() == (0, 0)
+    weights = target / "model.safetensors"
+    weights.write_text("WEIGHTS")  # of the same size
+    os.utime(weights, ns=(1, 1))
+    assert use()[0] == 1
+    assert weights.read_text() == "weights"
+    (target / "pytorch_model.bin").write_text("what transformers might read")
+    assert use()[0] == 1
+    assert not (target / "pytorch_model.bin").exists()
+
+
 def test_a_failed_conversion_leaves_nothing(tmp_path: Path) -> None:
     def fail(source: Path, folder: Path) -> None:
         (folder / "model.safetensors").write_text("half")
@@ -181,7 +221,7 @@ def test_processes_convert_once(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "converted\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_real_conversion_gives_a_transformers_folder(tmp_path: Path) -> None:
     target = converted(gguf_file(), tmp_path / "smollm2", convert_gguf, lambda line: None)
     config = json.loads((target / "config.json").read_text())

@@ -160,7 +160,7 @@ def test_an_exception_inside_ends_its_own_block_alone(module: PreTrainedModel) -
     with a.edit(hs.ablate(0, 1)):
         with pytest.raises(KeyError, match="from the reader"):
             b.run(inputs, fail)
-        with pytest.raises(IndexError), b.tapped(), torch.no_grad():
+        with pytest.raises(InputError, match="embeddings"), b.tapped(), torch.no_grad():
             module(input_ids=torch.full((1, 4), 10_000))
         found, _ = tapped(a, inputs)
         assert is_silent(found["self"][0], 1)

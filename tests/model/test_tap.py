@@ -15,7 +15,7 @@ from transformers.modeling_utils import AttentionInterface
 
 import headscope as hs
 from headscope.attention import Attention
-from headscope.errors import TapUnsupported
+from headscope.errors import InputError, TapUnsupported
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
 from tests.families.official import official, padded_inputs, tapped
@@ -85,7 +85,11 @@ def test_a_reader_that_raises_leaves_the_model_in_order(model: Model) -> None:
 
 def test_a_forward_that_raises_leaves_the_model_in_order(model: Model) -> None:
     inputs = inputs_of(model)
-    with pytest.raises(IndexError), model.tapped(lambda a: None), torch.no_grad():
+    with (
+        pytest.raises(InputError, match="embeddings"),
+        model.tapped(lambda a: None),
+        torch.no_grad(),
+    ):
         model.module(input_ids=torch.full((1, 4), 10_000))
     assert_untouched(model.module)
     expected, _ = official(model.module, inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -57,3 +58,14 @@ def test_learned_tokens_before_the_text_are_refused(bert: PreTrainedModel) -> No
 def test_what_holds_no_model_is_refused() -> None:
     with pytest.raises(InputError, match="Cannot load 'Linear'"):
         hs.load(nn.Linear(2, 2))
+
+
+def test_models_compiled_in_place_are_refused() -> None:
+    module = build(next(member for member in SUPPORTED if member.name == "bert"))
+    module.base_model.encoder.compile(backend="eager")
+    with pytest.raises(InputError, match="encoder was compiled in place"):
+        hs.load(module)
+    other = build(next(member for member in SUPPORTED if member.name == "bert"))
+    other.forward = torch.compile(other.forward, backend="eager")
+    with pytest.raises(InputError, match="compiled in place"):
+        hs.load(other)

@@ -13,11 +13,38 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headscope.page.payload import make_payload
+from headscope.page.payload import Contents, Evidence, make_payload
+from headscope.results.head_effects import HeadEffects
+from headscope.results.predictions import Predictions
 from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Tokens
 
 GOLDEN = Path(__file__).parent / "golden" / "payload.json"
+CARD = {
+    "sentences": ["Reads the previous token: 61.0 % of its attention over 40 documents."],
+    "relations": [
+        {
+            "name": "det",
+            "value": 0.8,
+            "low": 0.7,
+            "high": 0.9,
+            "baseline": 0.5,
+            "baseline_name": "best offset (1)",
+        }
+    ],
+    "numbers": [
+        {
+            "name": "distance",
+            "title": "Mean distance",
+            "value": 1.5,
+            "low": 1.25,
+            "high": 1.75,
+            "unit": "tokens",
+        }
+    ],
+    "exemplars": [{"tokens": ["a", "b"], "links": [[1, 0, 0.95]]}],
+    "neighbors": ["L1H0"],
+}
 
 
 def golden_trace() -> Trace:
@@ -45,16 +72,63 @@ def golden_trace() -> Trace:
     hidden = xr.DataArray(
         np.arange(18, dtype=np.float32).reshape(3, 3, 2), dims=("state", "query", "unit")
     )
+    logits = np.array([[2.0, 1.0], [1.0, 0.0], [3.0, 2.0]], dtype=np.float32)
+    predictions = Predictions.of(
+        "next",
+        positions=[0, 1, 2],
+        at=tokens.tokens,
+        tokens=[["un", "seen"], ["seen", " and"], [" things", "."]],
+        ids=np.array([[1, 2], [2, 3], [4, 5]]),
+        logits=logits,
+        probabilities=np.array([[0.5, 0.25], [0.75, 0.125], [0.625, 0.25]]),
+    )
+    effects = HeadEffects.of_prediction(
+        [" things", "."],
+        np.log([0.625, 0.25]),
+        np.log([[[0.5, 0.25], [0.25, 0.5]], [[0.625, 0.25], [0.625, 0.25]]]),
+        [0, 1],
+        {"block": "self", "position": 2, "replace": "zero"},
+    )
     return Trace(
         {"self": Block("self", data, tokens, tokens, is_causal=True)},
         {"self": tokens},
         {"self": hidden},
-        {"model": "golden"},
+        {"model": "golden", "changed": "without L1 H1"},
+        predictions,
+        effects,
     )
 
 
+def golden_encoder() -> Trace:
+    """A plain encoder on four tokens, two of which are equal words of two texts."""
+    weights = np.full((1, 1, 4, 4), 0.25, dtype=np.float32)
+    tokens = Tokens.of(["[CLS]", "cat", "cat", "."], special=[True, False, False, False],
+                       segments=[0, 0, 1, 1])  # fmt: skip
+    vectors = np.array([[[3.0, 4.0]]])
+    effects = HeadEffects.of_vector(
+        np.array([1.0, 0.0]), vectors, [0], {"block": "self", "pooling": "mean", "replace": "zero"}
+    )
+    data = xr.Dataset(
+        {"attention": (("layer", "head", "query", "key"), weights)},
+        coords={"layer": [0], "head": [0]},
+    )
+    block = Block("self", data, tokens, tokens, is_causal=False)
+    return Trace({"self": block}, {"self": tokens}, {}, {"model": "plain"}, None, effects)
+
+
 def golden_payload() -> dict[str, Any]:
-    payload = make_payload([golden_trace()], titles=["unseen"], selection="layer=1")
+    contents = Contents(
+        titles=["unseen", "cat", "cat again"],
+        examples=[[0], [1, 2]],
+        selection="head=L1H0",
+        story=[
+            ("It rests.", {"layer": 0, "head": 0, "word": 2}),
+            ("Two cats.", {"example": 1, "tab": "matrix"}),
+        ],
+        hidden=True,
+        evidence=Evidence({"about": "demo, 40 documents", "cards": {"L0H0": CARD}}),
+    )
+    payload = make_payload([golden_trace(), golden_encoder(), golden_encoder()], contents)
     buffers = [base64.b64encode(buffer).decode("ascii") for buffer in payload.buffers]
     return {"header": payload.header, "buffers": buffers}
 

@@ -33,7 +33,7 @@ def test_show_reads_the_users_own_model() -> None:
         head=1,
         html_action="return",
     )
-    assert "view=neurons&amp;layer=1&amp;heads=1" in html.data
-    assert "&quot;vectors&quot;:{" in html.data
+    assert "head=L1H1&amp;tab=neurons" in html.data
+    assert "&quot;vectors&quot;:[{" in html.data
     with pytest.raises(InputError, match="sentence_a is empty"):
         show(model, "bert", tokenizer, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from headscope.errors import InputError, MissingExtra, UnknownName
-from headscope.page.explorer import explore
+from headscope.model.model import Model
 from headscope.results.trace import Trace
 from tests.page.golden_payload import golden_trace
 
@@ -20,12 +21,12 @@ def test_without_anywidget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anywidget", None)
     monkeypatch.delitem(sys.modules, "headscope.page.widget", raising=False)
     with pytest.raises(MissingExtra, match=r'pip install "headscope\[widget\]"'):
-        explore(golden_trace())
+        golden_trace().explore()
 
 
 def test_not_a_trace() -> None:
     with pytest.raises(InputError, match="A Trace is needed, not list"):
-        explore([1, 2])  # type: ignore[arg-type]
+        golden_trace().explore([1, 2])  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -36,44 +37,77 @@ def _anywidget() -> None:
 @pytest.mark.usefixtures("_anywidget")
 def test_views_open_where_they_should(tmp_path: Path) -> None:
     trace = golden_trace()
-    assert trace.explore().selection == ""
+    assert trace.explore().selection == "head=L0H1&word=1"
     head = trace.explore(view="head", layer=1, heads=[0])
-    assert head.selection == "view=head&layer=1&heads=0"
-    assert trace.explore(view="model").selection == "view=model"
+    assert head.selection == "head=L1H0&tab=lines"
     made = trace.explore(view="neuron", layer=0, heads=1, queries=2)
-    assert made.selection == "view=neurons&layer=0&heads=1&queries=2"
+    assert made.selection == "head=L0H1&word=2&tab=neurons"
     with pytest.raises(UnknownName, match=r"Unknown view 'neurons'\. Did you mean 'neuron'"):
         trace.explore(view="neurons")  # type: ignore[arg-type]
-    made.selection = "layer=1"
+    made.selection = "head=L1H0"
     made.save(tmp_path / "page.html")
-    assert '"selection":"layer=1"' in (tmp_path / "page.html").read_text("utf-8")
+    assert '"selection":"head=L1H0"' in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_page_opens_where_it_should(tmp_path: Path) -> None:
     trace = golden_trace()
     trace.save_page(tmp_path / "page.html", trace, view="neuron", layer=1, titles=["x", "y"])
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert '"selection":"view=neurons&layer=1"' in page
+    assert '"selection":"head=L1H0&tab=neurons"' in page
     assert '"title":"x"' in page
     assert '"title":"y"' in page
 
 
 @pytest.mark.usefixtures("_anywidget")
 def test_the_kernel_answers_with_exact_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    explorer = explore(golden_trace())
+    explorer = golden_trace().explore()
     sent: list[Any] = []
     monkeypatch.setattr(explorer, "send", lambda content, buffers: sent.append((content, buffers)))
     row = {"kind": "row", "id": 7, "trace": 0, "block": "self", "layer": 1, "head": 0, "query": 2}
     explorer._answer(None, row, None)
     explorer._answer(None, {**row, "layer": 9}, None)
-    explorer._answer(None, {"kind": "other"}, None)
-    assert [content for content, _ in sent] == [
-        {"id": 7, "found": True},
-        {"id": 7, "found": False},
-    ]
+    explorer._answer(None, {"kind": "other", "id": 8}, None)
+    explorer._answer(None, {"kind": "edit", "id": 9, "edits": []}, None)
+    explorer._answer(None, {"kind": "neurons", "id": 10, "trace": 0, "layer": 1}, None)
+    contents = [content for content, _ in sent]
+    assert contents[0] == {"id": 7, "found": True}
+    assert contents[1]["error"] == "layer should be a whole number from 0 to 1, not 9."
+    assert "Unknown request 'other'" in contents[2]["error"]
+    assert "Trace the text once more with model.trace(text)" in contents[3]["error"]
+    assert contents[4]["part"]["layer"] == 1
+    assert len(sent[4][1]) == 4
     np.testing.assert_array_equal(
         np.frombuffer(sent[0][1][0], dtype="<f4"), np.float32([0.123, 0.456, 0.421])
     )
+
+
+@pytest.mark.usefixtures("_anywidget")
+def test_the_kernel_runs_the_model_again(
+    tiny_llama: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explorer = tiny_llama.trace("the cat sat").explore()
+    assert json.loads(explorer.header)["place"] == "notebook"
+    sent: list[Any] = []
+    monkeypatch.setattr(explorer, "send", lambda content, buffers: sent.append(content))
+    off = {"kind": "off", "layer": 1, "head": 2}
+    explorer._answer(None, {"kind": "edit", "id": 1, "edits": [off]}, None)
+    explorer._answer(None, {"kind": "effects", "id": 2, "trace": 0, "position": None}, None)
+    place = {"layer": 1, "head": 2, "query": 3, "key": 1}
+    explorer._answer(None, {"kind": "score", "id": 3, "trace": 0, **place}, None)
+    assert sent[0]["traces"][0]["changed"] == "without L1 H2"
+    assert len(sent[1]["effects"]["candidates"]) == 10
+    assert sent[2]["total"] == pytest.approx(sum(p["key_side"] for p in sent[2]["parts"]), abs=1e-3)
+
+
+@pytest.mark.usefixtures("_anywidget")
+def test_a_notebook_without_a_kernel_shows_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    explorer = golden_trace().explore()
+    still = explorer._still()
+    assert f'class="headscope-still-{explorer.static_id}"' in still
+    assert "&quot;place&quot;:&quot;file&quot;" in still
+    assert "Content-Security-Policy" in still
+    monkeypatch.setattr("headscope.page.widget.MOST_OFFLINE", 1000)
+    assert "Run the cell again for the explorer" in explorer._still()
 
 
 @pytest.fixture
@@ -92,7 +126,7 @@ def test_bertviz_head_view(bertviz: Any) -> None:
     html = bertviz.head_view(
         weights(3, 5, 5), tokens, sentence_b_start=4, layer=1, heads=[2], html_action="return"
     )
-    assert "view=head&amp;layer=1&amp;heads=2" in html.data
+    assert "head=L1H2&amp;tab=lines" in html.data
     assert html.data.startswith("<div><iframe")
     assert "https://" not in html.data
 
@@ -161,4 +195,4 @@ def test_no_torch() -> None:
 def test_trace_from_arrays_explores() -> None:
     pytest.importorskip("anywidget", reason="anywidget is not installed")
     trace = Trace.from_arrays(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
-    assert explore(trace, trace, titles=["x", "y"]).header.count('"title"') == 2
+    assert trace.explore(trace, titles=["x", "y"]).header.count('"title"') == 3

@@ -7,8 +7,9 @@ import json
 
 import numpy as np
 
+from headscope.page.buffers import Buffers
 from headscope.page.media_part import LONGEST_SIDE, MOST_PEAKS, media_part
-from headscope.page.payload import Buffers, make_payload
+from headscope.page.payload import make_payload
 from headscope.results.media import Media
 from tests.model import media_zoo as zoo
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headscope.errors import InputError, UnknownName
-from headscope.page.payload import make_payload
+from headscope.page.payload import Contents, make_payload
 from headscope.page.picture import picture_of, png
 from headscope.page.save_page import make_page, save_page
 from headscope.page.selection import make_selection
@@ -34,7 +34,7 @@ def test_the_policy_names_the_script_and_nothing_else() -> None:
 
 def test_tokens_cannot_leave_their_script() -> None:
     trace = Trace.from_arrays(np.ones((1, 1, 1, 1)), ["</script><!--"])
-    page = make_page(make_payload([trace], titles=["</title>"]), title="</title>")
+    page = make_page(make_payload([trace], Contents(titles=["</title>"])), title="</title>")
     assert "</script><!--" not in page
     assert page.count("</title>") == 1
 
@@ -50,7 +50,7 @@ def test_selection() -> None:
     trace = golden_trace()
     assert make_selection(trace) == ""
     made = make_selection(trace, view="head", layer=1, heads=[0, 1], queries=2, theme="dark")
-    assert made == "view=head&layer=1&heads=0,1&queries=2&theme=dark"
+    assert made == "head=L1H0&word=2&tab=lines&theme=dark"
     with pytest.raises(UnknownName, match=r"Unknown view 'neurons'\. Did you mean 'neuron'"):
         make_selection(trace, view="neurons")
     with pytest.raises(InputError, match="There is no layer 5: the trace has 0 to 1"):

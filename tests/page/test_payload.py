@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from headscope.errors import HeadscopeWarning, InputError
-from headscope.page.payload import make_payload
+from headscope.page.payload import Contents, make_payload
 from headscope.results.trace import Trace
 from tests.page.golden_payload import GOLDEN, golden_payload, golden_trace
 
@@ -30,14 +32,20 @@ def test_the_same_trace_gives_the_same_bytes() -> None:
 
 def test_neurons_can_be_left_out_or_limited() -> None:
     trace = golden_trace()
-    without = make_payload([trace], neurons=False).header["traces"][0]
-    assert without["blocks"][0]["vectors"] is None
-    assert without["hidden"] == {}
-    limited = make_payload([trace], neurons=[1]).header["traces"][0]
-    assert limited["blocks"][0]["vectors"]["layers"] == [1]
-    assert limited["hidden"]["self"]["states"] == [1, 2]
+
+    def stored(**options: Any) -> tuple[list[int], dict[str, Any]]:
+        contents = Contents(selection="head=L1H0", **options)
+        part = make_payload([trace], contents).header["traces"][0]
+        return [layer["layer"] for layer in part["blocks"][0]["vectors"]], part["hidden"]
+
+    assert stored(neurons=False, hidden=True) == ([], {})
+    assert stored() == ([1], {})
+    assert stored(hidden=True)[1]["self"]["states"] == [1, 2]
+    assert stored(neurons=[0]) == ([0, 1], {})
+    assert stored(neurons=True) == ([0, 1], {})
+    assert stored(story=[("", {"layer": 0, "head": 1})]) == ([0, 1], {})
     with pytest.raises(InputError, match=r"names layers that the trace does not have: \[7\]"):
-        make_payload([trace], neurons=[7])
+        stored(neurons=[7])
 
 
 def test_long_inputs_have_one_plane() -> None:
@@ -57,7 +65,7 @@ def test_outputs_that_are_weighted_values_are_not_sent() -> None:
         data = block.data.assign(values=(axes[0], values), outputs=(axes[1], outputs))
         changed = type(block)("self", data, block.query_tokens, block.key_tokens, True)
         part = make_payload([Trace({"self": changed}, trace.stack_tokens)]).header["traces"][0]
-        assert (part["blocks"][0]["vectors"]["outputs"] is not None) == sent
+        assert ("outputs" in part["blocks"][0]["vectors"][0]) == sent
 
 
 def test_scores_are_not_attention() -> None:
@@ -80,7 +88,7 @@ def test_one_or_two_traces() -> None:
     with pytest.raises(InputError, match="one trace or compares two; 3 given"):
         make_payload([golden_trace()] * 3)
     with pytest.raises(InputError, match="1 titles for 2 traces"):
-        make_payload([golden_trace()] * 2, titles=["one"])
+        make_payload([golden_trace()] * 2, Contents(titles=["one"]))
 
 
 def test_inputs_are_untouched() -> None:
@@ -88,3 +96,25 @@ def test_inputs_are_untouched() -> None:
     before = trace.main.data.copy(deep=True)
     make_payload([trace])
     assert trace.main.data.identical(before)
+
+
+def test_a_comparison_says_what_was_changed() -> None:
+    one = golden_trace()
+    other = replace(one, about={"model": "golden"})
+    for traces, titles in (([other, one], ["as it is", "without L1 H1"]), ([other], ["<s>unseen"])):
+        header = make_payload(traces).header
+        assert [part["title"] for part in header["traces"]] == titles
+
+
+def test_thumbnails_show_the_largest_weight_of_a_cell() -> None:
+    weights = np.full((1, 2, 50, 50), 0.0)
+    weights[..., 0] = 1.0
+    weights[0, 1] = 0.02
+    payload = make_payload([Trace.from_arrays(weights, ["t"] * 50)])
+    block = payload.header["traces"][0]["blocks"][0]
+    assert block["thumb_shape"] == [1, 2, 24, 24]
+    thumb = np.frombuffer(gzip.decompress(payload.buffers[block["thumb"]]), np.uint8)
+    first, second = thumb.reshape(2, 24, 24)
+    assert (first[:, 0] == 254).all()
+    assert not first[:, 1:].any()
+    assert (second == round(254 * 0.02**0.5)).all()

@@ -350,6 +350,7 @@ def test_baseline_and_punctuation(documents: list[Document]) -> None:
     assert punctuation(by_letters).tolist() == [False] * 6 + [True]
 
 
+@pytest.mark.long
 @pytest.mark.packaged
 @pytest.mark.xdist_group("packaged")
 @pytest.mark.filterwarnings("ignore:The probe has not converged")

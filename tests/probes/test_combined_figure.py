@@ -59,7 +59,7 @@ def test_the_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(hs, "load", lambda name, device=None: tiny_bert)
+    monkeypatch.setattr(hs, "load", lambda name, **_: tiny_bert)
     file = conllu(tmp_path / "toy.conllu")
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("the 1 2\ncat 0.5 1\nsat -1 0\n")

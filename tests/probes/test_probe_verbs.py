@@ -16,7 +16,7 @@ from tests.probes.test_bias import ANTI, PRO
 @pytest.fixture(autouse=True)
 def tiny(tiny_bert: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every verb gets the tiny model, whatever it asks for."""
-    monkeypatch.setattr(hs, "load", lambda name, device=None: tiny_bert)
+    monkeypatch.setattr(hs, "load", lambda name, **_: tiny_bert)
 
 
 def test_dependencies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

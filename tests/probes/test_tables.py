@@ -172,7 +172,7 @@ def test_bad_examples_are_refused(tiny_bert: Model) -> None:
         probe_examples(tiny_bert, corpus, 99, 0, "nsubj")
     with pytest.raises(InputError, match="Layer 0 has heads 0 to 3, not 4"):
         probe_examples(tiny_bert, corpus, 0, 4, "nsubj")
-    with pytest.raises(InputError, match="This model has no 'decoder' attention"):
+    with pytest.raises(InputError, match="No 'decoder' attention was seen"):
         probe_examples(tiny_bert, corpus, 0, 0, "nsubj", block="decoder")
     with pytest.raises(InputError, match="There is no example to draw"):
         ProbeExamples("none", ()).figure()

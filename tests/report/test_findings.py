@@ -15,6 +15,7 @@ from headscope.reporting.findings_between import (
     about_changes,
     about_differences,
     about_groups,
+    changes_of,
 )
 from headscope.reporting.subjects import Subject
 from headscope.reporting.wording import Measured, listed, plain, with_interval
@@ -232,7 +233,7 @@ def gradients(all_keys: float, first: float, spread: float) -> Result:
 
 def test_gradients_are_compared_with_all_keys() -> None:
     of = MadeUp("toy", (result({"distance": 1.0}), gradients(0.002, 0.001, 0.0001)))
-    assert said(of, "Gradients") == (
+    assert said(of, "Does it matter") == (
         "The loss on segments does not depend on attention to all keys alike: in percent of its "
         "mean over all keys, the gradient |∂L/∂a| is 50 % at the first token (after correction "
         "over classes of keys)."
@@ -295,6 +296,35 @@ def test_what_changed_names_heads_measures_and_how_much() -> None:
     )
     (same,) = about_changes(subjects, [(0, 1, compare(before, before))])
     assert "no head changed in any measure" in plain(same)
+
+
+def test_what_could_not_be_tested_is_not_called_unchanged() -> None:
+    before, after = (grouped({"a": of}, parts=3) for of in (3.0, 9.0))
+    subjects = [Subject(title, (of,)) for title, of in (("old", before), ("new", after))]
+    assert about_changes(subjects, [(0, 1, compare(before, after))]) == []
+    assert about_groups([Subject("toy", (grouped({"a": 1.0, "b": 9.0}, parts=1),))]) == []
+
+
+def test_changes_are_corrected_over_the_heads_that_are_counted() -> None:
+    """Not over the other forms of alignment too: 16 clear differences would lend to 8 others."""
+    p = np.full((2, 4, 3), 1e-6)
+    p[..., 2] = 0.03 + 0.1 * np.arange(8).reshape(2, 4)
+    names = ["query", "key", "either"]
+    coords = {"layer": [0, 1], "head": range(4), "parent": names}
+    dims = ("layer", "head", "parent")
+    data = xr.Dataset(
+        {
+            "dep_alignment": (dims, np.full(p.shape, 0.1)),
+            "dep_alignment_interval": (("bound", *dims), np.full((2, *p.shape), 0.1)),
+            "dep_alignment_p": (dims, p),
+        },
+        coords,
+        {"comparison": SAME},
+    )
+    subjects = [subject({"dep_alignment": 0.4}, model=name) for name in "ab"]
+    (changed,) = changes_of(subjects, 0, 1, data)
+    assert changed.n_tested == 8
+    assert changed.heads == ()
 
 
 def test_nothing_measured_is_nothing_said() -> None:

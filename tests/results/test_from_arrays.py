@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
+import headscope as hs
 from headscope.errors import InputError, UnknownName
 from headscope.model.model import Model
 from headscope.results.trace import Trace
@@ -126,3 +130,29 @@ def test_steps_of_an_encoder_decoder(tiny_t5: Model) -> None:
         found = trace.blocks[name].attention.values
         for ours, theirs in zip(found, official[f"{name}_attentions"], strict=True):
             np.testing.assert_allclose(ours, theirs[0].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"cache_implementation": "static"}, {"use_cache": False}], ids=str
+)
+def test_steps_of_a_model_with_a_sliding_window(options: dict[str, object]) -> None:
+    """Layers with a window hand over the keys in it; without a cache every row comes again."""
+    torch.manual_seed(0)
+    config = Gemma3TextConfig(
+        vocab_size=50,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        sliding_window=4,
+        layer_types=["sliding_attention", "full_attention"],
+        eos_token_id=None,
+    )
+    model = hs.load(Gemma3ForCausalLM(config).eval())
+    answer: Any = generated(model, {"input_ids": torch.arange(5, 11)[None]}, **options)
+    ids = answer.sequences[:, :-1]
+    trace = Trace.from_arrays(answer.attentions, [str(int(token)) for token in ids[0]])
+    expected = model.trace({"input_ids": ids}).attention
+    np.testing.assert_allclose(trace.attention, expected, atol=1e-6)

@@ -7,10 +7,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 
 import headscope as hs
 from headscope.errors import FileFormatError
 from headscope.results.hdf5 import EXPANSION_FROM
+from headscope.results.netcdf import load_groups, save_groups
 
 
 @pytest.fixture
@@ -88,3 +90,13 @@ def test_chunks_beyond_measure_are_refused(saved: Path) -> None:
         file.create_dataset("x", (8,), "f8", chunks=chunk, maxshape=(None,), compression="gzip")
     with pytest.raises(FileFormatError, match="bytes of values in a file of"):
         hs.open(saved)
+
+
+def test_one_long_text_does_not_make_all_texts_long(tmp_path: Path) -> None:
+    path = tmp_path / "texts.nc"
+    texts = np.array(["y" * 100_000, *["x"] * 999], dtype=object)
+    save_groups(path, {"/": xr.Dataset({"texts": ("n", texts), "few": ("m", texts[-3:])})})
+    loaded = load_groups(path)["/"]
+    assert loaded["texts"].dtype == object
+    assert list(loaded["texts"].values) == list(texts)
+    assert loaded["few"].dtype.kind == "U"

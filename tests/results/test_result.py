@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
 import headscope as hs
 from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.results.netcdf import load_groups
 from headscope.results.result import Result
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
@@ -23,6 +27,11 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def result(tiny_bert: Model) -> Result:
     return analyze(tiny_bert, make_corpus(30), by="genre")
+
+
+@pytest.fixture(scope="module")
+def small(tiny_bert: Model) -> Result:
+    return analyze(tiny_bert, make_corpus(8), ["distance", "pos_to", "variability"])
 
 
 def test_a_file_holds_everything(result: Result, tmp_path: Path) -> None:
@@ -42,6 +51,48 @@ def test_plain_xarray_opens_it(result: Result, tmp_path: Path) -> None:
     with xr.open_dataset(tmp_path / "result.nc", engine="h5netcdf") as data:
         np.testing.assert_array_equal(data["entropy"], result["entropy"])
         assert data["entropy"].attrs["units"] == "nats"
+
+
+def test_files_of_earlier_versions_open(small: Result, tmp_path: Path) -> None:
+    """They had a group for the state of each metric."""
+    new, old = tmp_path / "new.nc", tmp_path / "old.nc"
+    small.save(new)
+    shutil.copy(new, old)
+    with h5py.File(old, "a") as root:
+        del root["states"]
+    for block, metrics in small.states.items():
+        for metric, data in metrics.items():
+            data.to_netcdf(old, mode="a", group=f"/states/{block}/{metric}", engine="h5netcdf")
+    for opened in (hs.open(new), hs.open(old)):
+        assert isinstance(opened, Result)
+        for block, metrics in small.states.items():
+            assert opened.states[block].keys() == metrics.keys()
+            for metric, data in metrics.items():
+                assert opened.states[block][metric].identical(data)
+
+
+def test_states_that_do_not_fit_their_table_are_refused(small: Result, tmp_path: Path) -> None:
+    file = tmp_path / "result.nc"
+    small.save(file)
+    with h5py.File(file, "a") as root:
+        contents = json.loads(root["states/self/contents"].asstr()[()])
+        root["states/self/contents"][()] = json.dumps(contents[:-1])
+    with pytest.raises(FileFormatError, match=r"states have \d+ numbers of type"):
+        hs.open(file)
+
+
+def test_our_way_of_reading_is_xarrays(small: Result, tmp_path: Path) -> None:
+    file = tmp_path / "result.nc"
+    small.save(file)
+    groups = xr.open_groups(file, engine="h5netcdf")
+    loaded = load_groups(file)
+    assert loaded.keys() == groups.keys()
+    for name, data in groups.items():
+        assert loaded[name].identical(data.load())
+        assert {n: v.dtype for n, v in loaded[name].data_vars.items()} == {
+            n: v.dtype for n, v in data.data_vars.items()
+        }
+        data.close()
 
 
 def test_encoder_decoder_files(tiny_t5: Model, tmp_path: Path) -> None:
@@ -77,9 +128,9 @@ def test_exemplars_carry_their_text(result: Result) -> None:
     assert "→" in str(found[0])
 
 
-def test_damaged_and_foreign_files(result: Result, tmp_path: Path) -> None:
+def test_damaged_and_foreign_files(small: Result, tmp_path: Path) -> None:
     path = tmp_path / "result.nc"
-    result.save(path)
+    small.save(path)
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(FileFormatError, match="cannot be read as netCDF"):
         hs.open(path)

@@ -276,7 +276,7 @@ def test_documents_that_break_the_model_are_reported(
     tiny_bert: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = make_documents(20)
-    original = type(tiny_bert).run
+    original = type(tiny_bert).read
 
     def fragile(self: Any, inputs: Any, reader: Any, **options: Any) -> Any:
         output = original(self, inputs, reader, **options)
@@ -287,7 +287,7 @@ def test_documents_that_break_the_model_are_reported(
     longest = [d.id for d in documents if len(d) == max(map(len, documents))]
     rest = [d for d in documents if d.id not in longest]
     expected = analyze(tiny_bert, read(rest), batch_tokens=10_000)
-    monkeypatch.setattr(type(tiny_bert), "run", fragile)
+    monkeypatch.setattr(type(tiny_bert), "read", fragile)
     with pytest.warns(HeadscopeWarning, match="could not be measured"):
         result = analyze(tiny_bert, read(documents), batch_tokens=10_000)
     assert [f["id"] for f in result.provenance["failed"]] == longest

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.errors import HeadscopeWarning, OtherRun
+from headscope.errors import HeadscopeWarning, InputError, OtherRun
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
@@ -22,19 +22,39 @@ from tests.run.test_analyze import small_shards, stop_after
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+    from headscope.results.result import Result
 
 
-@pytest.fixture
-def stopped(tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+METRICS = ["distance", "exemplars"]
+
+
+@pytest.fixture(scope="module")
+def half_done(tiny_bert: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was killed after four of six shards, before their sum was written."""
-    small_shards(monkeypatch)
-    with monkeypatch.context() as patched:
+    folder = tmp_path_factory.mktemp("half")
+    with pytest.MonkeyPatch.context() as patched:
+        small_shards(patched)
         stop_after(4, patched)
         patched.setattr("headscope.run.checkpoint.Ledger.fold", lambda self, flush=False: None)
         with pytest.raises(KeyboardInterrupt):
-            analyze(tiny_bert, make_corpus(30), out=tmp_path)
-    assert len(list((tmp_path / "shards").glob("*.npz"))) == 4
-    return tmp_path
+            analyze(tiny_bert, make_corpus(30), METRICS, out=folder)
+    assert len(list((folder / "shards").glob("*.npz"))) == 4
+    return folder
+
+
+@pytest.fixture
+def stopped(half_done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, to be damaged."""
+    small_shards(monkeypatch)
+    return Path(shutil.copytree(half_done, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_bert: Model) -> Result:
+    """What the run comes to when nobody stops it."""
+    with pytest.MonkeyPatch.context() as patched:
+        small_shards(patched)
+        return analyze(tiny_bert, make_corpus(30), METRICS)
 
 
 def test_a_result_without_its_plan_is_refused(tiny_bert: Model, tmp_path: Path) -> None:
@@ -63,19 +83,19 @@ def test_checkpoints_of_another_plan_are_named_and_left_alone(
     before = {path.name: path.read_bytes() for path in (stopped / "shards").glob("*.npz")}
     corpus = make_corpus(31)
     with pytest.warns(HeadscopeWarning, match=r"checkpoints of another run, .* alone: 0-\w+\.npz"):
-        result = analyze(tiny_bert, corpus, out=stopped)
-    assert_same_bits(result, analyze(tiny_bert, corpus))
+        result = analyze(tiny_bert, corpus, METRICS, out=stopped)
+    assert_same_bits(result, analyze(tiny_bert, corpus, METRICS))
     assert before == {path.name: path.read_bytes() for path in (stopped / "shards").iterdir()}
 
 
 def test_a_checkpoint_under_another_name_is_not_taken_for_it(
-    tiny_bert: Model, stopped: Path
+    tiny_bert: Model, stopped: Path, expected: Result
 ) -> None:
     first, second = sorted((stopped / "shards").glob("*.npz"))[:2]
     shutil.copy(first, second)
     with pytest.warns(HeadscopeWarning, match="1-.* it says that it is shard 0 of plan"):
-        result = analyze(tiny_bert, make_corpus(30), out=stopped)
-    assert_same_bits(result, analyze(tiny_bert, make_corpus(30)))
+        result = analyze(tiny_bert, make_corpus(30), METRICS, out=stopped)
+    assert_same_bits(result, expected)
 
 
 def rewritten(content: bytes, change: Callable[[dict[str, np.ndarray]], None]) -> bytes:
@@ -136,30 +156,45 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_checkpoints_count_as_not_done(
-    tiny_bert: Model, stopped: Path, damage: str
+    tiny_bert: Model, stopped: Path, expected: Result, damage: str
 ) -> None:
     corpus = make_corpus(30)
     victim = sorted((stopped / "shards").glob("*.npz"))[1]
     victim.write_bytes(DAMAGE[damage](victim.read_bytes()))
     with pytest.warns(HeadscopeWarning, match="could not be read and are measured again: 1-"):
-        result = analyze(tiny_bert, corpus, out=stopped)
-    assert_same_bits(result, analyze(tiny_bert, corpus))
+        result = analyze(tiny_bert, corpus, METRICS, out=stopped)
+    assert_same_bits(result, expected)
 
 
 def test_what_a_killed_run_left_is_swept(tiny_bert: Model, stopped: Path) -> None:
     leftovers = [stopped / ".result.nc.x.part", stopped / "shards" / ".3.npz.x.part"]
     for path in leftovers:
         path.write_bytes(b"half")
-    analyze(tiny_bert, make_corpus(30), out=stopped)
+    analyze(tiny_bert, make_corpus(30), METRICS, out=stopped)
     assert not any(path.exists() for path in leftovers)
     assert not (stopped / "shards").exists()
 
 
 def test_checkpoints_that_outlived_their_result_are_swept(tiny_bert: Model, stopped: Path) -> None:
     kept = {path.name: path.read_bytes() for path in (stopped / "shards").iterdir()}
-    analyze(tiny_bert, make_corpus(30), out=stopped)
+    analyze(tiny_bert, make_corpus(30), METRICS, out=stopped)
     (stopped / "shards").mkdir()
     for name, content in kept.items():
         (stopped / "shards" / name).write_bytes(content)
-    analyze(tiny_bert, make_corpus(30), out=stopped)
+    analyze(tiny_bert, make_corpus(30), METRICS, out=stopped)
     assert not (stopped / "shards").exists()
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"plan": [1]}', '{"plan": null}', "[" * 200_000])
+def test_a_plan_that_is_no_plan(tiny_bert: Model, tmp_path: Path, content: str) -> None:
+    (tmp_path / "plan.json").write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=r"plan\.json is damaged"):
+        analyze(tiny_bert, make_corpus(3), METRICS, out=tmp_path)
+
+
+def test_a_folder_in_the_place_of_a_checkpoint(tiny_bert: Model, stopped: Path) -> None:
+    checkpoint = next((stopped / "shards").glob("*.npz"))
+    checkpoint.unlink()
+    checkpoint.mkdir()
+    with pytest.raises(InputError, match="is a folder where a checkpoint belongs"):
+        analyze(tiny_bert, make_corpus(30), METRICS, out=stopped)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headscope.errors import HeadscopeError, InputError
 from headscope.run.analyze import analyze
 from headscope.run.checkpoint import Stamp
 from headscope.run.engines import local
@@ -52,6 +55,7 @@ def test_a_killed_worker_is_replaced_and_changes_nothing(
     assert_same_bits(alone, result)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_stopped_is_reported(
     tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +124,12 @@ def test_excluded_documents_are_reported(tiny_bert: Model) -> None:
     shard = Shard(0, tuple(enumerate(documents)))
     announced: list[list[int]] = []
     measured = measure_shard(
-        tiny_bert, plan, shard, announce=announced.append, alone=[1, 2], excluded=[4]
+        tiny_bert,
+        plan,
+        shard,
+        announce=lambda numbers, done: announced.append(numbers),
+        alone=[1, 2],
+        excluded=[4],
     )
     assert measured.report.documents == 5
     assert [f["id"] for f in measured.report.failed] == ["d4"]
@@ -172,3 +181,22 @@ def test_a_model_travels_with_its_edits_and_leaves_the_original_alone(tiny_bert:
     own = structure_of(tiny_bert.module)
     for name, weights in own.named_parameters():
         assert weights is tiny_bert.module.get_parameter(name)
+
+
+def test_a_ray_cluster_that_does_not_answer_is_one_error(tiny_bert: Model, tmp_path: Path) -> None:
+    if importlib.util.find_spec("ray") is None:  # importing it takes seconds
+        pytest.skip("the extra ray is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    start = time.monotonic()
+    for given in (address, f"ray://{address}"):
+        with pytest.raises(HeadscopeError, match=f"No Ray cluster answers at {given}") as caught:
+            analyze(
+                tiny_bert, make_corpus(3), ["distance"], engine="ray", address=given, out=tmp_path
+            )
+        assert "run the same again to go on, on Ray or with engine='local'" in str(caught.value)
+    assert time.monotonic() - start < 60  # Ray alone tries for minutes
+    with pytest.raises(InputError, match="use it with engine='ray'"):
+        analyze(tiny_bert, make_corpus(3), ["distance"], address=address)
+    assert analyze(tiny_bert, make_corpus(3), ["distance"], out=tmp_path).n_documents == 3

@@ -21,6 +21,7 @@ from headscope.text.mention import Mention
 from headscope.text.readers.brackets import Bracket, mentions_from_brackets
 from headscope.text.readers.lines import LONGEST_LINE
 from headscope.text.readers.read import read
+from headscope.text.readers.surface_forms import Surface, locate
 from headscope.text.words import split_words
 
 ROW = "{id}\t{form}\t_\tNOUN\t_\t_\t{head}\troot\t_\t{misc}\n"
@@ -122,6 +123,14 @@ def parts(n: int) -> list[Bracket]:
     return [Bracket(i, "(e[1/2])", 1) for i in range(n)]
 
 
+def indented(n: int) -> list[Surface]:
+    return [Surface(" " * n + "z", ("z",), space_after=False)]
+
+
+def divided(n: int) -> list[Bracket]:
+    return [Bracket(i, f"(e[{i + 1}/{n}])", i + 1) for i in range(n)]
+
+
 def document_of(n: int) -> Document:
     words = tuple("ab" for _ in range(n))
     spans = tuple((3 * i, 3 * i + 2) for i in range(n))
@@ -141,6 +150,10 @@ LINEAR: dict[str, Callable[[int], object]] = {
     "opened entities": lambda n: mentions_from_brackets([Bracket(0, "(a" * n, 1)]),
     "nested mentions": lambda n: mentions_from_brackets(nested(n // 10)),
     "parts that wait": lambda n: mentions_from_brackets(parts(n // 10)),
+    "parts of one mention": lambda n: mentions_from_brackets(divided(n // 10)),
+    "spaces before a word": lambda n: locate(
+        [Surface(" " * n + "z", ("z",), False)], " " * 2 * n + "z", "", 1
+    ),
     "sentences of a document": lambda n: list(document_of(n // 50).split("sentence")),
 }
 
@@ -168,3 +181,8 @@ def test_every_reader_raises_our_errors_only(tmp_path: Path) -> None:
             path.write_bytes(content)
             with contextlib.suppress(HeadscopeError):
                 list(read(path, on_error="skip"))
+
+
+def test_many_paragraphs_without_sentences(tmp_path: Path) -> None:
+    path = conllu(tmp_path, "# newpar\n\n" * 100_000, "# newdoc id = d\n", row())
+    assert [document.part_of for document in read(path)] == ["d"]

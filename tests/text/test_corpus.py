@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import HeadscopeWarning, InputError
+from headscope.text.corpus import hold_documents
 from headscope.text.demo_corpus import demo_corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.conllu import conllu_sentences
@@ -55,6 +56,38 @@ def test_a_sample_is_drawn_once_and_kept_in_order() -> None:
     assert [int(name.split("-")[1]) for name in drawn][:6] == [4, 5, 11, 14, 22, 24]
     summary = corpus.summary()
     assert (summary.documents, summary.drawn_from) == (20, 200)
+
+
+def test_a_run_reads_a_sample_once() -> None:
+    passes = []
+
+    def texts() -> Iterator[str]:
+        passes.append(1)
+        yield from TEXTS
+
+    corpus = read(texts, sample=20, seed=1)
+    held = hold_documents(corpus)
+    report = Report()
+    assert list(held.read(report)) == list(held)
+    assert len(passes) == 1
+    assert list(held) == list(corpus)  # which reads anew
+    assert len(passes) == 3
+    assert held.summary().drawn_from == len(TEXTS)
+    assert list(pickle.loads(pickle.dumps(hold_documents(read(TEXTS, sample=3))))) == list(
+        read(TEXTS, sample=3)
+    )
+
+
+def test_what_a_held_corpus_left_out_is_told_at_every_pass(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_text('{"text": "The cat sat."}\nbroken\n', encoding="utf-8")
+    corpus = read(file, on_error="skip")
+    held = hold_documents(corpus)
+    file.unlink()
+    for _ in range(2):
+        report = Report("skip")
+        assert [document.text for document in held.read(report)] == ["The cat sat."]
+        assert sum(report.counts.values()) == len(report.messages) == 1
 
 
 def test_a_sample_is_fair() -> None:

@@ -1,16 +1,30 @@
 // The payload that Python wrote for both sides' tests.
 
 import { readFileSync } from "node:fs";
-import { bytesOfBase64 } from "../src/data/buffer.ts";
-import { checkHeader } from "../src/data/payload.ts";
+import { bytesOfBase64, type Take, takeFrom } from "../src/data/buffer.ts";
+import { checkHeader, type Header } from "../src/data/payload.ts";
 import { openTraces, type Trace } from "../src/data/trace.ts";
+import { Session } from "../src/state/session.ts";
 
 const file = new URL("../../tests/page/golden/payload.json", import.meta.url);
 export const golden = JSON.parse(readFileSync(file, "utf-8")) as {
-  header: Record<string, unknown>;
+  header: Header;
   buffers: string[];
 };
 
+export const goldenTake: Take = takeFrom((index) =>
+  golden.buffers[index] ? bytesOfBase64(golden.buffers[index]) : null,
+);
+
 export async function goldenTraces(): Promise<Trace[]> {
-  return openTraces(checkHeader(golden.header), golden.buffers.map(bytesOfBase64));
+  return openTraces(checkHeader(golden.header), goldenTake);
+}
+
+/** A session on the golden payload, with every layer unpacked. */
+export async function goldenSession(fragment = ""): Promise<Session> {
+  const traces = await goldenTraces();
+  for (const trace of traces) {
+    for (const block of trace.blocks) await Promise.all(block.planes.map((lazy) => lazy.whole()));
+  }
+  return new Session(golden.header, traces, null, fragment);
 }

@@ -1,172 +1,169 @@
 import { expect, test } from "vitest";
-import { Lens } from "../src/data/lens.ts";
-import { columnsOf, rowAt, rowY } from "../src/layout/columns.ts";
-import { focusOf } from "../src/layout/focus.ts";
-import { lineStyle, linksOf } from "../src/layout/links.ts";
-import { shorten } from "../src/layout/matrix.ts";
-import { overviewOf, thumbAt } from "../src/layout/overview.ts";
-import { panesOf } from "../src/layout/panes.ts";
-import { drawHeat, drawLines, pool, poolingOf } from "../src/layout/thumbnail.ts";
-import { headColors } from "../src/paint/color.ts";
+import { Lens, NO_FILTER } from "../src/data/lens.ts";
+import { arcsOf, type Place } from "../src/layout/arcs.ts";
+import { gridOf, gridPictures, gridWidth, placeOf } from "../src/layout/grid.ts";
+import { columnsOf, lineMarks, lineWidth, rowY } from "../src/layout/lines.ts";
+import {
+  cellAt,
+  matrixLayout,
+  panned,
+  revealed,
+  shorten,
+  wholeWindow,
+  zoomed,
+} from "../src/layout/matrix.ts";
+import { sieved, sieveOf } from "../src/layout/thumbnail.ts";
+import { rgbOfHex } from "../src/paint/color.ts";
+import { inkOn, ROLES, roleColor } from "../src/paint/roles.ts";
 import { svgOf } from "../src/paint/svg.ts";
-import { NO_HOVER } from "../src/state/store.ts";
+import { themeOf } from "../src/paint/theme.ts";
 import { goldenTraces } from "./golden.ts";
 
 const [block] = (await goldenTraces())[0].blocks;
-const layers = (count: number) => Array.from({ length: count }, (_, i) => i);
-const everywhere = () => true;
+await Promise.all(block.planes.map((lazy) => lazy.whole()));
+const theme = themeOf("light");
 
-test("12×12 thumbnails fit the pane; 30×9 and 32×32 scroll one way", () => {
-  const fit = overviewOf({
-    width: 640,
-    height: 700,
-    layers: layers(12),
-    heads: 12,
-    has: everywhere,
-    rank: null,
-  });
-  expect(fit.width).toBeLessThanOrEqual(640);
-  expect(fit.height).toBeLessThanOrEqual(700);
-  const tall = overviewOf({
-    width: 400,
-    height: 700,
-    layers: layers(30),
-    heads: 9,
-    has: everywhere,
-    rank: null,
-  });
-  expect(tall.width).toBeLessThanOrEqual(400);
-  expect(tall.size).toBeGreaterThanOrEqual(22);
-  const big = overviewOf({
-    width: 900,
-    height: 700,
-    layers: layers(32),
-    heads: 32,
-    has: everywhere,
-    rank: null,
-  });
-  expect(big.thumbs).toHaveLength(1024);
-  expect(big.width).toBeLessThanOrEqual(900);
+test("all heads of usual models fit their pane without scrolling", () => {
+  for (const [layers, heads, height] of [
+    [6, 12, 560],
+    [12, 12, 560],
+    [30, 9, 560],
+  ]) {
+    const width = gridWidth(1440, heads);
+    const grid = gridOf({ width, height }, layers, heads, false);
+    expect(grid.width).toBeLessThanOrEqual(width);
+    expect(grid.height).toBeLessThanOrEqual(height);
+  }
+  expect(gridOf({ width: 260, height: 211 }, 6, 12, false).height).toBeLessThanOrEqual(211);
+  expect(gridOf({ width: 440, height: 560 }, 6, 12, false).label).toBe("name");
+  expect(gridOf({ width: 330, height: 560 }, 30, 9, true).label).toBe("side");
 });
 
-test("sorted thumbnails begin with the highest, and can be hit", () => {
-  const has = (layer: number, head: number) => !(layer === 1 && head === 1);
-  const rank = (layer: number, head: number) => layer * 2 + head;
-  const sorted = overviewOf({ width: 500, height: 500, layers: [3, 4], heads: 2, has, rank });
-  expect(sorted.thumbs.map(({ layer, head }) => [layer, head])).toEqual([
-    [4, 0],
-    [3, 1],
-    [3, 0],
-  ]);
-  const second = sorted.thumbs[1];
-  expect(thumbAt(sorted, second.x + 2, second.y + 2)).toBe(second);
-  expect(thumbAt(sorted, 499, 499)).toBeNull();
+test("thumbnails are painted from codes, for heads that are there, as the filter says", () => {
+  const grid = gridOf({ width: 300, height: 300 }, 2, 2, false);
+  const look = () => ({ paper: theme.rgb.panel, ink: theme.rgb.ink });
+  const spots = [0, 1].flatMap((head) => [0, 1].map((layerIndex) => ({ layerIndex, head })));
+  const pictures = gridPictures(block, grid, NO_FILTER, 1, spots, look);
+  expect(pictures).toHaveLength(3);
+  expect(pictures[1]).toMatchObject(placeOf(grid, 1, 2));
+  const all = sieved(block, 0, 0, sieveOf(block, NO_FILTER));
+  expect(all).toHaveLength(9);
+  expect(all[0]).toBeCloseTo(1, 2);
+  const hidden = sieved(block, 0, 0, sieveOf(block, { ...NO_FILTER, specials: "hidden" }));
+  expect(hidden).toHaveLength(4);
+  const strong = sieved(block, 0, 0, sieveOf(block, { ...NO_FILTER, above: 0.9 }));
+  expect([...strong].filter((weight) => weight > 0)).toHaveLength(1);
 });
 
-test("rows are found where they are drawn", () => {
+test("rows are tall enough for a finger where they must be, and numbers have room", () => {
+  const input = { width: 380, height: 300, rows: 17, columns: 17, rowEms: 3, columnEms: 3 };
+  const phone = columnsOf({ ...input, least: 32 });
+  expect(phone.rowHeight).toBe(32);
+  expect(rowY(phone, 1) - rowY(phone, 0)).toBe(32);
+  expect(phone.numbers.x + 30).toBeLessThanOrEqual(380);
+  expect(phone.lines.right - phone.lines.left).toBeGreaterThan(80);
+});
+
+test("a looked-at row shows all of its links, the others their strongest", () => {
+  const lens = new Lens(block, NO_FILTER);
   const columns = columnsOf({
-    width: 700,
-    height: 500,
-    rows: 20,
-    columns: 10,
-    rowEms: 5,
-    columnEms: 9,
-    series: 3,
-  });
-  for (const row of [0, 7, 19]) expect(rowAt(columns, rowY(columns, row), 20)).toBe(row);
-  expect(rowAt(columns, -5, 20)).toBe(-1);
-  expect(columns.lines.left).toBeLessThan(columns.lines.right);
-  expect(columns.cells.right + columns.cells.width).toBeLessThanOrEqual(700);
-  const long = columnsOf({
-    width: 700,
-    height: 500,
-    rows: 1024,
-    columns: 1024,
-    rowEms: 40,
-    columnEms: 40,
-    series: 1,
-  });
-  expect(long.rowHeight).toBe(13);
-  expect(long.lines.right - long.lines.left).toBeGreaterThan(100);
-});
-
-test("links: threshold, strongest, focus and budget", () => {
-  const matrix = {
-    rows: 2,
+    width: 500,
+    height: 200,
+    rows: 3,
     columns: 3,
-    weights: Float32Array.of(0.7, 0.2, 0.1, 0.05, 0.9, Number.NaN),
-  };
-  const all = { threshold: 0, top: 0, rows: null, columns: null, budget: 100 };
-  const links = linksOf(matrix, all);
-  expect([...links.weights].map((w) => Math.round(w * 100))).toEqual([5, 10, 20, 70, 90]);
-  expect(linksOf(matrix, { ...all, threshold: 0.15 }).count).toBe(3);
-  expect(linksOf(matrix, { ...all, top: 1 }).count).toBe(2);
-  expect(linksOf(matrix, { ...all, rows: new Set([1]) }).count).toBe(2);
-  expect(linksOf(matrix, { ...all, columns: new Set([0]) }).count).toBe(2);
-  const few = linksOf(matrix, { ...all, budget: 2 });
-  expect(few.count).toBe(2);
-  expect(few.floor).toBeGreaterThan(0.2);
-});
-
-test("a line looks the same however many heads there are, and stronger for more weight", () => {
-  expect(lineStyle(0.5).opacity).toBeGreaterThan(lineStyle(0.1).opacity);
-  expect(lineStyle(1).opacity).toBe(1);
-});
-
-test("hover comes before pins", () => {
-  const { rows, columns } = new Lens(block, { unit: "token", specials: true, pair: "all" });
-  const pins = { queries: [1], keys: [] };
-  expect(focusOf(rows, columns, pins, NO_HOVER)).toEqual({ rows: new Set([1]), columns: null });
-  const hover = { ...NO_HOVER, key: 2 };
-  expect(focusOf(rows, columns, pins, hover)).toEqual({ rows: null, columns: new Set([2]) });
-});
-
-test("pooling keeps the strongest weight of a cell", () => {
-  const lens = new Lens(block, { unit: "token", specials: true, pair: "all" });
-  const pooled = pool(block.planes, 0, 0, poolingOf(lens, 2, true));
-  expect([pooled.rows, pooled.columns]).toEqual([2, 2]);
-  expect([...pooled.weights].map((w) => Math.round(w * 100))).toEqual([100, 0, 25, 50]);
-  const pixels = new Float32Array(16);
-  drawHeat(pooled, 4, pixels);
-  expect(pixels[0]).toBeCloseTo(1, 2);
-  expect(pixels[15]).toBeCloseTo(Math.SQRT1_2, 2);
-  drawLines(pooled, 4, pixels);
-  expect(Math.max(...pixels)).toBeGreaterThan(0.5);
-});
-
-test("without special tokens thumbnails are renormalized too", () => {
-  const lens = new Lens(block, { unit: "token", specials: false, pair: "all" });
-  const { weights } = pool(block.planes, 0, 0, poolingOf(lens, 64, false));
-  expect(weights[2]).toBeCloseTo(1 / 3, 2);
-  expect(weights[3]).toBeCloseTo(2 / 3, 2);
-});
-
-test("panes: side by side where there is room, stacked where not, alone when asked", () => {
-  const input = {
-    width: 1400,
-    height: 760,
-    view: "all",
-    layers: 12,
-    heads: 12,
-    sorted: false,
-    neurons: true,
-  } as const;
-  expect(panesOf(input).areas).toBe('"model head" "neurons neurons"');
-  expect(panesOf({ ...input, neurons: false }).areas).toBe('"model head"');
-  expect(panesOf({ ...input, width: 420, neurons: false }).areas).toBe('"model" "head"');
-  expect(panesOf({ ...input, view: "head" })).toMatchObject({
-    model: false,
-    head: true,
-    areas: '"head"',
+    rowEms: 2,
+    columnEms: 2,
+    least: 16,
   });
+  const input = {
+    matrix: lens.matrix(1, 0)!,
+    rows: lens.rows,
+    keys: lens.columns,
+    above: 0.02,
+    top: 0,
+    dims: true,
+    color: theme.rgb.positive,
+    dashed: false,
+  };
+  const free = lineMarks({ ...input, focus: { row: -1, column: -1 } }, columns, theme);
+  expect(free).toHaveLength(3);
+  const looked = lineMarks({ ...input, focus: { row: 2, column: -1 } }, columns, theme);
+  expect(looked).toHaveLength(2 + 3);
+  const readers = lineMarks({ ...input, focus: { row: -1, column: 0 } }, columns, theme);
+  expect(readers.map((mark) => (mark.kind === "curve" ? mark.y2 : 0))).toEqual(
+    Array(3).fill(rowY(columns, 0)),
+  );
+  expect(lineWidth(1)).toBeGreaterThan(2 * lineWidth(0.3));
 });
 
-test.each([1, 4, 12, 16, 32, 64])("%i heads have different colors", (count) => {
-  for (const scheme of ["light", "dark"] as const) {
-    const colors = headColors(count, scheme).map((rgb) => rgb.join());
-    expect(new Set(colors).size).toBe(count);
+test("arcs stand between words of one line only", () => {
+  const lens = new Lens(block, NO_FILTER);
+  const place = (x: number, y: number): Place => ({ x, y, width: 30 });
+  const places = new Map([
+    ["query0", place(20, 58)],
+    ["query1", place(80, 60)],
+    ["query2", place(140, 58)],
+  ]);
+  const input = {
+    matrix: lens.matrix(1, 0)!,
+    lens,
+    focus: { row: 2, column: -1 },
+    read: Float32Array.of(0.123, 0.456, 0.421),
+    above: 0.02,
+    isCross: false,
+  };
+  const arcs = arcsOf(input, places);
+  expect(arcs.map(({ to }) => to).sort()).toEqual([0, 1, 2]);
+  expect(arcs.find(({ to }) => to === 1)!.label).toBe("0.46");
+  places.set("query0", place(20, 120));
+  expect(
+    arcsOf(input, places)
+      .map(({ to }) => to)
+      .sort(),
+  ).toEqual([1, 2]);
+});
+
+test("a matrix is fitted, magnified about a point, moved and brought into sight", () => {
+  const layout = matrixLayout({ width: 600, height: 500 }, 200, 200, 4);
+  const whole = wholeWindow(layout);
+  expect(whole.cell * 200).toBeLessThanOrEqual(500);
+  const [x, y] = [layout.left + 100.2, layout.top + 150.2];
+  const before = cellAt(whole, layout, x, y)!;
+  const close = zoomed(whole, layout, 4, x, y);
+  expect(cellAt(close, layout, x, y)).toEqual(before);
+  expect(panned(close, layout, 10_000, 10_000)).toMatchObject({ row: 0, column: 0 });
+  const seen = revealed(close, layout, 199, 0);
+  expect(seen.row).toBeGreaterThan(close.row);
+  expect(seen.column).toBe(0);
+  expect(zoomed(close, layout, 0.01)).toMatchObject({ cell: layout.fit, row: 0, column: 0 });
+  expect(matrixLayout({ width: 600, height: 300 }, 8, 1500, 4).tall).toBeGreaterThan(10);
+});
+
+test("roles are told apart by color, sign and name", () => {
+  for (const part of ["name", "light", "dark"] as const) {
+    expect(new Set(ROLES.map((role) => role[part])).size).toBe(ROLES.length);
+  }
+  expect(new Set(ROLES.map(({ sign }) => sign)).size).toBe(ROLES.length);
+  for (const role of ROLES) {
+    for (const scheme of ["light", "dark"] as const) {
+      const color = roleColor(role, scheme);
+      expect(contrast(color, rgbOfHex(inkOn(color)))).toBeGreaterThanOrEqual(4.5);
+    }
   }
 });
+
+/** As the guidelines for accessible pages reckon it. */
+function contrast(a: readonly number[], b: readonly number[]): number {
+  const light = (rgb: readonly number[]) => {
+    const [r, g, b] = rgb.map((part) => {
+      const share = part / 255;
+      return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const [low, high] = [light(a), light(b)].sort((x, y) => x - y);
+  return (high + 0.05) / (low + 0.05);
+}
 
 test("SVG is text that XML takes", () => {
   const text = {

@@ -30,9 +30,9 @@ const MATRIX = {
 };
 const theme = themeOf("light");
 
-test("pixels become opaque, and pieces what they say", () => {
-  const take = () => Uint8Array.from([1, 2, 3, 4, 5, 6]);
-  const media = openMedia({ images: [{ width: 2, height: 1, pixels: 0 }] }, take);
+test("pixels become opaque, and pieces what they say", async () => {
+  const take = async () => Uint8Array.from([1, 2, 3, 4, 5, 6]);
+  const media = await openMedia({ images: [{ width: 2, height: 1, pixels: 0 }] }, take);
   expect([...media.pictures[0].pixels]).toEqual([1, 2, 3, 255, 4, 5, 6, 255]);
   expect(media.sound).toBeNull();
   expect(openPiece(["frame", 1, 2])).toEqual({ kind: "frame", start: 1, end: 2 });
@@ -43,8 +43,8 @@ test("pixels become opaque, and pieces what they say", () => {
 });
 
 test("shares are those of the focused query, or the mean of all", () => {
-  const none = { rows: null, columns: null };
-  const focused = sharesOf(MATRIX, { rows: new Set([0]), columns: null }, [null, null], KEYS)!;
+  const none = { row: -1, column: -1 };
+  const focused = sharesOf(MATRIX, { row: 0, column: -1 }, [null, null], KEYS)!;
   expect(focused.side).toBe("key");
   expect(focused.weights[3]).toBeCloseTo(0.4);
   expect(focused.highest).toBeCloseTo(0.4);
@@ -52,12 +52,7 @@ test("shares are those of the focused query, or the mean of all", () => {
   expect(mean.weights[4]).toBeCloseTo(0.2);
   expect(mean.highest).toBeCloseTo(0.25); // not the 0.3 of what is no patch
   expect(sharesOf(MATRIX, none, [null, null], [null, null, null, null, null])).toBeNull();
-  const turned = sharesOf(
-    MATRIX,
-    { rows: null, columns: new Set([0]) },
-    [patch(0, 0), patch(0, 1)],
-    KEYS,
-  )!;
+  const turned = sharesOf(MATRIX, { row: -1, column: 0 }, [patch(0, 0), patch(0, 1)], KEYS)!;
   expect(turned.side).toBe("query");
   expect(turned.weights[1]).toBeCloseTo(0.5);
 });
@@ -78,7 +73,7 @@ test("patches tile their picture without seams, and are found under the pointer"
 test("the veil is thinnest where attention is highest", () => {
   const picture = { width: 2, height: 2, pixels: new Uint8ClampedArray(16) };
   const boxes = pictureBoxes([picture], 100, 100);
-  const shares = sharesOf(MATRIX, { rows: new Set([0]), columns: null }, [null, null], KEYS);
+  const shares = sharesOf(MATRIX, { row: 0, column: -1 }, [null, null], KEYS);
   const marks = pictureMarks([picture], boxes, shares, theme);
   expect(marks.map((mark) => mark.kind)).toEqual(["image", "rect", "rect", "rect", "rect"]);
   const alphas = marks.slice(1).map((mark) => {

@@ -1,46 +1,78 @@
 import { expect, test } from "vitest";
-import { bytesOfBase64 } from "../src/data/buffer.ts";
+import { bytesOfBase64, takeFrom } from "../src/data/buffer.ts";
 import { dotsOf, scoresOf, softmax } from "../src/data/exact.ts";
 import { checkHeader, PayloadError, parseHeader } from "../src/data/payload.ts";
 import { openTraces } from "../src/data/trace.ts";
-import { golden, goldenTraces } from "./golden.ts";
+import { golden, goldenTake, goldenTraces } from "./golden.ts";
 
 test("the golden payload opens with the numbers Python put in", async () => {
   const [trace] = await goldenTraces();
-  expect(trace.title).toBe("unseen");
+  expect([trace.title, trace.changed]).toEqual(["unseen", "without L1 H1"]);
   const [block] = trace.blocks;
   expect(block.queryTokens.texts).toEqual(["<s>", "un", "seen"]);
   expect(block.queryTokens.special).toEqual([true, false, false]);
   expect(block.queryTokens.groups).toEqual([[0], [1, 2]]);
   expect(block.queryTokens.wordTexts).toEqual(["<s>", "unseen"]);
-  expect(block.causal).toBe(true);
+  expect([block.causal, block.isFine]).toEqual([true, true]);
   const expected = [1, 0, 0, 0.9, 0.1, 0, 0.123, 0.456, 0.421];
-  block.planes.weights(1, 0).forEach((weight, i) => {
+  const planes = await block.planes[1].whole();
+  planes.weights(0).forEach((weight, i) => {
     expect(Math.abs(weight - expected[i])).toBeLessThan(0.0005);
   });
-  expect(block.planes.weights(1, 1).every(Number.isNaN)).toBe(true);
+  expect(planes.weight(0, 2, 1)).toBeCloseTo(0.456, 3);
+  expect(planes.weights(1).every(Number.isNaN)).toBe(true);
   expect([block.has(1, 0), block.has(1, 1)]).toEqual([true, false]);
-  expect(block.statistics.entropy[0][1]).toBe(0);
+  expect(block.groups).toEqual([
+    [0, 0],
+    [0, 0],
+  ]);
+});
+
+test("a layer is unpacked when it is looked at", async () => {
+  const asked: number[] = [];
+  const traces = await openTraces(golden.header, (index, bytes) => {
+    asked.push(index);
+    return goldenTake(index, bytes);
+  });
+  const { coarse } = golden.header.traces[0].blocks[0];
+  expect(asked).not.toContain(coarse[1]);
+  const lazy = traces[0].blocks[0].planes[1];
+  expect(lazy.value).toBeNull();
+  await lazy.whole();
+  expect(asked).toContain(coarse[1]);
+  expect(lazy.value).not.toBeNull();
+});
+
+test("predictions and effects are what Python measured", async () => {
+  const [{ predictions, effects }] = await goldenTraces();
+  expect(predictions!.positions[2].top[0]).toEqual({ text: " things", probability: 0.625 });
+  expect(effects!.kind).toBe("prediction");
+  if (effects?.kind !== "prediction") return;
+  expect(effects.before[0]).toBeCloseTo(0.625, 3);
+  const without = effects.without(0, 0, 0);
+  expect(without).toBeGreaterThan(0);
+  expect(without).toBeLessThan(1);
 });
 
 test("vectors and states have their numbers", async () => {
   const [block] = (await goldenTraces())[0].blocks;
-  const { vectors, hidden } = block;
   const close = (vector: Float32Array, expected: number[]) =>
     expected.forEach((value, i) => {
       expect(vector[i]).toBeCloseTo(value, 3);
     });
-  close(vectors!.queries.vector(0, 0, 0), [-1, -15 / 16, -14 / 16, -13 / 16]);
-  close(vectors!.queries.vector(1, 1, 2), [1.75, 29 / 16, 30 / 16, 31 / 16]);
-  close(vectors!.keys.vector(1, 0, 0), [-0.5, -0.625, -0.75, -0.875]);
-  close(hidden!.numbers.vector(2, 1), [14, 15]);
-  expect(vectors!.groups).toEqual([0, 0]);
+  const [first, second] = await Promise.all([0, 1].map((l) => block.vectors.get(l)!.whole()));
+  close(first.queries.vector(0, 0), [-1, -15 / 16, -14 / 16, -13 / 16]);
+  close(second.queries.vector(1, 2), [1.75, 29 / 16, 30 / 16, 31 / 16]);
+  close(second.keys.vector(0, 0), [-0.5, -0.625, -0.75, -0.875]);
+  close((await block.hidden!.numbers.whole()).vector(2, 1), [14, 15]);
+  expect(first.groups).toEqual([0, 0]);
 });
 
 test("scores are scale · q·k, and masked keys have none", async () => {
   const [block] = (await goldenTraces())[0].blocks;
-  const dots = dotsOf(block, 1, 0, 1)!;
-  const scores = scoresOf(block, 1, 0, 1)!;
+  const vectors = await block.vectors.get(1)!.whole();
+  const dots = dotsOf(vectors, 0, 1, 3);
+  const scores = scoresOf(block, vectors, 0, 1);
   expect(scores[0]).toBeCloseTo(dots[0] * 0.25, 5);
   expect(Number.isNaN(scores[2])).toBe(true);
   const row = softmax(scores);
@@ -51,12 +83,15 @@ test("scores are scale · q·k, and masked keys have none", async () => {
 test("damage is told, not shown", async () => {
   expect(() => parseHeader('{"format": "headsc')).toThrow(PayloadError);
   expect(() => parseHeader("{}")).toThrow("it is not an explorer payload");
-  expect(() => checkHeader({ ...golden.header, version: 99 })).toThrow("version is 99, expected 1");
+  expect(() => checkHeader({ ...golden.header, version: 99 })).toThrow("version is 99, expected 2");
   expect(() => checkHeader({ ...golden.header, traces: [] })).toThrow("it has no trace");
+  const odd = { ...golden.header, examples: [{ title: "", traces: [77] }] };
+  expect(() => checkHeader(odd)).toThrow("an example names no trace");
   expect(() => bytesOfBase64("H4sI*")).toThrow("not base64");
   const packed = golden.buffers.map(bytesOfBase64);
   const header = checkHeader(golden.header);
-  await expect(openTraces(header, packed.slice(0, 1))).rejects.toThrow("cut off or damaged");
-  packed[0] = packed[0].slice(0, 12);
-  await expect(openTraces(header, packed)).rejects.toThrow("does not unpack");
+  const cut = takeFrom((index) => (index === 0 ? packed[0] : null));
+  await expect(openTraces(header, cut)).rejects.toThrow("cut off or damaged");
+  const short = takeFrom((index) => packed[index].slice(0, 12));
+  await expect(openTraces(header, short)).rejects.toThrow("does not unpack");
 });

@@ -1,50 +1,140 @@
 import { expect, test } from "vitest";
+import type { Asker } from "../src/data/asker.ts";
+import { NO_FILTER } from "../src/data/lens.ts";
 import { formatFragment, parseFragment } from "../src/state/fragment.ts";
-import { defaultSelection, fitSelection } from "../src/state/selection.ts";
-import { Store } from "../src/state/store.ts";
-import { goldenTraces } from "./golden.ts";
+import { defaultSelection, fitSelection, type Selection } from "../src/state/selection.ts";
+import { Session } from "../src/state/session.ts";
+import { formatWish, parseWish } from "../src/state/wish.ts";
+import { matchesOf } from "../src/view/find.tsx";
+import { golden, goldenSession, goldenTraces } from "./golden.ts";
 
 const traces = await goldenTraces();
-const base = fitSelection(defaultSelection(traces), traces);
+const base = fitSelection(defaultSelection(traces[0]), traces[0]);
 
 test("a fragment holds what differs, and gives it back", () => {
-  expect(formatFragment(base, base)).toBe("");
-  const changed = {
+  expect(formatFragment(base, base)).toBe("head=L0H0");
+  const changed: Selection = {
     ...base,
     layer: 1,
-    heads: [0],
-    queries: [2, 1],
-    pair: "ab",
-    threshold: 0.15,
-    specials: false,
-    color: "entropy",
-  } as const;
+    head: 0,
+    word: 2,
+    key: 1,
+    also: [{ layer: 0, head: 1 }],
+    sorted: true,
+    minus: true,
+    named: "text",
+    tab: "neurons",
+    color: "effect",
+    edits: [
+      { kind: "off", layer: 1, head: 0 },
+      { kind: "cell", block: "self", layer: 0, head: 1, query: 2, key: 1, weight: 0.25 },
+      { kind: "neuron", layer: 0, head: 1, neuron: 3, factor: 0.5 },
+    ],
+    story: 2,
+    theme: "dark",
+    filter: { ...NO_FILTER, specials: "hidden", above: 0.15 },
+    embed: true,
+  };
   const fragment = formatFragment(changed, base);
-  expect(fragment).toBe("layer=1&queries=2,1&pair=ab&threshold=0.15&specials=0&color=entropy");
+  expect(fragment).toBe(
+    "head=L1H0&word=2&key=1&tab=neurons&color=effect&named=text&with=L0H1&sort=1&minus=1" +
+      "&off=L1H0&cell=L0H1.2.1.0.25" +
+      "&neuron=L0H1.3x0.5&filter=specials:hidden,above:0.15&story=2&theme=dark&embed=1",
+  );
   expect(parseFragment(`#${fragment}`, base)).toEqual(changed);
 });
 
+test("an unpinned word is said where the page opens with one", () => {
+  const opening = { ...base, word: 1 };
+  const fragment = formatFragment({ ...opening, word: null }, opening);
+  expect(parseFragment(fragment, opening).word).toBeNull();
+});
+
 test("nonsense in a fragment changes nothing", () => {
-  const odd = "view=x&layer=-3&heads=1,b&threshold=&top=NaN&__proto__=1&unknown=2";
+  const odd = "tab=x&head=H3&word=-3&color=blue&filter=above:x,top&__proto__=1&story=two&pane=";
   expect(parseFragment(odd, base)).toEqual(base);
-  expect(parseFragment("threshold=7", base).threshold).toBe(1);
+  expect(parseFragment("filter=above:7", base).filter.above).toBe(1);
 });
 
 test("what the trace does not have is put right", () => {
-  const wrong = { ...base, layer: 1, heads: [1, 5], queries: [9], sort: "beauty", block: "cross" };
-  const fitted = fitSelection(wrong, traces);
-  expect(fitted).toMatchObject({ layer: 1, heads: [0], queries: [], sort: "", block: "self" });
+  const wrong = { ...base, layer: 1, head: 1, word: 9, block: "cross" };
+  const fitted = fitSelection(wrong, traces[0]);
+  expect(fitted).toMatchObject({ layer: 1, head: 0, word: null, block: "self" });
 });
 
-test("listeners hear of changes, and of a hover once", () => {
-  const store = new Store(base, (selection) => fitSelection(selection, traces));
-  const heard: number[] = [];
-  store.onSelection((now) => heard.push(now.layer));
-  let hovers = 0;
-  store.onHover(() => hovers++);
-  store.update({ layer: 1 });
-  store.point({ query: 1 });
-  store.point({ query: 1 });
-  expect(heard).toEqual([1]);
-  expect(hovers).toBe(1);
+test("a step of the story opens where it says, in its example", async () => {
+  const session = await goldenSession();
+  session.open(golden.header.story[1].selection, { story: 2 });
+  expect(session.selection.value).toMatchObject({ example: 1, story: 2, tab: "matrix" });
+  expect(session.sides.value.map(({ letter }) => letter)).toEqual(["A", "B"]);
+});
+
+test("hover comes before pins, and pins come back", async () => {
+  const session = await goldenSession("word=1");
+  const [side] = session.sides.value;
+  expect(session.focus(side)).toEqual({ row: 1, column: -1 });
+  session.point({ query: 2 });
+  expect(session.focus(side)).toEqual({ row: 2, column: -1 });
+  session.point({});
+  expect(session.focus(side).row).toBe(1);
+});
+
+test("edits run the model, a newer one ends an older one, and undo goes back", async () => {
+  const asked: { edits: number; signal: AbortSignal }[] = [];
+  const asker = {
+    row: async () => null,
+    edit: async (edits: readonly unknown[], signal: AbortSignal) => {
+      asked.push({ edits: edits.length, signal });
+      return traces;
+    },
+  } as unknown as Asker;
+  const session = new Session(golden.header, traces, asker, "");
+  session.edit({ kind: "off", layer: 0, head: 0 });
+  session.edit({ kind: "off", layer: 0, head: 1 });
+  expect(asked.map(({ edits }) => edits)).toEqual([1, 2]);
+  expect(asked[0].signal.aborted).toBe(true);
+  await Promise.resolve();
+  expect(session.isOff({ layer: 0, head: 1 })).toBe(true);
+  session.update({ edits: session.selection.value.edits.slice(0, -1) });
+  expect(session.isOff({ layer: 0, head: 1 })).toBe(false);
+  session.update({ edits: [] });
+  expect(session.edited.value).toBeNull();
+});
+
+test("what was asked of the lab is in its address", () => {
+  const wish = {
+    model: "smollm2",
+    inputs: [
+      { text: "a + b & c", generate: 3 },
+      { text: "ü", pair: "二" },
+    ],
+  };
+  expect(parseWish(formatWish(wish), "x")).toEqual(wish);
+  expect(parseWish("head=L0H0", "x")).toBeNull();
+});
+
+test("heads that are kept are averaged with the chosen one, and let go again", async () => {
+  const session = await goldenSession();
+  const [side] = session.sides.value;
+  await Promise.all(side.block.planes.map((layer) => layer.whole()));
+  const [one, other] = [0, 1].map((head) => session.matrix(side, { layer: 0, head })!.weights);
+  session.update({ layer: 0, head: 0 });
+  expect(session.combined(side)).toBeNull();
+  session.toggleAlso({ layer: 0, head: 1 });
+  expect(session.combined(side)).toHaveLength(2);
+  expect(session.matrix(side)!.weights[4]).toBeCloseTo((one[4] + other[4]) / 2, 5);
+  session.toggleAlso({ layer: 0, head: 1 });
+  expect(session.matrix(side)!.weights[4]).toBe(one[4]);
+});
+
+test("a head, a role and a word are found by their names", async () => {
+  const session = await goldenSession();
+  expect(matchesOf(session, "l0 h1")[0].label).toBe("L0 H1");
+  expect(matchesOf(session, "0.1")[0].label).toBe("L0 H1");
+  expect(matchesOf(session, "L9H9")).toEqual([]);
+  expect(matchesOf(session, "previous").map(({ about }) => about)).toContain("role");
+  const { label, positions } = session.lead.value.lens.rows[1];
+  const found = matchesOf(session, label.trim()).find(({ about }) => about.startsWith("token"))!;
+  found.choose();
+  expect(session.selection.value.word).toBe(positions[0]);
 });

@@ -7,7 +7,8 @@ import importlib
 from typing import Any
 
 from headscope.errors import MissingExtra, UnknownName
-from headscope.page.payload import make_payload
+from headscope.page.payload import Contents, make_payload
+from headscope.page.replies import Replies
 from headscope.page.save_page import make_page
 from headscope.results.trace import Trace
 
@@ -23,7 +24,7 @@ def show_or_return(trace: Trace, selection: str, html_action: str) -> Any:
     """
     if html_action not in ACTIONS:
         raise UnknownName.of("html_action", html_action, ACTIONS)
-    payload = make_payload([trace], selection=selection)
+    payload = make_payload([trace], Contents(selection=selection))
     try:
         display = importlib.import_module("IPython.display")
         if html_action == "view":
@@ -32,7 +33,7 @@ def show_or_return(trace: Trace, selection: str, html_action: str) -> Any:
         library = "IPython" if error.name == "IPython" else "anywidget"
         raise MissingExtra.of(library, "widget", "Showing a view in a notebook") from error
     if html_action == "view":
-        display.display(Explorer([trace], payload))
+        display.display(Explorer(Replies([trace]), payload))
         return None
     page = html.escape(make_page(payload), quote=True)
     frame = (

@@ -35,7 +35,7 @@ from headscope.model.control import randomized
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.tracing import decoder_start, encode_for
-from headscope.run.progress import Meter
+from headscope.run.progress import Meter, phase
 from headscope.statistics.intervals import mean_interval, mean_p
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
@@ -121,7 +121,8 @@ def effects(
         MissingObjective: a target for a model without logits.
     """
     model = as_model(model)
-    chosen_block = model.wiring.main_block() if block is None else block
+    with phase(f"checking {model.name}", progress):
+        chosen_block = model.wiring.main_block() if block is None else block
     if method not in METHODS:
         raise UnknownName.of("method", method, METHODS)
     sets = wanted_sets(model, heads, chosen_block)
@@ -218,7 +219,7 @@ class _Study:
         else:
             rows = Rows(text_pass, self.block)
             base = rows.base(make)
-            readout, value = base.readout, base.value
+            readout, value = base.readout, float(base.value)
             values = rows.values(base, self.sets, self.replacement.edit, advance) - value
             self._check(rows, base, values)
         return _OneText(values, {"text": text, **readout.describe(), "with": value})
@@ -248,7 +249,7 @@ class _Study:
     def _check(self, rows: Rows, base: Base, values: np.ndarray) -> None:
         """The largest effect once more, by a plain pass."""
         largest = int(np.argmax(np.abs(values)))
-        again = rows.alone(base, self.sets[largest], self.replacement.edit) - base.value
+        again = rows.alone(base, self.sets[largest], self.replacement.edit) - float(base.value)
         if abs(again - values[largest]) > CHECKED * max(1.0, abs(again)):
             raise HeadscopeError(
                 f"The largest effect is {values[largest]:.6g} in a batch and {again:.6g} by a "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import torch
 import xarray as xr
@@ -20,6 +21,7 @@ from headscope.model.model import Model
 from headscope.model.tap.calls import Call
 from headscope.model.tap.sites import Site
 from headscope.results.explained_score import ExplainedScore
+from headscope.text.tokens import Tokens
 
 TOLERANCE = 1e-4
 
@@ -54,11 +56,31 @@ def explain_score(
             that are more than q·k, layers that do not add up), with the reason.
     """
     model = as_model(model)
+    place = Place(layer, head, query, key)
+    _site(model, place)
+    main = model.wiring.main_block()
+    stacks, inputs = read_text(model, text, None, None if main == "self" else text)
+    return explain_place(model, stacks, inputs, place)
+
+
+class Place(NamedTuple):
+    """A score: of which head, from which token to which."""
+
+    layer: int
+    head: int
+    query: int
+    key: int
+
+
+def explain_place(
+    model: Model, stacks: Mapping[str, Tokens], inputs: Mapping[str, object], place: Place
+) -> ExplainedScore:
+    """`explain_score` of prepared inputs and their tokens."""
+    layer, head, query, key = place
     block = model.wiring.main_block()
-    site = model.wiring.find(None, layer, head)
-    if not site.is_dot_product or site.scale is None:
-        raise refusal(model, f"the scores of layer {layer} are not plain scale · q·k")
-    stacks, inputs = read_text(model, text, None, None if block == "self" else text)
+    site = _site(model, place)
+    scale = site.scale
+    assert scale is not None
     tokens = next(iter(stacks.values()))
     at_query, at_key = (_position(len(tokens), p, n) for p, n in ((query, "query"), (key, "key")))
     is_causal = block in model.wiring.causal_blocks
@@ -67,13 +89,13 @@ def explain_score(
     visible = [j for j in range(at_query + 1 if is_causal else len(tokens)) if j != at_key]
     if not visible:
         raise InputError(f"Query {at_query} sees key {at_key} alone: there is nothing to explain.")
-    stream = read_stream(model, inputs)
+    stream = read_stream(model, cast("Mapping[str, Tensor]", inputs))
     read = _read_sides(model, stream, site)
     group = group_of(head, site)
     queries, keys = read.queries[:, head, at_query], read.keys[:, group]
     contrast = keys[:, at_key] - keys[:, visible].mean(1)
-    key_side = site.scale * contrast @ queries.sum(0)
-    query_side = site.scale * queries @ contrast.sum(0)
+    key_side = scale * contrast @ queries.sum(0)
+    query_side = scale * queries @ contrast.sum(0)
     attention = stream.attentions[layer]
     scores = attention.scores
     assert scores is not None
@@ -91,7 +113,7 @@ def explain_score(
         },
         attrs={
             "model": model.name,
-            "text": text,
+            "text": " ".join(tokens.texts),
             "layer": layer,
             "head": head,
             "query": at_query,
@@ -105,6 +127,13 @@ def explain_score(
         },
     )
     return ExplainedScore(data)
+
+
+def _site(model: Model, place: Place) -> Site:
+    site = model.wiring.find(None, place.layer, place.head)
+    if not site.is_dot_product or site.scale is None:
+        raise refusal(model, f"the scores of layer {place.layer} are not plain scale · q·k")
+    return site
 
 
 def _position(n: int, position: int, name: str) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
-from headscope.statistics.correlation import correlation
+from headscope.statistics.correlation import correlation, ranks
 from headscope.statistics.intervals import interval
 from headscope.statistics.pulls import recomputed_pulls
 
@@ -89,12 +88,8 @@ def _numbers(paired: Paired, weights: np.ndarray) -> dict[str, np.ndarray]:
         "removal_estimate": estimates,
         "importance": gradients,
         "r": correlation(foretold, rises, axis=1),
-        "rho": correlation(_ranks(foretold), _ranks(rises), axis=1),
+        "rho": correlation(ranks(foretold, axis=1), ranks(rises, axis=1), axis=1),
         "r_importance": correlation(steep, np.abs(rises), axis=1),
-        "rho_importance": correlation(_ranks(steep), _ranks(np.abs(rises)), axis=1),
+        "rho_importance": correlation(ranks(steep, axis=1), ranks(np.abs(rises), axis=1), axis=1),
         "error": error,
     }
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    return np.asarray(stats.rankdata(values, axis=1))

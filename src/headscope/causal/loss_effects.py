@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from headscope.causal.rows import HeadSet, Rows
 from headscope.causal.wanted import rank
 from headscope.errors import InputError
 from headscope.model.aims import NOTHING
+from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.run.backward import can_ask, question
@@ -69,6 +71,15 @@ def effects_on_loss(
             "with": float(losses.sum() / tokens.sum()),
             "texts": len(tokens),
             "tokens": int(tokens.sum()),
+            "provenance": json.dumps(
+                {
+                    "model": describe_model(model),
+                    "corpus": {"name": corpus.name},
+                    "counts": {"documents": len(tokens), "tokens": int(tokens.sum())},
+                    "settings": {"max_tokens": max_tokens, "seed": seed},
+                    "versions": versions(),
+                }
+            ),
         },
     )
 
@@ -199,7 +210,8 @@ def _of_document(
 ) -> tuple[np.ndarray, float]:
     rows = Rows(Pass(model, inputs, None), replacement.block)
     base = rows.base(lambda *_: LossSum(labels))
-    return rows.values(base, sets, replacement.edit, advance) - base.value, base.value
+    value = float(base.value)
+    return rows.values(base, sets, replacement.edit, advance) - value, value
 
 
 def _asked(

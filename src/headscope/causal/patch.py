@@ -162,7 +162,7 @@ class _Pair:
         """`head`: m with the other text's output of a head − m."""
         base = self.rows.base(lambda *_: self.answer)
         values = self.rows.values(base, sets, self._edit, advance)
-        return values - base.value
+        return values - float(base.value)
 
     def _edit(self, layer: int, rows: Sequence[int], sets: Sequence[HeadSet]) -> Edit:
         heads = torch.tensor([head for ((_, head),) in sets])

@@ -89,7 +89,7 @@ def mean_outputs(model: Model, corpus: Corpus, block: Block) -> dict[int, Tensor
         _, _, inputs = encode_for(
             model, document.text, None, target=decoder, generate=0, truncate=True
         )
-        model.run(inputs, add)
+        model.read(inputs, add)
     if not any(counts.values()):
         raise InputError("The reference has no text of two tokens: nothing to take a mean over.")
     return {layer: sums[layer] / counts[layer] for layer in sums}

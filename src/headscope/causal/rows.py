@@ -46,10 +46,10 @@ MakeEdit = Callable[[int, Sequence[int], Sequence[HeadSet]], Edit]
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """A text as it is: the number that is read, and every layer's output."""
+    """A text as it is: the number that is read, or several, and every layer's output."""
 
     readout: Readout
-    value: float
+    value: np.ndarray
     kept: Mapping[int, object]
 
 
@@ -78,7 +78,8 @@ class Rows:
         ):
             outputs, logits = self.text.run()
             readout = make(outputs, logits)
-            return Base(readout, float(readout.read(outputs, logits)[0]), kept)
+            value = readout.read(outputs, logits)[0].double().cpu().numpy()
+            return Base(readout, value, kept)
 
     def values(
         self,
@@ -89,7 +90,7 @@ class Rows:
     ) -> np.ndarray:
         """What the number is after each set of heads was changed, each alone."""
         order = sorted(range(len(sets)), key=lambda i: min(layer for layer, _ in sets[i]))
-        values = np.full(len(sets), np.nan)
+        values = np.full((len(sets), *base.value.shape), np.nan)
         size = self._batch_size()
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
@@ -132,11 +133,13 @@ class Rows:
         ):
             outputs, logits = self.text.run(n_rows)
             values = base.readout.read(outputs, logits).double().cpu().numpy()
-        if abs(values[0] - base.value) > TOLERANCE * max(1.0, abs(base.value)):
+        apart = np.abs(values[0] - base.value)
+        if (apart > TOLERANCE * np.maximum(1.0, np.abs(base.value))).any():
+            worst = np.unravel_index(apart.argmax(), apart.shape)
             raise HeadscopeError(
-                f"{self.model.name} gives {values[0]:.6g} for a text in a batch and "
-                f"{base.value:.6g} for the text alone, so its rows are not independent and heads "
-                "cannot be compared in one batch."
+                f"{self.model.name} gives {values[0][worst]:.6g} for a text in a batch and "
+                f"{base.value[worst]:.6g} for the text alone, so its rows are not independent and "
+                "heads cannot be compared in one batch."
             )
         return np.asarray(values[1:])
 

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headscope.figures.heatmaps import draw_heads
-from headscope.figures.style import BLUE, GRAY, ORANGE, hide, new_figure, styled, ticks
+from headscope.figures.panels import Labels, Panel, draw_bar_panel, new_canvas
+from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled, ticks
 from headscope.results.described import described, label_of
 
 MOST_TYPES = 24
@@ -40,18 +41,20 @@ def types_by_layer(data: xr.Dataset) -> Figure:
     columns = min(6, max(len(names), 1))
     rows = max(1, math.ceil(len(names) / columns))
     with styled():
-        figure = new_figure(1.25 * columns + 0.3, 1.05 * rows + 0.5)
-        grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
-        for axes in grid.flat[len(names) :]:
-            hide(axes)
-        for number, (axes, name) in enumerate(zip(grid.flat, names, strict=False)):
-            draw_bars(axes, data, "dep_type_to", relation=name)
-            axes.set_title(name, fontsize=8, pad=3)
+        figure, axes = new_canvas(1.25 * columns + 0.35, 1.05 * rows + 0.4)
+        layers = [str(layer) for layer in values["layer"].values]
+        for number, name in enumerate(names):
+            row, column = divmod(number, columns)
+            at = Panel(0.6 + 1.25 * column, 0.25 + 1.05 * row, 0.9, 0.75)
             is_last = number + columns >= len(names)
-            axes.set_xlabel("layer" if is_last else "")
-            axes.tick_params(labelsize=6, labelbottom=is_last)
-            axes.locator_params(axis="y", nbins=3)
-        figure.supylabel(described(data["dep_type_to"]).units, fontsize=8)
+            labels = Labels(name, layers, "layer" * is_last)
+            bounds = None
+            if "dep_type_to_by_layer_interval" in data:
+                bounds = data["dep_type_to_by_layer_interval"].sel(relation=name).values
+            draw_bar_panel(axes, at, values.sel(relation=name).values, bounds, labels)
+        middle = figure.get_figheight() / 2
+        units = described(data["dep_type_to"]).units
+        axes.text(0.12, middle, units, rotation=90, ha="center", va="center", fontsize=8)
     return figure
 
 

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headscope.errors import InputError
-from headscope.figures.style import HEAT, MISSING, hide, new_figure, styled, ticks
+from headscope.figures.panels import Labels, Panel, draw_map, new_canvas
+from headscope.figures.style import HEAT, MISSING, new_figure, styled, ticks
 from headscope.results.described import described, label_of
 
 MAIN_TAGS = ("NOUN", "PROPN", "PUNCT", "DET")
@@ -48,20 +49,22 @@ def tag_maps(
     rows = math.ceil(len(shown) / columns)
     n_layers, n_heads = values.sizes["layer"], values.sizes["head"]
     cell = min(0.105, 1.6 / max(n_layers, n_heads))
-    width = max(1.35, cell * n_heads + 0.75)
-    height = cell * n_layers + 0.55
+    wide, high = cell * n_heads, cell * n_layers
+    width, height = max(1.35, wide + 0.75), high + 0.55
+    heads = [str(head) for head in values["head"].values]
+    layers = [str(layer) for layer in values["layer"].values]
     with styled():
-        figure = new_figure(columns * width, rows * height + 0.3)
-        grid = figure.subplots(rows, columns, squeeze=False)
-        for axes in grid.flat[len(shown) :]:
-            hide(axes)
-        for number, (axes, name) in enumerate(zip(grid.flat, shown, strict=False)):
-            is_left, is_last = number % columns == 0, number + columns >= len(shown)
-            draw_heads(figure, axes, values.sel({dim: by_name[name]}), is_small=True)
-            axes.set_title(label_of(dim, name), fontsize=8)
-            axes.set_xlabel("head" if is_last else "", labelpad=1)
-            axes.set_ylabel("layer" if is_left else "", labelpad=1)
-        figure.suptitle(described(values).title, fontsize=9)
+        figure, axes = new_canvas(columns * width + 0.1, rows * height + 0.35)
+        for number, name in enumerate(shown):
+            row, column = divmod(number, columns)
+            at = Panel(0.35 + column * width, 0.45 + row * height, wide, high)
+            is_last = number + columns >= len(shown)
+            labels_of_panel = Labels(
+                label_of(dim, name), heads, "head" * is_last, "layer" * (column == 0)
+            )
+            array = values.sel({dim: by_name[name]}).transpose("layer", "head").values
+            draw_map(axes, at, array, labels_of_panel, layers)
+        axes.set_title(described(values).title, fontsize=9, y=1 - 0.2 / figure.get_figheight())
     return figure
 
 
@@ -71,7 +74,6 @@ def draw_heads(
     values: xr.DataArray,
     *,
     label: str = "",
-    is_small: bool = False,
 ) -> None:
     """The heat map itself, with its color bar from 0 to the highest value."""
     array = values.transpose("layer", "head").values
@@ -79,21 +81,18 @@ def draw_heads(
     colors = mpl.colormaps[HEAT].with_extremes(bad=MISSING)
     image = axes.imshow(array, cmap=colors, vmin=0, vmax=highest or 1.0, aspect="equal")
     n_layers, n_heads = array.shape
-    most = 6 if is_small else 16
-    axes.set_xticks(
-        ticks(n_heads, most), [str(n) for n in values["head"].values[ticks(n_heads, most)]]
-    )
+    axes.set_xticks(ticks(n_heads, 16), [str(n) for n in values["head"].values[ticks(n_heads, 16)]])
     axes.set_yticks(
-        ticks(n_layers, most), [str(n) for n in values["layer"].values[ticks(n_layers, most)]]
+        ticks(n_layers, 16), [str(n) for n in values["layer"].values[ticks(n_layers, 16)]]
     )
-    axes.tick_params(length=0, labelsize=5.5 if is_small else 7, pad=1.5)
+    axes.tick_params(length=0, labelsize=7, pad=1.5)
     axes.set_xlabel("head")
     axes.set_ylabel("layer")
     for spine in axes.spines.values():
         spine.set_visible(False)
-    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.03, aspect=16 if is_small else 22)
+    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.03, aspect=22)
     bar.outline.set_linewidth(0)
-    bar.ax.tick_params(length=1.5, labelsize=5.5 if is_small else 7, pad=1.5)
-    bar.ax.locator_params(nbins=4 if is_small else 6)
+    bar.ax.tick_params(length=1.5, labelsize=7, pad=1.5)
+    bar.ax.locator_params(nbins=6)
     if label:
         bar.set_label(label)

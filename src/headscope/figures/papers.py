@@ -20,7 +20,7 @@ from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clar
 from headscope.figures.exemplar_table import exemplar_table
 from headscope.figures.genres import genre_figure
 from headscope.figures.heatmaps import MAIN_TAGS, heat_map, tag_maps
-from headscope.figures.style import save_figure
+from headscope.figures.style import save_figure, styled
 from headscope.heads.behavior import SURFACE, Probes, Thresholds
 from headscope.heads.head_map import map_heads
 from headscope.results.described import is_shown
@@ -161,11 +161,13 @@ def save_figures(
         figure = draw(result, EXEMPLARS, layer=layer, head=head)
         drawn[f"{EXEMPLARS}-L{layer}-H{head}"] = figure
     formats = list(formats)
-    return [
-        save_figure(figure, target / f"{name}.{suffix}")
-        for name, figure in drawn.items()
-        for suffix in formats
-    ]
+    written = []
+    for name, figure in drawn.items():
+        with styled():
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # its parts have their places: once for all formats
+        written += [save_figure(figure, target / f"{name}.{suffix}") for suffix in formats]
+    return written
 
 
 def _all_possible(result: Result) -> dict[str, Figure]:

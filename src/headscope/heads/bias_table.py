@@ -15,6 +15,8 @@ from headscope.atomic import atomic_path
 from headscope.errors import InputError
 from headscope.notebook import columns_table
 from headscope.results.result import Result
+from headscope.statistics.intervals import interval
+from headscope.statistics.pulls import ratio_pulls
 from headscope.surface.probe_methods import BiasTableMethods
 
 
@@ -53,6 +55,8 @@ class BiasTable(BiasTableMethods):
     rows: tuple[BiasRow, ...]
     honest: tuple[float, float]
     """Accuracy pro and anti of heads chosen on one half of the pairs, scored on the other."""
+    honest_intervals: tuple[tuple[float, float], tuple[float, float]]
+    """Of both, 95 % over documents; NaN where they are too few."""
 
     def records(self) -> list[dict[str, Any]]:
         """The rows as plain values, one dict each."""
@@ -105,9 +109,12 @@ class BiasTable(BiasTableMethods):
             ).rstrip()
             for line in lines
         ]
-        pro, anti = (100 * value for value in self.honest)
+        pro, anti = (
+            _percent(value, *bounds)
+            for value, bounds in zip(self.honest, self.honest_intervals, strict=True)
+        )
         last = (
-            f"best head chosen on the other half of the pairs: pro {pro:.1f}, anti {anti:.1f} "
+            f"best head chosen on the other half of the pairs: pro {pro}, anti {anti} "
             f"({self.pairs} pronouns each)"
         )
         return "\n".join([self.title, *shown, last])
@@ -157,9 +164,9 @@ def bias_table(
         if layer not in data["layer"].values or head not in data["head"].values:
             raise InputError(f"There is no L{layer} H{head} in this result.")
     rows = tuple(_row(data.sel(layer=at[0], head=at[1]), at, coreference.get(at)) for at in chosen)
-    honest = _honest(result.states[name]["bias"])
+    honest, bounds = honest_scores(result.states[name]["bias"])
     cases = int(data["bias_cases"].sel(condition="pro"))
-    return BiasTable(result.title, cases, rows, honest)
+    return BiasTable(result.title, cases, rows, honest, bounds)
 
 
 def _row(here: xr.Dataset, at: tuple[int, int], coreference: float | None) -> BiasRow:
@@ -188,18 +195,33 @@ def _row(here: xr.Dataset, at: tuple[int, int], coreference: float | None) -> Bi
     )
 
 
-def _honest(state: xr.Dataset) -> tuple[float, float]:
-    """Accuracy pro and anti: the best head of each half of the parts, scored on the other."""
+Bounds = tuple[float, float]
+
+
+def honest_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
+    """Accuracy pro and anti, with intervals: the best head of one half of the parts, on the other.
+
+    Each part is scored by the head that the other half chose, so it is a ratio of sums like any
+    other.
+    """
     right = state["right"].stack(at=("layer", "head")).transpose("part", "at", "condition").values
     cases = state["cases"].isel(layer=0).transpose("part", "condition").values
-    halves = [right[half::2].sum(0) for half in (0, 1)]
-    total = np.zeros(2)
-    for chosen_by, scored_on in (halves, halves[::-1]):
-        total += scored_on[chosen_by.sum(1).argmax()]
+    scored = np.zeros(cases.shape)
+    for half in (0, 1):
+        best = right[1 - half :: 2].sum((0, 2)).argmax()
+        scored[half::2] = right[half::2, best]
     if not all(cases[half::2].sum() > 0 for half in (0, 1)):
-        return float("nan"), float("nan")
-    pro, anti = total / cases.sum(0)
-    return float(pro), float(anti)
+        unknown = (float("nan"), float("nan"))
+        return unknown, (unknown, unknown)
+    of = ratio_pulls(scored, cases, "logit")
+    (pro_low, anti_low), (pro_high, anti_high) = interval(of).bounds.tolist()
+    pro, anti = of.value.tolist()
+    return (pro, anti), ((pro_low, pro_high), (anti_low, anti_high))
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    bounds = "" if np.isnan(low) else f" [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{100 * value:.1f}{bounds}"
 
 
 def _signed(value: float, low: float, high: float) -> str:

@@ -70,7 +70,7 @@ def detect_heads(
         inputs = {"input_ids": torch.from_numpy(rows), "attention_mask": torch.ones(rows.shape)}
         inputs["attention_mask"] = inputs["attention_mask"].long()
         with fold.batch(batch) as read:
-            model.run(inputs, read)
+            model.read(inputs, read)
     data = assemble(fold.states(), metrics, axes, fold.layers(), has_intervals=False)["self"]
     return xr.Dataset(
         {

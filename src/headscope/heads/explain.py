@@ -16,6 +16,7 @@ from headscope.heads.card import Evidence, HeadCard
 from headscope.heads.first_edition import with_descriptions
 from headscope.heads.head_map import HeadMap, nearest
 from headscope.results.described import Described, described, is_shown, label_of
+from headscope.results.effect_result import result_of_effects
 from headscope.results.result import Result
 
 SINGLE = "In short"
@@ -26,7 +27,7 @@ MOST_SHOWN = 3
 
 
 def explain_head(
-    results: Result | Iterable[Result],
+    results: Result | Iterable[Result | xr.DataArray],
     layer: int,
     head: int,
     *,
@@ -36,7 +37,8 @@ def explain_head(
     """Everything measured about one head, on one page.
 
     Args:
-        results: one result, or several of the same model (`analyze`, `importance`, probes).
+        results: one result, or several of the same model (`analyze`, `importance`, probes,
+            `effects` of a corpus).
         layer: 0-based.
         head: 0-based.
         heads: a map, for the nearest heads; without it they are taken from `js` if there.
@@ -48,7 +50,10 @@ def explain_head(
 
 
 def explain_heads(
-    results: Result | Iterable[Result], *, heads: HeadMap | None = None, n_exemplars: int = 3
+    results: Result | Iterable[Result | xr.DataArray],
+    *,
+    heads: HeadMap | None = None,
+    n_exemplars: int = 3,
 ) -> Iterator[HeadCard]:
     """The cards of all heads, layer by layer; heads are ranked once, not for each card."""
     given = _given(results)
@@ -59,8 +64,9 @@ def explain_heads(
             yield _card(table, heads, int(layer), int(head), n_exemplars)
 
 
-def _given(results: Result | Iterable[Result]) -> list[Result]:
-    given = [results] if isinstance(results, Result) else list(results)
+def _given(results: Result | Iterable[Result | xr.DataArray]) -> list[Result]:
+    listed = [results] if isinstance(results, Result | xr.DataArray) else list(results)
+    given = [result_of_effects(r) if isinstance(r, xr.DataArray) else r for r in listed]
     for result in given:
         expect("results", result, Result, "results of headscope.analyze or headscope.open")
     given = [with_descriptions(result) for result in given]

@@ -9,6 +9,7 @@ import xarray as xr
 
 from headscope.batch import Axes
 from headscope.measuring.contract import LayersMetric, Metric, State, blamed
+from headscope.results.described import METHOD
 from headscope.statistics.correlation import correlation_interval, pearson, within_layers
 from headscope.statistics.differences import Difference
 from headscope.statistics.dominance import is_dominated, largest_share
@@ -18,8 +19,6 @@ from headscope.statistics.pulls import Pulls
 Labels = Mapping[str, Sequence[str] | Sequence[int]]
 
 HEADS = ("layer", "head")
-METHOD = "delete-one jackknife over parts, Bell-McCaffrey degrees of freedom"
-"""How intervals are made; results of earlier versions do not name it."""
 DOMINATED = "largest_share"
 """The attribute that names the share of one part of the corpus, where it dominates a sum."""
 PAIRS = {

@@ -7,16 +7,18 @@ the heads of all layers and the baseline share them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headscope.batch import Batch
+from headscope.deferred import torch
 from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import has_tokens
 from headscope.text.tree import ROOT
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ALL = "all"
 PUNCTUATION = "punct"

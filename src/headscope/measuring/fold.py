@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from headscope.attention import Attention, LayerReader
 from headscope.batch import Axes, Batch
@@ -32,6 +31,9 @@ from headscope.measuring.ratio import RATIO_ARRAYS, RatioMetric
 from headscope.measuring.reading import Digest, JoinedLayers, Reading, full, read_digests
 from headscope.measuring.registry import is_ours
 from headscope.measuring.sums import Sums, row_shape, side_by_side
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 States = dict[str, dict[str, State]]
 """By block and metric."""

@@ -10,8 +10,8 @@ from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
-import torch
 
+from headscope.deferred import torch
 from headscope.errors import MissingExtra
 from headscope.measuring.reading import Reading
 

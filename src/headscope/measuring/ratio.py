@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
-from torch import Tensor
 
 from headscope.batch import Axes
+from headscope.deferred import torch
 from headscope.errors import MetricError
 from headscope.measuring.contract import Metric, State, Variable, add_up
 from headscope.measuring.reading import Reading
 from headscope.statistics.pulls import Pulls, pool, ratio_pulls, scale_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RATIO_ARRAYS = ("numerator", "denominator", "count")
 
@@ -56,7 +59,7 @@ class RatioMetric(Metric):
         for name, array in zip(RATIO_ARRAYS, rows, strict=True):
             dims = self.state_dims(name)[len(lead) :]
             expected = (*lead, *(len(labels[dim]) for dim in dims))
-            if not isinstance(array, Tensor) or tuple(array.shape) != expected:
+            if not isinstance(array, torch.Tensor) or tuple(array.shape) != expected:
                 shape = tuple(getattr(array, "shape", ()))
                 axes = " ".join(("document", *self.state_dims(name)[1:]))
                 raise MetricError(

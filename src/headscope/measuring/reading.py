@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any, TypeVar, cast, final
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, final
 
 from headscope.attention import Attention, Block
 from headscope.batch import Batch, Sequences
+from headscope.deferred import torch
 from headscope.errors import MetricError
 
-Small = tuple[Tensor, ...]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Small: TypeAlias = "tuple[Tensor, ...]"
 """Tensors with the heads along their second axis: `document head …`."""
 T = TypeVar("T")
 

@@ -8,13 +8,16 @@ null. All of this is the same for all layers of a block, and is computed once pe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headscope.batch import Sequences
+from headscope.deferred import torch
 from headscope.measuring.reading import Reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)

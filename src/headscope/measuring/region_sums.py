@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from headscope.deferred import torch
 from headscope.measuring.kernels import can_compile
 from headscope.measuring.reading import Digest, Reading, Small
 from headscope.measuring.region import (
@@ -23,6 +23,9 @@ from headscope.measuring.region import (
     region_of,
     relations_of_pairs,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PIECE = 1 << 18
 """How many weights are worked on at a time, so that they stay in the cache."""

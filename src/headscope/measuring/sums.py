@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headscope.batch import Batch
+from headscope.deferred import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:

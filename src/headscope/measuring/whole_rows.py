@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, final, get_args
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from headscope.deferred import torch
 from headscope.errors import UnknownName
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Digest, Reading
 from headscope.measuring.region import everything
 from headscope.measuring.region_sums import whole_masses
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Weighting = Literal["token", "document"]
 """`token`: ratios of sums over all tokens. `document`: means of the documents' own ratios, as in

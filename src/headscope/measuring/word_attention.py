@@ -6,14 +6,18 @@ outside all words count as words. Here these are left out: a row sums to the att
 
 from __future__ import annotations
 
-import numpy as np
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from headscope.deferred import torch
 from headscope.errors import ModelError
 from headscope.measuring.kernels import can_compile
 from headscope.measuring.reading import Digest, Reading, Small
 from headscope.text.align import NO_WORD
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NOT_A_NUMBER = -2
 """In place of a word, in heads whose attention is not a number."""

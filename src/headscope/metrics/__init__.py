@@ -30,6 +30,7 @@ from headscope.metrics.divergence import JensenShannon
 from headscope.metrics.entropy import Entropy, FirstEntropy, RowEntropy, UniformEntropy
 from headscope.metrics.exemplars import Exemplars
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
+from headscope.metrics.head_samples import HeadSamples
 from headscope.metrics.length import TokensPerDocument
 from headscope.metrics.null_share import NullShare
 from headscope.metrics.repeats import DuplicateToken, Induction
@@ -61,6 +62,7 @@ METRICS: dict[str, type[Metric]] = register_ours(
     Distance,
     Entropy,
     Exemplars,
+    HeadSamples,
     OffsetShare,
     ClassShare,
     SepFromSep,

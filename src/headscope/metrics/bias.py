@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headscope.batch import Axes
+from headscope.deferred import torch
 from headscope.measuring.contract import SELF_BLOCKS, State, SumMetric, Variable
 from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import has_tokens, word_rows
 from headscope.metrics.coreference import document_anaphors
 from headscope.statistics.pulls import Pulls, pool, ratio_pulls
 from headscope.text.antecedents import Anaphor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CONDITION = "condition"
 """The key in `Document.meta` under which a document's condition (one of `CONDITIONS`) stands."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headscope.batch import Axes
+from headscope.deferred import torch
 from headscope.errors import UnknownName
 from headscope.measuring.contract import SELF_BLOCKS, State, Variable
 from headscope.measuring.ratio import RatioMetric
@@ -19,6 +18,9 @@ from headscope.measuring.word_attention import has_tokens, word_rows
 from headscope.text.agreement import agree, traits_of
 from headscope.text.antecedents import KINDS, Anaphor, anaphors
 from headscope.text.document import Document
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Candidates = Literal["mentions", "words"]
 """Which words may be the antecedent: head words of earlier mentions, or any other word."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from headscope.batch import Axes
+from headscope.deferred import torch
 from headscope.measuring.contract import SELF_BLOCKS
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
@@ -21,6 +20,9 @@ from headscope.measuring.region import (
     relations_of_pairs,
 )
 from headscope.measuring.region_sums import column_mass, masses, pair_sums, total_mass
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PARENTS = ("query", "key", "either")
 """Which token of a pair is the parent of the other."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
-import torch
 
 from headscope.batch import Axes
+from headscope.deferred import torch
 from headscope.errors import UnknownName
 from headscope.measuring.contract import SELF_BLOCKS, Need, State, SumMetric, Variable
 from headscope.measuring.dep_words import ALL, DepCases, Possessive, add_cases, dep_cases

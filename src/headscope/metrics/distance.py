@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from headscope.measuring.contract import SELF_BLOCKS
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
 from headscope.measuring.region import query_counts
 from headscope.measuring.region_sums import masses, pair_sums, total_mass
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from headscope.deferred import torch
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
 from headscope.measuring.region import region_of
@@ -19,6 +18,9 @@ from headscope.measuring.region_sums import (
     whole_masses,
 )
 from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from headscope.batch import Axes
+from headscope.deferred import torch
 from headscope.errors import InputError
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
 from headscope.metrics.surface import key_classes
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ALL = "all"
 

@@ -8,16 +8,19 @@ what comes next.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from headscope.deferred import torch
 from headscope.measuring.contract import SELF_BLOCKS
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Digest, Reading, Small
 from headscope.measuring.region_sums import whole_masses
 from headscope.measuring.whole_rows import query_masses
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @Digest

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headscope.batch import Axes
+from headscope.deferred import torch
 from headscope.measuring.contract import SELF_BLOCKS
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Digest, Reading, Small
 from headscope.measuring.region_sums import whole_masses
 from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OFFSETS = (-1, 0, 1)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
 from headscope.measuring.region import has_labels, one_hot, query_counts
 from headscope.measuring.region_sums import column_mass, masses, row_mass, total_mass
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

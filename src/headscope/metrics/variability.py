@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from headscope.arguments import whole_number
 from headscope.batch import Axes
+from headscope.deferred import torch
 from headscope.measuring.contract import SELF_BLOCKS, MergedMetric, State, Variable
 from headscope.measuring.reading import Digest, Reading
 from headscope.measuring.region_sums import first_tokens, squares
@@ -162,21 +164,27 @@ class Variability(MergedMetric):
         ratios = np.full((len(weights), n_layers, n_heads), np.nan)
         if not n_documents:
             return ratios
-        for layer, (values, size) in enumerate(zip(state["values"], state["size"], strict=True)):
+
+        def fill(layer: int) -> None:
+            values, size = state["values"][layer], state["size"][layer]
             is_there = np.maximum(queries, keys)[None, :] < size[:, None]
             flat = values.reshape(n_documents, -1)
             sums = weights.astype(flat.dtype) @ flat
             counts = weights @ is_there
+            off = np.empty_like(values)  # reused: copies take longer than sums
             for draw, weight in enumerate(weights):
                 drawn = np.flatnonzero(weight)
                 with np.errstate(divide="ignore", invalid="ignore"):
                     mean = sums[draw].reshape(n_heads, n_pairs) / counts[draw]
                     # Outside a document its values are 0, and so must the mean be.
-                    off = values[drawn] - np.nan_to_num(mean).astype(values.dtype)
+                    np.subtract(values, np.nan_to_num(mean).astype(values.dtype), out=off)
                     np.abs(off, out=off)
-                    off = np.einsum("dhp,dp->dh", off, is_there[drawn], dtype=np.float64)
+                    deviations = np.einsum("dhp,dp->dh", off, is_there, dtype=np.float64)[drawn]
                     total = 2 * sums[draw].reshape(n_heads, n_pairs).sum(-1, dtype=np.float64)
-                    ratios[draw, layer] = weight[drawn] @ off / total
+                    ratios[draw, layer] = weight[drawn] @ deviations / total
+
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # NumPy leaves them to run side by side
+            list(threads.map(fill, range(n_layers)))
         return ratios
 
     def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:

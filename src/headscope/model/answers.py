@@ -42,8 +42,8 @@ def read_predictions(
         return None
     kind = KINDS[objective]
     rows = logits[0] if logits.ndim == 3 else logits
-    stack = "decoder" if objective == "seq2seq" else next(iter(stacks))
-    tokens = stacks[stack]
+    # A model of speech may write without a stack of its own for it.
+    tokens = stacks.get("decoder") or next(iter(stacks.values()))
     if kind == "label":
         positions, at = [WHOLE_TEXT], [""]
     else:

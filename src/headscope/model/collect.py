@@ -86,7 +86,7 @@ class Collector:
 
     def _kept_scores(self, attention: Attention, scores: Tensor) -> dict[str, np.ndarray]:
         """The mask alone, where that and the vectors say it all; else the scores."""
-        is_masked = scores < MASKED
+        is_masked = scores < max(MASKED, torch.finfo(scores.dtype).min / 2)
         site = self._wiring.find(attention.block, attention.layer, None)
         if not self._scores and self._has_vectors and site.is_dot_product:
             assert attention.queries is not None

@@ -205,6 +205,28 @@ def scale_neurons(
     )
 
 
+def describe_edits(edits: Sequence[Edit]) -> str | None:
+    """What was changed, in a few words: "without L9 H3, L2 H1"; None for no edits."""
+    off = [_place(edit) for edit in edits if isinstance(edit, Ablate)]
+    words = [f"without {', '.join(off)}"] if off else []
+    for edit in edits:
+        if isinstance(edit, SetAttention):
+            queries = "all" if edit.queries is None else ", ".join(map(str, edit.queries))
+            keys = ", ".join(map(str, edit.keys))
+            words.append(f"{_place(edit)} {queries} → {keys} set to {edit.weight:.2f}")
+        elif isinstance(edit, ScaleNeurons):
+            neurons = ", ".join(map(str, edit.neurons))
+            words.append(f"{_place(edit)} {edit.of} neuron {neurons} × {edit.factor:g}")
+        elif not isinstance(edit, Ablate):
+            words.append(f"{_place(edit)} changed ({type(edit).__name__})")
+    return "; ".join(words) or None
+
+
+def _place(edit: Edit) -> str:
+    block = "" if edit.block is None else f"{edit.block} "
+    return f"{block}L{edit.layer} H{edit.head}"
+
+
 def check_edit(edit: Edit, wiring: Wiring) -> None:
     """Refuse an edit the model cannot carry out; warn where it changes more heads than one."""
     if not isinstance(edit, Edit):

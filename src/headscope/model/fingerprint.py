@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+from typing import TYPE_CHECKING
 
 import torch
 
-from headscope.model.model import Model
+if TYPE_CHECKING:
+    from headscope.model.model import Model
 
 
 def describe_model(model: Model) -> dict[str, object]:
@@ -38,9 +40,13 @@ def weights_sha256(module: torch.nn.Module) -> str:
         if not isinstance(tensor, torch.Tensor):
             continue
         content.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        content.update(plain.numpy().data)
+        content.update(bytes_of(tensor))
     return content.hexdigest()
+
+
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a tensor, row by row."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def versions() -> dict[str, str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
@@ -14,9 +17,7 @@ from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
-    AutoProcessor,
     AutoTokenizer,
-    Pipeline,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -24,6 +25,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 
 from headscope.errors import (
+    HeadscopeError,
     HubUnreachable,
     InputError,
     ModelError,
@@ -39,7 +41,11 @@ from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
 from headscope.model.processing import takes_media
 from headscope.model.quiet import quiet
+from headscope.model.stored import Stored, bounded, check_counts, check_sizes, look_at_weights
 from headscope.model.unwrap import unwrap
+
+if TYPE_CHECKING:
+    from transformers import Pipeline
 
 _LOG = logging.getLogger("headscope")
 
@@ -54,6 +60,7 @@ def load(
     dtype: str | torch.dtype = "float32",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    allow_pickle: bool = False,
     example: Mapping[str, object] | None = None,
 ) -> Model:
     """Load a model and its tokenizer for tracing and measuring.
@@ -70,7 +77,9 @@ def load(
         device: where to run; a GPU if there is one, else the CPU.
         dtype: of the weights; `"auto"` keeps what was saved. On a CPU, float32 is fastest.
         revision: branch, tag or commit on the hub.
-        trust_remote_code: run code that comes with a hub model. Off by default.
+        trust_remote_code: run code that comes with a model. Off by default.
+        allow_pickle: read weights from `pytorch_model.bin` where there is no safetensors file. Off
+            by default: a pickle can hold other things than numbers.
         example: inputs for the self-check, where headscope cannot make them up.
 
     The class with the head the weights really have is chosen. A head that would be
@@ -78,6 +87,7 @@ def load(
 
     Raises:
         ModelNotFound: there is no such model, or no network to get it.
+        ModelError: its files are cut, or its configuration and its weights are not of one model.
         IntegrityError: a packaged file is not the one that was pinned.
     """
     if name is not None and not (isinstance(name, str) and name.strip()):
@@ -96,11 +106,11 @@ def load(
     place = _find(source, revision)
     options = {"trust_remote_code": trust_remote_code, **place.options}
     with quiet():
-        try:
+        with _refusing(source):
+            check_counts(PretrainedConfig.get_config_dict(place.location, **place.options)[0])
             config = AutoConfig.from_pretrained(place.location, **options)
-            module, notes = _module(place.location, config, torch_dtype, options)
-        except (OSError, ValueError) as error:
-            raise ModelError(f"Could not load {str(source)!r}: {error}") from error
+            stored = look_at_weights(place.location, config, place.options, allow_pickle)
+            module, notes = _module(place.location, config, torch_dtype, options, stored)
         if processor is None and takes_media(module):
             processor = _processor(place.location, options)
         tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(place.location, options)
@@ -115,6 +125,30 @@ def load(
         example=example,
         processor=processor,
     )
+
+
+@contextmanager
+def _refusing(source: str | Path) -> Iterator[None]:
+    """Within the block, whatever goes wrong is the model's fault: its files come from anywhere, and
+    transformers answers a wrong one with any error there is.
+    """
+    try:
+        yield
+    except HeadscopeError:
+        raise
+    except Exception as error:
+        reason = str(error)
+        # torch's and transformers' own words advise to switch off what protects the reader.
+        if isinstance(error, pickle.UnpicklingError) or "weights_only" in reason:
+            reason = "its pickle holds other things than weights, which are not read."
+        elif "trust_remote_code" in reason:
+            reason = (
+                "it is defined by code that comes with it, which is not run. Use a model of a "
+                "family that transformers knows."
+            )
+        elif not isinstance(error, OSError | ValueError):
+            reason = repr(error)
+        raise ModelError(f"Could not load {str(source)!r}: {reason}") from error
 
 
 def as_model(model: Model | str | Path | nn.Module) -> Model:
@@ -259,13 +293,21 @@ def _module(
     config: PretrainedConfig,
     dtype: torch.dtype | str,
     options: dict[str, Any],
+    stored: Stored,
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """The model in the richest class whose weights are all there, and what to say about it."""
     notes: tuple[str, ...] = ()
     for model_class in _candidate_classes(config):
-        module, loading = model_class.from_pretrained(
-            location, config=config, dtype=dtype, output_loading_info=True, **options
-        )
+        check_sizes(model_class, deepcopy(config), stored)
+        with bounded(stored):
+            module, loading = model_class.from_pretrained(
+                location,
+                config=config,
+                dtype=dtype,
+                output_loading_info=True,
+                use_safetensors=not stored.is_pickled,
+                **options,
+            )
         is_base = model_class is AutoModel
         # No attention depends on the pooler of a bare stack, which many checkpoints lack.
         missing = sorted(
@@ -303,7 +345,8 @@ def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
     bases = {base} if isinstance(base, str) else set(base or ())
     for name in dict.fromkeys(names):
         model_class = getattr(transformers, name, None) if name else None
-        if model_class is not None and name not in bases:
+        is_model = isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)
+        if is_model and name not in bases:
             yield model_class
     yield AutoModel
 
@@ -312,13 +355,17 @@ def _tokenizer(location: str, options: dict[str, Any]) -> PreTrainedTokenizerBas
     """The model's tokenizer; None for models that read no text."""
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(location, **options)
-    except (OSError, ValueError, KeyError, TypeError):
+    except Exception as error:  # tokenizers raises bare ones
+        if any(Path(location, name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+            raise ModelError(f"The tokenizer of {location!r} cannot be read: {error}") from error
         return None
     return tokenizer
 
 
 def _processor(location: str, options: dict[str, Any]) -> Any:
     """What prepares the model's images and recordings; None where nothing does."""
+    from transformers import AutoProcessor
+
     try:
         processor = AutoProcessor.from_pretrained(location, **options)
     except (OSError, ValueError, KeyError, TypeError, ImportError):
@@ -328,6 +375,8 @@ def _processor(location: str, options: dict[str, Any]) -> Any:
 
 def _processor_of(source: object) -> Any:
     """The processor that a pipeline brings."""
+    from transformers import Pipeline
+
     if not isinstance(source, Pipeline):
         return None
     names = ("processor", "image_processor", "feature_extractor")

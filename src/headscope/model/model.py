@@ -14,7 +14,7 @@ from headscope.model.edit import Edit, check_edit
 from headscope.model.info import ModelInfo, Objective, describe, model_facts
 from headscope.model.options import Messages, Options
 from headscope.model.tap.attachment import Attachment
-from headscope.model.tapped import TappedModule
+from headscope.model.tapped import Checks, TappedModule
 from headscope.model.transfer import structure_of, weights_version
 from headscope.notebook import facts_table
 from headscope.results.predictions import Predictions
@@ -48,7 +48,7 @@ class Model(TappedModule):
         example: Mapping[str, object] | None = None,
         processor: Any = None,
     ) -> None:
-        super().__init__(module, example)
+        super().__init__(module, example, is_from_files=source != "live")
         self.tokenizer = tokenizer
         self.processor = processor
         self.name = name
@@ -64,8 +64,8 @@ class Model(TappedModule):
     @property
     def info(self) -> ModelInfo:
         """What the model is, and how the tap reads it. The first use runs the self-check."""
+        wiring, check, _ = self._attach()
         if self._info is None:
-            wiring, check, _ = self._attach()
             self._info = describe(
                 self.module,
                 self.tokenizer,
@@ -111,6 +111,7 @@ class Model(TappedModule):
         scores: bool | None = ...,
         layers: Sequence[int] | None = ...,
         norms: bool = ...,
+        effects: bool = ...,
         truncate: bool = ...,
     ) -> Trace: ...
 
@@ -126,6 +127,7 @@ class Model(TappedModule):
         scores: bool | None = ...,
         layers: Sequence[int] | None = ...,
         norms: bool = ...,
+        effects: bool = ...,
         truncate: bool = ...,
     ) -> list[Trace]: ...
 
@@ -142,6 +144,7 @@ class Model(TappedModule):
         scores: bool | None = None,
         layers: Sequence[int] | None = None,
         norms: bool = False,
+        effects: bool = False,
         truncate: bool = True,
     ) -> Trace | list[Trace]:
         """Everything one input does in every attention head.
@@ -164,11 +167,14 @@ class Model(TappedModule):
             layers: keep only these; attention grows with the square of the length.
             norms: also keep how long each value is behind the output projection, for
                 `trace.by_norm()` and `trace.measure(over="norm")`.
+            effects: also run the text with each head switched off, alone, and keep what the model
+                then predicts (`trace.effects`): its ten likeliest answers, or the vector of a plain
+                encoder. It costs some tens of forward passes.
             truncate: cut a text that is too long, with a warning; else it is an error.
         """
         from headscope.model.dispatch import trace_any
 
-        kept = Options(vectors=vectors, scores=scores, layers=layers, norms=norms)
+        kept = Options(vectors=vectors, scores=scores, layers=layers, norms=norms, effects=effects)
         return trace_any(
             self,
             text,
@@ -280,9 +286,13 @@ class Model(TappedModule):
             )
         return self.info.objective
 
+    def _forget(self) -> None:
+        super()._forget()
+        self._info = None
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the model for another process. The edits in effect stay in effect there, in
-        all threads; the self-check runs anew.
+        all threads; the self-check runs anew if that is another machine, or has other libraries.
         """
         options = {
             "name": self.name,
@@ -292,7 +302,8 @@ class Model(TappedModule):
             "example": self._example,
             "processor": self.processor,
         }
-        return _restored, (structure_of(self.module), self.tokenizer, options, self.edits)
+        structure = structure_of(self.module)
+        return _restored, (structure, self.tokenizer, options, self.edits, self._checks())
 
     def __repr__(self) -> str:
         return f"<Model {self.name}: {type(self.module).__name__}>"
@@ -307,8 +318,10 @@ def _restored(
     tokenizer: PreTrainedTokenizerBase | None,
     options: Mapping[str, Any],
     edits: tuple[Edit, ...],
+    checks: Checks,
 ) -> Model:
     model = Model(module, tokenizer, **options)
+    model._trust(checks)
     if edits:
         tap = model._attach()[2]
         model._lasting.enter_context(tap.attached_for_all(Attachment(edits=edits)))

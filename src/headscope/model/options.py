@@ -18,6 +18,7 @@ class Options:
     scores: bool | None
     layers: Sequence[int] | None
     norms: bool = False
+    effects: bool = False
 
 
 def is_chat(text: object) -> TypeGuard[Messages]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +21,8 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase) -> Spelling:
     """How a transformers tokenizer spells its tokens, from its decoder."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        parts = str(json.loads(backend.to_str()).get("decoder"))
+        # Its own state as JSON: the whole tokenizer's is megabytes of vocabulary.
+        parts = "" if backend.decoder is None else backend.decoder.__getstate__().decode()
         if "ByteLevel" in parts:
             return "bytes"
         if "Metaspace" in parts or "▁" in parts:

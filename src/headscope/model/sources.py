@@ -7,9 +7,7 @@ import os
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
-from scipy.io import wavfile
-from scipy.signal import resample_poly
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from headscope.errors import InputError
 
@@ -22,17 +20,27 @@ def read_image(image: object) -> Image.Image:
     `row column [color]`, bytes or shares of 1.
     """
     if isinstance(image, Image.Image):
-        return image.convert("RGB")
+        return _in_colors(image)
     if isinstance(image, str | os.PathLike):
         path = _file(image, "an image")
         try:
             with Image.open(path) as opened:
-                return opened.convert("RGB")
+                return _in_colors(opened)
         except (UnidentifiedImageError, OSError) as error:
             raise InputError(f"{path.name!r} cannot be read as an image: {error}") from None
     return Image.fromarray(
         _bytes(_array(image, "an image: a file's name, a Pillow image or an array"))
     ).convert("RGB")
+
+
+def _in_colors(image: Image.Image) -> Image.Image:
+    """Upright, as its camera noted, and in bytes of red, green and blue."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;"):
+        raise InputError(
+            f"The image has one channel of numbers (Pillow's mode {image.mode!r}), not of bytes. "
+            "Scale it to shares from 0 to 1 and give the array."
+        )
+    return ImageOps.exif_transpose(image).convert("RGB")
 
 
 def _bytes(pixels: np.ndarray) -> np.ndarray:
@@ -67,6 +75,8 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
     """
     own = rate
     if isinstance(audio, str | os.PathLike):
+        from scipy.io import wavfile
+
         path = _file(audio, "a recording")
         try:
             own, samples = wavfile.read(path)
@@ -84,6 +94,8 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
     mono = _one_channel(samples)
     if own == rate:
         return mono
+    from scipy.signal import resample_poly  # which takes as long to import as torch
+
     common = math.gcd(int(own), rate)
     return np.asarray(resample_poly(mono, rate // common, int(own) // common), dtype=np.float32)
 

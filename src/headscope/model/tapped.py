@@ -4,6 +4,7 @@ use, once for each kind of input.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,8 +15,10 @@ from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from headscope.attention import LayerReader
+from headscope.errors import InputError
 from headscope.model.edit import Edit
-from headscope.model.tap.attachment import Attachment
+from headscope.model.remembered import environment, key_of, recall, remember
+from headscope.model.tap.attachment import AllRead, Attachment
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.claims import claimed, modules_of
 from headscope.model.tap.example import media_of
@@ -23,6 +26,12 @@ from headscope.model.tap.junction import uses_of
 from headscope.model.tap.official import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
+from headscope.model.transfer import has_own_code
+
+Checks = tuple[str, frozenset[str] | None, list[tuple[Wiring, Check]]]
+"""Where self-checks were made, the media of the model's own one, and all of them."""
+OUT_OF_TABLE = "index out of range in self"
+"""What torch says of a row that a table of embeddings does not have."""
 
 
 class TappedModule:
@@ -32,9 +41,16 @@ class TappedModule:
         module: the transformers model, as it was loaded.
     """
 
-    def __init__(self, module: PreTrainedModel, example: Mapping[str, object] | None) -> None:
+    def __init__(
+        self,
+        module: PreTrainedModel,
+        example: Mapping[str, object] | None,
+        *,
+        is_from_files: bool = False,
+    ) -> None:
         self.module = module
         self._example = example
+        self._is_from_files = is_from_files
         self._wired: dict[frozenset[str], tuple[Wiring, Check, Tap]] = {}
         """By the media that the forward pass is given: images change where attention happens."""
         self._own_media: frozenset[str] | None = None
@@ -64,6 +80,9 @@ class TappedModule:
         without, for what the self-check makes up or was given as `example`.
         """
         media = self._own_media if inputs is None else media_of(inputs)
+        if media in self._wired and not self._wired[media][2].is_current():
+            self._forget()
+            media = None if inputs is None else media
         if media is None or media not in self._wired:
             with claimed(modules_of(self.module)):  # one thread checks, others wait for it
                 media = self._own_media if inputs is None else media
@@ -71,17 +90,47 @@ class TappedModule:
                     media = self._wire(inputs)
         return self._wired[media]
 
+    def _forget(self) -> None:
+        """Forget every self-check: layers were replaced, moved or taken away since."""
+        self._wired.clear()
+        self._own_media = None
+
     def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
         """Run the self-check; returns the media it was run with."""
         example = self._example
         is_own = inputs is None or media_of(inputs) in (frozenset(), media_of(example or {}))
         if inputs is not None and media_of(inputs) != media_of(example or {}):
             example = None if is_own else self.placed(inputs)
-        wiring, check = wire(self.module, example)
+        wiring, check = self._checked(example)
         self._wired[wiring.media] = wiring, check, Tap(self.module, wiring)
         if inputs is None or example is self._example:
             self._own_media = wiring.media
         return wiring.media
+
+    def _checked(self, example: Mapping[str, object] | None) -> tuple[Wiring, Check]:
+        """The self-check, or the one that is remembered of the same files."""
+        key = key_of(self.module) if self._is_from_files and example is None else None
+        known = None if key is None else recall(key)
+        if known is not None:
+            return known
+        wiring, check = wire(self.module, example)
+        if key is not None:
+            remember(key, wiring, check)
+        return wiring, check
+
+    def _checks(self) -> Checks:
+        """The self-checks made so far, for a copy of the module in another process."""
+        wired = [(wiring, check) for wiring, check, _ in self._wired.values()]
+        return environment(), self._own_media, wired
+
+    def _trust(self, checks: Checks) -> None:
+        """Take over checks of the same module by another process, if that ran on this machine with
+        these libraries; else the module is checked anew.
+        """
+        where, own_media, wired = checks
+        if where == environment():
+            self._own_media = own_media
+            self._wired = {w.media: (w, check, Tap(self.module, w)) for w, check in wired}
 
     @contextmanager
     def tapped(
@@ -116,7 +165,16 @@ class TappedModule:
             # it were never written for that.
             attachment = replace(attachment, returns_weights=True)
         with self._attach(inputs)[2].attached(attachment):
-            yield
+            try:
+                yield
+            except IndexError as error:
+                if str(error) != OUT_OF_TABLE:
+                    raise
+                raise InputError(
+                    "A token's number is beyond the model's table of embeddings: the tokenizer "
+                    "and the weights are not of one model. Load the tokenizer that was saved with "
+                    "the model."
+                ) from error
 
     def run(
         self,
@@ -138,6 +196,27 @@ class TappedModule:
         ):
             outputs: ModelOutput = self.module(**placed | options)
             return outputs
+
+    def read(self, inputs: Mapping[str, object], reader: LayerReader) -> None:
+        """One forward pass for its attention alone, which is handed to `reader` layer by layer.
+
+        It ends after the last layer's attention, where the self-check proved that this changes
+        nothing; what the model computes later, a NaN among it, is then never seen. It runs to its
+        end where anything else is attached: edits, hooks, modules that are moved between devices.
+        """
+        modules = modules_of(self.module)
+        stops = self.wiring_for(inputs).stops
+        if stops is None or uses_of(modules) or has_own_code(modules):
+            self.run(inputs, reader)
+            return
+        attachment = Attachment(reader=reader, returns_weights=False, stops=True)
+        placed = self.placed(inputs)
+        with (
+            contextlib.suppress(AllRead),
+            torch.inference_mode(),
+            self.attached(attachment, placed),
+        ):
+            self.module(**(uncached(self.module) if stops == "uncached" else {}) | placed)
 
     def placed(self, inputs: Mapping[str, object]) -> dict[str, object]:
         """Inputs on the model's device."""

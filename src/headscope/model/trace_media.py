@@ -19,7 +19,7 @@ from headscope.model.options import Messages, Options
 from headscope.model.patches import find_patches
 from headscope.model.processing import MEDIA_INPUTS, Prepared, prepare, sound_processor
 from headscope.model.quiet import quiet
-from headscope.model.tracing import IDS_OF_STACK, decoder_start, run_trace
+from headscope.model.tracing import IDS_OF_STACK, ONE_ANSWER, decoder_start, run_trace
 from headscope.results.media import Media
 from headscope.results.trace import Trace
 from headscope.text.align import NO_WORD
@@ -90,10 +90,9 @@ def _written(model: Model, inputs: dict[str, Tensor], n: int) -> tuple[dict[str,
     model.need_objective("Generating")
     if not model.module.can_generate():
         raise InputError(f"{model.info.architecture} cannot generate text.")
-    settings: dict[str, Any] = {"max_new_tokens": n, "do_sample": False, "num_beams": 1}
     with torch.inference_mode(), quiet(), model.tapped(inputs=inputs):
         generate: Any = model.module.generate
-        answer = generate(**model.placed(inputs), **settings, return_dict_in_generate=True)
+        answer = generate(**model.placed(inputs), max_new_tokens=n, **ONE_ANSWER)
     ids = answer["sequences"][:1].cpu()
     if model.module.config.is_encoder_decoder:
         start = decoder_start(model)

@@ -15,8 +15,11 @@ from headscope.errors import InputError, MissingObjective
 from headscope.model.answers import read_predictions
 from headscope.model.chat import encode_chat
 from headscope.model.collect import Collector, hidden_states
+from headscope.model.edit import describe_edits
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
 from headscope.model.options import Messages, Options, is_chat
+from headscope.model.origin import Origin
+from headscope.model.packaged.weights import PACKAGED
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
 from headscope.model.tap.sites import Wiring
@@ -35,6 +38,13 @@ IDS_OF_STACK = {
     "decoder": "decoder_input_ids",
 }
 """Which input holds the ids of a stack's tokens."""
+ONE_ANSWER: dict[str, Any] = {
+    "do_sample": False,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "return_dict_in_generate": True,
+}
+"""How a model writes, whatever its own settings for generating are."""
 
 
 def trace_text(
@@ -104,6 +114,11 @@ def encode_for(
     if not isinstance(generate, int) or generate < 0:
         raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
     tokenizer = model.need_tokenizer()
+    if model.info.blocks[0] == "text":  # towers only: each has an input of its own
+        raise InputError(
+            f"{model.name} compares a text with an image or a recording, and runs on both: "
+            "model.trace('a cat', image=…)."
+        )
     limit = model.info.max_length
     has_decoder = "decoder" in model.info.blocks
     if limit is not None and generate and not has_decoder:
@@ -163,7 +178,7 @@ def _generated(
     inputs = model.placed(encoded.tensors(tokenizer))
     with torch.inference_mode(), quiet(), model.tapped():
         generate: Any = model.module.generate
-        ids = generate(**inputs, max_new_tokens=n, do_sample=False, num_beams=1, pad_token_id=pad)
+        ids = generate(**inputs, max_new_tokens=n, pad_token_id=pad, **ONE_ANSWER)["sequences"]
     written = [int(token) for token in ids[0]]
     if "decoder" in model.info.blocks:
         start = decoded_tokens(tokenizer, written[:1])
@@ -210,8 +225,10 @@ def run_trace(
     stacks = _numbered(model, collector, inputs) | stacks
     about = {
         "model": model.name,
+        "load": _load_name(model),
         "family": model.info.family,
         "edits": [repr(edit) for edit in model.edits],
+        "changed": describe_edits(model.edits),
         "n_cut": n_cut,
         "versions": {
             package: importlib.metadata.version(package)
@@ -224,7 +241,25 @@ def run_trace(
 
         blocks = {name: add_lengths(model, block) for name, block in blocks.items()}
     hidden = hidden_states(outputs) if vectors else {}
-    return Trace(blocks, stacks, hidden, about, read_predictions(model, outputs, stacks))
+    predictions = read_predictions(model, outputs, stacks)
+    origin = Origin(model, dict(inputs), stacks, options, model.edits)
+    trace = Trace(blocks, stacks, hidden, about, predictions, origin=origin)
+    if not options.effects:
+        return trace
+    from headscope.surface.model_methods import with_effects
+
+    return with_effects(trace)
+
+
+def _load_name(model: Model) -> str | None:
+    """What `headscope.load` takes for this model anywhere: an alias or a hub id; None for a live
+    module and a folder.
+    """
+    origin = model.info.source
+    if not origin.startswith(("packaged", "hub")):
+        return None
+    aliases = {packaged.title: alias for alias, packaged in PACKAGED.items()}
+    return aliases.get(model.name, model.name if origin.startswith("hub") else None)
 
 
 def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:

@@ -8,10 +8,11 @@ very same weights. Both kinds are installed again where the copy arrives and is 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from torch import nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 INSTALLED = "_output_capturing_hooks_installed"
 """The attribute by which transformers remembers that its hooks are installed."""
@@ -42,6 +43,18 @@ def _is_installed_on_use(hook: Hook) -> bool:
     """Is this a hook of transformers or headscope, which install theirs when they need them?"""
     is_transformers = "output_capturing_hook" in getattr(hook, "__qualname__", "")
     return is_transformers or str(getattr(hook, "__module__", "")).startswith("headscope.")
+
+
+def has_own_code(modules: Iterable[nn.Module]) -> bool:
+    """Did anyone add a hook to a module, or replace its forward pass (as offloading does)?
+
+    Hooks that transformers and headscope install themselves do not count.
+    """
+    return any(
+        "forward" in vars(part)
+        or any(not _is_installed_on_use(hook) for hooks in _hooks(part) for hook in hooks.values())
+        for part in modules
+    ) or bool(_global_forward_hooks or _global_forward_pre_hooks)
 
 
 def weights_version(module: nn.Module) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import nn
-from transformers import Pipeline, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.errors import InputError
 
@@ -24,11 +24,27 @@ def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
             return source, tokenizer
         tokenizer = tokenizer or _tokenizer(source)
         source = inner
+    _check_not_compiled(source)
     return source, tokenizer
+
+
+def _check_not_compiled(module: PreTrainedModel) -> None:
+    """Refuse code that was compiled in place: it would not pass through the tap."""
+    for name, part in module.named_modules():
+        if part._compiled_call_impl is not None or hasattr(
+            part.forward, "_torchdynamo_orig_callable"
+        ):
+            raise InputError(
+                f"{name or type(module).__name__} was compiled in place (module.compile() or "
+                "module.forward = torch.compile(…)), so its attention runs where it cannot be "
+                "read. Load the model before compiling it, or wrap it: torch.compile(model)."
+            )
 
 
 def _inside(source: object) -> object | None:
     """What a wrapper holds, by what it offers: none of these libraries is needed to ask."""
+    from transformers import Pipeline  # takes its time, and few models come in one
+
     if isinstance(source, Pipeline):
         return source.model
     if not isinstance(source, nn.Module):

@@ -36,13 +36,14 @@ def encode(weights: np.ndarray, *, fine: bool) -> tuple[np.ndarray, np.ndarray |
         The coarse codes in the shape of `weights`, and the packed fine codes (flat, the
         first of each pair in the low bits) or None.
     """
-    known = np.nan_to_num(weights.astype(np.float32), nan=0.0)
-    np.clip(known, 0.0, 1.0, out=known)
+    missing = np.isnan(weights)
+    known = np.clip(weights, 0.0, 1.0, dtype=np.float32)
+    known[missing] = 0.0
     roots = np.sqrt(known)
     roots *= LAST_CODE
     codes = np.rint(roots, out=roots).astype(np.uint8)
     coarse = codes.copy()
-    coarse[np.isnan(weights)] = MISSING_CODE
+    coarse[missing] = MISSING_CODE
     if not fine:
         return coarse, None
     low, high = _edges(codes)

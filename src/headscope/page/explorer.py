@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from headscope.errors import InputError, MissingExtra
-from headscope.page.payload import make_payload
-from headscope.page.selection import make_selection
-from headscope.results.trace import Trace
+from headscope.errors import MissingExtra
+from headscope.page.evidence_part import make_evidence
+from headscope.page.payload import Contents, make_payload
+from headscope.page.replies import Replies
+from headscope.results.result import Result
 
 if TYPE_CHECKING:
     from headscope.page.widget import Explorer
@@ -17,37 +18,34 @@ HEIGHT = 680
 
 
 def explore(
-    trace: Trace,
-    other: Trace | None = None,
+    replies: Replies,
     *,
-    view: str = "all",
-    block: str | None = None,
-    layer: int | None = None,
-    heads: int | Sequence[int] | None = None,
-    queries: int | Sequence[int] | None = None,
-    neurons: bool | Sequence[int] = True,
+    selection: str = "",
+    neurons: bool | Sequence[int] | None = None,
     titles: Sequence[str] | None = None,
-    theme: str = "auto",
+    evidence: Result | Iterable[Result] | None = None,
     height: int = HEIGHT,
 ) -> Explorer:
-    """The widget for one trace, or for two to compare; `Trace.explore` says more."""
-    _check(trace, other)
-    selection = make_selection(
-        trace, view=view, block=block, layer=layer, heads=heads, queries=queries, theme=theme
+    """The widget for one trace, or for two to compare; `Trace.explore` says more.
+
+    Args:
+        replies: the traces, and what can be answered about them.
+        selection: where to open, as a URL fragment.
+        neurons: whether vectors go along, or the layers whose do.
+        titles: what to call each trace.
+        evidence: of a corpus run.
+        height: in pixels.
+    """
+    contents = Contents(
+        neurons=neurons,
+        titles=titles,
+        selection=selection,
+        evidence=None if evidence is None else make_evidence(evidence, replies.traces[0]),
+        place="notebook",
     )
-    traces = [trace] if other is None else [trace, other]
-    payload = make_payload(traces, neurons=neurons, titles=titles, selection=selection)
+    payload = make_payload(replies.traces, contents)
     try:
         from headscope.page.widget import Explorer
     except ModuleNotFoundError as error:
         raise MissingExtra.of("anywidget", "widget", "The explorer in a notebook") from error
-    return Explorer(traces, payload, height=height)
-
-
-def _check(*traces: Trace | None) -> None:
-    for trace in traces:
-        if trace is not None and not isinstance(trace, Trace):
-            raise InputError(
-                f"A Trace is needed, not {type(trace).__name__}. Make one with model.trace(text), "
-                "or from attention of your own with headscope.Trace.from_arrays(attention, tokens)."
-            )
+    return Explorer(replies, payload, height=height)

@@ -9,22 +9,30 @@ import numpy as np
 
 from headscope.results.trace import Block
 
-TINY = 1e-30
-"""Stands for 0 in a logarithm; it is multiplied by 0 afterwards."""
 
-
-def head_statistics(block: Block) -> dict[str, list[list[float | None]]]:
+def head_statistics(
+    block: Block, weights: np.ndarray, entropies: np.ndarray
+) -> dict[str, list[list[float | None]]]:
     """`layer head` tables of what the block's heads do on this input.
 
     Means over queries: `entropy` of a row in nats, `distance` in tokens, and the shares of
     attention that go to the `first` token, to `special` tokens, to the `previous`, `same`
     and `next` token, and `between` the two texts. Only the statistics that the block can
     have are there: no distance in cross attention, no `between` without a second text.
+
+    Args:
+        block: of a trace.
+        weights: its attention, `layer head query key`, with 0 for what is missing.
+        entropies: of the rows, `layer head query`.
     """
-    weights = np.nan_to_num(block.attention.values, nan=0.0)
     n_queries, n_keys = weights.shape[2:]
-    total = weights.sum(axis=(2, 3), dtype=np.float64)
-    tables = {"entropy": _entropy(weights), "first": weights[..., 0].sum(axis=2) / _safe(total)}
+    rows = weights.sum(axis=3)
+    total = rows.sum(axis=2, dtype=np.float64)
+    attending = np.maximum((rows > 0).sum(axis=2), 1)
+    tables = {
+        "entropy": entropies.sum(axis=2) / attending,
+        "first": weights[..., 0].sum(axis=2) / _safe(total),
+    }
     if any(block.key_tokens.special):
         special = np.asarray(block.key_tokens.special, dtype=weights.dtype)
         tables["special"] = (weights @ special).sum(axis=2) / _safe(total)
@@ -51,20 +59,6 @@ def _dot(weights: np.ndarray, table: np.ndarray) -> np.ndarray:
     flat = weights.reshape(n_layers * n_heads, -1)
     sums: np.ndarray = flat @ table.ravel().astype(weights.dtype)
     return sums.reshape(n_layers, n_heads)
-
-
-def _entropy(weights: np.ndarray) -> np.ndarray:
-    """Mean over the queries that attend at all of the entropy of their row, in nats."""
-    n_layers, n_heads = weights.shape[:2]
-    table = np.zeros((n_layers, n_heads))
-    logs = np.empty(weights.shape[2:], dtype=weights.dtype)
-    for layer, head in np.ndindex(n_layers, n_heads):
-        rows = weights[layer, head]
-        np.maximum(rows, TINY, out=logs)
-        np.log(logs, out=logs)
-        attending = max(int((rows.sum(axis=-1) > 0).sum()), 1)
-        table[layer, head] = -float(np.vdot(rows, logs)) / attending
-    return table
 
 
 def _safe(total: np.ndarray) -> np.ndarray:

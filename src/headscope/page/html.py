@@ -6,12 +6,42 @@ import base64
 import hashlib
 import html
 import os
+from dataclasses import dataclass
 
 from headscope.atomic import atomic_path
 
 
+@dataclass(frozen=True)
+class Preview:
+    """What a link to a page shows where links are unfolded: a sentence and a PNG picture."""
+
+    sentence: str
+    picture: bytes
+
+    def tags(self, title: str) -> str:
+        """The elements of the head."""
+        picture = f"data:image/png;base64,{base64.b64encode(self.picture).decode('ascii')}"
+        named = {
+            "og:type": "website",
+            "og:title": title,
+            "og:description": self.sentence,
+            "og:image": picture,
+        }
+        return "\n".join(
+            f'<meta property="{name}" content="{html.escape(content)}">'
+            for name, content in named.items()
+        )
+
+
 def html_page(
-    title: str, style: str, body: str, script: str, data: str, *, connect: str = ""
+    title: str,
+    style: str,
+    body: str,
+    script: str,
+    data: str,
+    *,
+    connect: str = "",
+    preview: Preview | None = None,
 ) -> str:
     """A page with a policy that allows this style and this script, and no network.
 
@@ -23,6 +53,7 @@ def html_page(
             can say when a file was cut.
         data: elements that hold what is shown; see `data_script`.
         connect: the addresses that the script may ask, in the policy's words: `'self'`.
+        preview: what links to the page show.
     """
     policy = "; ".join(
         [
@@ -35,6 +66,7 @@ def html_page(
             "form-action 'none'",
         ]
     )
+    tags = "" if preview is None else f"\n{preview.tags(title)}"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -42,7 +74,7 @@ def html_page(
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="headscope">
-<title>{html.escape(title)}</title>
+<title>{html.escape(title)}</title>{tags}
 <link rel="icon" href="data:,">
 <style>{style}</style>
 </head>

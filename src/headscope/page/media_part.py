@@ -17,7 +17,7 @@ from headscope.text.pieces import Frame, Patch, Piece
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
-    from headscope.page.payload import Buffers
+    from headscope.page.buffers import Buffers
 
 LONGEST_SIDE = 640
 """Pixels of an image's longer side, at most: no screen shows it larger."""

@@ -7,136 +7,243 @@ bytes. `tests/page/golden/payload.json` is read by the tests of both sides.
 
 from __future__ import annotations
 
-import gzip
-import warnings
-from collections.abc import Container, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import xarray as xr
 
-from headscope.attention import key_stack, query_stack
-from headscope.errors import HeadscopeWarning, InputError
-from headscope.page.codes import encode, scale
-from headscope.page.head_numbers import head_statistics
+from headscope.errors import InputError
+from headscope.page.block_part import block_part
+from headscope.page.buffers import Buffers, Payload
 from headscope.page.media_part import media_part, pieces_part
-from headscope.results.trace import DIMENSIONS, Block, Trace
+from headscope.page.outcome_part import effects_part, predictions_part
+from headscope.page.selection import make_step, opened_at, read_fragment, shown_layers
+from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
 FORMAT = "headscope-explorer"
-VERSION = 1
-FINE_LIMIT = 128
-"""Up to this many tokens, weights carry a second plane and are right to 0.001."""
-OUTSIDE = 1e-3
-"""Rounding may take a weight so far outside [0, 1]; anything further outside is not attention."""
+VERSION = 2
+LONGEST_COMMAND = 160
+"""Characters of a text that is repeated in the command for a live page."""
+AS_IT_IS = "as it is"
+Place = Literal["file", "notebook", "lab"]
+Step = tuple[str, Mapping[str, object] | str]
+"""A caption, and the selection it is about."""
 
 
 @dataclass(frozen=True)
-class Payload:
-    """A header that `json.dumps` takes, and the gzipped buffers it refers to by number."""
+class Evidence:
+    """What a corpus run says of a model's heads, ready for the page.
 
-    header: Mapping[str, Any]
-    buffers: Sequence[bytes] = field(repr=False)
+    Attributes:
+        part: as the header has it: `about`, and `cards` by head.
+        roles: what the heads of each block do over the corpus.
+    """
 
-
-class Buffers:
-    """Collects gzipped arrays and hands out their numbers."""
-
-    def __init__(self) -> None:
-        self.packed: list[bytes] = []
-
-    def add(self, array: np.ndarray) -> int:
-        """Store the bytes of `array` and return their number."""
-        data = np.ascontiguousarray(array).tobytes()
-        self.packed.append(gzip.compress(data, compresslevel=6, mtime=0))
-        return len(self.packed) - 1
-
-    def add_numbers(self, numbers: np.ndarray, axes: int) -> dict[str, object]:
-        """Store real numbers with two bytes each and a scale per index of the first `axes`."""
-        codes, steps = scale(numbers, axes)
-        return {
-            "shape": list(numbers.shape),
-            "axes": axes,
-            "data": self.add(codes),
-            "steps": self.add(steps),
-        }
+    part: Mapping[str, Any]
+    roles: Mapping[str, xr.Dataset] = field(default_factory=dict)
 
 
-def make_payload(
-    traces: Sequence[Trace],
-    *,
-    neurons: bool | Sequence[int] = True,
-    titles: Sequence[str] | None = None,
-    selection: str = "",
-) -> Payload:
-    """The payload of one trace, or of two to compare.
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a page holds besides its traces, and where it opens.
 
-    Args:
-        traces: one or two.
-        neurons: whether the vectors that a trace carries go along, or the layers whose
-            vectors do; they add two bytes a number.
-        titles: what to call each trace; its text or model by default.
-        selection: where to open, as a URL fragment (`layer=2&heads=8`).
+    Attributes:
+        titles: what to call each trace; its text, or what was changed, by default.
+        examples: which traces stand together, as A and B; all of them by default.
+        selection: where to open, as a URL fragment; the most telling head by default.
+        story: captions and selections.
+        neurons: whether queries, keys and values go along, or the layers whose do; by default
+            those of the opening head and of the story.
+        hidden: whether hidden states go along with them.
+        evidence: from a corpus run.
+        report: the address of a report on the model, which cards link to.
+        place: where the page will run, which decides what it may ask.
+    """
+
+    titles: Sequence[str] | None = None
+    examples: Sequence[Sequence[int]] | None = None
+    selection: str = ""
+    story: Sequence[Step] = ()
+    neurons: bool | Sequence[int] | None = None
+    hidden: bool = False
+    evidence: Evidence | None = None
+    report: str | None = None
+    place: Place = "file"
+
+
+def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> Payload:
+    """The payload of one trace, of two to compare, or of several examples.
 
     Raises:
-        InputError: not one or two traces, a layer that is not there, or weights that are
-            not attention.
+        InputError: examples that are not one trace or two, a layer that is not there, or
+            weights that are not attention.
     """
-    if not 1 <= len(traces) <= 2:
-        raise InputError(f"The explorer shows one trace or compares two; {len(traces)} given.")
+    contents = contents or Contents()
+    titles = contents.titles
     if titles is not None and len(titles) != len(traces):
         raise InputError(f"{len(titles)} titles for {len(traces)} traces: give one for each.")
+    examples = _examples(traces, contents.examples)
+    if titles is None:
+        titles = _titles(traces, examples)
+    selection = opened_at(_shown(traces, examples, contents.selection), contents.selection)
+    story = [
+        {"caption": caption, "selection": make_step(_shown(traces, examples, step), step)}
+        for caption, step in contents.story
+    ]
+    fragments = [selection, *(step["selection"] for step in story)]
+    layers = _stored_layers(traces, contents.neurons, fragments)
     buffers = Buffers()
+    partners = {pair[side]: pair[1 - side] for pair in examples if len(pair) == 2
+                for side in (0, 1)}  # fmt: skip
     parts = []
     for index, trace in enumerate(traces):
-        title = titles[index] if titles is not None else _title(trace)
-        parts.append(_trace_part(trace, title, _wanted_layers(trace, neurons), buffers))
-    header = {"format": FORMAT, "version": VERSION, "selection": selection, "traces": parts}
+        other = traces[partners[index]] if index in partners else None
+        parts.append(
+            {
+                "title": titles[index],
+                **trace_part(trace, layers, buffers, evidence=contents.evidence, other=other),
+                "hidden": _hidden_part(trace, layers, buffers) if contents.hidden else {},
+            }
+        )
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "place": contents.place,
+        "selection": selection,
+        "story": story,
+        "examples": [
+            {"title": parts[numbers[0]]["title"], "traces": list(numbers)} for numbers in examples
+        ],
+        "command": live_command(traces[0]),
+        "evidence": None if contents.evidence is None else contents.evidence.part,
+        **({"report": contents.report} if contents.report else {}),
+        "traces": parts,
+    }
     return Payload(header, buffers.packed)
 
 
-def _wanted_layers(trace: Trace, neurons: bool | Sequence[int]) -> frozenset[int] | None:
-    """The layers whose vectors go along; None for all of them."""
-    if neurons is True:
-        return None
+def trace_part(
+    trace: Trace,
+    layers: frozenset[int],
+    buffers: Buffers,
+    *,
+    evidence: Evidence | None = None,
+    other: Trace | None = None,
+) -> dict[str, Any]:
+    """One trace: tokens, attention, predictions and effects.
+
+    Args:
+        trace: the trace.
+        layers: those whose queries, keys and values go along.
+        buffers: what to store arrays in.
+        evidence: from a corpus run, whose roles stand for those of this text.
+        other: the trace it is compared with.
+    """
+    roles = {} if evidence is None else evidence.roles
+    effects = None if other is None else other.effects
+    return {
+        "model": str(trace.about.get("model", "")),
+        "changed": trace.about.get("changed"),
+        **({"over": trace.about["over"]} if "over" in trace.about else {}),
+        "stacks": {name: _tokens_part(tokens) for name, tokens in trace.stack_tokens.items()},
+        "blocks": [
+            block_part(block, trace.stack_tokens, layers, roles.get(name), buffers)
+            for name, block in trace.blocks.items()
+        ],
+        "predictions": predictions_part(trace.predictions),
+        "effects": effects_part(trace.effects, effects, buffers),
+        **media_part(trace.media, buffers),
+    }
+
+
+def live_command(trace: Trace) -> str:
+    """What to type for a page of this text that can run the model."""
+    words = ["headscope", "serve", "--model", str(trace.about.get("load") or "FOLDER")]
+    texts = trace.text.texts
+    if texts and 0 < sum(map(len, texts)) <= LONGEST_COMMAND and not trace.media:
+        words += ["--text", texts[0]]
+        words += ["--pair", texts[1]] if len(texts) > 1 else []
+    return shlex.join(words)
+
+
+def _examples(
+    traces: Sequence[Trace], examples: Sequence[Sequence[int]] | None
+) -> list[tuple[int, ...]]:
+    groups = [tuple(range(len(traces)))] if examples is None else [tuple(e) for e in examples]
+    for group in groups:
+        if not 1 <= len(group) <= 2:
+            raise InputError(f"The explorer shows one trace or compares two; {len(group)} given.")
+    if not groups:
+        raise InputError("There is no trace to show: give at least one.")
+    return groups
+
+
+def _shown(
+    traces: Sequence[Trace],
+    examples: Sequence[Sequence[int]],
+    step: Mapping[str, object] | str,
+) -> list[Trace]:
+    """The traces that a selection is about: of its example, the first by default."""
+    parts = read_fragment(step) if isinstance(step, str) else step
+    number = str(parts.get("example", 0))
+    if not number.isdecimal() or int(number) >= len(examples):
+        raise InputError(f"There is no example {number}: they go from 0 to {len(examples) - 1}.")
+    return [traces[index] for index in examples[int(number)]]
+
+
+def _stored_layers(
+    traces: Sequence[Trace], neurons: bool | Sequence[int] | None, fragments: Sequence[str]
+) -> frozenset[int]:
+    """The layers whose vectors go along."""
     if neurons is False:
         return frozenset()
-    known = {int(layer) for block in trace.blocks.values() for layer in block.data["layer"].values}
-    wanted = frozenset(int(layer) for layer in neurons)
+    known = {
+        int(layer)
+        for trace in traces
+        for block in trace.blocks.values()
+        for layer in block.data["layer"].values
+    }
+    if neurons is True:
+        return frozenset(known)
+    wanted = frozenset(int(layer) for layer in neurons or ())
     if wanted - known:
         raise InputError(
             f"neurons={sorted(wanted)} names layers that the trace does not have: "
             f"{sorted(wanted - known)}. It has {min(known)} to {max(known)}."
         )
-    return wanted
+    return wanted.union(*(shown_layers(fragment) for fragment in fragments))
+
+
+def _titles(traces: Sequence[Trace], examples: Sequence[Sequence[int]]) -> list[str]:
+    """The text of each trace; of two of one text, what was changed."""
+    titles = [_title(trace) for trace in traces]
+    for numbers in examples:
+        if len(numbers) == 2 and titles[numbers[0]] == titles[numbers[1]]:
+            changed = [traces[index].about.get("changed") for index in numbers]
+            if any(changed):
+                for index, change in zip(numbers, changed, strict=True):
+                    titles[index] = str(change or AS_IT_IS)
+    return titles
 
 
 def _title(trace: Trace) -> str:
     return " ⏐ ".join(text.strip() for text in trace.text.texts) or str(trace.about.get("model"))
 
 
-def _trace_part(
-    trace: Trace, title: str, layers: frozenset[int] | None, buffers: Buffers
-) -> dict[str, Any]:
-    hidden = {}
+def _hidden_part(
+    trace: Trace, layers: frozenset[int], buffers: Buffers
+) -> dict[str, dict[str, object]]:
+    """The residual stream before and after the layers."""
+    hidden: dict[str, dict[str, object]] = {}
     for stack, states in trace.stack_hidden.items():
-        kept = [s for s in range(states.sizes["state"])
-                if layers is None or {s, s - 1} & layers]  # fmt: skip
+        kept = [s for s in range(states.sizes["state"]) if {s, s - 1} & layers]
         if kept:
             numbers = states.transpose("state", "query", "unit").values[kept]
             hidden[stack] = {"states": kept, **buffers.add_numbers(numbers, 2)}
-    return {
-        "title": title,
-        "model": str(trace.about.get("model", "")),
-        "stacks": {name: _tokens_part(tokens) for name, tokens in trace.stack_tokens.items()},
-        "blocks": [
-            _block_part(block, trace.stack_tokens, layers, buffers)
-            for block in trace.blocks.values()
-        ],
-        "hidden": hidden,
-        **media_part(trace.media, buffers),
-    }
+    return hidden
 
 
 def _tokens_part(tokens: Tokens) -> dict[str, object]:
@@ -149,90 +256,3 @@ def _tokens_part(tokens: Tokens) -> dict[str, object]:
         "word_texts": list(tokens.word_texts),
         **pieces_part(tokens),
     }
-
-
-def _block_part(
-    block: Block, stacks: Container[str], layers: frozenset[int] | None, buffers: Buffers
-) -> dict[str, object]:
-    array = block.attention.transpose("layer", "head", "query", "key")
-    weights = np.asarray(array.values)
-    present = ~np.isnan(weights).all(axis=(2, 3))
-    _check_weights(block, weights, present)
-    coarse, fine = encode(weights, fine=max(weights.shape[2:]) <= FINE_LIMIT)
-    return {
-        "name": block.name,
-        "queries": query_stack(block.name, stacks),
-        "keys": key_stack(block.name, stacks),
-        "causal": bool(block.is_causal),
-        "layers": [int(layer) for layer in array["layer"].values],
-        "heads": int(weights.shape[1]),
-        "present": present.astype(int).tolist(),
-        "shape": list(weights.shape),
-        "coarse": buffers.add(coarse),
-        "fine": None if fine is None else buffers.add(fine),
-        "statistics": head_statistics(block),
-        "vectors": _vectors_part(block, layers, buffers),
-    }
-
-
-def _check_weights(block: Block, weights: np.ndarray, present: np.ndarray) -> None:
-    """Refuse what is not attention; warn of weights that are missing."""
-    low, high = np.nanmin(weights, initial=0.0), np.nanmax(weights, initial=0.0)
-    if low < -OUTSIDE or high > 1 + OUTSIDE:
-        raise InputError(
-            f"Attention of block {block.name!r} runs from {low:.4g} to {high:.4g}; weights after "
-            "the softmax lie between 0 and 1. Were scores (before the softmax) passed in?"
-        )
-    missing = np.isnan(weights) & present[:, :, None, None]
-    if missing.any():
-        layer, head, query, key = (int(i) for i in np.argwhere(missing)[0])
-        warnings.warn(
-            f"{int(missing.sum())} weights of block {block.name!r} are NaN, the first at layer "
-            f"{layer}, head {head}, query {query}, key {key}: they are shown as missing.",
-            HeadscopeWarning,
-            stacklevel=4,
-        )
-
-
-def _vectors_part(
-    block: Block, layers: frozenset[int] | None, buffers: Buffers
-) -> dict[str, object] | None:
-    """Queries and keys (and what else there is) of the wanted layers, or None."""
-    known = [int(layer) for layer in block.data["layer"].values]
-    rows = [i for i, layer in enumerate(known) if layers is None or layer in layers]
-    if not rows or "queries" not in block.data or "keys" not in block.data:
-        return None
-    data = block.data.isel(layer=rows)
-    group_of_head = block.data.get("group_of_head")
-    groups = np.arange(data.sizes["head"]) if group_of_head is None else group_of_head.values
-    scales = data["scale"].values if "scale" in data else np.ones(len(rows))
-    part: dict[str, object] = {
-        "layers": [known[i] for i in rows],
-        "groups": [int(group) for group in groups],
-        "scales": [
-            float(value) if np.isfinite(value) else None
-            for value in np.broadcast_to(scales, len(rows))
-        ],
-        "values": None,
-        "outputs": None,
-        "scores": None,
-    }
-    for name in ("queries", "keys", "values", "outputs", "scores"):
-        if name in data and not (name == "outputs" and _is_weighted_sum(data, groups)):
-            part[name] = buffers.add_numbers(data[name].transpose(*DIMENSIONS[name]).values, 2)
-    return part
-
-
-def _is_weighted_sum(data: xr.Dataset, groups: np.ndarray) -> bool:
-    """Whether the front end can compute the head outputs from attention and values.
-
-    True of most families; not of those with gates.
-    """
-    if "values" not in data:
-        return False
-    outputs = data["outputs"].transpose("layer", "head", "query", "value_neuron").values
-    values = data["values"].transpose("layer", "group", "key", "value_neuron").values[:, groups]
-    weights = data["attention"].transpose("layer", "head", "query", "key").values
-    computed = np.nan_to_num(weights).astype(np.float32) @ np.nan_to_num(values)
-    largest = float(np.nanmax(np.abs(outputs), initial=0.0))
-    return bool(np.nanmax(np.abs(computed - outputs), initial=0.0) <= 2e-3 * largest)

@@ -18,9 +18,9 @@ PAPER = np.array([252, 252, 250], dtype=np.float32)
 INK = np.array([12, 44, 77], dtype=np.float32)
 
 
-def picture_of(trace: Trace, *, css_class: str = "") -> str:
-    """An HTML figure with one heat map per head of the main block, layers down, heads across."""
-    weights = np.nan_to_num(trace.attention.transpose("layer", "head", "query", "key").values)
+def sheet_of(trace: Trace) -> bytes:
+    """A PNG picture with one heat map per head of the main block, layers down, heads across."""
+    weights = trace.attention.transpose("layer", "head", "query", "key").values
     n_layers, n_heads = weights.shape[:2]
     pitch = CELL + GAP
     sheet = np.full((n_layers * pitch, n_heads * pitch, 3), 255, dtype=np.uint8)
@@ -28,7 +28,14 @@ def picture_of(trace: Trace, *, css_class: str = "") -> str:
         for head in range(n_heads):
             top, left = layer * pitch, head * pitch
             sheet[top : top + CELL, left : left + CELL] = _heat(weights[layer, head])
-    data = base64.b64encode(png(sheet)).decode("ascii")
+    return png(sheet)
+
+
+def picture_of(trace: Trace, *, css_class: str = "") -> str:
+    """The picture as an HTML figure."""
+    n_layers, n_heads = trace.attention.sizes["layer"], trace.attention.sizes["head"]
+    pitch = CELL + GAP
+    data = base64.b64encode(sheet_of(trace)).decode("ascii")
     model = html.escape(str(trace.about.get("model", "")))
     text = f"Attention of {model}: {n_layers} layers down, {n_heads} heads across"
     return (
@@ -40,16 +47,23 @@ def picture_of(trace: Trace, *, css_class: str = "") -> str:
 
 def _heat(weights: np.ndarray) -> np.ndarray:
     """`CELL × CELL` colors: the strongest weight under each pixel."""
-    n_queries, n_keys = weights.shape
-    rows = np.arange(n_queries) * min(CELL, n_queries) // n_queries
-    columns = np.arange(n_keys) * min(CELL, n_keys) // n_keys
-    pooled = np.zeros((rows[-1] + 1, columns[-1] + 1), dtype=np.float32)
-    np.maximum.at(pooled, (rows[:, None], columns[None, :]), weights)
+    pooled = cell_maxima(np.nan_to_num(weights), CELL)
     across = np.arange(CELL) * pooled.shape[1] // CELL
     down = np.arange(CELL) * pooled.shape[0] // CELL
     share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
     colors: np.ndarray = np.rint(PAPER + (INK - PAPER) * share).astype(np.uint8)
     return colors
+
+
+def cell_maxima(weights: np.ndarray, most: int) -> np.ndarray:
+    """The last two axes cut into at most `most` cells each: the largest number of each cell."""
+    for axis in (-2, -1):
+        n = weights.shape[axis]
+        if n > most:
+            edges = np.arange(1, most) * n // most
+            cells = np.split(weights, edges, axis=axis)
+            weights = np.stack([cell.max(axis=axis) for cell in cells], axis=axis)
+    return weights
 
 
 def png(pixels: np.ndarray) -> bytes:

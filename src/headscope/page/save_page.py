@@ -10,12 +10,18 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 
-from headscope.page.html import data_script, html_page, write_page
-from headscope.page.payload import Payload, make_payload
+from headscope.errors import InputError
+from headscope.page.buffers import Payload
+from headscope.page.evidence_part import make_evidence
+from headscope.page.html import Preview, data_script, html_page, write_page
+from headscope.page.payload import Contents, Step, make_payload
+from headscope.page.picture import sheet_of
+from headscope.page.selection import make_step
+from headscope.results.result import Result
 from headscope.results.trace import Trace
 
 STYLE = """
@@ -35,6 +41,10 @@ WAITING = (
     "Opening the trace … If this text stays, the file is incomplete (save it once more), "
     "or JavaScript is switched off."
 )
+LONGEST_TITLE = 40
+"""Characters of a text in the title of a page."""
+Examples = Trace | Sequence[Trace | Sequence[Trace]]
+"""A trace; two to compare; or several examples, each a trace or two."""
 
 
 @cache
@@ -50,6 +60,7 @@ def make_page(
     script: str = "page.js",
     style: str = STYLE,
     waiting: str = WAITING,
+    preview: Preview | None = None,
 ) -> str:
     """The HTML of a page that shows `payload`, the explorer's or (by its script) another's.
 
@@ -63,18 +74,19 @@ def make_page(
         for index, buffer in enumerate(payload.buffers)
     )
     data = f"{data_script('headscope-header', header)}\n{buffers}"
-    return html_page(title, style, _stage(waiting), static_file(script), data)
+    return html_page(title, style, _stage(waiting), static_file(script), data, preview=preview)
 
 
 def make_app(start: Mapping[str, object]) -> str:
-    """The HTML of the web app, which asks the server it came from for traces.
+    """The HTML of the lab, which asks the server it came from for traces.
 
     Args:
-        start: `models` and `text`, as the front end's `entry/app.ts` wants them.
+        start: `models`, `examples`, `text` and `limits`, as the front end's `entry/app.ts` wants
+            them.
     """
     data = data_script("headscope-start", json.dumps(start, ensure_ascii=False))
     stage, script = _stage(WAITING), static_file("app.js")
-    return html_page("headscope", APP_STYLE, stage, script, data, connect="'self'")
+    return html_page("headscope lab", APP_STYLE, stage, script, data, connect="'self'")
 
 
 def _stage(waiting: str) -> str:
@@ -82,24 +94,91 @@ def _stage(waiting: str) -> str:
 
 
 def save_page(
-    traces: Trace | Sequence[Trace],
+    traces: Examples,
     path: str | os.PathLike[str],
     *,
-    neurons: bool | Sequence[int] = True,
     titles: Sequence[str] | None = None,
-    selection: str = "",
+    selection: str | Mapping[str, object] = "",
+    story: Sequence[Step] = (),
+    evidence: Result | Iterable[Result] | None = None,
+    report: str | None = None,
+    effects: bool = False,
+    neurons: bool | Sequence[int] | None = None,
+    hidden: bool = False,
 ) -> None:
-    """Write one trace, or two to compare, as one HTML file that opens without a network.
+    """Write one HTML file that shows what every head does, and opens without a network.
+
+        hs.save_page([one, (two, three)], "page.html", story=[
+            ("Rests on the first word.", {"layer": 3, "head": 0}),
+            ("Two readings of one sentence.", {"example": 1, "layer": 9, "head": 3, "word": 8}),
+        ])
 
     Args:
-        traces: a trace, or two.
+        traces: a trace; two, which are compared; or several examples, each of them a trace or a
+            tuple of two that are compared.
         path: the file to write; it appears whole or not at all.
-        neurons: whether to store queries, keys and values, or the layers for which to.
-        titles: what to call each trace.
-        selection: where to open, as a URL fragment (`layer=2&heads=8`); `trace.save_page`
-            takes it in words.
+        titles: what to call each trace, in the order given; its text, or what was changed, by
+            default.
+        selection: where to open: `layer`, `head`, `word`, `tab` and so on, as a step of a story
+            has it, or a URL fragment. By default the head that shows most, and of a comparison
+            the one that differs most.
+        story: captions, each with the selection it is about.
+        evidence: what a corpus run measured of the model, for names and cards of its heads.
+        report: the address of a report on the model, relative to the page, which the cards of its
+            heads link to.
+        effects: store what each head does to the prediction (see `Model.trace`), for traces that
+            do not have it yet.
+        neurons: whether queries, keys and values go along, or the layers whose do; by default
+            those of the opening head and of the story.
+        hidden: whether hidden states go along with them.
     """
-    listed = [traces] if isinstance(traces, Trace) else list(traces)
-    payload = make_payload(listed, neurons=neurons, titles=titles, selection=selection)
-    page = make_page(payload, title=f"headscope: {payload.header['traces'][0]['title']}")
-    write_page(path, page)
+    listed, examples = _listed(traces)
+    if effects:
+        listed = [trace if trace.effects is not None else trace.with_effects() for trace in listed]
+    shown = [listed[index] for index in examples[0]]
+    contents = Contents(
+        titles=titles,
+        examples=examples,
+        selection=make_step(shown, selection),
+        story=story,
+        neurons=neurons,
+        hidden=hidden,
+        evidence=None if evidence is None else make_evidence(evidence, listed[0]),
+        report=report,
+    )
+    write_page(path, page_of(make_payload(listed, contents), listed[0]))
+
+
+def page_of(payload: Payload, trace: Trace) -> str:
+    """The HTML of an explorer page, with a title of a few words and a picture for links to it."""
+    text = str(payload.header["traces"][0]["title"])
+    short = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1].rstrip() + "…"
+    n_layers, n_heads = trace.attention.shape[:2]
+    said = f"What {n_layers} × {n_heads} attention heads of {payload.header['traces'][0]['model']} "
+    preview = Preview(said + f"do with “{text[:200]}”", sheet_of(trace))
+    return make_page(payload, title=f"{short} · headscope", preview=preview)
+
+
+def _listed(traces: Examples) -> tuple[list[Trace], list[tuple[int, ...]]]:
+    """All traces in order, and which of them stand together."""
+    if isinstance(traces, Trace):
+        return [traces], [(0,)]
+    if not isinstance(traces, list | tuple):
+        raise InputError(f"A Trace is needed, or several, not {type(traces).__name__}.")
+    is_pair = len(traces) == 2 and all(isinstance(trace, Trace) for trace in traces)
+    groups = [traces] if is_pair else [[t] if isinstance(t, Trace) else list(t) for t in traces]
+    listed: list[Trace] = []
+    examples: list[tuple[int, ...]] = []
+    for group in groups:
+        for trace in group:
+            if not isinstance(trace, Trace):
+                raise InputError(
+                    f"A Trace is needed, not {type(trace).__name__}. Make one with "
+                    "model.trace(text), or of attention of your own with "
+                    "headscope.Trace.from_arrays(attention, tokens)."
+                )
+            listed.append(trace)
+        examples.append(tuple(range(len(listed) - len(group), len(listed))))
+    if not listed:
+        raise InputError("There is no trace to show: give at least one.")
+    return listed, examples

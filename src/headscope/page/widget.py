@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
 import anywidget
 import traitlets
 
-from headscope.page.exact import exact_row
+from headscope.page.buffers import Payload
 from headscope.page.html import write_page
-from headscope.page.payload import Payload
 from headscope.page.picture import picture_of
-from headscope.page.save_page import make_page, static_file
-from headscope.results.trace import Trace
+from headscope.page.replies import Replies
+from headscope.page.save_page import make_page, page_of, static_file
+
+MOST_OFFLINE = 8 << 20
+"""Characters of an offline page that a notebook carries; of a larger one it carries a picture."""
 
 
 class Explorer(anywidget.AnyWidget):
     """The explorer of one trace, or of two, as a Jupyter widget.
 
-    `selection` is what the reader has selected, as a URL fragment (`layer=2&heads=8`); setting it
-    changes the selection. Tooltips ask the kernel for weights, so these are exact.
+    `selection` is what the reader has selected, as a URL fragment (`head=L2H8&word=4`); setting it
+    changes the selection. What the page asks the kernel answers: exact rows, the vectors of a
+    layer, and where the traces know their model also edits, effects and scores.
     """
 
     _esm = static_file("widget.js")
@@ -35,8 +39,8 @@ class Explorer(anywidget.AnyWidget):
     height = traitlets.Int(680).tag(sync=True)
     static_id = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, traces: Sequence[Trace], payload: Payload, *, height: int = 680) -> None:
-        self._traces = list(traces)
+    def __init__(self, replies: Replies, payload: Payload, *, height: int = 680) -> None:
+        self._replies = replies
         self._payload = payload
         super().__init__(
             header=json.dumps(payload.header),
@@ -49,32 +53,45 @@ class Explorer(anywidget.AnyWidget):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explorer as one HTML file that opens here, without a network."""
-        header = {**self._payload.header, "selection": self.selection}
-        page = make_page(Payload(header, self._payload.buffers), title=self._title)
-        write_page(path, page)
+        write_page(path, page_of(self._offline(), self._replies.traces[0]))
 
-    @property
-    def _title(self) -> str:
-        return f"headscope: {self._payload.header['traces'][0]['title']}"
+    def _offline(self) -> Payload:
+        """The payload as a file has it, opened where the reader is."""
+        header = {**self._payload.header, "selection": self.selection, "place": "file"}
+        return Payload(header, self._payload.buffers)
 
     def _ipython_display_(self, **_: object) -> None:
-        """Show a still picture and the widget, which hides the picture while it lives.
+        """Show the offline page and the widget, which hides the page while it lives.
 
-        A notebook that is opened again without its kernel still shows the picture.
+        A notebook that is opened again without its kernel shows the page.
         """
         display = importlib.import_module("IPython.display")
-        still = picture_of(self._traces[0], css_class=f"headscope-still-{self.static_id}")
-        display.display(display.HTML(still))
+        display.display(display.HTML(self._still()))
         bundle = self._repr_mimebundle_()
         if bundle is not None:
             display.display(bundle[0], raw=True)
 
-    def _answer(self, _: object, content: Mapping[str, Any], __: object) -> None:
-        """One exact row of attention for the front end."""
-        if content.get("kind") != "row":
-            return
-        row = exact_row(self._traces, content)
-        self.send(
-            {"id": content.get("id"), "found": row is not None},
-            buffers=[] if row is None else [row],
+    def _still(self) -> str:
+        """What stands in the notebook when there is no kernel: the offline page in a frame. The
+        style hides the output beside it while that holds no widget but a message that JupyterLab
+        puts in its place.
+        """
+        name = f"headscope-still-{self.static_id}"
+        page = make_page(self._offline())
+        if len(page) > MOST_OFFLINE:
+            return picture_of(self._replies.traces[0], css_class=name)
+        lost = ".jp-OutputArea-child:not(:has(> .jp-OutputArea-output *))"
+        return (
+            f"<style>.jp-OutputArea-child:has(.{name}) + {lost} {{ display: none; }}</style>"
+            f'<div class="{name}"><iframe title="headscope" loading="lazy" '
+            f'srcdoc="{html.escape(page, quote=True)}" width="100%" height="{self.height}" '
+            'style="border:0"></iframe></div>'
         )
+
+    def _answer(self, _: object, content: Mapping[str, Any], __: object) -> None:
+        """What the page asks for."""
+        kind = content.get("kind")
+        if not isinstance(kind, str):
+            return
+        answer, buffers = self._replies.reply(kind, content)
+        self.send({"id": content.get("id"), **answer}, buffers=buffers)

@@ -139,7 +139,7 @@ class AttentionReader:
             values[:, :w, n : n + n_edges, at] = to.permute(0, 2, 3, 1).float().cpu()
             values[:, :w, n + n_edges :, at] = from_.permute(0, 3, 2, 1).float().cpu()
 
-        self.model.run(inputs, read)
+        self.model.read(inputs, read)
         array = values.numpy()
         for row, (document, length) in enumerate(zip(documents, lengths, strict=True)):
             columns = np.r_[0:length, n : n + 2 * n_edges]

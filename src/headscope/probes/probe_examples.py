@@ -83,7 +83,7 @@ def probe_examples(
                 reading = Reading(attention, batch)
                 made.append(_example(reading, head, number_of, direction, possessive))
 
-        model.run(inputs, look)
+        model.read(inputs, look)
         example = made[0]
         wanted = right if example.is_right else wrong
         if example.arcs and len(examples[example.is_right]) < wanted:

@@ -38,7 +38,7 @@ from headscope.probes.training import (
 from headscope.probes.treebank import Treebank, punctuation, read_treebank, targets
 from headscope.probes.vectors import WordVectors, load_vectors
 from headscope.results.probe import Probe
-from headscope.run.progress import Meter
+from headscope.run.progress import Meter, phase
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable
 
@@ -94,7 +94,7 @@ def train_probe(
         whole_number("epochs", epochs)
     model = as_model(model)
     clock = _Clock()
-    with clock.stage("read"):
+    with clock.stage("read"), phase("reading treebanks", progress):
         treebanks = {"train": read_treebank(train), "dev": read_treebank(dev)}
         options = Options(epochs or epochs_for(len(treebanks["train"].documents)))
         words = _vectors(kind, vectors)
@@ -122,7 +122,7 @@ def train_probe(
     with clock.stage("training"):
         log = _train(scorer, examples["train"], options, seed, progress)
         _warn_if_unfinished(log)
-    with clock.stage("scoring"):
+    with clock.stage("scoring"), phase("scoring", progress):
         bank = treebanks["dev"]
         scores = evaluate(
             scorer,

@@ -10,9 +10,11 @@ import xarray as xr
 from headscope.errors import InputError, MissingExtra
 from headscope.heads.head_map import HeadMap, map_heads
 from headscope.reporting.change_table import change_table
+from headscope.reporting.effect_table import effect_table
 from headscope.reporting.equations import OTHERS, Tree, equation_tree
 from headscope.reporting.exemplar_cards import Card, Documents, exemplar_figure, make_cards
 from headscope.reporting.figure import Figure, Section, heads_figure, section
+from headscope.reporting.finder import finder_figure
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.findings_between import about_changes, about_differences, about_groups
 from headscope.reporting.group_figure import group_figure
@@ -25,7 +27,7 @@ from headscope.reporting.layer_figures import (
     label_maps,
     layer_lines,
 )
-from headscope.reporting.point_figures import correlations, map_figure
+from headscope.reporting.map_figure import map_figure
 from headscope.reporting.provenance import Provenance, provenance_of
 from headscope.reporting.subjects import MAIN, Subject, find_subjects
 from headscope.reporting.table_figures import (
@@ -141,7 +143,7 @@ def _sections(
     chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
     parts: list[tuple[str, str, Sequence[Figure | None]]] = [
         ("what-changed", "What changed", [change_table(subjects, differences)]),
-        ("every-head", "Every head", [heads_figure(subjects)]),
+        ("every-head", "Every head", [heads_figure(subjects), finder_figure(subjects)]),
         (
             "by-layer",
             "Layer by layer",
@@ -162,7 +164,6 @@ def _sections(
                     "Null attention included. The dashed line is the entropy of attending evenly "
                     "to every token that can be attended to.",
                 ),
-                *correlations(subjects),
             ],
         ),
         (
@@ -194,7 +195,11 @@ def _sections(
         ),
         ("coreference-section", "Coreference", [coreference_table(subjects)]),
         ("probes-section", "Trained probes", [trained_table(subjects)]),
-        ("importance-section", "What the loss depends on", [importance_lines(subjects)]),
+        (
+            "effects-section",
+            "Does it matter?",
+            [effect_table(subjects), importance_lines(subjects)],
+        ),
         ("map-section", "Heads that attend alike", [map_figure(subjects, maps)]),
         ("exemplars-section", "Exemplars", [exemplar_figure(subjects, chosen, documents)]),
         (

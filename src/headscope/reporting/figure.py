@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, Unpack
 
+from headscope.heads.roles import corpus_roles
 from headscope.reporting.subjects import Subject
 from headscope.reporting.variables import HeadValues, Variable, describe, head_variables, values_of
 from headscope.reporting.wording import Sentence
@@ -41,9 +42,11 @@ class Content(TypedDict, total=False):
     """What figures of some kinds have; `web/src/report/data.ts` says which."""
 
     variables: Sequence[VariableEntry]
+    roles: Sequence[Sequence[Sequence[str]] | None]
     columns: Sequence[Mapping[str, object]]
     rows: Sequence[object]
     panels: Sequence[Mapping[str, object]]
+    presets: Sequence[Mapping[str, object]]
     axis: str
     axes: Sequence[Axis]
     labels: Sequence[str]
@@ -125,7 +128,17 @@ def heads_figure(subjects: Sequence[Subject]) -> Figure | None:
         "its value and 95 % interval; click it, or press Enter, for everything known about the "
         "head.",
         variables=variables,
+        roles=[_roles(subject) for subject in subjects],
     )
+
+
+def _roles(subject: Subject) -> list[list[str]] | None:
+    """`layer head`: what each head does over the corpus, empty without a name; None where that was
+    not measured.
+    """
+    data = subject.data("class_share")
+    roles = None if data is None else corpus_roles(data)
+    return None if roles is None else [[str(role) for role in row] for row in roles["role"].values]
 
 
 def _entry(known: Described, variable: Variable, subjects: Sequence[Subject]) -> VariableEntry:

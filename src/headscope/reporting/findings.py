@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from itertools import permutations
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.heads.behavior import Thresholds
 from headscope.reporting.evidence import (
@@ -23,19 +22,24 @@ from headscope.reporting.evidence import (
     layers_above,
     scaled,
 )
-from headscope.reporting.findings_more import coreference, importance, relations, trained
+from headscope.reporting.findings_of_effects import effects, importance, norms
+from headscope.reporting.findings_of_probes import coreference, relations, trained
 from headscope.reporting.subjects import Subject
 from headscope.reporting.wording import (
     Measured,
     Part,
     Sentence,
+    aside,
     count_of,
     figure,
     head,
     listed,
+    p_value,
     sentence,
+    two_digits,
     with_interval,
 )
+from headscope.statistics.correlation import pearson, ranks
 from headscope.statistics.pulls import Pulls
 
 Rule = Callable[[Subject, int], Sentence | None]
@@ -43,7 +47,7 @@ Rule = Callable[[Subject, int], Sentence | None]
 LayerValue = tuple[int, Measured]
 EXACT = 8
 """Up to this many layers, the p value of a trend is counted over all orders of the layers."""
-PAIRS_OF_LAYERS = "which differ after correction over all pairs of layers"
+PAIRS_OF_LAYERS = aside(", which differ after correction over all pairs of layers")
 NAMED = 3
 """A sentence names at most this many heads."""
 
@@ -98,10 +102,11 @@ def _null(subject: Subject, number: int) -> Sentence | None:
     if layers:
         low, high = _extremes(layers)
         if are_layers_apart(subject, "null_share"):
-            parts.append(
+            parts += [
                 f"; by layer it runs from {with_interval(low[1], units)} in layer {low[0]} to "
-                f"{with_interval(high[1], units)} in layer {high[0]}, {PAIRS_OF_LAYERS}"
-            )
+                f"{with_interval(high[1], units)} in layer {high[0]}",
+                PAIRS_OF_LAYERS,
+            ]
     return [*parts, figure("layers"), "."]
 
 
@@ -119,19 +124,19 @@ def _alignment(subject: Subject, number: int) -> Sentence | None:
     if layer not in above:
         return [
             f"In no layer does clearly more of the attention follow dependencies than the {even} "
-            f"that evenly spread attention would give (after correction over {len(layers)} layers)",
+            "that evenly spread attention would give",
+            aside(f" (after correction over {len(layers)} layers)"),
             figure("alignment"),
             ".",
         ]
-    parts: Sentence = [
+    return [
         f"Attention runs along dependencies most in layer {layer}: {with_interval(best, units)} of "
         f"it, {best.value / baseline:.1f} times the {even} that evenly spread attention would give"
+        f"; {len(above)} of {len(layers)} layers are above that baseline",
+        aside(f" (after correction over {len(layers)} layers)"),
+        figure("alignment"),
+        ".",
     ]
-    parts.append(
-        f"; {len(above)} of {len(layers)} layers are above that baseline "
-        f"(after correction over {len(layers)} layers)"
-    )
-    return [*parts, figure("alignment"), "."]
 
 
 def _aligned_head(subject: Subject, number: int) -> Sentence | None:
@@ -146,8 +151,9 @@ def _aligned_head(subject: Subject, number: int) -> Sentence | None:
         "The head that does so most is ",
         head(number, layer, at),
         f" with {with_interval(value, 'share of attention')}; "
-        f"{len(above.passed)} of {above.n_tested} heads are above the baseline "
-        f"({above.correction}).",
+        f"{len(above.passed)} of {above.n_tested} heads are above the baseline",
+        aside(f" ({above.correction})"),
+        ".",
     ]
 
 
@@ -160,16 +166,18 @@ def _distance(subject: Subject, number: int) -> Sentence | None:
         return None
     span = (
         f"from {with_interval(low[1], 'tokens')} in layer {low[0]} to "
-        f"{with_interval(high[1], 'tokens')} in layer {high[0]}, {PAIRS_OF_LAYERS}"
+        f"{with_interval(high[1], 'tokens')} in layer {high[0]}"
     )
     trend = _trend(layers)
     if trend is None:
-        return ["Mean distance runs ", span, figure("layers"), "."]
+        return ["Mean distance runs ", span, PAIRS_OF_LAYERS, figure("layers"), "."]
     rho, p = trend
     verb = "grows" if rho > 0 else "falls"
     return [
-        f"Mean distance {verb} with the layer (Spearman's ρ = {_r(rho)} over {len(layers)} layers, "
-        f"{_p(p)}) and runs {span}",
+        f"Mean distance {verb} with the layer",
+        aside(f" (Spearman's ρ = {two_digits(rho)} over {len(layers)} layers, {p_value(p)})"),
+        f" and runs {span}",
+        PAIRS_OF_LAYERS,
         figure("layers"),
         ".",
     ]
@@ -187,15 +195,13 @@ def _correlation(other: str, more: str, less: str) -> Rule:
         way = more if r.value > 0 else less
         within = subject.measured("correlation_within", correlated=key)
         p = subject.measured("correlation_within_p", correlated=key).value
-        inside = (
-            f"; within layers r = {_r(within.value)} (heads shuffled within layers: {_p(p)})"
-            if within.is_known
-            else ""
-        )
+        shuffled = f"(heads shuffled within layers: {p_value(p)})"
+        inside = f"; within layers r = {two_digits(within.value)} {shuffled}"
         return [
-            f"In this model, heads that look farther {way}: r = {with_interval(r)} over its heads, "
-            f"a description rather than a test{inside}",
-            figure(f"correlation-{other}"),
+            f"In this model, heads that look farther {way}: r = {with_interval(r)}",
+            aside(" over its heads, a description rather than a test"),
+            *([aside(inside)] if within.is_known else []),
+            figure("finder"),
             ".",
         ]
 
@@ -215,7 +221,8 @@ def _offsets(subject: Subject, number: int) -> Sentence | None:
                     f"{count_of(n, 'head')} {verb} more than half of {whose} attention to the "
                     f"{name} token (",
                     _named(number, above.passed),
-                    f"; {above.correction})",
+                    aside(f"; {above.correction}"),
+                    ")",
                 )
             )
     if not parts:
@@ -236,8 +243,9 @@ def _variability(subject: Subject, number: int) -> Sentence | None:
         "The head that depends most on position and least on the text is ",
         head(number, layer, at),
         f": {with_interval(least, 'share of attention')} of its attention varies, against "
-        f"{with_interval(mean, 'share of attention')} on average "
-        f"(after correction over {values.size} heads).",
+        f"{with_interval(mean, 'share of attention')} on average",
+        aside(f" (after correction over {values.size} heads)"),
+        ".",
     ]
 
 
@@ -247,7 +255,9 @@ def _sinks(subject: Subject, number: int) -> Sentence | None:
         return None
     return [
         f"In {len(sinks.passed)} of {sinks.n_tested} heads the first token is an attention sink in "
-        f"more than nine of ten documents ({sinks.correction})."
+        "more than nine of ten documents",
+        aside(f" ({sinks.correction})"),
+        ".",
     ]
 
 
@@ -263,7 +273,8 @@ def _tags(subject: Subject, number: int) -> Sentence | None:
     every = "every one" if len(named) == len(tags) else f"{len(named)}"
     return [
         f"For {every} of {len(tags)} tags there is a head that pays it more than twice the "
-        "attention of the average head (after correction over heads and tags)",
+        "attention of the average head",
+        aside(" (after correction over heads and tags)"),
         figure("pos_to"),
         ".",
     ]
@@ -283,7 +294,8 @@ def _broad(subject: Subject, number: int) -> Sentence | None:
         f"{noun.capitalize()} {verb} broadly, with more than {share:.0%} of the entropy of "
         "attending evenly (".replace("%", "\u00a0%"),
         _named(number, broad.passed, "nats"),
-        f"; {broad.correction}).",
+        aside(f"; {broad.correction}"),
+        ").",
     )
 
 
@@ -298,7 +310,8 @@ def _repeats(subject: Subject, number: int) -> Sentence | None:
         f"{count_of(len(above.passed), 'head').capitalize()} {verb} more than half of the "
         "attention of repeated tokens to what followed them before, as induction heads do (",
         _named(number, above.passed),
-        f"; {above.correction}).",
+        aside(f"; {above.correction}"),
+        ").",
     )
 
 
@@ -314,7 +327,7 @@ TOPICS: dict[str, tuple[Rule, ...]] = {
     "Position": (_offsets, _variability, _repeats),
     "Parts of speech": (_tags,),
     "Coreference": (coreference,),
-    "Gradients": (importance,),
+    "Does it matter": (effects, norms, importance),
 }
 """The rules of each topic, in the order of the page."""
 
@@ -352,13 +365,12 @@ def _trend(layers: Sequence[LayerValue]) -> tuple[float, float] | None:
     """Spearman's ρ of value and layer, and its p value; None unless it is significant."""
     if len(layers) < 5:
         return None
-    values = [value.value for _, value in layers]
-    rho, p = map(float, stats.spearmanr([n for n, _ in layers], values))
-    if len(layers) <= EXACT:  # for so few layers, scipy's p value is too small
+    of_values = ranks(np.array([value.value for _, value in layers]))
+    rho, p = pearson(ranks(np.array([n for n, _ in layers])), of_values)
+    if len(layers) <= EXACT:  # for so few layers, the p value of the t test is too small
         orders = np.array(list(permutations(range(len(layers)))))
-        ranks = stats.rankdata(values)
         centered = np.arange(len(layers)) - (len(layers) - 1) / 2
-        products = np.abs(ranks[orders] @ centered)
+        products = np.abs(of_values[orders] @ centered)
         p = float((products >= products[0] - 1e-9).mean())
     return (rho, p) if p < LEVEL else None
 
@@ -381,11 +393,3 @@ def _value(of_layer: LayerValue) -> float:
 def _capital(parts: Sentence) -> Sentence:
     first = parts[0]
     return [first[:1].upper() + first[1:], *parts[1:]] if isinstance(first, str) else parts
-
-
-def _r(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
-
-
-def _p(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

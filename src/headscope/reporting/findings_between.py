@@ -18,6 +18,7 @@ from headscope.reporting.variables import describe, parent_label
 from headscope.reporting.wording import (
     Measured,
     Sentence,
+    aside,
     count_of,
     figure,
     head,
@@ -30,7 +31,7 @@ from headscope.reporting.wording import (
 from headscope.results.result import Result
 from headscope.run.compare import SAME
 from headscope.run.merge import axes_of, metrics_of
-from headscope.statistics.corrections import holm
+from headscope.statistics.corrections import benjamini_hochberg, holm
 from headscope.statistics.grouped import GroupTest, permutation_test
 from headscope.statistics.pulls import Pulls
 
@@ -66,23 +67,26 @@ def changes_of(
     """Which heads changed in which measures, head by head over the same documents (BH over heads).
 
     Empty where the two cannot be set against one another head by head: other documents, or
-    other layers and heads.
+    other layers and heads. Measures of which no head could be tested are left out.
     """
     if data.attrs.get("comparison") != SAME:
         return []
-    return [
+    changed = [
         Changed(name, *_changed_heads(subjects, left, right, data, name))
         for name in COMPARED
         if name in data and {"layer", "head"} <= {*map(str, data[name].dims)}
     ]
+    return [one for one in changed if one.n_tested]
 
 
 def _changed_heads(
     subjects: Sequence[Subject], left: int, right: int, data: xr.Dataset, name: str
 ) -> tuple[int, tuple[Change, ...]]:
     labels = parent_label(data[name])
-    here = data[[name, f"{name}_p", f"{name}_p_adjusted", f"{name}_interval"]].sel(labels)
-    adjusted = here[f"{name}_p_adjusted"].transpose("layer", "head")
+    here = data[[name, f"{name}_p", f"{name}_interval"]].sel(labels)
+    alone = here[f"{name}_p"].transpose("layer", "head")
+    # Over the heads that the sentence counts, not over the other labels of the variable too.
+    adjusted = alone.copy(data=benjamini_hochberg(alone.values))
     changes = []
     with np.errstate(invalid="ignore"):
         places = np.argwhere(adjusted.values < LEVEL)
@@ -109,13 +113,13 @@ def about_changes(subjects: Sequence[Subject], differences: Differences) -> list
         test = f"the same documents, paired; after correction over {most} heads for each measure"
         some = [c for c in changed if c.heads]
         if not some:
-            sentences.append([f"{pair}, no head changed in any measure ({test})."])
+            sentences.append([f"{pair}, no head changed in any measure", aside(f" ({test})"), "."])
             continue
         parts = [_said(subjects, right, c) for c in some]
         rest = [_spoken(c.name, subjects) for c in changed if not c.heads]
         none = ["; ", *listed(rest), " changed in none"] if rest else []
         sentences.append(
-            sentence(f"{pair}, ", listed(parts), *none, f" ({test})", figure("changes"), ".")
+            sentence(f"{pair}, ", listed(parts), *none, aside(f" ({test})"), figure("changes"), ".")
         )
     return sentences
 
@@ -155,7 +159,7 @@ def about_differences(subjects: Sequence[Subject], differences: Differences) -> 
                 [
                     f"Compared with {subjects[right].title}, {subjects[left].title} has ",
                     *listed(said),
-                    f" (means over heads, {kind}, {_correction(len(names))})",
+                    aside(f" (means over heads, {kind}, {_correction(len(names))})"),
                     figure("differences"),
                     ".",
                 ]
@@ -187,19 +191,20 @@ def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
             start: Sentence = [f"In {subject.title}, kinds of text differ in ", *listed(said)]
         else:
             start = [f"In {subject.title}, kinds of text do not clearly differ"]
-        sentences.append([*start, f" ({test})", figure("groups"), "."])
+        sentences.append([*start, aside(f" ({test})"), figure("groups"), "."])
     return sentences
 
 
 def group_tests(subject: Subject) -> dict[str, GroupTest]:
-    """By variable: whether its groups differ, averaged over heads."""
+    """By variable: whether its groups differ, averaged over heads; those that can be tested."""
     result = subject.results[0]
     if not result.groups or not result.states:
         return {}
     axes = axes_of(result)
-    return {
+    tests = {
         name: permutation_test(of, axes.groups_of_parts) for name, of in _ungrouped_pulls(result)
     }
+    return {name: test for name, test in tests.items() if np.isfinite(test.p)}
 
 
 def _ungrouped_pulls(result: Result) -> Iterator[tuple[str, Pulls]]:

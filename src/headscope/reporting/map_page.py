@@ -60,7 +60,7 @@ function show(i) {
   for (const j of head.near) dots[j].classList.add("near");
   if (link) {
     link.hidden = false;
-    link.href = data.explorer + "#layer=" + head.layer + "&heads=" + head.head;
+    link.href = data.explorer + "#head=L" + head.layer + "H" + head.head;
   }
 }
 dots.forEach((dot, i) => {

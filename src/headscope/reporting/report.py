@@ -10,8 +10,8 @@ from pathlib import Path
 
 from headscope.arguments import expect
 from headscope.errors import InputError
+from headscope.page.buffers import Payload
 from headscope.page.html import write_page
-from headscope.page.payload import Payload
 from headscope.page.save_page import make_page
 from headscope.reporting.build import FORMAT, VERSION, build_report
 from headscope.results.opening import open as open_file

@@ -19,6 +19,8 @@ import xarray as xr
 from headscope.errors import InputError
 from headscope.heads.first_edition import with_descriptions
 from headscope.reporting.wording import Measured, measured
+from headscope.results.described import described, is_shown
+from headscope.results.effect_result import result_of_effects
 from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.run.compare import Labeled, labeled_pulls
@@ -42,12 +44,15 @@ class Subject:
         results: the results of the model, an analysis first.
         probes: trained probes of the model.
         page: address of an explorer page of the model.
+        normed: the model's analysis over norms (`over="norm"`), beside the one over attention;
+            its variables stand among the results as `…_by_norm`.
     """
 
     title: str
     results: tuple[Result, ...]
     probes: tuple[Probe, ...] = ()
     page: str | None = field(default=None)
+    normed: Result | None = None
 
     @property
     def model(self) -> Mapping[str, Any]:
@@ -108,10 +113,9 @@ class Subject:
         result = self.result(name)
         if result is None or not result.states:
             return None
-        known = _pulls_of(result)
-        if name not in known:
+        of = _pulls_of(result, name)
+        if of is None:
             return None
-        of = known[name]
         at = [
             of.array[dim].values.tolist().index(labels[str(dim)]) if dim in labels else slice(None)
             for dim in of.array.dims
@@ -125,15 +129,16 @@ class Subject:
         return ()
 
 
-def _pulls_of(result: Result) -> dict[str, Labeled]:
-    """The pulls of a result, computed once for a report."""
-    known = _PULLS.get(result)
-    if known is None:
-        known = _PULLS[result] = labeled_pulls(result)
-    return known
+def _pulls_of(result: Result, name: str) -> Labeled | None:
+    """The pulls of a variable, computed once for a report with the others of its metric."""
+    known = _PULLS.setdefault(result, {})
+    if name not in known:
+        known[name] = None
+        known.update(labeled_pulls(result, only=name))
+    return known[name]
 
 
-_PULLS: WeakKeyDictionary[Result, dict[str, Labeled]] = WeakKeyDictionary()
+_PULLS: WeakKeyDictionary[Result, dict[str, Labeled | None]] = WeakKeyDictionary()
 
 
 def find_subjects(
@@ -142,33 +147,47 @@ def find_subjects(
     """The subjects of a report, in the order in which they were first given.
 
     Args:
-        results: results and trained probes.
+        results: results, effects of heads over a corpus, and trained probes.
         pages: addresses of explorer pages by the model's name (or a part of it).
 
     Raises:
         InputError: there is no result, or something else was given.
     """
     placed: list[tuple[_Key, list[Result]]] = []
+    by_norm: list[Result] = []
     trained: list[Probe] = []
-    for given in results:
+    for given in (result_of_effects(g) if isinstance(g, xr.DataArray) else g for g in results):
         if isinstance(given, Result):
             for result in _by_block(with_descriptions(given)):
-                _place(result, placed)
+                if _is_by_norm(result):
+                    by_norm.append(result)
+                else:
+                    _place(result, placed)
         elif isinstance(given, Probe):
             trained.append(given)
         else:
             raise InputError(
                 f"A report is made of results; {type(given).__name__} is not one. "
-                "Pass what analyze, importance or the probes return, or open a saved result."
+                "Pass what analyze, importance, effects of a corpus or the probes return, or open "
+                "a saved result."
             )
+    normed: dict[_Key, Result] = {}
+    for result in by_norm:
+        key = _key(result)
+        plain = next((members for known, members in placed if known == key), None)
+        if plain is None or key in normed:
+            _place(result, placed)
+        else:
+            normed[key] = result
+            plain.append(_renamed(result))
     if not placed:
         raise InputError("There is nothing to report: give at least one result.")
     of_subjects = [members for _, members in placed]
     for members in of_subjects:  # analyses come first, in whatever order results were given
         members.sort(key=lambda result: not any(name in result for name in MAIN))
     subjects = [
-        Subject(title, tuple(members), (), _page(members[0].model, pages or {}))
-        for title, members in zip(_titles(of_subjects), of_subjects, strict=True)
+        Subject(title, tuple(members), (), _page(members[0].model, pages or {}), normed.get(key))
+        for title, (key, members) in zip(_titles(of_subjects), placed, strict=True)
     ]
     return _with_probes(subjects, trained)
 
@@ -213,15 +232,40 @@ def _by_block(result: Result) -> list[Result]:
     ]
 
 
-def _place(result: Result, placed: list[tuple[_Key, list[Result]]]) -> None:
-    """Put a result with the others of its model, unless one of them has the same variables."""
+def _key(result: Result) -> _Key:
     model = result.provenance.get("model", {})
-    key = (
+    return (
         str(model.get("name")),
         str(model.get("weights_sha256")),
         json.dumps(model.get("edits", []), default=str),
         next(iter(result.blocks)),
     )
+
+
+def _is_by_norm(result: Result) -> bool:
+    return bool(result.provenance.get("settings", {}).get("over") == "norm")
+
+
+def _renamed(result: Result) -> Result:
+    """An analysis over norms under names of its own, to stand beside the one over attention."""
+    data = result.dataset
+    kept = {
+        f"{name}_by_norm": array.assign_attrs(title=f"{described(array).title}, by norm")
+        for name, array in data.data_vars.items()
+        if {"layer", "head"} <= {*array.dims} and is_shown(array)
+    }
+    intervals = {
+        f"{name}_by_norm_interval": data[f"{name}_interval"]
+        for name in (str(key).removesuffix("_by_norm") for key in kept)
+        if f"{name}_interval" in data
+    }
+    block = next(iter(result.blocks))
+    return replace(result, blocks={block: xr.Dataset({**kept, **intervals})}, states={}, groups={})
+
+
+def _place(result: Result, placed: list[tuple[_Key, list[Result]]]) -> None:
+    """Put a result with the others of its model, unless one of them has the same variables."""
+    key = _key(result)
     for known, members in placed:
         is_twice = any(name in result and any(name in other for other in members) for name in MAIN)
         if known == key and not is_twice:
@@ -234,7 +278,7 @@ def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
     """The models' names, with what tells subjects apart where the names are the same."""
     firsts = [results[0] for results in subjects]
     titles = [result.model for result in firsts]
-    for more in (_edit, _block, _group, _corpus):
+    for more in (_edit, _over, _block, _group, _corpus):
         if len(set(titles)) == len(titles):
             break
         extra = [more(result) for result in firsts]
@@ -259,6 +303,10 @@ def _corpus(result: Result) -> str:
 
 def _edit(result: Result) -> str:
     return "edited" if result.provenance.get("model", {}).get("edits") else ""
+
+
+def _over(result: Result) -> str:
+    return "by norm" if _is_by_norm(result) else ""
 
 
 def _block(result: Result) -> str:

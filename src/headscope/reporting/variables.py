@@ -53,25 +53,33 @@ def head_variables(subjects: Sequence[Subject]) -> list[Variable]:
     variables: dict[str, tuple[int, Variable]] = {}
     for subject in subjects:
         for result in subject.results:
-            for variable in _variables_of(result.dataset):
-                order = described(result.dataset[variable.name]).order
+            for order, variable in _variables_of(result.dataset):
                 variables.setdefault(variable.id, (order, variable))
     return [variable for _, variable in sorted(variables.values(), key=lambda ordered: ordered[0])]
 
 
-def _variables_of(data: xr.Dataset) -> Iterator[Variable]:
-    for key, array in data.data_vars.items():
-        name = str(key)
+def _variables_of(data: xr.Dataset) -> Iterator[tuple[int, Variable]]:
+    """Each with its place in lists. A dataset's bare `variables` are looked up many times faster
+    than its labeled arrays.
+    """
+    for key in data.data_vars:
+        array, name = data.variables[key], str(key)
         if not {"layer", "head"} <= set(map(str, array.dims)) or not is_shown(array):
             continue
         others = [str(dim) for dim in array.dims if dim not in ("layer", "head")]
         if any(dim not in data.coords for dim in others):
             continue
-        labels = itertools.product(*(data[dim].values.tolist() for dim in others))
-        for values in itertools.islice(labels, MOST_LABELS):
-            chosen = dict(zip(others, values, strict=True))
-            if np.isfinite(array.sel(chosen).values).any():
-                yield Variable(name, chosen)
+        order = described(array, name).order
+        labels = itertools.product(*(enumerate(_labels(data, dim)) for dim in others))
+        for places in itertools.islice(labels, MOST_LABELS):
+            chosen = dict(zip(others, places, strict=True))
+            if np.isfinite(array.isel({dim: at for dim, (at, _) in chosen.items()}).values).any():
+                yield order, Variable(name, {dim: label for dim, (_, label) in chosen.items()})
+
+
+def _labels(data: xr.Dataset, dim: str) -> list[object]:
+    labels: list[object] = data.variables[dim].values.tolist()
+    return labels
 
 
 def values_of(subject: Subject, variable: Variable) -> HeadValues | None:
@@ -79,25 +87,25 @@ def values_of(subject: Subject, variable: Variable) -> HeadValues | None:
     data = subject.data(variable.name)
     if data is None:
         return None
-    array = data[variable.name]
+    array = data.variables[variable.name]
     known = all(
-        dim in array.dims and label in array[dim].values.tolist()
-        for dim, label in variable.labels.items()
+        dim in array.dims and label in _labels(data, dim) for dim, label in variable.labels.items()
     )
     if not known:
         return None
-    values: HeadValues = {"value": numbers(array.sel(variable.labels).transpose("layer", "head"))}
+    at = {dim: _labels(data, dim).index(label) for dim, label in variable.labels.items()}
+    values: HeadValues = {"value": numbers(array.isel(at).transpose("layer", "head").values)}
     if f"{variable.name}_interval" in data:
-        bounds = data[f"{variable.name}_interval"].sel(variable.labels)
-        bounds = bounds.transpose("bound", "layer", "head")
-        values["low"], values["high"] = numbers(bounds[0]), numbers(bounds[1])
+        bounds = data.variables[f"{variable.name}_interval"].isel(at)
+        low, high = bounds.transpose("bound", "layer", "head").values
+        values["low"], values["high"] = numbers(low), numbers(high)
     return values
 
 
 def describe(subjects: Sequence[Subject], name: str) -> Described:
     """What the first result that has a variable says about it."""
-    arrays = (data[name] for s in subjects if (data := s.data(name)) is not None)
-    return described(next(arrays, xr.DataArray()), name)
+    arrays = (data.variables[name] for s in subjects if (data := s.data(name)) is not None)
+    return described(next(arrays, xr.Variable((), np.nan)), name)
 
 
 def parent_label(array: xr.DataArray) -> dict[str, str]:

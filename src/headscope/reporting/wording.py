@@ -1,7 +1,8 @@
 """Numbers in words: values with their intervals, names of heads, lists in a sentence.
 
-A sentence is a list of parts: text, heads (which the page makes into buttons) and figures
-(which it makes into links). `plain` gives the same sentence as text alone.
+A sentence is a list of parts: text, heads (which the page makes into buttons), figures (which it
+makes into links) and asides (which it shows on hover and focus). `plain` gives the same sentence
+as text alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ class FigurePart(TypedDict):
     figure: str
 
 
-Part = str | HeadPart | FigurePart
+@final
+class AsidePart(TypedDict):
+    """What bears a claim out, which the page shows with the intervals, on hover and focus."""
+
+    aside: str
+
+
+Part = str | HeadPart | FigurePart | AsidePart
 Sentence = list[Part]
 SPACE = "\u00a0"
 
@@ -88,6 +96,16 @@ def with_interval(value: Measured, units: str = "") -> str:
     return f"{shown} [{low}{dash}{high}]"
 
 
+def two_digits(value: float) -> str:
+    """`−0.82`."""
+    return f"{value:.2f}".replace("-", "−")
+
+
+def p_value(p: float) -> str:
+    """`p = 0.012`, `p < 0.001`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def is_share_of(units: str) -> bool:
     """Is a number with these units a share, to be printed in percent?"""
     return units.startswith("share") or units in ("accuracy", "UAS")
@@ -101,6 +119,11 @@ def head(subject: int, layer: int, number: int) -> HeadPart:
 def figure(name: str) -> FigurePart:
     """A reference to a figure as a part of a sentence."""
     return {"figure": name}
+
+
+def aside(text: str) -> AsidePart:
+    """A test or a correction as a part of a sentence; the sentence reads well without it."""
+    return {"aside": text}
 
 
 def sentence(*parts: Part | Sequence[Part]) -> Sentence:
@@ -138,6 +161,8 @@ def plain(parts: Iterable[Part]) -> str:
         elif "head" in part:
             _, layer, number = part["head"]
             shown.append(f"L{layer} H{number}")
+        elif "aside" in part:
+            shown.append(part["aside"])
     return "".join(shown).replace(SPACE, " ")
 
 

@@ -96,31 +96,42 @@ def joined_steps(steps: Any, *, is_cross: bool) -> np.ndarray:
 
     The first step holds the rows of the prompt, every later one the row of the token written
     before it. Keys that come later than a row are 0 in it; a cache of a fixed length has
-    columns for keys that never come, which must be 0 and are cut off.
+    columns for keys that never come, which must be 0 and are cut off; one of a sliding window
+    holds the last keys only, in the layers that have one.
 
     Args:
         steps: step, layer, then `1 head query key`.
         is_cross: the keys are another sequence, which does not grow.
     """
-    arrays = [stacked_attention(step) for step in steps]
-    shapes = {array.shape[:2] for array in arrays}
+    layers = [[stacked_attention([layer]) for layer in step] for step in steps]
+    shapes = {(len(step), layer.shape[1]) for step in layers for layer in step}
     if len(shapes) > 1:
         raise InputError(f"Steps differ in their layers and heads: {sorted(shapes)}.")
-    n_queries = sum(array.shape[2] for array in arrays)
-    n_keys = arrays[0].shape[3] if is_cross else n_queries
-    joined = np.zeros((*arrays[0].shape[:2], n_queries, n_keys), dtype=arrays[0].dtype)
-    seen = 0
-    for number, array in enumerate(arrays):
-        rows = slice(seen, seen + array.shape[2])
-        seen = rows.stop
-        known = n_keys if is_cross else seen
-        if array.shape[3] < known or array[..., known:].any():
-            raise InputError(
-                f"Step {number} has {array.shape[3]} keys (with attention beyond the first "
-                f"{known}: {bool(array[..., known:].any())}), where {known} tokens are known. "
-                "Expected every step of one generation, from the first on, without beams."
-            )
-        joined[:, :, rows, :known] = array[..., :known]
+    starts, n_queries = [], 0
+    for number, step in enumerate(layers):
+        rows = step[0].shape[2]
+        if any(layer.shape[2] != rows for layer in step):
+            raise InputError(f"The layers of step {number} differ in their queries.")
+        is_anew = number > 0 and not is_cross and rows == step[0].shape[3] == n_queries + 1
+        starts.append(0 if is_anew else n_queries)  # without a cache, all rows come again
+        n_queries = starts[-1] + rows
+    n_keys = layers[0][0].shape[3] if is_cross else n_queries
+    ((n_layers, n_heads),) = shapes
+    joined = np.zeros((n_layers, n_heads, n_queries, n_keys), dtype=layers[0][0].dtype)
+    for number, (start, step) in enumerate(zip(starts, layers, strict=True)):
+        for index, (array,) in enumerate(step):
+            stop = start + array.shape[1]
+            known = n_keys if is_cross else stop
+            n_given = array.shape[2]
+            is_window = number > 0 and not is_cross and n_given < known
+            if (n_given < known and not is_window) or array[..., known:].any():
+                raise InputError(
+                    f"Step {number} has {n_given} keys (with attention beyond the first "
+                    f"{known}: {bool(array[..., known:].any())}), where {known} tokens are known. "
+                    "Expected every step of one generation, from the first on, without beams."
+                )
+            first = known - min(n_given, known)
+            joined[index, :, start:stop, first:known] = array[..., :known]
     return joined
 
 
@@ -134,7 +145,11 @@ def stacked_attention(attention: object) -> np.ndarray:
     if isinstance(attention, Sequence):
         layers = [_squeezed(_numpy(layer), index) for index, layer in enumerate(attention)]
         if not layers:
-            raise InputError("There is no attention: the sequence of layers is empty.")
+            raise InputError(
+                "There is no attention: the sequence of layers is empty. If it is outputs[-1] of a "
+                "model, that is now its cross-attention, which it has none of: say "
+                "outputs.attentions."
+            )
         shapes = {layer.shape for layer in layers}
         if len(shapes) > 1:
             raise InputError(f"Layers differ in shape (head, query, key): {sorted(shapes)}.")

@@ -22,6 +22,9 @@ LABELS: Mapping[str, Mapping[str, str]] = {
 }
 """Labels of axes, and what people call them."""
 LAST = 1 << 20
+METHOD = "delete-one jackknife over parts, Bell-McCaffrey degrees of freedom, Hall's skewness"
+"""How intervals are made, as their attribute says; intervals made otherwise are made again when a
+result is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,10 @@ class Described:
         return f"{number}{SPACE}{self.units}" if self.units else number
 
 
-def described(array: xr.DataArray, name: str | None = None) -> Described:
+def described(array: xr.DataArray | xr.Variable, name: str | None = None) -> Described:
     """What a variable's attributes say of it; its name where they say nothing."""
     attributes = array.attrs
-    plain = str(name or array.name or "").replace("_", " ").capitalize()
+    plain = str(name or getattr(array, "name", None) or "").replace("_", " ").capitalize()
     title = str(attributes.get("title", plain))
     units = str(attributes.get("units", ""))
     usual = ".1%" if units.startswith("share") else ".2f"
@@ -98,7 +101,7 @@ def _order(given: object) -> int:
         return LAST
 
 
-def is_shown(array: xr.DataArray) -> bool:
+def is_shown(array: xr.DataArray | xr.Variable) -> bool:
     """Does it have a heading of its own? Counts, intervals and means stand beside others."""
     return "title" in array.attrs
 

@@ -14,8 +14,10 @@ import h5py  # type: ignore[import-untyped, unused-ignore]
 
 from headscope.errors import FileFormatError
 
-MOST_OBJECTS = 100_000
-"""Groups, variables and axes of a file."""
+MOST_OBJECTS = 10_000
+"""Groups, variables and axes of a file: ours have some hundreds."""
+MOST_LEVELS = 5
+LONGEST_NAME = 255
 MOST_BYTES = 64 << 30
 """Of all variables together, unfolded. What is larger would not fit into memory."""
 MOST_EXPANSION = 2000
@@ -61,6 +63,8 @@ def _objects(root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]
         prefix, group = waiting.pop()
         for key in group:
             name = f"{prefix}{key}"
+            if len(key) > LONGEST_NAME or name.count("/") >= MOST_LEVELS:
+                raise _refusal(Path(root.filename), name, "groups nested deeper or named longer")
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise _refusal(Path(root.filename), name, "a link to somewhere else")
             item = group[key]

@@ -11,23 +11,21 @@ from headscope.errors import FileFormatError
 from headscope.results.media import Media
 from headscope.text.pieces import Frame, Patch, Piece
 
-COMPRESSION = {"zlib": True, "complevel": 4, "shuffle": True}
 TEXT, PATCH, FRAME = range(3)
 """The first field of a row: what the token is."""
 N_FIELDS = 8
 """Kind, then image, row, column, top, left, bottom and right; or start and end."""
 
 
-def media_dataset(media: Media) -> tuple[xr.Dataset, dict[str, dict[str, int]]]:
-    """Images and the recording as variables, and how each is compressed."""
+def media_dataset(media: Media) -> xr.Dataset:
+    """Images and the recording as variables."""
     variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
         f"image_{number}": ((f"row_{number}", f"column_{number}", "color"), image)
         for number, image in enumerate(media.images)
     }
     if media.sound is not None:
         variables["sound"] = (("sample",), media.sound.astype(np.float32))
-    data = xr.Dataset(variables, attrs={"rate": media.rate, "images": len(media.images)})
-    return data, dict.fromkeys(variables, COMPRESSION)
+    return xr.Dataset(variables, attrs={"rate": media.rate, "images": len(media.images)})
 
 
 def read_media(data: xr.Dataset) -> Media:

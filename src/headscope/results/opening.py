@@ -22,7 +22,7 @@ RESULT = "result.nc"
 """The name of the result's file in the folder of a run."""
 
 _LOADERS: dict[str, tuple[Callable[[Path], Trace | Result | Probe], frozenset[str]]] = {
-    "trace": (load_trace, frozenset({"blocks", "stacks", "media", "predictions"})),
+    "trace": (load_trace, frozenset({"blocks", "stacks", "media", "predictions", "effects"})),
     "result": (load_result, frozenset({"blocks", "groups", "states", "documents"})),
     "probe": (load_probe, frozenset({"parameters", "log"})),
 }

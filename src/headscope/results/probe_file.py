@@ -6,7 +6,7 @@ import json
 import os
 
 from headscope.atomic import atomic_path
-from headscope.results.netcdf import load_groups
+from headscope.results.netcdf import load_groups, save_groups
 from headscope.results.probe import Probe
 
 KIND = "probe"
@@ -20,9 +20,7 @@ def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
     root = probe.scores.assign(provenance=((), text))
     root.attrs.update(headscope=KIND, kind=probe.kind)
     with atomic_path(path) as temporary:
-        root.to_netcdf(temporary, mode="w", engine="h5netcdf")
-        for name in GROUPS:
-            getattr(probe, name).to_netcdf(temporary, mode="a", group=name, engine="h5netcdf")
+        save_groups(temporary, {"/": root, **{f"/{x}": getattr(probe, x) for x in GROUPS}})
 
 
 def load_probe(path: str | os.PathLike[str]) -> Probe:

@@ -123,16 +123,16 @@ class Result(ResultMethods):
         data = self.block(name)
         if "exemplar_weight" not in data:
             raise InputError("This result has no exemplars: the run did not measure them.")
+        # Bare variables: `data.sel` would cut all of the result, and `data[…]` looks up labels.
+        bare = data.variables
+        place = []
         for what, value in (("layer", layer), ("head", head)):
-            if value not in data[what].values:
-                raise InputError(
-                    f"There is no {what} {value}: expected 0 to {int(data[what].max())}."
-                )
-        # Arrays, not `data.sel`, which would cut every variable of the result.
-        place = [int(np.flatnonzero(data[d].values == n)[0]) for d, n in
-                 (("layer", layer), ("head", head))]  # fmt: skip
+            labels = bare[what].values
+            if value not in labels:
+                raise InputError(f"There is no {what} {value}: expected 0 to {int(labels.max())}.")
+            place.append(int(np.flatnonzero(labels == value)[0]))
         weights, documents, queries, keys = (
-            data[f"exemplar_{array}"].transpose("layer", "head", "rank").values[tuple(place)]
+            bare[f"exemplar_{array}"].transpose("layer", "head", "rank").values[tuple(place)]
             for array in ("weight", "document", "query", "key")
         )
         exemplars = []

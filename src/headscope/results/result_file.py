@@ -1,25 +1,29 @@
 """A result as one netCDF file: values at the root, other attention and states in groups.
 
 `xarray.open_dataset(path)` gives the values of the main attention; everything else is in
-groups: `/blocks/decoder`, `/groups/self`, `/states/self/distance`, `/documents`.
+groups: `/blocks/decoder`, `/groups/self`, `/documents`, and the states of each attention in
+`/states/self`: arrays of one type one after the other in one variable, `contents` says which lies
+where. Hundreds of small variables would take seconds to write and to read.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from headscope.atomic import atomic_path
-from headscope.results.netcdf import load_groups
+from headscope.results.described import METHOD
+from headscope.results.netcdf import load_groups, save_groups
 from headscope.results.result import MeasuredDocument, Result
 from headscope.surface.opened import with_renewed_intervals
 
 KIND = "result"
-COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 
 
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
@@ -34,35 +38,13 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     for name in others:
         datasets[f"/blocks/{name}"] = result.blocks[name]
     for block in result.blocks if result.groups else ():
-        # One axis more, not a dataset for each: hundreds of small variables load slowly.
-        datasets_of_groups = [blocks[block] for blocks in result.groups.values()]
-        names = xr.DataArray(list(result.groups), dims="group", name="group")
-        datasets[f"/groups/{block}"] = xr.concat(
-            datasets_of_groups,
-            names,
-            data_vars="all",
-            coords="minimal",
-            compat="override",
-            join="override",
-        )
+        of_groups = {name: blocks[block] for name, blocks in result.groups.items()}
+        datasets[f"/groups/{block}"] = _stacked(of_groups)
     for block, metrics in result.states.items():
-        for metric, data in metrics.items():
-            datasets[f"/states/{block}/{metric}"] = data
+        datasets[f"/states/{block}"] = _packed(metrics)
     datasets["/documents"] = _documents(result)
-    encoding = {
-        group: {str(v): COMPRESSION for v in data.data_vars if data[v].ndim > 1}
-        for group, data in datasets.items()
-    }
     with atomic_path(path) as temporary:
-        # Separate groups, not a tree: axes of the same name may differ between them.
-        for number, (group, data) in enumerate(datasets.items()):
-            data.to_netcdf(
-                temporary,
-                mode="w" if number == 0 else "a",
-                group=None if group == "/" else group,
-                engine="h5netcdf",
-                encoding=encoding[group],
-            )
+        save_groups(temporary, datasets)
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
@@ -79,17 +61,64 @@ def load_result(path: str | os.PathLike[str]) -> Result:
     by_group: dict[str, dict[str, xr.Dataset]] = {}
     for name, data in loaded.items():
         kind, *rest = name.strip("/").split("/")
-        if kind == "states" and len(rest) == 2:
+        if kind == "states" and len(rest) == 2:  # as earlier versions wrote them
             states.setdefault(rest[0], {})[rest[1]] = data
+        elif kind == "states" and len(rest) == 1 and "contents" in data:
+            states[rest[0]] = _unpacked(data)
         elif kind == "groups" and len(rest) == 1:
-            for group in data["group"].values:
-                by_group.setdefault(str(group), {})[rest[0]] = data.sel(group=group, drop=True)
+            for number, group in enumerate(data["group"].values):
+                by_group.setdefault(str(group), {})[rest[0]] = data.isel(group=number, drop=True)
     result = Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
     of_intervals = [a for name, a in root.data_vars.items() if str(name).endswith("_interval")]
     is_earlier = "metrics" in provenance and any(
-        "method" not in array.attrs for array in of_intervals
+        array.attrs.get("method") != METHOD for array in of_intervals
     )
     return with_renewed_intervals(result) if is_earlier else result
+
+
+def _stacked(groups: Mapping[str, xr.Dataset]) -> xr.Dataset:
+    """One dataset with the groups as a further axis: a dataset for each would load slowly."""
+    first = next(iter(groups.values()))
+    arrays = {
+        name: (
+            ("group", *array.dims),
+            np.stack([data.variables[name].values for data in groups.values()]),
+            array.attrs,
+        )
+        for name, array in first.data_vars.items()
+    }
+    return xr.Dataset(arrays, {**first.coords, "group": list(groups)}, first.attrs)
+
+
+def _packed(metrics: Mapping[str, xr.Dataset]) -> xr.Dataset:
+    """The arrays of all states, laid end to end by type."""
+    contents = []
+    flat: dict[str, list[np.ndarray]] = {}
+    for metric, data in metrics.items():
+        for name, array in data.data_vars.items():
+            values = array.values
+            contents.append([metric, name, values.dtype.name, array.dims, values.shape])
+            flat.setdefault(values.dtype.name, []).append(values.ravel())
+    arrays = {kind: ((f"of_{kind}",), np.concatenate(parts)) for kind, parts in flat.items()}
+    return xr.Dataset({**arrays, "contents": ((), json.dumps(contents))})
+
+
+def _unpacked(data: xr.Dataset) -> dict[str, xr.Dataset]:
+    """What `_packed` laid end to end."""
+    arrays: dict[str, dict[str, tuple[list[str], np.ndarray]]] = {}
+    used: dict[str, int] = {}
+    for metric, name, kind, dims, shape in json.loads(str(data["contents"].item())):
+        start = used.get(kind, 0)
+        used[kind] = start + math.prod(shape)
+        values = data[kind].values[start : used[kind]].reshape(shape)
+        arrays.setdefault(metric, {})[name] = dims, values
+    for kind, packed in data.drop_vars("contents").data_vars.items():
+        if used.get(str(kind), 0) != packed.size:
+            raise ValueError(
+                f"states have {packed.size} numbers of type {kind}, expected "
+                f"{used.get(str(kind), 0)}"
+            )
+    return {metric: xr.Dataset(of_metric) for metric, of_metric in arrays.items()}
 
 
 def _documents(result: Result) -> xr.Dataset:

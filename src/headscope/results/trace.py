@@ -19,6 +19,7 @@ from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
 from headscope.results.arrays import looks_causal, named_blocks
+from headscope.results.head_effects import HeadEffects
 from headscope.results.media import Media
 from headscope.results.predictions import Predictions
 from headscope.surface.trace_methods import TraceMethods
@@ -86,21 +87,27 @@ class Block:
 
         The softmax of these over the keys, with `sinks` as one key more where the model has
         them, is the attention. Recorded only where scores are more than `scale · q·k` under a
-        mask that all heads share; otherwise computed here, under the mask the model used.
+        mask that all heads share; otherwise computed here, under the mask the model used. In a
+        row of padding every key is masked; its scores are the logarithms of its attention.
         """
         if "scores" in self.data:
-            return self.data["scores"]
+            return self._with_padding(self.data["scores"])
         if "visible" not in self.data:
             raise InputError(
                 "This trace has no scores: it was made with scores=False or without vectors, from "
                 "bare attention, or of a family that does more to its attention than a softmax."
             )
         keys = self.keys.isel(group=self.data["group_of_head"])
-        # Layers with smaller heads are filled up with NaN, which adds nothing.
-        dots = xr.dot(self.queries.fillna(0), keys.fillna(0), dim="neuron")
+        dots = xr.dot(self.queries.fillna(0), keys.fillna(0), dim="neuron")  # small heads: NaN
         scores = (dots * self.data["scale"]).where(self.data["visible"], -np.inf)
-        known: xr.DataArray = scores.where(self.attention.notnull())
-        return known.transpose(*DIMENSIONS["scores"])
+        known = scores.where(self.attention.notnull())
+        return self._with_padding(known.transpose(*DIMENSIONS["scores"]))
+
+    def _with_padding(self, scores: xr.DataArray) -> xr.DataArray:
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(self.attention)
+        filled: xr.DataArray = scores.where((scores > -np.inf).any("key"), logarithms)
+        return filled
 
     @property
     def sinks(self) -> xr.DataArray | None:
@@ -132,6 +139,7 @@ class Trace(TraceMethods):
         media: the images and the recording that were traced, as the model got them.
         predictions: the model's likeliest answers, edits included: next tokens at every
             position, tokens at masks, or labels; None for a plain encoder.
+        effects: the prediction without each head, of a trace made with `effects=True`.
     """
 
     blocks: Mapping[str, Block]
@@ -139,7 +147,16 @@ class Trace(TraceMethods):
     stack_hidden: Mapping[str, xr.DataArray] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     predictions: Predictions | None = None
+    effects: HeadEffects | None = None
     media: Media = field(default_factory=Media, kw_only=True)
+    origin: object | None = field(default=None, repr=False, kw_only=True)
+    """What it was made by, while the model is at hand; neither saved nor pickled."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "origin": None}
+
+    def __setstate__(self, state: Mapping[str, object]) -> None:
+        vars(self).update(state)
 
     @property
     def main(self) -> Block:
@@ -180,6 +197,11 @@ class Trace(TraceMethods):
     def outputs(self) -> xr.DataArray:
         """`layer head query value_neuron` of the main block."""
         return self.main.outputs
+
+    @property
+    def scores(self) -> xr.DataArray:
+        """`layer head query key` of the main block: what the softmax was taken of."""
+        return self.main.scores
 
     @property
     def hidden(self) -> xr.DataArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 import numpy as np
@@ -12,14 +13,10 @@ import xarray as xr
 from headscope.atomic import atomic_path
 from headscope.attention import Block as BlockName
 from headscope.attention import key_stack, query_stack
+from headscope.results.head_effects import HeadEffects
 from headscope.results.media import Media
-from headscope.results.media_file import (
-    COMPRESSION,
-    media_dataset,
-    piece_table,
-    read_media,
-    read_pieces,
-)
+from headscope.results.media_file import media_dataset, piece_table, read_media, read_pieces
+from headscope.results.netcdf import load_groups, save_groups
 from headscope.results.predictions import Predictions
 from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Tokens
@@ -32,34 +29,31 @@ NUMBERS = ("ids", "segments", "words")
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace; the file appears under its name only when it is complete."""
     datasets: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=_attributes(trace))}
-    encoding: dict[str, dict[str, dict[str, int]]] = {}
     for name, block in trace.blocks.items():
-        group = f"/blocks/{name}"
-        datasets[group] = block.data.assign_attrs(is_causal=int(block.is_causal))
-        encoding[group] = {str(variable): COMPRESSION for variable in block.data.data_vars}
+        datasets[f"/blocks/{name}"] = block.data.assign_attrs(is_causal=int(block.is_causal))
     for stack, tokens in trace.stack_tokens.items():
         datasets[f"/stacks/{stack}"] = _token_dataset(tokens, trace.stack_hidden.get(stack))
     if trace.media:
-        datasets["/media"], encoding["/media"] = media_dataset(trace.media)
+        datasets["/media"] = media_dataset(trace.media)
     if trace.predictions is not None:
         datasets["/predictions"] = _prediction_dataset(trace.predictions)
+    if trace.effects is not None:
+        datasets["/effects"] = _effects_dataset(trace.effects)
     with atomic_path(path) as temporary:
-        tree = xr.DataTree.from_dict(datasets)
-        tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+        save_groups(temporary, datasets, compression=4)
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
     """The trace a file holds."""
-    tree = xr.load_datatree(path, engine="h5netcdf")
+    groups = load_groups(path)
     tokens: dict[str, Tokens] = {}
     hidden: dict[str, xr.DataArray] = {}
-    for stack, node in tree["stacks"].children.items():
-        tokens[stack] = _tokens(node.to_dataset())
-        if "hidden" in node:
-            hidden[stack] = node.to_dataset()["hidden"]
+    for stack, data in _within(groups, "/stacks/"):
+        tokens[stack] = _tokens(data)
+        if "hidden" in data:
+            hidden[stack] = data["hidden"]
     blocks = {}
-    for name, node in tree["blocks"].children.items():
-        data = node.to_dataset()
+    for name, data in _within(groups, "/blocks/"):
         is_causal = bool(data.attrs.pop("is_causal"))
         blocks[name] = Block(
             cast("BlockName", name),
@@ -68,12 +62,20 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
             tokens[key_stack(name, tokens)],
             is_causal,
         )
-    order = json.loads(tree.attrs["blocks"])
-    about = json.loads(tree.attrs["about"])
-    predictions = _predictions(tree["predictions"].to_dataset()) if "predictions" in tree else None
-    media = read_media(tree["media"].to_dataset()) if "media" in tree else Media()
+    order = json.loads(groups["/"].attrs["blocks"])
+    about = json.loads(groups["/"].attrs["about"])
+    predictions = _predictions(groups["/predictions"]) if "/predictions" in groups else None
+    media = read_media(groups["/media"]) if "/media" in groups else Media()
     ordered = {name: blocks[name] for name in order}
-    return Trace(ordered, tokens, hidden, about, predictions, media=media)
+    effects = _effects(groups["/effects"]) if "/effects" in groups else None
+    return Trace(ordered, tokens, hidden, about, predictions, effects, media=media)
+
+
+def _within(groups: Mapping[str, xr.Dataset], place: str) -> Iterator[tuple[str, xr.Dataset]]:
+    """The groups within a group, by their names."""
+    for name, data in groups.items():
+        if name.startswith(place):
+            yield name.removeprefix(place), data
 
 
 def _prediction_dataset(predictions: Predictions) -> xr.Dataset:
@@ -98,6 +100,22 @@ def _predictions(data: xr.Dataset) -> Predictions:
         logits=data["logit"].values,
         probabilities=data["probability"].values,
     )
+
+
+def _effects_dataset(effects: HeadEffects) -> xr.Dataset:
+    data = effects.data.assign_attrs(kind=effects.kind)
+    if "candidate" not in data.coords:
+        return data
+    texts = _strings(tuple(str(text) for text in data["candidate"].values))
+    return data.drop_vars("candidate").assign(text=("candidate", texts))
+
+
+def _effects(data: xr.Dataset) -> HeadEffects:
+    kind = data.attrs.pop("kind")
+    if "text" in data:
+        texts = np.array(_text_tuple(data["text"]), dtype=object)
+        data = data.drop_vars("text").assign_coords(candidate=texts)
+    return HeadEffects(kind, data)
 
 
 def _attributes(trace: Trace) -> dict[str, str]:

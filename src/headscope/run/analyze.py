@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
+from torch import nn
+
 from headscope.errors import HeadscopeError, HeadscopeWarning, InputError
 from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
@@ -28,6 +30,7 @@ from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
 from headscope.run.checkpoint import Ledger, remove_checkpoints
 from headscope.run.engines.local import run_here, run_workers
+from headscope.run.engines.processes import n_cores, stop_server, warm_up
 from headscope.run.folder import check_plan, finished, locked
 from headscope.run.merge import used_documents, with_groups
 from headscope.run.options import (
@@ -39,15 +42,20 @@ from headscope.run.options import (
     settings_of,
 )
 from headscope.run.plan import Plan, Shard, Survey, axes_for, survey
-from headscope.run.progress import Meter
+from headscope.run.progress import Amount, Meter, phase
 from headscope.run.shard import Measured
-from headscope.text.corpus import Corpus
+from headscope.text.corpus import Corpus, hold_documents
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 
 COMPILED_FROM = 50_000
 """Compiled loops are used for corpora of at least so many characters: in shorter runs, loading
 them takes longer than they save."""
+CHARACTERS_PER_TOKEN = 4
+OPERATIONS_PER_SECOND = 4e10
+"""What a core does in a forward pass, roughly; it decides the number of workers and no number."""
+SECONDS_PER_WORKER = 5
+"""Work that is worth another worker process."""
 
 
 def analyze(
@@ -78,13 +86,30 @@ def analyze(
     """
     check_options(options)
     execution = Execution.of(options)
-    model = as_model(model)
-    corpus = as_corpus(corpus)
-    limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
+    if execution.engine == "local":
+        warm_up(corpus, execution.workers)
+    try:
+        return _analyze(as_model(model), as_corpus(corpus), metrics, execution, options)
+    finally:
+        stop_server()
+
+
+def _analyze(
+    model: Model,
+    corpus: Corpus,
+    metrics: str | Metric | Iterable[str | Metric],
+    execution: Execution,
+    options: RunOptions,
+) -> Result:
+    with phase(f"checking {model.name}", execution.progress):
+        limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
     settings = settings_of(options, limit)
     metrics = list_metrics(metrics)
-    surveyed = survey(corpus, settings, facts_of(metrics))
-    plan = make_plan(model, surveyed, metrics, settings)
+    with phase(f"reading {corpus.name}", execution.progress):
+        corpus = hold_documents(corpus)
+        surveyed = survey(corpus, settings, facts_of(metrics))
+    with phase("planning", execution.progress):
+        plan = make_plan(model, surveyed, metrics, settings)
     job = _Job(model, corpus, surveyed, plan, execution)
     if execution.out is None:
         with _temporary() as folder:
@@ -96,7 +121,8 @@ def analyze(
         result = finished(folder, plan)
         if result is None:
             result = job.run(folder)
-            result.save(folder / RESULT)
+            with phase(f"writing {folder / RESULT}", execution.progress):
+                result.save(folder / RESULT)
         remove_checkpoints(folder, plan)
     return result
 
@@ -173,8 +199,10 @@ class _Job:
         ledger = Ledger(folder, self.plan, len(sizes))
         done = ledger.done
         shards = partial(self.plan.shards, self.corpus, self.surveyed.lengths, done)
-        n_done = sum(sizes[shard_id] for shard_id in done)
-        meter = Meter(self.surveyed.documents, done=n_done, shown=self.execution.progress)
+        left = sum((one for number, one in enumerate(sizes) if number not in done), Amount())
+        n_documents = self.surveyed.documents
+        n_done = n_documents - left.documents
+        meter = Meter(n_documents, done=n_done, shown=self.execution.progress, left=left)
         try:
             if len(done) < len(sizes):
                 self._measure(shards, ledger, meter, len(sizes) - len(done))
@@ -184,6 +212,14 @@ class _Job:
             raise KeyboardInterrupt(
                 f"Stopped with {len(ledger.done)} of {len(sizes)} shards done. "
                 + self._advice(f"Run the same again to go on (out={str(folder)!r}).")
+            ) from None
+        except ConnectionError as error:
+            raise HeadscopeError(
+                f"{error} "
+                + self._advice(
+                    "The shards measured so far are kept: run the same again to go on, on Ray or "
+                    f"with engine='local' (out={str(folder)!r})."
+                )
             ) from None
         except OSError as error:
             raise HeadscopeError(
@@ -200,7 +236,8 @@ class _Job:
                 f"{len(sizes) - len(ledger.done)} of {len(sizes)} shards are missing. Run the "
                 "same again."
             )
-        return self._result(ledger.total())
+        with phase("putting the numbers together", self.execution.progress):
+            return self._result(ledger.total())
 
     def _advice(self, how_to_go_on: str) -> str:
         is_kept = self.execution.out is not None
@@ -210,13 +247,15 @@ class _Job:
         self, shards: Callable[[], Iterator[Shard]], ledger: Ledger, meter: Meter, n_left: int
     ) -> None:
         asked = self.execution.workers
-        workers = min(asked, n_left)
         if self.execution.engine == "ray":
             from headscope.run.engines.ray import run_ray
 
             address = self.execution.address
-            run_ray(self.model, self.plan, shards, ledger, meter, asked, address)
-        elif workers == 1:
+            run_ray(self.model, self.plan, shards, ledger, meter, asked or n_cores(), address)
+            return
+        workers = min(n_left, asked or worthwhile_workers(self.model, self.surveyed))
+        if workers == 1:
+            stop_server()  # if one was started, it has been for nothing
             run_here(self.model, self.plan, shards(), ledger, meter)
         else:
             run_workers(self.model, self.plan, shards(), ledger, meter, workers)
@@ -295,6 +334,19 @@ def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None
             HeadscopeWarning,
             stacklevel=5,
         )
+
+
+def worthwhile_workers(model: Model, surveyed: Survey) -> int:
+    """How many workers a run is worth: each must have more to do than starting it takes.
+
+    On other devices than the CPU one process keeps the device busy.
+    """
+    if model.module.device.type != "cpu":
+        return 1
+    looked_up = {id(m.weight) for m in model.module.modules() if isinstance(m, nn.Embedding)}
+    multiplied = sum(p.numel() for p in model.module.parameters() if id(p) not in looked_up)
+    seconds = 2 * multiplied * sum(surveyed.lengths) / CHARACTERS_PER_TOKEN / OPERATIONS_PER_SECOND
+    return max(1, min(n_cores(), int(seconds / SECONDS_PER_WORKER)))
 
 
 @contextmanager

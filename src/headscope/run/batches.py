@@ -29,6 +29,8 @@ from headscope.text.tokens import Tokens
 MOST_WEIGHTS = {"cpu": 1 << 20}
 """Most attention weights of one layer in one batch, by device: 4 MB fit into the cache."""
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
+SHARE_OF_MEMORY = 64
+"""The weights of one layer take at most one part in so many of a GPU's memory."""
 ENOUGH_TOKENS = 768
 """A batch of so many tokens keeps a core busy."""
 NO_LIMIT = 1 << 30
@@ -90,8 +92,7 @@ class Encoder:
         couples = any(isinstance(metric, LayersMetric) for metric in metrics)
         # Metrics that compare layers keep all layers of a batch, so batches are smaller.
         layers = max(1, model.info.n_layers // 4) if couples else 1
-        most = MOST_WEIGHTS.get(model.module.device.type, MOST_WEIGHTS_ELSEWHERE)
-        self._most_weights = most // layers
+        self._most_weights = most_weights(model.module.device) // layers
         pad = self._tokenizer.pad_token_id
         self._pad = 0 if pad is None else int(pad)
         self._speller = Speller(self._tokenizer)
@@ -240,6 +241,18 @@ def label_batch(
         documents=tuple(plain),
         is_cut=np.array(is_cut) if any(is_cut) else None,
     )
+
+
+def most_weights(device: torch.device) -> int:
+    """Most attention weights of one layer in one batch on a device.
+
+    On a GPU it follows its memory in whole, not what is free: batches, and with them the last bits
+    of sums, are the same on every GPU of one kind, whatever else runs there.
+    """
+    if device.type != "cuda":
+        return MOST_WEIGHTS.get(device.type, MOST_WEIGHTS_ELSEWHERE)
+    numbers = int(torch.cuda.get_device_properties(device).total_memory) // 4 // SHARE_OF_MEMORY
+    return max(MOST_WEIGHTS["cpu"], 1 << (max(numbers, 1).bit_length() - 1))
 
 
 def key_classes_of(model: Model) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from headscope.atomic import atomic_path
-from headscope.errors import HeadscopeWarning
+from headscope.errors import HeadscopeWarning, InputError
 from headscope.measuring.fold import States, merge_states
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
@@ -172,6 +172,8 @@ class Ledger:
 
     def _tried(self, path: Path, damaged: list[str], read: Callable[[Path], T]) -> T | None:
         """What `read` returns; if it fails, the file is removed and named as damaged."""
+        if path.is_dir():
+            raise InputError(f"{str(path)!r} is a folder where a checkpoint belongs: remove it.")
         try:
             return read(path)
         except Exception as error:  # zip, JSON and NumPy raise many kinds for a damaged file

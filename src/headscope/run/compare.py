@@ -77,12 +77,23 @@ def is_of_same_documents(left: Result, right: Result) -> bool:
     return bool(ours & theirs) and not are_apart and parts[0] == parts[1]
 
 
-def labeled_pulls(result: Result, block: str | None = None) -> dict[str, Labeled]:
-    """The variables of a result that have pulls, without labels that other metrics added."""
+def labeled_pulls(
+    result: Result, block: str | None = None, only: str | None = None
+) -> dict[str, Labeled]:
+    """The variables of a result that have pulls, without labels that other metrics added.
+
+    Args:
+        result: what was measured.
+        block: of the model; the first by default.
+        only: a variable, if those of its metric are all that is asked for.
+    """
     block = block or next(iter(result.blocks))
     data = result.blocks[block]
     metrics, axes = metrics_of(result), axes_of(result)
-    measured = {name: state_of(state) for name, state in result.states[block].items()}
+    if only is not None:
+        metrics = tuple(m for m in metrics if only in {v.name for v in m.variables()})
+    states = result.states[block]
+    measured = {m.name: state_of(states[m.name]) for m in metrics if m.name in states}
     pulls = {
         name: _dense(of, axes.parts_per_group)
         for name, of in block_pulls(measured, metrics, axes, axes.units).items()

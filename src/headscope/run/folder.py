@@ -89,8 +89,8 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
     ours = plan.to_dict()
     if file.is_file() and resume:
         try:
-            theirs = json.loads(file.read_text(encoding="utf-8"))["plan"]
-        except (ValueError, KeyError) as error:
+            theirs = dict(json.loads(file.read_text(encoding="utf-8"))["plan"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
             ) from error

@@ -124,11 +124,12 @@ def axes_of(result: Result) -> Axes:
 
 
 def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
-    """Numbers of the documents that are exemplars."""
+    """Numbers of the documents that are exemplars or samples."""
     numbers: set[int] = set()
     for data in blocks.values():
-        if "exemplar_document" in data:
-            numbers.update(int(n) for n in np.unique(data["exemplar_document"].values))
+        for name in ("exemplar_document", "sample_document"):
+            if name in data:
+                numbers.update(int(n) for n in np.unique(data[name].values))
     return sorted(numbers - {-1})
 
 

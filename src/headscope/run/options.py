@@ -27,8 +27,9 @@ class RunOptions(TypedDict, total=False):
     where it was when called again, and a run that is complete is opened."""
     engine: Engine
     """`local`, or `ray` for a Ray cluster."""
-    workers: int
-    """Worker processes (or Ray actors); 1 measures in this process."""
+    workers: int | None
+    """Worker processes (or Ray actors); 1 measures in this process. By default (None) as many as
+    the size of the job is worth, and no more than there are cores."""
     resume: bool
     """Go on with what is in `out` (the default); False replaces it."""
     by: str | None
@@ -96,7 +97,7 @@ class Execution:
 
     out: Path | None = None
     engine: Engine = "local"
-    workers: int = 1
+    workers: int | None = None
     resume: bool = True
     address: str | None = None
     progress: bool | None = None
@@ -104,7 +105,13 @@ class Execution:
     def __post_init__(self) -> None:
         if self.engine not in get_args(Engine):
             raise UnknownName.of("engine", self.engine, get_args(Engine))
-        whole_number("workers", self.workers)
+        if self.workers is not None:
+            whole_number("workers", self.workers)
+        if self.address is not None and self.engine != "ray":
+            raise InputError(
+                f"address={self.address!r} names a Ray cluster, but the run is on this machine: "
+                "use it with engine='ray' (--engine ray)."
+            )
         if self.out is not None and self.out.exists() and not self.out.is_dir():
             raise InputError(f"out={str(self.out)!r} is a file; give the name of a folder.")
 

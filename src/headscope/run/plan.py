@@ -23,6 +23,7 @@ from headscope.measuring.contract import Fact, Metric
 from headscope.measuring.labels import NO_TAG, tags_of
 from headscope.metrics import metric_to_dict
 from headscope.run.options import Settings
+from headscope.run.progress import Amount
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.lines import Report
@@ -76,6 +77,11 @@ class Shard:
     id: int
     documents: tuple[Numbered, ...]
 
+    def amount(self, tokens: int) -> Amount:
+        """How much work it was, once its tokens are counted."""
+        characters = sum(len(document.text) for _, document in self.documents)
+        return Amount(len(self.documents), tokens, characters)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -116,9 +122,12 @@ class Plan:
         """Does the run need a backward pass?"""
         return any(metric.needs & {"gradients", "loss"} for metric in self.metrics)
 
-    def shard_sizes(self, lengths: Sequence[int]) -> list[int]:
-        """How many documents each shard has."""
-        return [len(numbers) for numbers in self._cut(lengths)]
+    def shard_sizes(self, lengths: Sequence[int]) -> list[Amount]:
+        """How much work each shard is."""
+        return [
+            Amount(len(numbers), 0, sum(lengths[number] for number in numbers))
+            for numbers in self._cut(lengths)
+        ]
 
     def _cut(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Numbers of the documents of each shard."""

@@ -17,6 +17,9 @@ from headscope.run.backward import can_ask, measure_gradients
 from headscope.run.batches import EncodedDocument, Encoder
 from headscope.run.memory import FreedMemory
 from headscope.run.plan import Plan, Shard
+from headscope.run.progress import Amount
+
+Announce = Callable[[list[int], Amount], None]
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ def measure_shard(
     plan: Plan,
     shard: Shard,
     *,
-    announce: Callable[[list[int]], None] = lambda numbers: None,
+    announce: Announce = lambda numbers, done: None,
     alone: Collection[int] = (),
     excluded: Collection[int] = (),
 ) -> Measured:
@@ -79,7 +82,8 @@ def measure_shard(
         model: the model.
         plan: the plan.
         shard: its documents.
-        announce: told the numbers of the documents of each batch before it runs.
+        announce: told the numbers of the documents of each batch before it runs, and what was done
+            before.
         alone: numbers of documents to run one at a time.
         excluded: numbers of documents not to run: they killed a worker.
     """
@@ -95,9 +99,11 @@ def measure_shard(
     together = [d for d in encoded if d.numbered[0] not in alone]
     batches = [*encoder.batches(together), *([d] for d in encoded if d.numbered[0] in alone)]
     freed = FreedMemory()
+    done = Amount()
     for batch in batches:
         freed.check()
-        announce([document.numbered[0] for document in batch])
+        announce([document.numbered[0] for document in batch], done)
+        done += amount_of(batch)
         try:
             _run(encoder, plan, fold, batch, report)
         except (TapUnsupported, MetricError):
@@ -114,6 +120,15 @@ def measure_shard(
     report.layers = fold.layers()
     freed.give_back()
     return Measured(fold.states(), report)
+
+
+def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
+    """How much work these documents are."""
+    return Amount(
+        len(documents),
+        sum(document.length for document in documents),
+        sum(len(document.numbered[1].text) for document in documents),
+    )
 
 
 def _encoded(
@@ -142,11 +157,11 @@ def _run(
     elif plan.settings.over == "norm":
         with fold.batch(batch) as read:
             weighted = NormWeights(encoder.model, read)
-            encoder.model.run(inputs, weighted)
+            encoder.model.read(inputs, weighted)
         report.rows_without_length += weighted.n_empty
     else:
         with fold.batch(batch) as read:
-            encoder.model.run(inputs, read)
+            encoder.model.read(inputs, read)
     report.documents += len(documents)
     report.tokens += sum(len(next(iter(d.stacks.values()))) for d in documents)
     report.truncated += sum(d.n_cut > 0 for d in documents)

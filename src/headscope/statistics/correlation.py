@@ -43,6 +43,20 @@ def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.nd
     return clipped
 
 
+def ranks(values: np.ndarray, *, axis: int = -1) -> np.ndarray:
+    """Ranks along an axis, from 1; equal values share the mean of theirs.
+
+    All NaN where a value is: what was never measured has no place among the others. Pearson's r
+    of ranks is Spearman's ρ.
+    """
+
+    def ranked(row: np.ndarray) -> np.ndarray:
+        _, at, n = np.unique(row, return_inverse=True, return_counts=True)
+        return np.where(np.isnan(row).any(), np.nan, (np.cumsum(n) - (n - 1) / 2)[at])
+
+    return np.apply_along_axis(ranked, axis, values)
+
+
 def correlation_interval(left: Pulls, right: Pulls) -> tuple[float, float]:
     """The interval of r over heads, from what r is without each part of the corpus.
 

@@ -7,7 +7,7 @@ took part in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from headscope.statistics.pulls import Pulls, ratio_pulls
 
 LEAST_CASES = 20
 LEAST_PARTS = 6
+FULL = 2.0
+"""A claim is one of many relations, so it is made far out in the tail of Student's t, where the
+degrees of freedom count most: they are taken as if all words of a document agreed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def honest_score(right: np.ndarray, cases: np.ndarray, rivals: np.ndarray) -> Ho
         return HonestScore(np.nan, nothing, np.nan, nothing, np.nan, (-1, -1))
     by_part, chosen = honest_right(right)
     score = ratio_pulls(by_part, cases, "logit")
-    gains = ratio_pulls(by_part[:, None] - rivals, cases[:, None])
+    gains = replace(ratio_pulls(by_part[:, None] - rivals, cases[:, None]), agreement=FULL)
     lowest = int(np.argmin(gains.value))
     is_enough = cases.sum() >= LEAST_CASES and (cases > 0).sum() >= LEAST_PARTS
     # Where no part tells head and rival apart, there is nothing in favor of the head.

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
-from headscope.statistics.pulls import Pulls, Scale, subtracted
+from headscope.deferred import special
+from headscope.statistics.pulls import EPSILON, Pulls, Scale, subtracted
 from headscope.statistics.student import LEVEL, both_tails, critical, upper_tail
 
 BOUNDS = ("low", "high")
@@ -39,16 +39,38 @@ class Interval:
 def interval(of: Pulls, level: float = LEVEL) -> Interval:
     """The interval of a number from the pulls of the parts of its corpus.
 
-    g(θ) ± t_df · SE · g′(θ), brought back to the scale of θ: the delete-one jackknife's standard
-    error (Efron & Stein 1981), Student's t with Bell & McCaffrey's (2002) degrees of freedom, on
-    the scale g where errors are about symmetric. NaN where df < 2 or fewer than five parts have
-    anything to count: too few documents.
+    Shares: g(θ) ± t_df · SE · g′(θ) with g the log odds, brought back to the scale of θ: the
+    delete-one jackknife's standard error (Efron & Stein 1981), Student's t with Bell & McCaffrey's
+    (2002) degrees of freedom. What is positive without bound: θ − H⁻¹(±t_df) · SE, with Hall's
+    (1992) transformation of a skewed statistic (`unskewed`). NaN where df < 2 or fewer than five
+    parts have anything to count: too few documents.
     """
     df = np.where(is_enough(of), of.df, np.nan)
+    error, t = np.sqrt(of.variance), critical(df, level)
+    if of.scale == "positive":
+        low, high = (of.value - skewed(sign * t, of.skewness) * error for sign in (1, -1))
+        return Interval(np.maximum(low, 0.0), high, df + 1)
     center, slope = _transformed(of.value, of.scale)
-    half = critical(df, level) * np.sqrt(of.variance) * slope
-    low, high = (_back(center + sign * half, of.scale) for sign in (-1, 1))
+    low, high = (_back(center + sign * t * error * slope, of.scale) for sign in (-1, 1))
     return Interval(low, high, df + 1)
+
+
+def unskewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """A studentized number as it would be if its errors were not skewed (Hall 1992, eq. 2).
+
+    H(t) = t + γ t²/3 + γ² t³/27 + γ/6. A sample without its rare long documents has too small a
+    mean and too small an error at once; the skewness γ of those it has tells how much.
+    """
+    transformed: np.ndarray = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
+    return transformed
+
+
+def skewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """The inverse of `unskewed`: (3/γ)·((1 + γ (t − γ/6))^⅓ − 1), which is t where γ is 0."""
+    is_skewed = np.abs(skewness) > EPSILON
+    gamma = np.where(is_skewed, skewness, 1.0)
+    inverse = 3 / gamma * (np.cbrt(1 + gamma * (t - gamma / 6)) - 1)
+    return np.where(is_skewed, inverse, t)
 
 
 def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
@@ -56,7 +78,7 @@ def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
 
     Small where the data would be rare if the head were not above the threshold. A share that is
     1 in nearly every part has no interval, and is tested by its whole parts: if the share were τ,
-    at most τ of the parts would be whole, so p is the binomial probability of so many.
+    at most τ of equal parts would be whole, so p is the binomial probability of so many.
     """
     p = upper_tail(*_statistic(of, threshold))
     if of.scale != "logit":
@@ -119,12 +141,17 @@ def is_enough(of: Pulls) -> np.ndarray:
 
 
 def _p_of_whole_parts(of: Pulls, threshold: np.ndarray | float) -> np.ndarray:
-    """P(at least so many whole parts of G | τ), where fewer than five are not whole; else NaN."""
-    n, missed = of.n_parts, of.is_missed.sum(0)
-    p = special.bdtrc(n - missed - 1, n, np.broadcast_to(threshold, n.shape))
+    """P(at least so many of n documents are whole | τ) = I_τ(k, n − k + 1), where fewer than five
+    parts are not whole; else NaN. n is the effective number of documents, and k the part of it
+    that whole parts hold: many small whole parts say nothing against few large ones.
+    """
+    missed = of.is_missed.sum(0)
+    n = of.df + 1
+    k = n * (of.shares * ~of.is_missed).sum(0)
     with np.errstate(invalid="ignore"):
-        is_asked = (missed < LEAST_PARTS) & (n >= LEAST_PARTS) & (of.df >= LEAST_DF)
-    tested: np.ndarray = np.where(is_asked & (missed < n), p, np.nan)
+        is_asked = (missed < LEAST_PARTS) & (of.n_parts >= LEAST_PARTS) & (of.df >= LEAST_DF)
+        p = special.betainc(k, n - k + 1, np.broadcast_to(threshold, np.shape(n)))
+    tested: np.ndarray = np.where(is_asked & (k > 0), p, np.nan)
     return tested
 
 
@@ -135,8 +162,9 @@ def _statistic(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np
     with np.errstate(divide="ignore", invalid="ignore"):
         against, _ = _transformed(np.asarray(threshold, dtype=np.float64), of.scale)
         off = subtracted(center, against)
-        t = np.where(off == 0, 0.0, off / (np.sqrt(of.variance) * slope))
-    return t, df
+        t = off / (np.sqrt(of.variance) * slope)
+        t = unskewed(t, of.skewness) if of.scale == "positive" else t
+    return np.where(off == 0, 0.0, t), df
 
 
 def _transformed(value: np.ndarray, scale: Scale) -> tuple[np.ndarray, np.ndarray]:
@@ -144,8 +172,6 @@ def _transformed(value: np.ndarray, scale: Scale) -> tuple[np.ndarray, np.ndarra
     with np.errstate(divide="ignore", invalid="ignore"):
         if scale == "logit":
             return np.log(value / (1 - value)), 1 / (value * (1 - value))
-        if scale == "log":
-            return np.log(value), 1 / value
     return value, np.ones_like(value)
 
 
@@ -154,4 +180,4 @@ def _back(center: np.ndarray, scale: Scale) -> np.ndarray:
         with np.errstate(over="ignore"):
             share: np.ndarray = 1 / (1 + np.exp(-center))
             return share
-    return np.exp(center) if scale == "log" else center
+    return center

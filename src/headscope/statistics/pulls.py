@@ -14,11 +14,14 @@ from typing import Literal
 
 import numpy as np
 
-Scale = Literal["logit", "log", "identity"]
-"""On which errors are about symmetric: `logit` for shares, `log` for what is positive."""
+Scale = Literal["logit", "positive", "identity"]
+"""`logit` for shares, on whose log odds errors are about symmetric; `positive` for what has no
+upper bound (distances), whose errors are skewed by a few long documents."""
 
 
 EPSILON = 1e-12
+AGREEMENT = 1.5
+"""Words of a document agree in part: between 1, not at all, and 2, all of them."""
 ROUNDING = 1e-6
 """A share nearer to 1 than this has no remainder: attention sums to 1 up to rounding."""
 
@@ -44,6 +47,8 @@ class Pulls:
     weights: np.ndarray | None = None
     """`part …`: each part's share of the numerator, where that is of another kind than the
     denominator (distances of tokens over tokens). The less even of both sums decides `df`."""
+    agreement: float = AGREEMENT
+    """How much the words of a part agree, for `df`: their sum's variance grows with b to this."""
 
     @property
     def n_parts(self) -> np.ndarray:
@@ -60,10 +65,21 @@ class Pulls:
         return variance
 
     @property
+    def skewness(self) -> np.ndarray:
+        """`…`: of the number's error, Σ u_g³ / (Σ u_g²)^1.5: above 0 where few parts pull it up."""
+        squares = (self.pulls**2).sum(0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            skewness: np.ndarray = np.where(squares > 0, (self.pulls**3).sum(0) / squares**1.5, 0.0)
+        return skewness
+
+    @property
     def df(self) -> np.ndarray:
         """`…`: degrees of freedom of the variance (`degrees_of_freedom`)."""
-        df = degrees_of_freedom(self.shares)
-        return df if self.weights is None else np.fmin(df, degrees_of_freedom(self.weights))
+        df = degrees_of_freedom(self.shares, self.agreement)
+        if self.weights is None:
+            return df
+        least: np.ndarray = np.fmin(df, degrees_of_freedom(self.weights, self.agreement))
+        return least
 
     def changed(self, value: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> Pulls:
         """Other numbers, whose arrays by part come of these by one and the same change."""
@@ -75,6 +91,7 @@ class Pulls:
             change(self.is_missed),
             self.scale,
             None if self.weights is None else change(self.weights),
+            self.agreement,
         )
 
     def at(self, *place: int | slice | None) -> Pulls:
@@ -114,6 +131,7 @@ class Pulls:
             (self.is_missed & is_known).any(by_part),
             self.scale,
             None if self.weights is None else averaged(self.weights),
+            self.agreement,
         )
 
     def __sub__(self, other: Pulls) -> Pulls:
@@ -146,7 +164,8 @@ def subtracted(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The difference of two numbers, 0 where they are equal up to rounding."""
     difference = np.asarray(left - right)
     size = np.abs(left) + np.abs(right)
-    return np.where(np.abs(difference) <= EPSILON * size, 0.0, difference)
+    is_rounding = np.isfinite(size) & (np.abs(difference) <= EPSILON * size)
+    return np.where(is_rounding, 0.0, difference)
 
 
 def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "identity") -> Pulls:
@@ -176,7 +195,7 @@ def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "
         is_there & (numerator != 0),
         is_there & (np.abs(denominator - numerator) > ROUNDING * denominator),
         scale,
-        _shares_of(numerator) if scale == "log" else None,
+        _shares_of(numerator) if scale == "positive" else None,
     )
 
 
@@ -192,7 +211,7 @@ def scale_of(units: str, numerator: np.ndarray, denominator: np.ndarray) -> Scal
     if (numerator < 0).any():
         return "identity"
     is_share = units.startswith("share") and bool((numerator <= (1 + ROUNDING) * denominator).all())
-    return "logit" if is_share else "log"
+    return "logit" if is_share else "positive"
 
 
 def recomputed_pulls(
@@ -216,12 +235,12 @@ def recomputed_pulls(
     return Pulls(np.asarray(value), pulls, shares, is_there, is_there, scale)
 
 
-def degrees_of_freedom(shares: np.ndarray) -> np.ndarray:
+def degrees_of_freedom(shares: np.ndarray, agreement: float = AGREEMENT) -> np.ndarray:
     """`…`: how many independent deviations a variance of pulls is worth.
 
     Satterthwaite's approximation after Bell & McCaffrey (2002): with residuals e_g of variance
     ω_g = b_g^1.5 (between b, words that know nothing of one another, and b², words of a part that
-    all agree), the pulls are M e with M = diag(1/(1 − p_g)) (I − p 1ᵀ), p = b/Σb, and
+    all agree: `agreement`), the pulls are M e with M = diag(1/(1 − p_g)) (I − p 1ᵀ), p = b/Σb, and
 
         df = tr(M Ω Mᵀ)² / tr((M Ω Mᵀ)²).
 
@@ -231,9 +250,10 @@ def degrees_of_freedom(shares: np.ndarray) -> np.ndarray:
 
     Args:
         shares: `part …`, each part's share of the denominator.
+        agreement: the power of b in the variance of a part.
     """
     p = np.asarray(shares, dtype=np.float64)
-    omega = p**1.5
+    omega = p**agreement
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = 1 / (1 - p)
         s, q, r = scale**2 * omega, scale * p, scale * omega

@@ -7,7 +7,8 @@ Few documents make a standard error uncertain itself. Student's distribution all
 from __future__ import annotations
 
 import numpy as np
-from scipy import special  # type: ignore[import-untyped, unused-ignore]
+
+from headscope.deferred import special
 
 LEVEL = 0.95
 """Of all intervals."""

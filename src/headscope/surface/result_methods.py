@@ -246,3 +246,33 @@ class ResultMethods:
         from headscope.reporting.report import report
 
         return report([self, *others], path, title=title, pages=pages)
+
+    def export(
+        self: Result,
+        form: str,
+        folder: str | os.PathLike[str],
+        *,
+        block: str | None = None,
+    ) -> Path:
+        """Write the result as files that another tool reads.
+
+        `headvis` is the folder of HeadVis (Luger, Kamath et al. 2026), which Neuronpedia reads
+        too: a point and a file per head. The run must have measured `head_samples`. HeadVis's
+        own scores count the first token and have no intervals; what headscope measured is beside
+        them as `headscope_…`, with `…_low` and `…_high`.
+
+        Args:
+            form: `headvis`.
+            folder: where to; it appears whole or not at all, and replaces an earlier export.
+            block: another attention of the model: `decoder`.
+
+        Raises:
+            UnknownName: there is no such form.
+            InputError: the result has no `head_samples`, or the folder holds something else.
+        """
+        from headscope.errors import UnknownName
+        from headscope.heads.headvis import export_headvis
+
+        if form != "headvis":
+            raise UnknownName.of("form", form, ["headvis"])
+        return export_headvis(self, folder, block=block)

@@ -20,7 +20,7 @@ _END = regex.compile(
     """,
     regex.VERBOSE | regex.VERSION1,
 )
-_LAST_WORD = regex.compile(r"[\p{L}\p{M}.]+\z")
+_LAST_WORD = regex.compile(r"[\p{L}\p{M}.]+\Z")
 _ABBREVIATION = regex.compile(
     r"mr|mrs|ms|dr|prof|st|sr|jr|vs|e\.?g|i\.?e|cf|al|no|vol|fig|eq|sec|ca|approx|dept|est|gen|col"
     r"|capt|lt|sgt|rev|hon|gov|sen|rep|mt|ft|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec",

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol, get_args, overload, runtime_checkable
+from typing import NamedTuple, Protocol, get_args, overload, runtime_checkable
 
 from headscope.arguments import whole_number
 from headscope.atomic import atomic_path
@@ -26,6 +26,8 @@ from headscope.text.readers.lines import OnError, Report
 
 AS_GIVEN = "document as given"
 """What one document of a corpus is that nobody asked to be cut."""
+MOST_HELD = 10_000
+"""Documents of a sample that a run holds in memory."""
 
 
 class Source(Protocol):
@@ -70,6 +72,13 @@ class Summary:
     """What was broken and left out, by kind."""
     messages: tuple[str, ...] = ()
     """The first reasons."""
+
+
+class _Held(NamedTuple):
+    """Documents in memory, and what was left out when they were read."""
+
+    documents: tuple[Document, ...]
+    report: Report
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,8 @@ class Corpus:
 
     def __getstate__(self) -> dict[str, object]:
         """Without the documents kept for `corpus[i]`: whoever unpickles it reads them anew."""
-        cache = {name: value for name, value in self._cache.items() if name != "documents"}
+        kept_here = ("documents", "held")
+        cache = {name: value for name, value in self._cache.items() if name not in kept_here}
         return {**self.__dict__, "_cache": cache}
 
     def __repr__(self) -> str:
@@ -184,6 +194,12 @@ class Corpus:
 
     def read(self, report: Report) -> Iterator[Document]:
         """The documents; what is left out is counted in `report` as it happens."""
+        held = self._cache.get("held")
+        if isinstance(held, _Held):
+            report.counts.update(held.report.counts)
+            report.messages.extend(held.report.messages)
+            yield from held.documents
+            return
         chosen = self._chosen()
         for number, document in enumerate(self._of_source(report)):
             if chosen is None or number in chosen:
@@ -274,32 +290,60 @@ class Corpus:
             return None
         chosen = self._cache.get("chosen")
         if not isinstance(chosen, frozenset):
-            numbered = enumerate(self._of_source(Report(self.on_error)))
-            total = 0
+            chosen = frozenset(self._draw(Report(self.on_error), keeps=False))
+        return chosen
 
-            def keys() -> Iterator[tuple[bytes, int]]:
-                nonlocal total
-                for parent, group in groupby(numbered, lambda pair: pair[1].part_of or pair[1].id):
-                    drawn = []
-                    for number, _ in group:
-                        total += 1
-                        drawn.append((self._key(f"document {number}"), number))
-                    if self.one_per_document:
-                        # The key of the parent, else long documents would be drawn more often.
-                        yield self._key(f"parent {parent} {min(drawn)[1]}"), min(drawn)[1]
-                    else:
-                        yield from drawn
+    def _draw(self, report: Report, *, keeps: bool) -> dict[int, Document | None]:
+        """The numbers of the documents drawn, in order, with the documents if they are kept."""
+        assert self.sample is not None
+        numbered = enumerate(self._of_source(report))
+        total = 0
 
-            chosen = frozenset(number for _, number in heapq.nsmallest(self.sample, keys()))
-            self._cache.update(chosen=chosen, total=total)
-            if len(chosen) < self.sample:
-                warnings.warn(
-                    f"sample={self.sample}, but {self.name} has only {len(chosen)} to draw: "
-                    "all of them are taken.",
-                    HeadscopeWarning,
-                    stacklevel=3,
-                )
+        def keys() -> Iterator[tuple[bytes, int, Document | None]]:
+            nonlocal total
+            for parent, group in groupby(numbered, lambda pair: pair[1].part_of or pair[1].id):
+                drawn = []
+                for number, document in group:
+                    total += 1
+                    key = self._key(f"document {number}")
+                    drawn.append((key, number, document if keeps else None))
+                if self.one_per_document:
+                    # The key of the parent, else long documents would be drawn more often.
+                    _, number, kept = min(drawn, key=lambda one: one[:2])
+                    yield self._key(f"parent {parent} {number}"), number, kept
+                else:
+                    yield from drawn
+
+        smallest = heapq.nsmallest(self.sample, keys(), key=lambda one: one[:2])
+        chosen = {number: kept for _, number, kept in sorted(smallest, key=lambda one: one[1])}
+        self._cache.update(chosen=frozenset(chosen), total=total)
+        if len(chosen) < self.sample:
+            warnings.warn(
+                f"sample={self.sample}, but {self.name} has only {len(chosen)} to draw: "
+                "all of them are taken.",
+                HeadscopeWarning,
+                stacklevel=4,
+            )
         return chosen
 
     def _key(self, what: str) -> bytes:
         return hashlib.blake2b(f"{self.seed} {what}".encode(), digest_size=8).digest()
+
+
+def hold_documents(corpus: Corpus) -> Corpus:
+    """A copy that holds its documents in memory, if they are few: a run reads them several times,
+    and a sample would be drawn from the whole source each time.
+    """
+    is_small = isinstance(corpus.source, SizedSource) and corpus.source.is_small
+    if (corpus.sample or 0) > MOST_HELD or (corpus.sample is None and not is_small):
+        return corpus
+    copy = replace(corpus)
+    copy._cache.update({k: v for k, v in corpus._cache.items() if k != "documents"})
+    report = Report(corpus.on_error)
+    if corpus.sample is not None and "chosen" not in corpus._cache:
+        drawn = copy._draw(report, keeps=True).values()
+        documents = tuple(document for document in drawn if document is not None)
+    else:
+        documents = tuple(copy.read(report))
+    copy._cache["held"] = _Held(documents, report)
+    return copy

@@ -12,10 +12,10 @@ export interface Entry {
   readonly generated: boolean;
 }
 
-export function entriesOf(tokens: Tokens, unit: "token" | "word"): Entry[] {
-  const groups = unit === "word" ? tokens.groups : tokens.texts.map((_, position) => [position]);
+export function entriesOf(tokens: Tokens, unit: "tokens" | "words"): Entry[] {
+  const groups = unit === "words" ? tokens.groups : tokens.texts.map((_, position) => [position]);
   return groups.map((positions, index) => ({
-    label: unit === "word" ? tokens.wordTexts[index] : tokens.texts[positions[0]],
+    label: unit === "words" ? tokens.wordTexts[index] : tokens.texts[positions[0]],
     positions,
     special: tokens.special[positions[0]],
     segment: tokens.segments[positions[0]],

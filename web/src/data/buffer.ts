@@ -1,4 +1,4 @@
-// From base64 text or gzipped bytes to plain bytes. No request is made.
+// From base64 text or gzipped bytes to plain bytes, a buffer at a time. No request is made.
 
 import { PayloadError } from "./payload.ts";
 
@@ -28,4 +28,22 @@ export async function gunzip(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array
       "The data of this page is cut off or damaged (a block does not unpack).",
     );
   }
+}
+
+/** A numbered buffer of a payload, unpacked and of the length it should have. */
+export type Take = (index: number, bytes: number) => Promise<Uint8Array<ArrayBuffer>>;
+
+/** Unpacks buffers when they are asked for. `read` gives the packed bytes of one, null for none. */
+export function takeFrom(read: (index: number) => Uint8Array<ArrayBuffer> | null): Take {
+  return async (index, bytes) => {
+    const packed = read(index);
+    const found = packed ? await gunzip(packed) : null;
+    if (found?.length !== bytes) {
+      throw new PayloadError(
+        `The data of this page is cut off or damaged: block ${index} has ` +
+          `${found?.length ?? 0} bytes, expected ${bytes}.`,
+      );
+    }
+    return found;
+  };
 }

@@ -19,35 +19,31 @@ const FINE = Float32Array.from({ length: 256 * FINE_LEVELS }, (_, index) => {
   return low + ((high - low) * (index & 15)) / (FINE_LEVELS - 1);
 });
 
-/** The planes of one block and the weights of any head in them. */
+/** The planes of one layer and the weights of any head in them. */
 export class Planes {
   constructor(
-    readonly shape: readonly [layers: number, heads: number, queries: number, keys: number],
+    readonly shape: readonly [heads: number, queries: number, keys: number],
     readonly coarse: Uint8Array,
     readonly fine: Uint8Array | null,
   ) {}
 
-  /** Where a head's codes begin in the coarse plane. */
-  offset(layerIndex: number, head: number): number {
-    const [, heads, queries, keys] = this.shape;
-    return (layerIndex * heads + head) * queries * keys;
+  /** `query key` weights of one head, row after row. */
+  weights(head: number): Float32Array {
+    const size = this.shape[1] * this.shape[2];
+    const weights = new Float32Array(size);
+    for (let i = 0; i < size; i++) weights[i] = this.at(head * size + i);
+    return weights;
   }
 
-  /** `query key` weights of one head, row after row. */
-  weights(layerIndex: number, head: number): Float32Array {
-    const size = this.shape[2] * this.shape[3];
-    const start = this.offset(layerIndex, head);
-    const weights = new Float32Array(size);
-    for (let i = 0; i < size; i++) {
-      const at = start + i;
-      const code = this.coarse[at];
-      if (this.fine === null) {
-        weights[i] = COARSE[code];
-      } else {
-        const pair = this.fine[at >> 1];
-        weights[i] = FINE[(code << 4) | (at & 1 ? pair >> 4 : pair & 15)];
-      }
-    }
-    return weights;
+  weight(head: number, query: number, key: number): number {
+    const [, queries, keys] = this.shape;
+    return this.at((head * queries + query) * keys + key);
+  }
+
+  private at(place: number): number {
+    const code = this.coarse[place];
+    if (this.fine === null) return COARSE[code];
+    const pair = this.fine[place >> 1];
+    return FINE[(code << 4) | (place & 1 ? pair >> 4 : pair & 15)];
   }
 }

@@ -1,5 +1,6 @@
-// Exact rows of attention: recomputed from queries and keys, or asked of the kernel.
+// Scores and exact rows of attention: recomputed from queries and keys, or asked of who holds them.
 
+import { Lazy } from "./lazy.ts";
 import type { Block, Vectors } from "./trace.ts";
 
 /** Asks whoever holds the trace for one row; null where nobody does. */
@@ -16,74 +17,44 @@ export interface RowId {
 /** A recomputed row further than this from the recorded one is not the same attention. */
 const AGREES = 0.006;
 
+/** Rows that were asked for, each once. */
 export class ExactRows {
-  private readonly rows = new Map<string, Float32Array | "asked">();
-  private readonly listeners = new Set<() => void>();
+  private readonly rows = new Map<string, Lazy<Float32Array | null>>();
 
   constructor(private readonly ask: AskRow | null = null) {}
 
   /** The exact row if it is known by now; asks for it otherwise. */
   row(id: RowId): Float32Array | null {
-    if (this.ask === null) return null;
+    const { ask } = this;
+    if (ask === null) return null;
     const key = Object.values(id).join("/");
-    const known = this.rows.get(key);
-    if (known) return known === "asked" ? null : known;
-    this.rows.set(key, "asked");
-    void this.ask(id).then((row) => {
-      if (!row) return;
-      this.rows.set(key, row);
-      for (const listener of this.listeners) listener();
-    });
-    return null;
+    const known = this.rows.get(key) ?? new Lazy(() => ask(id));
+    this.rows.set(key, known);
+    return known.value;
   }
-
-  onArrival(listener: () => void): void {
-    this.listeners.add(listener);
-  }
-}
-
-/** The vectors of a block and where in them a layer is; null where the payload has none of it. */
-export function vectorsOf(
-  { vectors }: Block,
-  layer: number,
-): { vectors: Vectors; index: number } | null {
-  const index = vectors?.layers.indexOf(layer) ?? -1;
-  return vectors && index >= 0 ? { vectors, index } : null;
 }
 
 /** Scores of one query against every key: `scale · q·k`, or as recorded; NaN where masked. */
 export function scoresOf(
   block: Block,
-  layer: number,
+  vectors: Vectors,
   head: number,
   query: number,
-): Float32Array | null {
-  const found = vectorsOf(block, layer);
-  if (!found) return null;
-  const { vectors, index } = found;
-  if (vectors.scores) return vectors.scores.vector(index, head, query);
-  const dots = dotsOf(block, layer, head, query)!;
-  const scale = vectors.scales[index];
+): Float32Array {
+  if (vectors.scores) return vectors.scores.vector(head, query);
+  const dots = dotsOf(vectors, head, query, block.keyTokens.texts.length);
   return dots.map((dot, key) => {
     const hidden = block.causal && key > query + dots.length - block.queryTokens.texts.length;
-    return hidden || scale === null ? Number.NaN : dot * scale;
+    return hidden || vectors.scale === null ? Number.NaN : dot * vectors.scale;
   });
 }
 
 /** `q·k` of one query with every key. */
-export function dotsOf(
-  block: Block,
-  layer: number,
-  head: number,
-  query: number,
-): Float32Array | null {
-  const found = vectorsOf(block, layer);
-  if (!found) return null;
-  const { vectors, index } = found;
-  const q = vectors.queries.vector(index, head, query);
+export function dotsOf(vectors: Vectors, head: number, query: number, keys: number): Float32Array {
+  const q = vectors.queries.vector(head, query);
   const group = vectors.groups[head];
-  return Float32Array.from({ length: block.keyTokens.texts.length }, (_, key) => {
-    const k = vectors.keys.vector(index, group, key);
+  return Float32Array.from({ length: keys }, (_, key) => {
+    const k = vectors.keys.vector(group, key);
     let sum = 0;
     for (let i = 0; i < q.length; i++) sum += q[i] * k[i];
     return sum;
@@ -98,16 +69,8 @@ export function softmax(scores: Float32Array): Float32Array {
   return powers.map((power) => power / sum);
 }
 
-/** The row recomputed from vectors, if it agrees with the recorded one. */
-export function recomputedRow(
-  block: Block,
-  layer: number,
-  head: number,
-  query: number,
-  recorded: Float32Array,
-): Float32Array | null {
-  const scores = scoresOf(block, layer, head, query);
-  if (!scores) return null;
+/** The softmax of the scores, if it agrees with the recorded row (not so with sinks). */
+export function recomputedRow(scores: Float32Array, recorded: Float32Array): Float32Array | null {
   const row = softmax(scores);
   return row.every((weight, key) => Math.abs(weight - recorded[key]) <= AGREES) ? row : null;
 }

@@ -1,6 +1,5 @@
 // What the filters leave of a block: visible rows and columns, and the weights between them.
 
-import type { Selection } from "../state/selection.ts";
 import { type Entry, entriesOf } from "./axis.ts";
 import type { Block } from "./trace.ts";
 
@@ -11,6 +10,29 @@ export interface Matrix {
   readonly weights: Float32Array;
 }
 
+/** What is drawn of the numbers, and over what. */
+export interface Filter {
+  /** Shown like the rest, dimmed, or hidden, with each row rescaled to 1. */
+  readonly specials: "shown" | "dimmed" | "hidden";
+  /** Weights below it are not drawn. */
+  readonly above: number;
+  /** Only the strongest keys of each query; 0 for all. */
+  readonly top: number;
+  readonly pairs: "all" | "ab" | "ba" | "within";
+  readonly unit: "tokens" | "words";
+  /** One head, or the mean over the heads of its layer, or over all. */
+  readonly combine: "off" | "layer" | "all";
+}
+
+export const NO_FILTER: Filter = {
+  specials: "dimmed",
+  above: 0.02,
+  top: 0,
+  pairs: "all",
+  unit: "tokens",
+  combine: "off",
+};
+
 const CACHED = 64;
 
 export class Lens {
@@ -20,31 +42,37 @@ export class Lens {
   private readonly whole: readonly Entry[];
   private readonly renormalize: boolean;
   private readonly isPlain: boolean;
+  private readonly within: boolean;
   private readonly cache = new Map<string, Matrix>();
 
   constructor(
     readonly block: Block,
-    selection: Pick<Selection, "unit" | "specials" | "pair">,
+    filter: Pick<Filter, "unit" | "specials" | "pairs">,
   ) {
-    const [from, to] = selection.pair === "all" ? [null, null] : selection.pair;
-    const shown = (entry: Entry) => selection.specials || !entry.special;
-    const rows = entriesOf(block.queryTokens, selection.unit).filter(shown);
-    const columns = entriesOf(block.keyTokens, selection.unit).filter(shown);
-    this.rows = rows.filter((entry) => isSegment(entry, from));
-    this.columns = columns.filter((entry) => isSegment(entry, to));
+    const { unit, specials, pairs } = filter;
+    const shown = (entry: Entry) => specials !== "hidden" || !entry.special;
+    const rows = entriesOf(block.queryTokens, unit).filter(shown);
+    const columns = entriesOf(block.keyTokens, unit).filter(shown);
+    const crossing = block.name !== "cross" && (pairs === "ab" || pairs === "ba") ? pairs : null;
+    this.rows = rows.filter((entry) => isSegment(entry, crossing?.[0]));
+    this.columns = columns.filter((entry) => isSegment(entry, crossing?.[1]));
+    this.within = pairs === "within" && block.name !== "cross";
     this.whole = columns;
-    this.renormalize = !selection.specials && block.keyTokens.special.some(Boolean);
+    this.renormalize = specials === "hidden" && block.keyTokens.special.some(Boolean);
     this.isPlain =
+      !this.within &&
       this.rows.length === block.queryTokens.texts.length &&
       this.columns.length === block.keyTokens.texts.length;
   }
 
-  /** The visible weights of one head: to a word summed, from a word averaged. */
-  matrix(layerIndex: number, head: number): Matrix {
+  /** The visible weights of one head: to a word summed, from a word averaged; null while they are
+   *  being unpacked. */
+  matrix(layerIndex: number, head: number): Matrix | null {
     const key = `${layerIndex}/${head}`;
     const known = this.cache.get(key);
-    if (known) return known;
-    const matrix = this.compute(this.block.planes.weights(layerIndex, head));
+    const planes = this.block.planes[layerIndex]?.value;
+    if (known || !planes) return known ?? null;
+    const matrix = this.compute(planes.weights(head));
     if (this.cache.size >= CACHED) this.cache.delete(this.cache.keys().next().value!);
     this.cache.set(key, matrix);
     return matrix;
@@ -58,6 +86,7 @@ export class Lens {
     this.rows.forEach((row, r) => {
       const share = this.renormalize ? safe(total(weights, nKeys, row, this.whole)) : 1;
       this.columns.forEach((column, c) => {
+        if (this.within && row.segment !== column.segment) return;
         visible[r * columns + c] = cell(weights, nKeys, row, column) / share;
       });
     });
@@ -89,11 +118,16 @@ export function combine(matrices: Iterable<Matrix>, how: "mean" | "max"): Matrix
   return { rows: shape?.rows ?? 0, columns: shape?.columns ?? 0, weights };
 }
 
-/** `second − first`, or null where they are not of one shape. */
-export function difference(first: Matrix, second: Matrix): Matrix | null {
-  if (first.rows !== second.rows || first.columns !== second.columns) return null;
-  const weights = second.weights.map((weight, i) => weight - first.weights[i]);
-  return { rows: first.rows, columns: first.columns, weights };
+/** B − A, cell by cell; of what differs, both names. */
+export function difference(a: Matrix, b: Matrix): Matrix {
+  return { ...a, weights: b.weights.map((weight, i) => weight - a.weights[i]) };
+}
+
+export function bothNames(a: readonly Entry[], b: readonly Entry[]): Entry[] {
+  return a.map((entry, i) => {
+    const other = b[i].label;
+    return entry.label === other ? entry : { ...entry, label: `${entry.label}/${other.trim()}` };
+  });
 }
 
 function isSegment(entry: Entry, letter: string | null | undefined): boolean {

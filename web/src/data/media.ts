@@ -1,6 +1,6 @@
 // Images, sound, and what a token is of them: a patch, or a frame.
 
-import type { Take } from "./trace.ts";
+import type { Take } from "./buffer.ts";
 
 /** As `src/headscope/page/media_part.py` writes them. */
 export interface ImagePart {
@@ -56,15 +56,19 @@ export interface Media {
   readonly sound: Sound | null;
 }
 
-export function openMedia(part: { images?: ImagePart[]; sound?: SoundPart }, take: Take): Media {
+export async function openMedia(
+  part: { images?: ImagePart[]; sound?: SoundPart },
+  take: Take,
+): Promise<Media> {
   const { sound } = part;
+  const open = async ({ width, height, pixels }: ImagePart) => ({
+    width,
+    height,
+    pixels: opaque(await take(pixels, width * height * 3)),
+  });
   return {
-    pictures: (part.images ?? []).map(({ width, height, pixels }) => ({
-      width,
-      height,
-      pixels: opaque(take(pixels, width * height * 3)),
-    })),
-    sound: sound ? { seconds: sound.seconds, peaks: take(sound.peaks, sound.count) } : null,
+    pictures: await Promise.all((part.images ?? []).map(open)),
+    sound: sound ? { seconds: sound.seconds, peaks: await take(sound.peaks, sound.count) } : null,
   };
 }
 

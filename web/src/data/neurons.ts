@@ -1,7 +1,7 @@
 // How one query of one head finds its keys: the vectors, their products, and what they add up to.
 
-import { dotsOf, recomputedRow, scoresOf, vectorsOf } from "./exact.ts";
-import type { Block } from "./trace.ts";
+import { dotsOf, recomputedRow, scoresOf } from "./exact.ts";
+import type { Block, Vectors } from "./trace.ts";
 
 export interface Neurons {
   readonly query: number;
@@ -24,35 +24,27 @@ export interface Neurons {
   readonly output: Float32Array | null;
   /** Per neuron, the attended keys' mean of `q × k` (weighted) minus that of all visible keys. */
   readonly contribution: Float32Array;
-  /** The query token's state before and after the layer. */
-  readonly states: readonly [before: Float32Array, after: Float32Array] | null;
 }
 
-/** Null where the payload has no vectors of this layer. */
+/** `recorded` is the row of attention as it was captured. */
 export function neuronsOf(
   block: Block,
-  layer: number,
+  vectors: Vectors,
   head: number,
   query: number,
-): Neurons | null {
-  const found = vectorsOf(block, layer);
-  if (!found) return null;
-  const { vectors, index } = found;
+  recorded: Float32Array,
+): Neurons {
   const group = vectors.groups[head];
   const n = block.keyTokens.texts.length;
-  const q = vectors.queries.vector(index, head, query);
-  const keys = Array.from({ length: n }, (_, key) => vectors.keys.vector(index, group, key));
+  const q = vectors.queries.vector(head, query);
+  const keys = Array.from({ length: n }, (_, key) => vectors.keys.vector(group, key));
   const products = keys.map((k) => k.map((value, i) => value * q[i]));
-  const dots = dotsOf(block, layer, head, query)!;
-  const scores = scoresOf(block, layer, head, query)!;
-  const scale = vectors.scales[index];
-  const recorded = block.planes
-    .weights(block.layers.indexOf(layer), head)
-    .subarray(query * n, (query + 1) * n);
-  const recomputed = recomputedRow(block, layer, head, query, recorded);
+  const dots = dotsOf(vectors, head, query, n);
+  const scores = scoresOf(block, vectors, head, query);
+  const { scale, values } = vectors;
+  const recomputed = recomputedRow(scores, recorded);
   const weights = recomputed ?? recorded;
-  const values = vectors.values;
-  const rows = values && Array.from({ length: n }, (_, key) => values.vector(index, group, key));
+  const rows = values && Array.from({ length: n }, (_, key) => values.vector(group, key));
   return {
     query,
     q,
@@ -65,9 +57,8 @@ export function neuronsOf(
     weights,
     isSoftmax: recomputed !== null,
     values: rows,
-    output: vectors.outputs?.vector(index, head, query) ?? (rows && weightedSum(rows, weights)),
+    output: vectors.outputs?.vector(head, query) ?? (rows && weightedSum(rows, weights)),
     contribution: contributionOf(products, weights, scores),
-    states: statesOf(block, layer, query),
   };
 }
 
@@ -90,13 +81,6 @@ function contributionOf(
   const count = seen.reduce((sum, one) => sum + one, 0) || 1;
   const mean = weightedSum(products, seen);
   return attended.map((value, i) => value - mean[i] / count);
-}
-
-function statesOf(block: Block, layer: number, query: number): [Float32Array, Float32Array] | null {
-  const { hidden } = block;
-  const [before, after] = [layer, layer + 1].map((state) => hidden?.states.indexOf(state) ?? -1);
-  if (!hidden || before < 0 || after < 0) return null;
-  return [hidden.numbers.vector(before, query), hidden.numbers.vector(after, query)];
 }
 
 /** Neuron numbers in the order they are shown. */

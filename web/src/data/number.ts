@@ -10,6 +10,17 @@ export function formatWeight(weight: number, precision: Precision): string {
   return `≈${minus(weight.toFixed(2))}`;
 }
 
+/** A weight as a caption gives it: two digits. */
+export function shortWeight(weight: number): string {
+  return Number.isNaN(weight) ? "missing" : minus(weight.toFixed(2));
+}
+
+/** A difference of percentages, in points. */
+export function points(difference: number): string {
+  const text = minus((100 * difference).toFixed(1));
+  return difference > 0 ? `+${text}` : text;
+}
+
 /** A number with about three digits that matter. */
 export function formatNumber(value: number): string {
   if (Number.isNaN(value)) return "–";
@@ -25,27 +36,3 @@ export function formatSigned(value: number): string {
 function minus(text: string): string {
   return /^-0\.?0*$/.test(text) ? text.slice(1) : text.replace("-", "−");
 }
-
-/** −Σ p ln p of a row, renormalized; NaN for a row without attention. */
-export function entropy(row: ArrayLike<number>): number {
-  let sum = 0;
-  for (let i = 0; i < row.length; i++) if (row[i] > 0) sum += row[i];
-  if (sum === 0) return Number.NaN;
-  let total = 0;
-  for (let i = 0; i < row.length; i++) {
-    if (row[i] > 0) total -= (row[i] / sum) * Math.log(row[i] / sum);
-  }
-  return total;
-}
-
-/** Names of the statistics that Python sends, as people read them. */
-export const STATISTICS: Record<string, { label: string; title: string; unit: string }> = {
-  entropy: { label: "entropy", title: "mean entropy of a query's attention", unit: "nats" },
-  distance: { label: "distance", title: "mean distance from query to key", unit: "tokens" },
-  first: { label: "to the first token", title: "share of attention to the first token", unit: "" },
-  special: { label: "to special tokens", title: "share of attention to special tokens", unit: "" },
-  previous: { label: "to the previous token", title: "share to the previous token", unit: "" },
-  same: { label: "to the same token", title: "share of each token to itself", unit: "" },
-  next: { label: "to the next token", title: "share to the next token", unit: "" },
-  between: { label: "between the texts", title: "share to the other text", unit: "" },
-};

@@ -3,7 +3,7 @@
 import type { ImagePart, PiecePart, SoundPart } from "./media.ts";
 
 export const FORMAT = "headscope-explorer";
-export const VERSION = 1;
+export const VERSION = 2;
 
 /** Real numbers as 16-bit integers, one step (scale) per index of the first `axes`. */
 export interface NumbersPart {
@@ -24,16 +24,36 @@ export interface TokensPart {
   pieces?: PiecePart[];
 }
 
+/** The vectors of one layer. */
 export interface VectorsPart {
-  layers: number[];
-  groups: number[];
+  layer: number;
   /** The factor on q·k; null where it is not a plain factor (several products). */
-  scales: (number | null)[];
+  scale: number | null;
+  /** The key group of each head. */
+  groups: number[];
   queries: NumbersPart;
   keys: NumbersPart;
-  values: NumbersPart | null;
-  outputs: NumbersPart | null;
-  scores: NumbersPart | null;
+  values?: NumbersPart | null;
+  outputs?: NumbersPart | null;
+  scores?: NumbersPart | null;
+}
+
+export type RoleId =
+  | "previous"
+  | "next"
+  | "same"
+  | "equal"
+  | "after"
+  | "broad"
+  | "first"
+  | "special"
+  | "punctuation";
+
+export interface Role {
+  role: RoleId | null;
+  /** The share of attention that shows it, over the queries that could. */
+  share: number | null;
+  queries: number;
 }
 
 export interface BlockPart {
@@ -45,19 +65,57 @@ export interface BlockPart {
   heads: number;
   present: number[][];
   shape: number[];
-  coarse: number;
-  fine: number | null;
+  /** A buffer per layer. */
+  coarse: number[];
+  fine: number[] | null;
+  thumb: number;
+  thumb_shape: number[];
+  groups: number[][] | null;
+  /** Over a corpus where there is one, with those in this text beside them. */
+  roles: { source: "text" | "corpus"; heads: Role[][]; here?: Role[][] };
   statistics: Record<string, (number | null)[][]>;
-  vectors: VectorsPart | null;
+  vectors: VectorsPart[];
 }
 
 export interface HiddenPart extends NumbersPart {
   states: number[];
 }
 
+export interface Answer {
+  text: string;
+  probability: number;
+}
+
+export interface PredictionsPart {
+  kind: "next" | "mask" | "label" | "token_label";
+  /** A null position is the whole text. */
+  positions: { position: number | null; top: Answer[] }[];
+}
+
+export type EffectsPart =
+  | {
+      kind: "prediction";
+      position: number | null;
+      replace: string;
+      candidates: string[];
+      /** Log-probabilities with all heads. */
+      before: number[];
+      after: NumbersPart;
+    }
+  | {
+      kind: "turn";
+      pooling: string;
+      turn: (number | null)[][];
+      likeness: { before: number; after: (number | null)[][] } | null;
+    };
+
 export interface TracePart {
   title: string;
   model: string;
+  /** What was changed in the model, in words. */
+  changed: string | null;
+  predictions: PredictionsPart | null;
+  effects: EffectsPart | null;
   stacks: Record<string, TokensPart>;
   blocks: BlockPart[];
   hidden: Record<string, HiddenPart>;
@@ -65,10 +123,48 @@ export interface TracePart {
   sound?: SoundPart;
 }
 
+export interface Relation {
+  name: string;
+  value: number;
+  low: number | null;
+  high: number | null;
+  baseline: number | null;
+  baseline_name: string | null;
+}
+
+export interface Card {
+  sentences: string[];
+  relations: Relation[];
+  numbers: {
+    name: string;
+    title: string;
+    value: number;
+    low: number | null;
+    high: number | null;
+    unit: string;
+  }[];
+  exemplars: { tokens: string[]; links: [query: number, key: number, weight: number][] }[];
+  neighbors: string[];
+}
+
+export interface Evidence {
+  about: string;
+  cards: Record<string, Card>;
+}
+
+export type Place = "file" | "notebook" | "lab";
+
 export interface Header {
   format: string;
   version: number;
+  place: Place;
   selection: string;
+  story: { caption: string; selection: string }[];
+  examples: { title: string; traces: number[] }[];
+  command: string;
+  evidence: Evidence | null;
+  /** The address of a report on the model. */
+  report?: string;
   traces: TracePart[];
 }
 
@@ -94,26 +190,38 @@ export function checkHeader(value: unknown): Header {
   need(isObject(value) && header.format === FORMAT, "it is not an explorer payload");
   need(header.version === VERSION, `its version is ${header.version}, expected ${VERSION}`);
   need(Array.isArray(header.traces) && header.traces.length > 0, "it has no trace");
-  for (const trace of header.traces) {
-    need(isObject(trace.stacks) && Array.isArray(trace.blocks), "a trace has no tokens or blocks");
-    need(trace.blocks.length > 0, "a trace has no attention");
-    for (const tokens of Object.values(trace.stacks)) {
-      const n = tokens.tokens?.length;
-      for (const name of ["special", "segments", "generated", "words"] as const) {
-        need(tokens[name]?.length === n, `tokens and ${name} differ in length`);
-      }
-      need((tokens.pieces?.length ?? n) === n, "tokens and pieces differ in length");
-    }
-    for (const block of trace.blocks) checkBlock(block, trace);
+  need(Array.isArray(header.examples) && header.examples.length > 0, "it has no example");
+  for (const { traces } of header.examples) {
+    const known = traces?.every((index) => header.traces[index] !== undefined);
+    need(known && (traces.length === 1 || traces.length === 2), "an example names no trace");
   }
+  for (const trace of header.traces) checkTrace(trace);
   return header;
+}
+
+export function checkTrace(trace: TracePart): void {
+  need(isObject(trace.stacks) && Array.isArray(trace.blocks), "a trace has no tokens or blocks");
+  need(trace.blocks.length > 0, "a trace has no attention");
+  for (const tokens of Object.values(trace.stacks)) {
+    const n = tokens.tokens?.length;
+    for (const name of ["special", "segments", "generated", "words"] as const) {
+      need(tokens[name]?.length === n, `tokens and ${name} differ in length`);
+    }
+    need((tokens.pieces?.length ?? n) === n, "tokens and pieces differ in length");
+  }
+  for (const block of trace.blocks) checkBlock(block, trace);
 }
 
 function checkBlock(block: BlockPart, trace: TracePart): void {
   const [layers, heads, queries, keys] = block.shape ?? [];
   const where = `block ${block.name}`;
+  const isTable = (rows: unknown[][]) =>
+    rows?.length === layers && rows.every((row) => row.length === heads);
   need(block.layers?.length === layers, `${where}: layers and shape differ`);
   need(block.heads === heads, `${where}: heads and shape differ`);
+  need(block.coarse?.length === layers, `${where}: buffers and layers differ`);
+  const { heads: named, here } = block.roles ?? {};
+  need(isTable(named) && (!here || isTable(here)), `${where}: roles and heads differ`);
   need(
     trace.stacks[block.queries]?.tokens.length === queries,
     `${where}: queries and tokens differ`,

@@ -1,10 +1,19 @@
-// A trace in memory: tokens, planes and vectors of every block, ready for the views.
+// A trace in memory: tokens and small things at once, layers and vectors as they are looked at.
 
-import { gunzip } from "./buffer.ts";
+import type { Take } from "./buffer.ts";
 import { Planes } from "./codes.ts";
+import { type EffectTable, openEffects } from "./effects.ts";
+import { Lazy } from "./lazy.ts";
 import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
-import type { BlockPart, Header, NumbersPart, TokensPart, TracePart } from "./payload.ts";
-import { PayloadError } from "./payload.ts";
+import type {
+  BlockPart,
+  Header,
+  NumbersPart,
+  PredictionsPart,
+  TokensPart,
+  TracePart,
+  VectorsPart,
+} from "./payload.ts";
 import { Numbers } from "./vectors.ts";
 
 export interface Tokens {
@@ -12,6 +21,8 @@ export interface Tokens {
   readonly special: readonly boolean[];
   readonly segments: readonly number[];
   readonly generated: readonly boolean[];
+  /** The word of each token, -1 outside words. */
+  readonly words: readonly number[];
   /** Positions of each word's tokens; a token outside words is alone. */
   readonly groups: readonly (readonly number[])[];
   readonly wordTexts: readonly string[];
@@ -19,15 +30,22 @@ export interface Tokens {
   readonly pieces: readonly (Piece | null)[];
 }
 
+/** The vectors of one layer. */
 export interface Vectors {
-  readonly layers: readonly number[];
   readonly groups: readonly number[];
-  readonly scales: readonly (number | null)[];
+  readonly scale: number | null;
   readonly queries: Numbers;
   readonly keys: Numbers;
   readonly values: Numbers | null;
   readonly outputs: Numbers | null;
   readonly scores: Numbers | null;
+}
+
+/** Every head as a small picture: the strongest weight under each cell, as coarse codes. */
+export interface Thumbs {
+  readonly rows: number;
+  readonly columns: number;
+  readonly codes: Uint8Array;
 }
 
 export interface Block {
@@ -37,10 +55,16 @@ export interface Block {
   readonly causal: boolean;
   readonly layers: readonly number[];
   readonly heads: number;
-  readonly planes: Planes;
+  /** Attention by index of the layer. */
+  readonly planes: readonly Lazy<Planes>[];
+  readonly isFine: boolean;
+  readonly thumbs: Thumbs;
+  readonly groups: readonly (readonly number[])[] | null;
+  readonly roles: BlockPart["roles"];
   readonly statistics: Readonly<Record<string, (number | null)[][]>>;
-  readonly vectors: Vectors | null;
-  readonly hidden: { states: readonly number[]; numbers: Numbers } | null;
+  /** By the layer's own number; filled further where somebody can be asked. */
+  readonly vectors: Map<number, Lazy<Vectors>>;
+  readonly hidden: { states: readonly number[]; numbers: Lazy<Numbers> } | null;
   /** Whether the layer (by index) has this head. */
   has(layerIndex: number, head: number): boolean;
 }
@@ -48,51 +72,43 @@ export interface Block {
 export interface Trace {
   readonly title: string;
   readonly model: string;
+  readonly changed: string | null;
+  readonly predictions: PredictionsPart | null;
+  readonly effects: EffectTable | null;
   readonly blocks: readonly Block[];
   readonly media: Media;
 }
 
-/** Unpack every buffer and build the traces of a payload. */
-export async function openTraces(
-  header: Header,
-  packed: readonly Uint8Array<ArrayBuffer>[],
-): Promise<Trace[]> {
-  const buffers = await Promise.all(packed.map(gunzip));
-  const take = (index: number, bytes: number): Uint8Array<ArrayBuffer> => {
-    const buffer = buffers[index];
-    if (buffer?.length !== bytes) {
-      throw new PayloadError(
-        `The data of this page is cut off or damaged: block ${index} has ` +
-          `${buffer?.length ?? 0} bytes, expected ${bytes}.`,
-      );
-    }
-    return buffer;
-  };
-  return header.traces.map((part) => openTrace(part, take));
+export async function openTraces(header: Pick<Header, "traces">, take: Take): Promise<Trace[]> {
+  return Promise.all(header.traces.map((part) => openTrace(part, take)));
 }
 
-export type Take = (index: number, bytes: number) => Uint8Array<ArrayBuffer>;
-
-function openTrace(part: TracePart, take: Take): Trace {
+async function openTrace(part: TracePart, take: Take): Promise<Trace> {
   const stacks = new Map(Object.entries(part.stacks).map(([name, t]) => [name, openTokens(t)]));
-  return {
-    title: part.title,
-    model: part.model,
-    blocks: part.blocks.map((block) => openBlock(block, part, stacks, take)),
-    media: openMedia(part, take),
-  };
+  const { title, model, changed, predictions } = part;
+  const [blocks, media, effects] = await Promise.all([
+    Promise.all(part.blocks.map((block) => openBlock(block, part, stacks, take))),
+    openMedia(part, take),
+    openEffects(part.effects, take),
+  ]);
+  return { title, model, changed, predictions, effects, blocks, media };
 }
 
-function openBlock(
+async function openBlock(
   part: BlockPart,
   trace: TracePart,
   stacks: Map<string, Tokens>,
   take: Take,
-): Block {
-  const size = product(part.shape);
-  const fine = part.fine === null ? null : take(part.fine, Math.ceil(size / 2));
+): Promise<Block> {
+  const [, heads, queries, keys] = part.shape;
+  const size = heads * queries * keys;
   const hidden = trace.hidden[part.queries];
-  const v = part.vectors;
+  const layer = (index: number) =>
+    new Lazy(async () => {
+      const coarse = take(part.coarse[index], size);
+      const fine = part.fine && take(part.fine[index], Math.ceil(size / 2));
+      return new Planes([heads, queries, keys], await coarse, await fine);
+    });
   return {
     name: part.name,
     queryTokens: stacks.get(part.queries)!,
@@ -100,30 +116,44 @@ function openBlock(
     causal: part.causal,
     layers: part.layers,
     heads: part.heads,
-    planes: new Planes(
-      part.shape as [number, number, number, number],
-      take(part.coarse, size),
-      fine,
-    ),
-    statistics: part.statistics,
-    vectors: v && {
-      layers: v.layers,
-      groups: v.groups,
-      scales: v.scales,
-      queries: openNumbers(v.queries, take),
-      keys: openNumbers(v.keys, take),
-      values: v.values && openNumbers(v.values, take),
-      outputs: v.outputs && openNumbers(v.outputs, take),
-      scores: v.scores && openNumbers(v.scores, take),
+    planes: part.layers.map((_, index) => layer(index)),
+    isFine: part.fine !== null,
+    thumbs: {
+      rows: part.thumb_shape[2],
+      columns: part.thumb_shape[3],
+      codes: await take(part.thumb, product(part.thumb_shape)),
     },
-    hidden: hidden ? { states: hidden.states, numbers: openNumbers(hidden, take) } : null,
+    groups: part.groups,
+    roles: part.roles,
+    statistics: part.statistics,
+    vectors: new Map(
+      part.vectors.map((v) => [v.layer, new Lazy(() => openVectors(v, take))] as const),
+    ),
+    hidden: hidden
+      ? { states: hidden.states, numbers: new Lazy(() => openNumbers(hidden, take)) }
+      : null,
     has: (layerIndex, head) => part.present[layerIndex]?.[head] === 1,
   };
 }
 
-function openNumbers(part: NumbersPart, take: Take): Numbers {
-  const data = take(part.data, 2 * product(part.shape));
-  const steps = take(part.steps, 4 * product(part.shape.slice(0, part.axes)));
+export async function openVectors(part: VectorsPart, take: Take): Promise<Vectors> {
+  const open = (numbers: NumbersPart | null | undefined) =>
+    numbers ? openNumbers(numbers, take) : null;
+  const [queries, keys, values, outputs, scores] = await Promise.all([
+    openNumbers(part.queries, take),
+    openNumbers(part.keys, take),
+    open(part.values),
+    open(part.outputs),
+    open(part.scores),
+  ]);
+  return { groups: part.groups, scale: part.scale, queries, keys, values, outputs, scores };
+}
+
+export async function openNumbers(part: NumbersPart, take: Take): Promise<Numbers> {
+  const [data, steps] = await Promise.all([
+    take(part.data, 2 * product(part.shape)),
+    take(part.steps, 4 * product(part.shape.slice(0, part.axes))),
+  ]);
   return new Numbers(part.shape, part.axes, data, steps);
 }
 
@@ -145,6 +175,7 @@ function openTokens(part: TokensPart): Tokens {
     special: part.special.map(Boolean),
     segments: part.segments,
     generated: part.generated.map(Boolean),
+    words: part.words,
     groups,
     wordTexts: groups.map(([first]) =>
       part.words[first] < 0 ? part.tokens[first] : part.word_texts[part.words[first]],

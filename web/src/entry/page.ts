@@ -1,28 +1,31 @@
 // The offline page: reads its data from the document itself.
 
-import { bytesOfBase64 } from "../data/buffer.ts";
+import { bytesOfBase64, takeFrom } from "../data/buffer.ts";
 import { parseHeader } from "../data/payload.ts";
 import { openTraces } from "../data/trace.ts";
-import { Explorer } from "../view/explorer.ts";
+import { Session } from "../state/session.ts";
+import { mount } from "../view/explorer.tsx";
 import { showProblem } from "../view/problem.ts";
 
 async function start(host: HTMLElement): Promise<void> {
-  const text = (id: string) => document.getElementById(id)?.textContent ?? "";
-  const header = parseHeader(text("headscope-header"));
+  const header = parseHeader(document.getElementById("headscope-header")?.textContent ?? "");
   const elements = document.querySelectorAll<HTMLElement>("script[data-buffer]");
-  const packed = Array.from(elements, (element) => bytesOfBase64(element.textContent ?? ""));
-  const traces = await openTraces(header, packed);
-  for (const element of elements) element.remove();
-  const explorer = new Explorer(host, traces, {
-    fragment: location.hash.length > 1 ? location.hash.slice(1) : header.selection,
+  const take = takeFrom((index) => {
+    const text = elements[index]?.textContent;
+    return text ? bytesOfBase64(text) : null;
+  });
+  const traces = await openTraces(header, take);
+  const session = new Session(header, traces, null, location.hash.slice(1));
+  // A page inside a frame of another has no address of its own.
+  const hasAddress = location.protocol !== "about:";
+  const explorer = mount(host, session, {
     changed: (fragment) => {
-      // A page inside a frame of another has no address of its own.
-      if (location.protocol !== "about:") history.replaceState(null, "", `#${fragment}`);
+      if (hasAddress) history.replaceState(null, "", `#${fragment}`);
     },
-    ask: null,
+    lab: null,
     around: null,
   });
-  addEventListener("hashchange", () => explorer.open(location.hash.slice(1)));
+  addEventListener("hashchange", () => session.open(location.hash.slice(1)));
   document.addEventListener("keydown", (event) => {
     if (event.target === document.body) explorer.key(event);
   });

@@ -1,13 +1,15 @@
-// The notebook widget (anywidget): data from the kernel's model, exact rows on request.
+// The notebook widget (anywidget): data from the kernel's model, the rest on request.
 
-import { asker, type Model } from "../data/kernel.ts";
+import { takeFrom } from "../data/buffer.ts";
+import { kernelAsker, type Model } from "../data/kernel.ts";
 import { parseHeader } from "../data/payload.ts";
 import { openTraces } from "../data/trace.ts";
+import { Session } from "../state/session.ts";
 import { make } from "../view/element.ts";
-import { Explorer } from "../view/explorer.ts";
+import { type Mounted, mount } from "../view/explorer.tsx";
 import { showProblem } from "../view/problem.ts";
 
-/** The picture that a closed notebook shows is not needed while the widget lives. */
+/** What a closed notebook shows is not needed while the widget lives. */
 function hideStill(model: Model): void {
   for (const still of document.querySelectorAll<HTMLElement>(
     `.headscope-still-${model.get("static_id")}`,
@@ -25,28 +27,39 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
   addEventListener("keydown", guard, true);
   Object.assign(host.style, { display: "block", height: `${model.get("height")}px` });
   el.append(host);
-  const { ask, stop } = asker(model);
-  let explorer: Explorer | null = null;
-  const follow = () => explorer?.follow(model.get("selection") as string);
+  const asker = kernelAsker(model);
+  let explorer: Mounted | null = null;
+  let session: Session | null = null;
+  const follow = () => {
+    const selection = model.get("selection") as string;
+    if (session && selection !== session.fragment) session.open(selection);
+  };
   try {
     const header = parseHeader(model.get("header") as string);
-    const packed = (model.get("buffers") as DataView<ArrayBuffer>[]).map(
+    const buffers = (model.get("buffers") as DataView<ArrayBuffer>[]).map(
       (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength),
     );
-    const traces = await openTraces(header, packed);
-    const changed = (selection: string) => {
-      model.set("selection", selection);
-      model.save_changes();
-    };
-    const fragment = (model.get("selection") as string) || header.selection;
-    explorer = new Explorer(host, traces, { fragment, changed, ask, around: el });
+    const traces = await openTraces(
+      header,
+      takeFrom((index) => buffers[index] ?? null),
+    );
+    session = new Session(header, traces, asker, model.get("selection") as string);
+    explorer = mount(host, session, {
+      changed(selection) {
+        if (selection === model.get("selection")) return;
+        model.set("selection", selection);
+        model.save_changes();
+      },
+      lab: null,
+      around: el,
+    });
     hideStill(model);
     model.on("change:selection", follow);
   } catch (error) {
     showProblem(host, error);
   }
   return () => {
-    stop();
+    asker.stop();
     model.off("change:selection", follow);
     explorer?.dispose();
     removeEventListener("keydown", guard, true);

@@ -1,26 +1,36 @@
-// The head view as a matrix: queries down, keys across.
+// A head as a matrix: readers down, what is read across; fitted, magnified or moved.
 
 import { type Entry, printed } from "../data/axis.ts";
 import type { Matrix } from "../data/lens.ts";
-import type { Rgb } from "../paint/color.ts";
-import { mix } from "../paint/color.ts";
+import { mix, type Rgb } from "../paint/color.ts";
 import type { Theme } from "../paint/theme.ts";
 import type { ImageMark, Mark } from "./scene.ts";
 
-export interface MatrixLayout {
+/** What part is seen: pixels across a cell, and which cell lies in the upper left corner. */
+export interface Window {
   readonly cell: number;
-  readonly fontSize: number;
-  /** Where the cells begin: right of the query labels, below the key labels. */
-  readonly left: number;
-  readonly top: number;
-  readonly width: number;
-  readonly height: number;
-  /** Characters that fit a label. */
-  readonly room: number;
+  readonly row: number;
+  readonly column: number;
 }
 
-const SMALLEST = 5;
-const LARGEST = 30;
+export interface MatrixLayout {
+  readonly width: number;
+  readonly height: number;
+  /** Where the cells begin: right of the readers' labels, below the others. */
+  readonly left: number;
+  readonly top: number;
+  readonly rows: number;
+  readonly columns: number;
+  /** Pixels across a cell at which all of it is seen. */
+  readonly fit: number;
+  /** How much taller than wide a cell is: 1 unless there are many more columns than rows. */
+  readonly tall: number;
+}
+
+const LARGEST = 44;
+const LARGEST_FIT = 30;
+/** Cells are squares until one side has this many times the other's. */
+const OBLONG = 4;
 
 export function matrixLayout(
   size: { width: number; height: number },
@@ -28,104 +38,213 @@ export function matrixLayout(
   columns: number,
   ems: number,
 ): MatrixLayout {
-  const size12 = Math.max(rows, columns) <= 50;
-  const labels = Math.min(130, Math.max(36, ems * (size12 ? 12 : 10) + 14));
-  const fit = Math.min(
-    (size.width - labels - 24) / Math.max(columns, 1),
-    (size.height - labels - 16) / Math.max(rows, 1),
-  );
-  const cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(fit)));
+  const labels = Math.min(120, Math.max(40, ems * 14 + 18), size.width * 0.28);
+  const room = { width: size.width - labels - 46, height: size.height - labels * 0.8 - 10 };
+  const across = Math.min(LARGEST_FIT, room.width / Math.max(columns, 1));
+  const down = Math.min(LARGEST_FIT, room.height / Math.max(rows, 1));
+  const isOblong = Math.max(across / down, down / across) > OBLONG;
+  const fit = Math.max(0.1, isOblong ? across : Math.min(across, down));
+  const tall = isOblong ? Math.max(0.1, down) / fit : 1;
+  return { ...size, left: labels, top: labels * 0.8, rows, columns, fit, tall };
+}
+
+export function wholeWindow(layout: MatrixLayout): Window {
+  return { cell: layout.fit, row: 0, column: 0 };
+}
+
+/** The window after magnifying about a point. */
+export function zoomed(
+  window: Window,
+  layout: MatrixLayout,
+  factor: number,
+  x = (layout.left + layout.width) / 2,
+  y = (layout.top + layout.height) / 2,
+): Window {
+  const cell = Math.min(LARGEST, Math.max(layout.fit, window.cell * factor));
+  const column = window.column + (x - layout.left) / window.cell - (x - layout.left) / cell;
+  const down = (y - layout.top) / layout.tall;
+  const row = window.row + down / window.cell - down / cell;
+  return kept({ cell, row, column }, layout);
+}
+
+/** The window moved by pixels. */
+export function panned(window: Window, layout: MatrixLayout, x: number, y: number): Window {
+  const { cell } = window;
+  const row = window.row - y / (cell * layout.tall);
+  return kept({ cell, row, column: window.column - x / cell }, layout);
+}
+
+/** The window moved so that a cell is seen. */
+export function revealed(
+  window: Window,
+  layout: MatrixLayout,
+  row: number,
+  column: number,
+): Window {
+  const seen = seenCells(window, layout);
+  const into = (from: number, count: number, at: number) =>
+    at < from ? at : at > from + count - 1 ? at - count + 1 : from;
+  const next = {
+    cell: window.cell,
+    row: into(window.row, Math.floor(seen.rows), row),
+    column: into(window.column, Math.floor(seen.columns), column),
+  };
+  return kept(next, layout);
+}
+
+export function seenCells(window: Window, layout: MatrixLayout): { rows: number; columns: number } {
   return {
-    cell,
-    fontSize: cell >= 15 ? 12 : cell >= 11 ? 10 : 9,
-    left: labels + 6,
-    top: labels,
-    width: labels + columns * cell + 24,
-    height: labels + rows * cell + 16,
-    room: labels < 130 ? Number.POSITIVE_INFINITY : 17,
+    rows: Math.min(layout.rows, (layout.height - layout.top - 6) / (window.cell * layout.tall)),
+    columns: Math.min(layout.columns, (layout.width - layout.left - 6) / window.cell),
   };
 }
 
-/** The weights as a picture, one pixel per cell. */
+function kept(window: Window, layout: MatrixLayout): Window {
+  const seen = seenCells(window, layout);
+  const within = (value: number, most: number) => Math.max(0, Math.min(value, Math.max(0, most)));
+  return {
+    cell: window.cell,
+    row: within(window.row, layout.rows - seen.rows),
+    column: within(window.column, layout.columns - seen.columns),
+  };
+}
+
+/** The cell under a point, or null. */
+export function cellAt(window: Window, layout: MatrixLayout, x: number, y: number) {
+  if (x < layout.left || y < layout.top) return null;
+  const column = Math.floor(window.column + (x - layout.left) / window.cell);
+  const row = Math.floor(window.row + (y - layout.top) / (window.cell * layout.tall));
+  return row < layout.rows && column < layout.columns ? { row, column } : null;
+}
+
+/** The weights as a picture, one pixel per cell; what is below 0 in a color of its own. */
 export function heatMark(
   matrix: Matrix,
-  layout: MatrixLayout,
+  box: { x: number; y: number; width: number; height: number },
   theme: Theme,
-  signed: boolean,
+  color: Rgb,
+  above = 0,
+  negative = color,
 ): ImageMark {
   const { rows, columns, weights } = matrix;
   const pixels = new Uint8ClampedArray(rows * columns * 4);
   for (let i = 0; i < weights.length; i++) {
-    const [red, green, blue] = colorOf(weights[i], theme, signed);
+    const weight = weights[i];
+    const share = Math.sqrt(Math.min(1, Math.abs(weight)));
+    const [red, green, blue] = Number.isNaN(weight)
+      ? theme.rgb.missing
+      : mix(theme.rgb.panel, weight < 0 ? negative : color, Math.abs(weight) < above ? 0 : share);
     pixels[4 * i] = red;
     pixels[4 * i + 1] = green;
     pixels[4 * i + 2] = blue;
     pixels[4 * i + 3] = 255;
   }
-  const { left: x, top: y, cell } = layout;
-  return { kind: "image", x, y, width: columns * cell, height: rows * cell, columns, rows, pixels };
+  return { kind: "image", ...box, columns, rows, pixels };
 }
 
-export function colorOf(weight: number, theme: Theme, signed: boolean): Rgb {
-  if (Number.isNaN(weight)) return theme.rgb.missing;
-  const share = Math.sqrt(Math.min(1, Math.abs(weight)));
-  if (!signed) return theme.heat[Math.round(share * 255)];
-  return mix(theme.rgb.panel, weight >= 0 ? theme.rgb.positive : theme.rgb.negative, share);
+export interface MatrixInput {
+  readonly heat: ImageMark;
+  readonly rows: readonly Entry[];
+  readonly keys: readonly Entry[];
+  readonly focus: { readonly row: number; readonly column: number };
+  readonly pinned: { readonly row: number; readonly column: number };
 }
 
-/** Every label, or every second, third … where cells are too small for all of them. */
-export function matrixLabels(
-  rows: readonly Entry[],
-  columns: readonly Entry[],
+/** The part that is seen, with labels; the view cuts off what lies outside. */
+export function matrixMarks(
+  input: MatrixInput,
+  window: Window,
   layout: MatrixLayout,
   theme: Theme,
 ): Mark[] {
-  const every = Math.max(1, Math.ceil((layout.fontSize + 1) / layout.cell));
-  const marks: Mark[] = [];
-  const style = (entry: Entry) => (entry.special ? theme.tone.soft : theme.tone.ink);
-  const shift = layout.fontSize * 0.35;
-  rows.forEach((entry, row) => {
-    if (row % every !== 0) return;
+  const { cell } = window;
+  const down = cell * layout.tall;
+  const x = layout.left - window.column * cell;
+  const y = layout.top - window.row * down;
+  const [width, height] = [layout.columns * cell, layout.rows * down];
+  const marks: Mark[] = [{ ...input.heat, x, y, width, height }];
+  const { focus, pinned } = input;
+  const stroke = (row: number, column: number, thickness: number) => {
+    const band = { kind: "frame" as const, color: theme.tone.ink, thickness };
+    if (row >= 0) marks.push({ ...band, x, y: y + row * down, width, height: down });
+    if (column >= 0) marks.push({ ...band, x: x + column * cell, y, width: cell, height });
+  };
+  stroke(focus.row, focus.column, 1);
+  if (pinned.row >= 0 && pinned.column >= 0) {
     marks.push({
-      kind: "text",
-      x: layout.left - 6,
-      y: layout.top + (row + 0.5) * layout.cell + shift,
-      text: shorten(printed(entry.label), layout.room),
-      size: layout.fontSize,
-      anchor: "end",
-      fill: style(entry),
+      kind: "frame",
+      x: x + pinned.column * cell,
+      y: y + pinned.row * down,
+      width: cell,
+      height: down,
+      color: theme.tone.ink,
+      thickness: 2,
     });
+  }
+  // What slid under the labels is covered before they are written.
+  const cover = { kind: "rect" as const, fill: theme.tone.paper };
+  marks.push(
+    { ...cover, x: 0, y: 0, width: layout.width, height: layout.top },
+    { ...cover, x: 0, y: 0, width: layout.left, height: layout.height },
+  );
+  const size = Math.min(14, Math.max(9, Math.min(cell, down) * 0.6));
+  const strideOf = (pixels: number) => Math.max(1, Math.ceil((size + 1) / pixels));
+  const seen = seenCells(window, layout);
+  const room = Math.floor((layout.left - 12) / (size * 0.52));
+  const text = (entry: Entry, isMarked: boolean) => ({
+    kind: "text" as const,
+    text: shorten(printed(entry.label), room),
+    size,
+    serif: true,
+    bold: isMarked,
+    fill: entry.special && !isMarked ? theme.tone.soft : theme.tone.ink,
   });
-  columns.forEach((entry, column) => {
-    if (column % every !== 0) return;
-    marks.push({
-      kind: "text",
-      x: layout.left + (column + 0.5) * layout.cell + shift,
-      y: layout.top - 6,
-      text: shorten(printed(entry.label), layout.room),
-      size: layout.fontSize,
-      anchor: "start",
-      fill: style(entry),
-      turn: -90,
-    });
+  const isShown = (i: number, from: number, count: number, marked: number, stride: number) => {
+    if (i === marked) return true;
+    const isSeen = i >= Math.floor(from) && i < from + count;
+    return isSeen && i % stride === 0 && (marked < 0 || Math.abs(i - marked) >= stride);
+  };
+  input.rows.forEach((entry, i) => {
+    if (!isShown(i, window.row, seen.rows, focus.row, strideOf(down))) return;
+    const at = y + (i + 0.5) * down + size * 0.35;
+    if (at < layout.top) return;
+    marks.push({ ...text(entry, i === focus.row), x: layout.left - 6, y: at, anchor: "end" });
+  });
+  input.keys.forEach((entry, i) => {
+    if (!isShown(i, window.column, seen.columns, focus.column, strideOf(cell))) return;
+    const at = x + (i + 0.5) * cell + size * 0.35;
+    if (at < layout.left) return;
+    const mark = text(entry, i === focus.column);
+    marks.push({ ...mark, x: at, y: layout.top - 6, anchor: "start", turn: -60 });
   });
   return marks;
 }
 
-/** At most `room` characters, counted as people see them. */
-export function shorten(text: string, room: number): string {
-  const signs = [...text];
-  return signs.length <= room ? text : `${signs.slice(0, Math.max(1, room - 1)).join("")}…`;
+/** The whole in small, and a frame around what is seen. */
+export function minimapMarks(
+  heat: ImageMark,
+  window: Window,
+  layout: MatrixLayout,
+  size: { width: number; height: number },
+  theme: Theme,
+): Mark[] {
+  const seen = seenCells(window, layout);
+  const [right, down] = [size.width / layout.columns, size.height / layout.rows];
+  return [
+    { ...heat, x: 0, y: 0, ...size },
+    {
+      kind: "frame",
+      x: window.column * right + 1,
+      y: window.row * down + 1,
+      width: seen.columns * right - 2,
+      height: seen.rows * down - 2,
+      color: theme.tone.ink,
+      thickness: 1.5,
+    },
+  ];
 }
 
-export function cellAt(
-  layout: MatrixLayout,
-  x: number,
-  y: number,
-  rows: number,
-  columns: number,
-): { row: number; column: number } | null {
-  const row = Math.floor((y - layout.top) / layout.cell);
-  const column = Math.floor((x - layout.left) / layout.cell);
-  return row >= 0 && row < rows && column >= 0 && column < columns ? { row, column } : null;
+export function shorten(text: string, room: number): string {
+  const letters = [...text];
+  return letters.length <= room ? text : `${letters.slice(0, Math.max(1, room - 1)).join("")}…`;
 }

@@ -1,218 +1,234 @@
-// The neuron view's geometry and marks: strips of neurons that line up with one another.
+// How a word finds what it reads: q beside k, their products, the sum and the share, as marks.
 
 import { type Entry, printed } from "../data/axis.ts";
 import { type Neurons, saturation } from "../data/neurons.ts";
-import { formatNumber, formatSigned, formatWeight, type Precision } from "../data/number.ts";
+import { formatNumber, shortWeight } from "../data/number.ts";
 import type { Rgb } from "../paint/color.ts";
-import { cssOf } from "../paint/color.ts";
+import { cssOf, mix } from "../paint/color.ts";
 import type { Theme } from "../paint/theme.ts";
 import { shorten } from "./matrix.ts";
-import type { ImageMark, Mark } from "./scene.ts";
-
-/** A column of the view; `strip` columns show one cell per neuron. */
-export interface NeuronColumn {
-  readonly name: "key" | "product" | "dot" | "bias" | "score" | "softmax" | "value";
-  readonly x: number;
-  readonly width: number;
-}
+import type { Mark } from "./scene.ts";
 
 export interface NeuronLayout {
   readonly width: number;
-  readonly rowHeight: number;
-  readonly label: number;
-  readonly columns: readonly NeuronColumn[];
-  /** Height of the part that stays on top, and of the rows below it. */
-  readonly top: number;
   readonly height: number;
+  readonly rowHeight: number;
+  readonly fontSize: number;
+  readonly top: number;
+  /** Left edges and widths; null where there is no room for it. */
+  readonly reader: { x: number; width: number } | null;
+  readonly query: { x: number; width: number } | null;
+  readonly word: { x: number; width: number };
+  readonly key: { x: number; width: number } | null;
+  readonly product: { x: number; width: number };
+  readonly sum: { x: number; width: number };
+  readonly share: { x: number; width: number };
 }
-
-const PAD = 14;
-const GAP = 18;
-export const STRIP_Y = 20;
-export const STRIP_HEIGHT = 12;
 
 export function neuronLayout(
-  width: number,
-  rows: number,
-  neurons: Pick<Neurons, "q" | "values" | "bias">,
-  ems: number,
+  size: { width: number; height: number },
+  count: number,
+  ems: { rows: number; keys: number },
+  least: number,
 ): NeuronLayout {
-  const label = Math.min(130, Math.max(56, Math.ceil(ems * 12) + 6));
-  const numbers: [NeuronColumn["name"], number][] = [["dot", 46]];
-  if (neurons.bias) numbers.push(["bias", 46]);
-  numbers.push(["score", 46], ["softmax", 104]);
-  const strips = neurons.values ? 3 : 2;
-  const fixed = PAD * 2 + label + numbers.reduce((sum, [, w]) => sum + w + GAP, 0) + strips * GAP;
-  const strip = Math.max(90, Math.min((width - fixed) / strips, 10 * neurons.q.length));
-  const columns: NeuronColumn[] = [];
-  let x = PAD + label + GAP;
-  const add = (name: NeuronColumn["name"], columnWidth: number) => {
-    columns.push({ name, x, width: columnWidth });
-    x += columnWidth + GAP;
+  const { width } = size;
+  const rowHeight = Math.min(
+    44,
+    Math.max(least, Math.floor((size.height - 8) / Math.max(1, count))),
+  );
+  const fontSize = rowHeight >= 26 ? 16 : rowHeight >= 18 ? 14 : 12;
+  const isSmall = width < 520;
+  const gap = isSmall ? 8 : 18;
+  const word = Math.min(width * 0.2, ems.keys * fontSize + 8);
+  const reader = Math.min(width * 0.16, ems.rows * fontSize + 14);
+  const [sum, share] = [52, isSmall ? 74 : 96];
+  const fixed = word + sum + share + gap * 4 + 24;
+  if (isSmall) {
+    const strip = Math.max(60, width - fixed - 8);
+    const product = { x: 12 + word + gap, width: strip };
+    const at = product.x + strip + gap;
+    return {
+      ...{ width, height: count * rowHeight + 8, rowHeight, fontSize, top: 4 },
+      ...{ reader: null, query: null, key: null },
+      word: { x: 12, width: word },
+      product,
+      sum: { x: at, width: sum },
+      share: { x: at + sum + gap, width: share },
+    };
+  }
+  const room = width - fixed - reader - gap * 4;
+  const strip = Math.max(60, Math.min(190, room / 3));
+  let x = 16;
+  const next = (own: number, space = gap) => {
+    const box = { x, width: own };
+    x += own + space;
+    return box;
   };
-  add("key", strip);
-  add("product", strip);
-  for (const [name, columnWidth] of numbers) add(name, columnWidth);
-  if (neurons.values) add("value", strip);
-  const rowHeight = rows <= 24 ? 18 : 15;
   return {
-    width: Math.max(width, x - GAP + PAD),
-    rowHeight,
-    label,
-    columns,
-    top: 56,
-    height: rows * rowHeight + 8,
+    ...{ width, height: count * rowHeight + 8, rowHeight, fontSize, top: 4 },
+    reader: next(reader),
+    query: next(strip, gap * 2.4),
+    word: next(word, 10),
+    key: next(strip),
+    product: next(strip),
+    sum: next(sum),
+    share: next(share),
   };
 }
 
-export const columnOf = (layout: NeuronLayout, name: NeuronColumn["name"]) =>
-  layout.columns.find((column) => column.name === name);
+export interface NeuronInput {
+  readonly neurons: Neurons;
+  readonly rows: readonly Entry[];
+  readonly keys: readonly Entry[];
+  /** The key that is looked at, by token position. */
+  readonly chosen: number;
+  readonly order: readonly number[];
+  readonly color: Rgb;
+}
 
-const TITLES: Record<NeuronColumn["name"], [above: string, below: string]> = {
-  key: ["query q", "key k"],
-  product: ["contribution", "q × k"],
-  dot: ["", "q·k"],
-  bias: ["", "bias"],
-  score: ["", "score"],
-  softmax: ["", "softmax"],
-  value: ["head output", "value v"],
-};
-
-/** Titles, and the strips of the query, the contributions and the head's output. */
-export function headerMarks(
-  neurons: Neurons,
-  token: string,
-  layout: NeuronLayout,
-  order: readonly number[],
-  theme: Theme,
-): Mark[] {
-  const { tone } = theme;
+export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: Theme): Mark[] {
+  const { neurons, rows, keys, chosen, order, color } = input;
   const marks: Mark[] = [];
-  const text = (x: number, y: number, label: string, bold: boolean, anchor: "start" | "end") =>
+  const { rowHeight, top } = layout;
+  const middle = (row: number) => top + (row + 0.5) * rowHeight;
+  const strip = Math.max(8, Math.min(20, rowHeight - 6));
+  const own = rows.findIndex(({ positions }) => positions.includes(neurons.query));
+  const y = middle(Math.max(0, own));
+  const limits = {
+    q: saturation([neurons.q]),
+    k: saturation(neurons.keys),
+    p: saturation(neurons.products),
+    dot: saturation([neurons.dots]),
+  };
+  const ink = cssOf(color);
+  const cells = (
+    vector: Float32Array,
+    box: { x: number; width: number },
+    at: number,
+    limit: number,
+  ) =>
+    marks.push({
+      kind: "image",
+      x: box.x,
+      y: at - strip / 2,
+      width: box.width,
+      height: strip,
+      columns: order.length,
+      rows: 1,
+      pixels: stripPixels([vector], order, limit, theme),
+    });
+  const join = (x1: number, y1: number, x2: number, y2: number, weight: number) =>
+    marks.push({
+      kind: "curve",
+      ...{ x1, y1, x2, y2 },
+      color: ink,
+      opacity: 0.25 + 0.75 * weight,
+      width: 0.8 + 3.2 * weight,
+    });
+  if (layout.reader && layout.query) {
+    rows.forEach((entry, row) => {
+      marks.push({
+        kind: "text",
+        x: layout.reader!.x + layout.reader!.width,
+        y: middle(row) + layout.fontSize * 0.35,
+        text: shorten(printed(entry.label), 16),
+        size: layout.fontSize,
+        serif: true,
+        bold: row === own,
+        anchor: "end",
+        fill: row === own ? theme.tone.ink : theme.tone.soft,
+      });
+    });
+    join(layout.reader.x + layout.reader.width + 4, y, layout.query.x - 3, y, 1);
+    cells(neurons.q, layout.query, y, limits.q);
+  }
+  keys.forEach((entry, row) => {
+    const at = middle(row);
+    const key = entry.positions[0];
+    const weight = neurons.weights[key] || 0;
+    const isChosen = entry.positions.includes(chosen);
+    const isMasked = Number.isNaN(neurons.scores[key]);
+    if (layout.query && !isMasked && weight >= 0.02) {
+      join(layout.query.x + layout.query.width + 3, y, layout.word.x - 4, at, weight);
+    }
     marks.push({
       kind: "text",
-      x,
-      y,
-      text: label,
-      size: 11,
-      anchor,
-      bold,
-      fill: bold ? tone.ink : tone.soft,
+      x: layout.word.x,
+      y: at + layout.fontSize * 0.35,
+      text: shorten(printed(entry.label), Math.max(3, Math.floor(layout.word.width / 6))),
+      size: layout.fontSize,
+      serif: true,
+      bold: isChosen,
+      anchor: "start",
+      fill: isMasked || (entry.special && !isChosen) ? theme.tone.soft : theme.tone.ink,
     });
-  text(PAD + layout.label, STRIP_Y + 10, shorten(token, 18), true, "end");
-  for (const { name, x, width } of layout.columns) {
-    const isStrip = name === "key" || name === "product" || name === "value";
-    const at = isStrip ? x : name === "softmax" ? x : x + width;
-    const anchor = isStrip || name === "softmax" ? "start" : "end";
-    text(at, 13, TITLES[name][0], false, anchor);
-    text(at, 49, TITLES[name][1], false, anchor);
-  }
-  const strip = (
-    name: NeuronColumn["name"],
-    vector: Float32Array,
-    limit: number,
-    by: readonly number[],
-  ) => {
-    const column = columnOf(layout, name);
-    if (!column) return;
-    const pixels = stripPixels([vector], by, limit, theme);
-    const { x, width } = column;
+    if (isMasked) {
+      marks.push({
+        kind: "text",
+        x: layout.product.x,
+        y: at + 4,
+        text: "not yet written: hidden from this word",
+        size: 11,
+        anchor: "start",
+        fill: theme.tone.soft,
+      });
+      return;
+    }
+    if (layout.key) cells(neurons.keys[key], layout.key, at, limits.k);
+    cells(neurons.products[key], layout.product, at, limits.p);
+    const dot = neurons.dots[key];
+    const tint = Math.min(1, Math.abs(dot) / limits.dot);
+    const tone = dot >= 0 ? theme.rgb.positive : theme.rgb.negative;
+    const fill = mix(theme.rgb.paper, tone, isChosen ? 1 : 0.12 + 0.4 * tint);
     marks.push({
-      kind: "image",
-      x,
-      y: STRIP_Y,
-      width,
-      height: STRIP_HEIGHT,
-      columns: by.length,
-      rows: 1,
-      pixels,
+      kind: "rect",
+      x: layout.sum.x,
+      y: at - strip / 2,
+      width: layout.sum.width,
+      height: strip,
+      fill: cssOf(fill),
     });
-  };
-  strip("key", neurons.q, saturation([neurons.q]), order);
-  strip("product", neurons.contribution, saturation([neurons.contribution]), order);
-  if (neurons.output) {
-    const numbers = Array.from(neurons.output.keys());
-    strip("value", neurons.output, saturation([neurons.output]), numbers);
-  }
-  return marks;
-}
-
-/** One row per key. */
-export function rowMarks(
-  neurons: Neurons,
-  entries: readonly Entry[],
-  layout: NeuronLayout,
-  order: readonly number[],
-  theme: Theme,
-  precision: Precision,
-): Mark[] {
-  const { tone } = theme;
-  const { rowHeight } = layout;
-  const marks: Mark[] = [];
-  const picture = (
-    name: NeuronColumn["name"],
-    vectors: readonly Float32Array[] | null,
-    by: readonly number[],
-  ) => {
-    const column = columnOf(layout, name);
-    if (!column || !vectors) return;
-    const image: ImageMark = {
-      kind: "image",
-      x: column.x,
-      y: 0,
-      width: column.width,
-      height: vectors.length * rowHeight,
-      columns: by.length,
-      rows: vectors.length,
-      pixels: stripPixels(vectors, by, saturation(vectors), theme),
-    };
-    marks.push(image);
-    for (let row = 0; row < vectors.length; row++) {
-      const y = row * rowHeight;
-      marks.push({
-        kind: "rect",
-        x: column.x,
-        y: y - 1.5,
-        width: column.width,
-        height: 3,
-        fill: tone.panel,
-      });
-    }
-  };
-  picture("key", neurons.keys, order);
-  picture("product", neurons.products, order);
-  picture("value", neurons.values, neurons.values ? Array.from(neurons.values[0].keys()) : []);
-  entries.forEach((entry, row) => {
-    const y = row * rowHeight + rowHeight / 2 + 4;
-    const isMasked = Number.isNaN(neurons.scores[row]);
-    const fill = isMasked || entry.special ? tone.soft : tone.ink;
-    const text = (x: number, label: string, anchor: "start" | "end", size = 12) =>
-      marks.push({ kind: "text", x, y, text: label, size, anchor, fill });
-    text(PAD + layout.label, shorten(printed(entry.label), 18), "end");
-    for (const { name, x, width } of layout.columns) {
-      if (name === "dot") text(x + width, formatNumber(neurons.dots[row]), "end", 11);
-      if (name === "bias")
-        text(x + width, isMasked ? "" : formatSigned(neurons.bias![row]), "end", 11);
-      if (name === "score")
-        text(x + width, isMasked ? "masked" : formatNumber(neurons.scores[row]), "end", 11);
-      if (name !== "softmax" || isMasked) continue;
-      const weight = neurons.weights[row];
-      const bar = Math.max(weight > 0.002 ? 1 : 0, weight * 60);
-      marks.push({
-        kind: "rect",
-        x,
-        y: row * rowHeight + 4,
-        width: bar,
-        height: rowHeight - 8,
-        fill: tone.accent,
-      });
-      text(x + bar + 5, formatWeight(weight, neurons.isSoftmax ? "fine" : precision), "start", 11);
-    }
+    marks.push({
+      kind: "text",
+      x: layout.sum.x + layout.sum.width / 2,
+      y: at + 4,
+      text: formatNumber(dot),
+      size: 11.5,
+      anchor: "middle",
+      bold: isChosen,
+      fill: isChosen ? theme.tone.paper : theme.tone.ink,
+    });
+    const bar = Math.max(1.5, (layout.share.width - 38) * weight);
+    marks.push({
+      kind: "rect",
+      x: layout.share.x,
+      y: at - strip / 2,
+      width: bar,
+      height: strip,
+      fill: ink,
+    });
+    marks.push({
+      kind: "text",
+      x: layout.share.x + bar + 5,
+      y: at + 4,
+      text: shortWeight(weight),
+      size: 11.5,
+      anchor: "start",
+      bold: isChosen,
+      fill: theme.tone.ink,
+    });
+    if (!isChosen) return;
+    const stops = [layout.key, layout.product, layout.sum, layout.share].filter(
+      (box) => box !== null,
+    );
+    stops.slice(1).forEach((box, i) => {
+      join(stops[i].x + stops[i].width + 2, at, box.x - 2, at, 0.9);
+    });
   });
   return marks;
 }
 
-/** A row of cells per vector: blue positive, orange negative, full color from `limit` on. */
+/** A row of cells per vector: one color positive, one negative, full from `limit` on. */
 export function stripPixels(
   vectors: readonly Float32Array[],
   order: readonly number[],
@@ -238,45 +254,41 @@ export function stripPixels(
   return pixels;
 }
 
-/** The sum in words and numbers, for one key. */
-export function equation(neurons: Neurons, key: number): string {
-  const { positive, negative, ups, downs } = halves(neurons.products[key]);
-  const parts = [
-    `Σ q×k = ${formatNumber(positive)} (${ups} neurons up) − ${formatNumber(-negative)} (${downs} down) = ${formatNumber(neurons.dots[key])}`,
-  ];
-  if (neurons.scale !== null) {
-    const scaled = formatNumber(neurons.dots[key] * neurons.scale);
-    parts.push(`× scale ${Number(neurons.scale.toPrecision(4))} = ${scaled}`);
-  }
-  const score = neurons.scores[key];
-  if (Number.isNaN(score)) return [...parts, "masked: the query does not see this key"].join("  ");
-  const rest = neurons.scale === null ? "other terms" : "bias";
-  if (neurons.bias)
-    parts.push(`${formatSigned(neurons.bias[key])} ${rest} = score ${formatNumber(score)}`);
-  else parts[parts.length - 1] += " = score";
-  parts.push(`→ softmax ${formatWeight(neurons.weights[key], "fine")}`);
-  return parts.join("  ");
+/** The sum of one key, in the pieces that a sentence is made of. */
+export interface Worked {
+  readonly up: number;
+  readonly down: number;
+  readonly dot: number;
+  readonly scale: number | null;
+  readonly bias: number | null;
+  readonly score: number;
+  /** What e^score is divided by; null where the softmax is not all of it (sinks). */
+  readonly total: number | null;
+  readonly weight: number;
+  readonly most: readonly { readonly neuron: number; readonly product: number }[];
 }
 
-function halves(terms: Float32Array) {
-  const sum = { positive: 0, negative: 0, ups: 0, downs: 0 };
-  for (const term of terms) {
-    if (term > 0) {
-      sum.positive += term;
-      sum.ups++;
-    } else if (term < 0) {
-      sum.negative += term;
-      sum.downs++;
-    }
+export function workedSum(neurons: Neurons, key: number): Worked {
+  const products = neurons.products[key];
+  let [up, down] = [0, 0];
+  for (const product of products) {
+    if (product > 0) up += product;
+    else down += product;
   }
-  return sum;
+  const order = Array.from(products.keys()).sort((a, b) => products[b] - products[a]);
+  const total = neurons.scores.reduce(
+    (sum, score) => sum + (Number.isNaN(score) ? 0 : Math.exp(score)),
+    0,
+  );
+  return {
+    up,
+    down,
+    dot: neurons.dots[key],
+    scale: neurons.scale,
+    bias: neurons.bias?.[key] ?? null,
+    score: neurons.scores[key],
+    total: neurons.isSoftmax && Number.isFinite(total) ? total : null,
+    weight: neurons.weights[key],
+    most: order.slice(0, 3).map((neuron) => ({ neuron, product: products[neuron] })),
+  };
 }
-
-/** The color of the state strips and legend ends, as CSS. */
-export const legendStops = (theme: Theme): string[] => [
-  cssOf(theme.rgb.negative),
-  cssOf(theme.rgb.negative, 0.4),
-  "transparent",
-  cssOf(theme.rgb.positive, 0.4),
-  cssOf(theme.rgb.positive),
-];

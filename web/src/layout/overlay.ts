@@ -4,8 +4,6 @@ import type { Matrix } from "../data/lens.ts";
 import type { Frame, Patch, Picture, Piece, Sound } from "../data/media.ts";
 import { cssOf } from "../paint/color.ts";
 import type { Theme } from "../paint/theme.ts";
-import type { Focus } from "./focus.ts";
-import { sums } from "./head.ts";
 import type { Mark } from "./scene.ts";
 
 /** A weight for each piece of one side, and whose attention it is. */
@@ -23,23 +21,25 @@ export interface Box {
   readonly height: number;
 }
 
-/** Attention to the pieces of the keys: of the focused queries, else of all, on average. A focused
- *  key turns it around where the queries are pieces: who attends to it. */
+/** Attention to the pieces of the keys: of the row that is looked at, else of all, on average. A
+ *  column alone turns it around where the queries are pieces: who attends to it. */
 export function sharesOf(
   matrix: Matrix,
-  focus: Focus,
+  focus: { readonly row: number; readonly column: number },
   queries: readonly (Piece | null)[],
   keys: readonly (Piece | null)[],
 ): Shares | null {
-  const turned = focus.rows === null && focus.columns !== null && queries.some(Boolean);
+  const turned = focus.row < 0 && focus.column >= 0 && queries.some(Boolean);
   const side = turned ? "query" : "key";
   const pieces = turned ? queries : keys;
   if (!pieces.some(Boolean)) return null;
-  const every = new Set(Array.from({ length: matrix.rows }, (_, row) => row));
-  const rows = focus.rows ?? every;
-  const weights = turned
-    ? sums(matrix, focus, "query")!
-    : sums(matrix, { rows, columns: null }, "key")!.map((total) => total / rows.size);
+  const weights = new Float32Array(pieces.length);
+  const rows = focus.row >= 0 ? [focus.row] : Array.from({ length: matrix.rows }, (_, row) => row);
+  for (let i = 0; i < weights.length; i++) {
+    if (turned) weights[i] = matrix.weights[i * matrix.columns + focus.column];
+    else
+      for (const row of rows) weights[i] += matrix.weights[row * matrix.columns + i] / rows.length;
+  }
   let highest = 0;
   weights.forEach((weight, i) => {
     if (pieces[i] && Math.abs(weight) > highest) highest = Math.abs(weight);

@@ -11,6 +11,21 @@ export interface LineMark {
   readonly width: number;
 }
 
+/** A line that leaves and arrives level, or an arc that rises and falls. */
+export interface CurveMark {
+  readonly kind: "curve";
+  readonly x1: number;
+  readonly y1: number;
+  readonly x2: number;
+  readonly y2: number;
+  /** How far the arc rises above its feet; missing for a level curve. */
+  readonly rise?: number;
+  readonly color: string;
+  readonly opacity: number;
+  readonly width: number;
+  readonly dashed?: boolean;
+}
+
 export interface RectMark {
   readonly kind: "rect";
   readonly x: number;
@@ -40,6 +55,7 @@ export interface TextMark {
   readonly anchor: "start" | "middle" | "end";
   readonly fill: string;
   readonly bold?: boolean;
+  readonly serif?: boolean;
   /** Degrees about (x, y). */
   readonly turn?: number;
 }
@@ -58,7 +74,7 @@ export interface ImageMark {
   readonly smooth?: boolean;
 }
 
-export type Mark = LineMark | RectMark | FrameMark | TextMark | ImageMark;
+export type Mark = LineMark | CurveMark | RectMark | FrameMark | TextMark | ImageMark;
 
 /** Where the middle of a frame's line runs. */
 export function outerFrame({ x, y, width, height, thickness }: FrameMark) {
@@ -68,10 +84,17 @@ export function outerFrame({ x, y, width, height, thickness }: FrameMark) {
 
 /** A mark somewhere else. */
 export function moved(mark: Mark, x: number, y: number): Mark {
-  if (mark.kind === "line") {
+  if (mark.kind === "line" || mark.kind === "curve") {
     return { ...mark, x1: mark.x1 + x, x2: mark.x2 + x, y1: mark.y1 + y, y2: mark.y2 + y };
   }
   return { ...mark, x: mark.x + x, y: mark.y + y };
+}
+
+/** The two handles of a curve. */
+export function handlesOf({ x1, y1, x2, y2, rise }: CurveMark): [number, number, number, number] {
+  if (rise !== undefined) return [x1, y1 - rise * 1.33, x2, y2 - rise * 1.33];
+  const middle = (x1 + x2) / 2;
+  return [middle, y1, middle, y2];
 }
 
 export interface Scene {
@@ -79,9 +102,4 @@ export interface Scene {
   readonly height: number;
   readonly background: string;
   readonly marks: readonly Mark[];
-}
-
-/** Where a view has nothing to draw. */
-export function emptyScene(background: string): Scene {
-  return { width: 200, height: 40, background, marks: [] };
 }

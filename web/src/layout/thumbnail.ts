@@ -1,125 +1,139 @@
-// A head as a small picture: lines for short inputs, pooled heat for long ones.
+// A head as a small picture, from the strongest weights under each cell.
 
-import { COARSE, MISSING_CODE, type Planes } from "../data/codes.ts";
-import type { Lens } from "../data/lens.ts";
+import { COARSE, MISSING_CODE } from "../data/codes.ts";
+import type { Filter } from "../data/lens.ts";
+import type { Block, Tokens } from "../data/trace.ts";
+import { mix, type Rgb } from "../paint/color.ts";
 
 const FAINTEST = 0.03;
 
-/** Up to this many rows, a thumbnail shows lines. */
-export const LINES_LIMIT = 64;
-
-/** A head's visible weights, max-pooled to at most `size × size`. */
-export interface Pooled {
-  readonly rows: number;
-  readonly columns: number;
-  readonly weights: Float32Array;
+/** The cells of a thumbnail that the filter leaves, and in which row of the picture each is. */
+export interface Sieve {
+  readonly rows: readonly number[];
+  readonly columns: readonly number[];
+  /** Whether the cell at a place is drawn at all. */
+  keeps(row: number, column: number): boolean;
+  readonly above: number;
+  /** Whether the longer side is short enough for lines. */
+  readonly isLines: boolean;
 }
 
-/** Where each query and key goes in the pooled table; -1 for hidden ones. */
-export interface Pooling {
-  readonly rows: number;
-  readonly columns: number;
-  readonly rowOf: Int16Array;
-  readonly columnOf: Int16Array;
-  /** Keys that a row is renormalized over; null where it is not. */
-  readonly shared: Uint8Array | null;
-}
+/** Up to this many tokens, a thumbnail shows lines. */
+const LINES_LIMIT = 64;
 
-export function poolingOf(lens: Lens, size: number, specials: boolean): Pooling {
-  const { block } = lens;
-  const rows = Math.min(size, lens.rows.length);
-  const columns = Math.min(size, lens.columns.length);
-  const place = (entries: typeof lens.rows, count: number, n: number) => {
-    const where = new Int16Array(n).fill(-1);
-    entries.forEach((entry, index) => {
-      const bin = Math.floor((index * count) / entries.length);
-      for (const position of entry.positions) where[position] = bin;
-    });
-    return where;
-  };
+export function sieveOf(block: Block, filter: Filter): Sieve {
+  const { rows, columns } = block.thumbs;
+  const [queries, keys] = [block.queryTokens, block.keyTokens];
+  const own = binsOf(queries, rows);
+  const other = binsOf(keys, columns);
+  const shown = (bin: Bin) => filter.specials !== "hidden" || !bin.special;
+  const isPair = block.name !== "cross";
   return {
-    rows,
-    columns,
-    rowOf: place(lens.rows, rows, block.queryTokens.texts.length),
-    columnOf: place(lens.columns, columns, block.keyTokens.texts.length),
-    shared: specials ? null : Uint8Array.from(block.keyTokens.special, (flag) => (flag ? 0 : 1)),
+    rows: own.flatMap((bin, i) => (shown(bin) ? i : [])),
+    columns: other.flatMap((bin, i) => (shown(bin) ? i : [])),
+    keeps(row, column) {
+      if (!isPair || filter.pairs === "all") return true;
+      const [from, to] = [own[row].segment, other[column].segment];
+      if (filter.pairs === "within") return from === to;
+      return filter.pairs === "ab" ? from === 0 && to === 1 : from === 1 && to === 0;
+    },
+    above: Math.max(FAINTEST, filter.above),
+    isLines: Math.max(queries.texts.length, keys.texts.length) <= LINES_LIMIT,
   };
 }
 
-/** The strongest weight of each cell: what a thumbnail can show of a long input. */
-export function pool(planes: Planes, layerIndex: number, head: number, pooling: Pooling): Pooled {
-  const { rows, columns, rowOf, columnOf, shared } = pooling;
-  const weights = new Float32Array(rows * columns);
-  const nKeys = columnOf.length;
-  const codes = planes.coarse;
-  const row = new Float32Array(columns);
-  let at = planes.offset(layerIndex, head);
-  for (let query = 0; query < rowOf.length; query++, at += nKeys) {
-    const target = rowOf[query] * columns;
-    if (target < 0) continue;
-    row.fill(0);
-    let sum = 0;
-    for (let key = 0; key < nKeys; key++) {
-      const code = codes[at + key];
-      if (code === 0 || code === MISSING_CODE) continue;
-      const weight = COARSE[code];
-      if (shared?.[key]) sum += weight;
-      const column = columnOf[key];
-      if (column >= 0 && weight > row[column]) row[column] = weight;
-    }
-    const share = shared && sum > 0 ? 1 / sum : 1;
-    for (let column = 0; column < columns; column++) {
-      const weight = row[column] * share;
-      if (weight > weights[target + column]) weights[target + column] = weight;
-    }
-  }
-  return { rows, columns, weights };
+interface Bin {
+  readonly special: boolean;
+  readonly segment: number;
 }
 
-/** Weights as lines between a left and a right edge: intensities of `size × size` pixels. */
-export function drawLines(pooled: Pooled, size: number, intensities: Float32Array): void {
-  intensities.fill(0);
-  const { rows, columns, weights } = pooled;
-  const longest = Math.max(rows, columns);
-  const unit = size / longest;
+/** What the tokens of each cell are: special when all of them are, and of the first one's text. */
+function binsOf(tokens: Tokens, count: number): Bin[] {
+  const n = tokens.texts.length;
+  const bins = Array.from({ length: count }, () => ({ special: true, segment: 0 }));
+  bins.forEach((bin, i) => {
+    const [from, to] = [i, i + 1].map((edge) => Math.floor((edge * n) / count));
+    bin.segment = tokens.segments[from];
+    bin.special = tokens.special.slice(from, to).every(Boolean);
+  });
+  return bins;
+}
+
+/** The weights of one head in the cells that are left, row after row. */
+export function sieved(block: Block, layerIndex: number, head: number, sieve: Sieve): Float32Array {
+  const { rows, columns, codes } = block.thumbs;
+  const start = (layerIndex * block.heads + head) * rows * columns;
+  const weights = new Float32Array(sieve.rows.length * sieve.columns.length);
+  sieve.rows.forEach((row, r) => {
+    sieve.columns.forEach((column, c) => {
+      const code = codes[start + row * columns + column];
+      const weight = code === MISSING_CODE ? 0 : COARSE[code];
+      if (weight >= sieve.above && sieve.keeps(row, column)) {
+        weights[r * sieve.columns.length + c] = weight;
+      }
+    });
+  });
+  return weights;
+}
+
+export interface Canvas {
+  readonly width: number;
+  readonly height: number;
+  readonly ink: Float32Array;
+}
+
+/** Weights as lines between a left and a right edge: ink from 0 to 1 for every pixel. */
+export function drawLines(weights: Float32Array, rows: number, columns: number, on: Canvas): void {
+  const { width, height, ink } = on;
+  ink.fill(0);
+  const unit = height / Math.max(rows, columns, 1);
   // Crowded lines get less ink each, so that the pattern stays a pattern.
   const density = Math.min(1, Math.max(0.3, unit / 1.6));
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const weight = weights[row * columns + column];
-      if (weight < FAINTEST && weight > -FAINTEST) continue;
+      if (weight === 0) continue;
       const from = (row + 0.5) * unit - 0.5;
-      const slope = ((column - row) * unit) / (size - 1);
-      const ink =
-        Math.sign(weight) *
-        Math.min(1, Math.abs(weight) ** (0.8 / density ** 0.45)) *
-        density ** 0.4;
-      for (let x = 0; x < size; x++) {
+      const slope = ((column - row) * unit) / Math.max(1, width - 1);
+      const strength = Math.min(1, weight ** (0.8 / density ** 0.45)) * density ** 0.4;
+      for (let x = 0; x < width; x++) {
         const y = from + slope * x;
         const upper = Math.floor(y);
         const part = y - upper;
-        add(x, upper, ink * (1 - part));
-        add(x, upper + 1, ink * part);
+        add(x, upper, strength * (1 - part));
+        add(x, upper + 1, strength * part);
       }
     }
   }
 
-  function add(x: number, y: number, ink: number): void {
-    if (y < 0 || y >= size) return;
-    const at = y * size + x;
-    const now = intensities[at];
-    intensities[at] = Math.abs(ink) > Math.abs(now) ? ink + now * 0.35 : now + ink * 0.35;
+  function add(x: number, y: number, more: number): void {
+    if (y < 0 || y >= height) return;
+    const at = y * width + x;
+    const now = ink[at];
+    ink[at] = more > now ? more + now * 0.35 : now + more * 0.35;
   }
 }
 
-/** Weights as heat, row after row from the top: intensities of `size × size` pixels. */
-export function drawHeat(pooled: Pooled, size: number, intensities: Float32Array): void {
-  const { rows, columns, weights } = pooled;
-  for (let y = 0; y < size; y++) {
-    const row = Math.floor((y * rows) / size) * columns;
-    for (let x = 0; x < size; x++) {
-      const weight = weights[row + Math.floor((x * columns) / size)];
-      intensities[y * size + x] = Math.sign(weight) * Math.sqrt(Math.min(1, Math.abs(weight)));
+/** Weights as heat, row after row from the top. */
+export function drawHeat(weights: Float32Array, rows: number, columns: number, on: Canvas): void {
+  const { width, height, ink } = on;
+  for (let y = 0; y < height; y++) {
+    const row = Math.floor((y * rows) / height) * columns;
+    for (let x = 0; x < width; x++) {
+      ink[y * width + x] = Math.sqrt(weights[row + Math.floor((x * columns) / width)]);
     }
   }
+}
+
+/** Ink as pixels, from a paper to a color. */
+export function colored({ ink }: Canvas, paper: Rgb, color: Rgb): Uint8ClampedArray<ArrayBuffer> {
+  const pixels = new Uint8ClampedArray(ink.length * 4);
+  for (let i = 0; i < ink.length; i++) {
+    const [red, green, blue] = mix(paper, color, Math.min(1, ink[i]));
+    pixels[4 * i] = red;
+    pixels[4 * i + 1] = green;
+    pixels[4 * i + 2] = blue;
+    pixels[4 * i + 3] = 255;
+  }
+  return pixels;
 }

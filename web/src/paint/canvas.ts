@@ -1,18 +1,24 @@
 // Scenes on a canvas.
 
-import { type ImageMark, outerFrame, type Scene, type TextMark } from "../layout/scene.ts";
-import { SANS } from "./theme.ts";
+import {
+  handlesOf,
+  type ImageMark,
+  outerFrame,
+  type Scene,
+  type TextMark,
+} from "../layout/scene.ts";
+import { SANS, SERIF } from "./theme.ts";
 
-function fontOf(mark: Pick<TextMark, "size" | "bold">): string {
-  return `${mark.bold ? "600 " : ""}${mark.size}px ${SANS}`;
+function fontOf(mark: Pick<TextMark, "size" | "bold" | "serif">): string {
+  return `${mark.bold ? "600 " : ""}${mark.size}px ${mark.serif ? SERIF : SANS}`;
 }
 
 let ruler: CanvasRenderingContext2D | null = null;
 
-/** The widest of some texts, in ems of the sans-serif face. */
-export function widestEms(texts: Iterable<string>): number {
+/** The widest of some texts, in ems. */
+export function widestEms(texts: Iterable<string>, serif = false): number {
   ruler ??= document.createElement("canvas").getContext("2d")!;
-  ruler.font = `100px ${SANS}`;
+  ruler.font = `100px ${serif ? SERIF : SANS}`;
   let widest = 0;
   for (const text of texts) widest = Math.max(widest, ruler.measureText(text).width / 100);
   return widest;
@@ -60,6 +66,21 @@ export function paint(
         context.moveTo(mark.x1, mark.y1);
         context.lineTo(mark.x2, mark.y2);
         context.stroke();
+        context.globalAlpha = 1;
+        break;
+      }
+      case "curve": {
+        const [low, high] = mark.y1 < mark.y2 ? [mark.y1, mark.y2] : [mark.y2, mark.y1];
+        if (high < band.top || low - (mark.rise ?? 0) > band.bottom) break;
+        context.globalAlpha = mark.opacity;
+        context.strokeStyle = mark.color;
+        context.lineWidth = mark.width;
+        context.setLineDash(mark.dashed ? [6, 4] : []);
+        context.beginPath();
+        context.moveTo(mark.x1, mark.y1);
+        context.bezierCurveTo(...handlesOf(mark), mark.x2, mark.y2);
+        context.stroke();
+        context.setLineDash([]);
         context.globalAlpha = 1;
         break;
       }

@@ -1,7 +1,7 @@
 // Scenes as SVG text, for export. Needs no DOM: pictures become links through `href`.
 
-import { type ImageMark, type Mark, outerFrame, type Scene } from "../layout/scene.ts";
-import { SANS } from "./theme.ts";
+import { handlesOf, type ImageMark, type Mark, outerFrame, type Scene } from "../layout/scene.ts";
+import { SANS, SERIF } from "./theme.ts";
 
 export function svgOf(scene: Scene, href: (mark: ImageMark) => string): string {
   const size = `width="${round(scene.width)}" height="${round(scene.height)}"`;
@@ -22,6 +22,15 @@ function markSvg(mark: Mark, href: (mark: ImageMark) => string): string {
         `y2="${round(mark.y2)}" stroke="${mark.color}" stroke-opacity="${round(mark.opacity)}" ` +
         `stroke-width="${round(mark.width)}"/>`
       );
+    case "curve": {
+      const [hx1, hy1, hx2, hy2] = handlesOf(mark).map(round);
+      const dash = mark.dashed ? ' stroke-dasharray="6 4"' : "";
+      return (
+        `<path d="M${round(mark.x1)} ${round(mark.y1)}C${hx1} ${hy1} ${hx2} ${hy2} ` +
+        `${round(mark.x2)} ${round(mark.y2)}" fill="none" stroke="${mark.color}" ` +
+        `stroke-opacity="${round(mark.opacity)}" stroke-width="${round(mark.width)}"${dash}/>`
+      );
+    }
     case "rect":
       return (
         `<rect x="${round(mark.x)}" y="${round(mark.y)}" width="${round(mark.width)}" ` +
@@ -36,12 +45,13 @@ function markSvg(mark: Mark, href: (mark: ImageMark) => string): string {
     }
     case "text": {
       const bold = mark.bold ? ' font-weight="600"' : "";
+      const face = mark.serif ? ` font-family="${escapeXml(SERIF)}"` : "";
       const turn = mark.turn
         ? ` transform="rotate(${mark.turn} ${round(mark.x)} ${round(mark.y)})"`
         : "";
       return (
         `<text x="${round(mark.x)}" y="${round(mark.y)}" font-size="${mark.size}" ` +
-        `text-anchor="${mark.anchor}" fill="${mark.fill}" xml:space="preserve"${bold}${turn}>` +
+        `text-anchor="${mark.anchor}" fill="${mark.fill}" xml:space="preserve"${bold}${face}${turn}>` +
         `${escapeXml(mark.text)}</text>`
       );
     }

@@ -1,39 +1,53 @@
 // Light and dark: every color of the explorer, for the style sheet and the canvases alike.
 
-import { headColors, type Rgb, ramp, rgbOfHex } from "./color.ts";
+import { type Rgb, ramp, rgbOfHex } from "./color.ts";
 
 export type Scheme = "light" | "dark";
 
 const TONES = {
   light: {
-    paper: "#fcfcfa",
+    paper: "#fbfaf7",
     panel: "#ffffff",
-    raised: "#f3f4f1",
-    line: "#e2e4df",
-    strong: "#c3c7c0",
-    ink: "#1b2127",
-    soft: "#586069",
-    accent: "#1d5c94",
-    wash: "#e3edf6",
-    positive: "#2467a8",
-    negative: "#cf6a12",
+    raised: "#f3f1ec",
+    line: "#e4e1da",
+    strong: "#cfcbc2",
+    ink: "#1b2026",
+    soft: "#566069",
+    accent: "#0b6bb0",
+    wash: "#e7eef6",
+    positive: "#0b6bb0",
+    negative: "#c65312",
     missing: "#b9a6c9",
     warn: "#8a4b08",
+    /** The two inputs, and the edges of their columns. */
+    a: "#e7eef6",
+    aedge: "#9fbbd6",
+    b: "#f6ede0",
+    bedge: "#d8b98b",
+    before: "#b9bec5",
+    /** `negative` as text. */
+    fall: "#b0450c",
   },
   dark: {
-    paper: "#121519",
-    panel: "#171b20",
-    raised: "#20262c",
-    line: "#2a3138",
-    strong: "#434c55",
-    ink: "#e4e8eb",
-    soft: "#9ba6b0",
-    accent: "#7fb6e6",
-    wash: "#1f3345",
-    positive: "#6cb0ee",
-    negative: "#f0953c",
+    paper: "#14171b",
+    panel: "#1a1e23",
+    raised: "#22272d",
+    line: "#2b3037",
+    strong: "#414851",
+    ink: "#eceae4",
+    soft: "#a9b0b8",
+    accent: "#5db2f2",
+    wash: "#1f2f40",
+    positive: "#5db2f2",
+    negative: "#ff9455",
     missing: "#7b6690",
     warn: "#f0b35f",
+    a: "#1f2f40",
+    aedge: "#46698d",
+    b: "#382c1d",
+    bedge: "#86683d",
+    before: "#59626c",
+    fall: "#ff9455",
   },
 } as const;
 
@@ -57,28 +71,24 @@ export interface Theme {
   /** Colors of weights from 0 to 1. */
   readonly heat: readonly Rgb[];
   readonly scale: readonly Rgb[];
-  heads(count: number): readonly Rgb[];
 }
 
 export function themeOf(scheme: Scheme): Theme {
   const tone = TONES[scheme];
   const rgb = Object.fromEntries(Object.entries(tone).map(([name, hex]) => [name, rgbOfHex(hex)]));
-  const known = new Map<number, readonly Rgb[]>();
   return {
     scheme,
     tone,
     rgb: rgb as Record<Tone, Rgb>,
     heat: ramp(HEAT[scheme].map(rgbOfHex)),
     scale: ramp(SCALE[scheme].map(rgbOfHex)),
-    heads(count) {
-      if (!known.has(count)) known.set(count, headColors(count, scheme));
-      return known.get(count)!;
-    },
   };
 }
 
-/** The one font stack: style sheets read it as `--sans`. */
-export const SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif';
+/** The instrument's face, and that of the text and what is said of it: style sheets read them as
+ *  `--sans` and `--serif`. */
+export const SANS = 'Inter, "Helvetica Neue", Arial, "Liberation Sans", "Noto Sans", sans-serif';
+export const SERIF = 'Charter, "Iowan Old Style", Georgia, "Liberation Serif", "Noto Serif", serif';
 
 /** Hand the theme's tones, and the font, to the style sheet. */
 export function applyTheme(element: HTMLElement, theme: Theme): void {
@@ -86,5 +96,6 @@ export function applyTheme(element: HTMLElement, theme: Theme): void {
     element.style.setProperty(`--${name}`, value);
   }
   element.style.setProperty("--sans", SANS);
+  element.style.setProperty("--serif", SERIF);
   element.style.setProperty("color-scheme", theme.scheme);
 }

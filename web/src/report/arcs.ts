@@ -21,6 +21,7 @@ export function arcOf(
   tokens: readonly string[],
   arc: { weight: number; query: number; key: number },
   width: number,
+  color = "var(--positive)",
 ): { group: SVGGElement; height: number } {
   const pieces = layOut(tokens, arc, width);
   const lines = (pieces.at(-1)?.line ?? 0) + 1;
@@ -32,7 +33,7 @@ export function arcOf(
     const isQuery = piece.position === arc.query;
     const isKey = piece.position === arc.key;
     at.set(piece.position, piece);
-    const ink = isQuery ? "var(--positive)" : isKey ? "var(--negative)" : "var(--ink)";
+    const ink = isKey ? color : "var(--ink)";
     group.append(
       text(piece.x, base(piece.line), piece.text, {
         "font-size": SIZE,
@@ -56,7 +57,8 @@ export function arcOf(
   }
   const from = at.get(arc.query);
   const to = at.get(arc.key);
-  if (from && to && from !== to) group.prepend(...arrow(from, to, base));
+  if (from && to && from !== to)
+    group.prepend(...arrow(from, to, base, color, 1 + 2.5 * arc.weight));
   return { group, height: base(lines - 1) + 12 };
 }
 
@@ -94,7 +96,13 @@ function layOut(
   return pieces;
 }
 
-function arrow(from: Piece, to: Piece, base: (line: number) => number): SVGElement[] {
+function arrow(
+  from: Piece,
+  to: Piece,
+  base: (line: number) => number,
+  color: string,
+  width: number,
+): SVGElement[] {
   const middle = (piece: Piece) => piece.x + piece.width / 2;
   const top = (piece: Piece) => base(piece.line) - SIZE - 1;
   const [x1, y1, x2, y2] = [middle(from), top(from), middle(to), top(to)].map(round);
@@ -103,6 +111,6 @@ function arrow(from: Piece, to: Piece, base: (line: number) => number): SVGEleme
   const high = Math.min(y1, y2) - rise;
   const path = `M${x1} ${y1} C${x1} ${round(high)} ${x2} ${round(high)} ${x2} ${y2}`;
   const head = `M${x2 - 3.2} ${y2 - 5} L${x2} ${y2} L${x2 + 3.2} ${y2 - 5}`;
-  const line = { fill: "none", stroke: "var(--soft)", "stroke-width": 1.2, "stroke-opacity": 0.85 };
+  const line = { fill: "none", stroke: color, "stroke-width": width, "stroke-linecap": "round" };
   return [svg("path", { d: path, ...line }), svg("path", { d: head, ...line })];
 }

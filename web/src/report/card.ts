@@ -5,6 +5,7 @@ import { arcOf } from "./arcs.ts";
 import type { Card, HeadId } from "./data.ts";
 import { canvas, type Scope } from "./draw.ts";
 import { headLink } from "./text.ts";
+import { roleOf } from "./variable_list.ts";
 
 export class CardPanel {
   readonly element = make("aside", {
@@ -46,8 +47,12 @@ export class CardPanel {
     this.element.hidden = true;
     this.mark(null);
     this.changed(null);
-    if (this.opener instanceof HTMLElement || this.opener instanceof SVGElement) {
-      this.opener.focus({ preventScroll: true });
+    // What was drawn again for the other width is found by its head.
+    const { opener } = this;
+    const name = opener?.getAttribute("data-head");
+    const found = opener?.isConnected ? opener : document.querySelector(`[data-head="${name}"]`);
+    if (found instanceof HTMLElement || found instanceof SVGElement) {
+      found.focus({ preventScroll: true });
     }
   }
 
@@ -67,13 +72,19 @@ export class CardPanel {
     const { title, page } = this.scope.report.subjects[subject];
     const close = quiet("Close", "Close (Escape)", () => this.close());
     const parts: (Node | string)[] = [
-      make("header", {}, make("h2", { text: `L${card.layer} H${card.head}` }), close),
-      make("p", { class: "soft", text: title }),
-      make("p", { text: card.summary }),
+      make(
+        "header",
+        {},
+        this.badge(card, subject),
+        make("span", { class: "soft", text: title }),
+        close,
+      ),
+      make("p", { class: "summary", text: card.summary }),
+      ...this.picture(card, subject),
     ];
     if (page) {
-      const href = `${page}#layer=${card.layer}&heads=${card.head}`;
-      const link = make("a", { text: "Open in the explorer", attributes: { href } });
+      const href = `${page}#head=L${card.layer}H${card.head}`;
+      const link = make("a", { class: "go", text: "Open in the explorer", attributes: { href } });
       parts.push(make("p", {}, link));
     }
     for (const [topic, rows] of card.evidence) {
@@ -82,6 +93,7 @@ export class CardPanel {
           "tr",
           {},
           make("th", { text: what, attributes: { scope: "row" } }),
+          make("td", { class: "share" }, shareBar(value)),
           make("td", { text: value }),
           make("td", { class: "soft", text: rank }),
         ),
@@ -95,18 +107,44 @@ export class CardPanel {
       });
       parts.push(make("h3", { text: "Heads that attend most alike" }), make("ul", {}, ...items));
     }
-    if (card.exemplars.length) {
-      parts.push(make("h3", { text: "Its highest weights" }));
-      const width = Math.max(240, this.element.clientWidth - 40);
-      for (const arc of card.exemplars) {
-        const tokens = this.scope.report.documents[arc.document];
-        const { group, height } = arcOf(tokens, arc, width);
-        const drawing = canvas(width, height, `${tokens[arc.query]} → ${tokens[arc.key]}`);
-        drawing.setAttribute("role", "img");
-        drawing.append(group);
-        parts.push(drawing);
-      }
-    }
     return parts;
   }
+
+  /** The name of the head in the color and with the sign of what it does. */
+  private badge({ layer, head }: Card, subject: number): HTMLElement {
+    const { id, sign, name } = roleOf(this.scope.report, [subject, layer, head]);
+    const badge = make("h2", {
+      class: "badge",
+      text: `L${layer} H${head}`,
+      title: name,
+      attributes: { "data-sign": sign },
+    });
+    badge.style.background = `var(--role-${id})`;
+    badge.style.color = `var(--on-${id})`;
+    return badge;
+  }
+
+  /** The head at work: its highest weights in the documents that were read. */
+  private picture(card: Card, subject: number): Node[] {
+    const width = Math.max(240, this.element.clientWidth - 40);
+    const { id } = roleOf(this.scope.report, [subject, card.layer, card.head]);
+    const drawings = card.exemplars.map((arc) => {
+      const tokens = this.scope.report.documents[arc.document];
+      const { group, height } = arcOf(tokens, arc, width, `var(--role-${id})`);
+      const drawing = canvas(width, height, `${tokens[arc.query]} → ${tokens[arc.key]}`);
+      drawing.setAttribute("role", "img");
+      drawing.append(group);
+      return drawing;
+    });
+    return drawings.length ? [make("h3", { text: "Its highest weights" }), ...drawings] : [];
+  }
+}
+
+/** A share as a bar beside its number; nothing for other numbers. */
+function shareBar(value: string): HTMLElement | null {
+  const share = /^([\d.]+)\s%/.exec(value)?.[1];
+  if (share === undefined) return null;
+  const bar = make("i");
+  bar.style.width = `${Math.min(100, Number(share))}%`;
+  return bar;
 }

@@ -1,13 +1,14 @@
 // The report as Python writes it (src/headscope/reporting), and its check on arrival.
 
-import { isObject, need, parseJson } from "../data/payload.ts";
+import { isObject, need, parseJson, type RoleId } from "../data/payload.ts";
 
 export const FORMAT = "headscope-report";
 export const VERSION = 1;
 
 /** Subject, layer, head. */
 export type HeadId = readonly [subject: number, layer: number, head: number];
-export type Part = string | { head: HeadId } | { figure: string };
+/** An aside is what bears a claim out: shown on hover and focus. */
+export type Part = string | { head: HeadId } | { figure: string } | { aside: string };
 /** A tree of MathML: tag, then children; text in the leaves. */
 export type MathTree = [string, ...(MathTree | string)[]];
 type Maybe = number | null;
@@ -66,6 +67,8 @@ export interface Variable {
 export interface HeadsFigure extends Common {
   readonly kind: "heads";
   readonly variables: Variable[];
+  /** By subject, `layer head`: what a head does, empty without a name. */
+  readonly roles: ((RoleId | "")[][] | null)[];
 }
 
 export interface Axis {
@@ -133,15 +136,17 @@ export interface TableFigure extends Common {
   readonly rows: Cell[][];
 }
 
-export interface PointsFigure extends Common {
-  readonly kind: "points";
-  readonly axes: [Axis, Axis];
-  readonly panels: {
-    readonly subject: number;
-    readonly x: Maybe[][];
-    readonly y: Maybe[][];
-    readonly note: string;
+export interface FinderFigure extends Common {
+  readonly kind: "finder";
+  /** Pairs worth looking at, by the ids of variables; a note for each subject. */
+  readonly presets: {
+    readonly title: string;
+    readonly x: string;
+    readonly y: string;
+    readonly notes: string[];
   }[];
+  /** `layer head`: what each head of a subject does, where that was measured. */
+  readonly panels: { readonly subject: number; readonly roles: string[][] | null }[];
 }
 
 export interface MapFigure extends Common {
@@ -182,7 +187,7 @@ export type Figure =
   | LinesFigure
   | MatrixFigure
   | TableFigure
-  | PointsFigure
+  | FinderFigure
   | MapFigure
   | ExemplarsFigure
   | DotsFigure;

@@ -6,10 +6,11 @@ import { Dots } from "./dots.ts";
 import type { Drawing, Scope } from "./draw.ts";
 import { Exemplars } from "./exemplars.ts";
 import { csvText, saveText, stacked, svgText } from "./files.ts";
+import { Finder } from "./finder.ts";
+import { HeadMap } from "./head_map.ts";
 import { Heads } from "./heads.ts";
 import { Lines } from "./lines.ts";
 import { Matrix } from "./matrix.ts";
-import { HeadMap, Points } from "./points.ts";
 import { Table } from "./table.ts";
 import { equation, sentence } from "./text.ts";
 
@@ -72,8 +73,8 @@ export class Frame {
         return new Matrix(figure, scope);
       case "table":
         return new Table(figure, scope);
-      case "points":
-        return new Points(figure, scope);
+      case "finder":
+        return new Finder(figure, scope, redraw);
       case "map":
         return new HeadMap(figure, scope, redraw);
       case "exemplars":

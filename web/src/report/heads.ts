@@ -1,5 +1,6 @@
-// Layer × head heat maps of one variable at a time, all models on one scale.
+// Layer × head maps: what each head does, or one variable at a time, all models on one scale.
 
+import { ROLES, type RoleLook, roleLook } from "../paint/roles.ts";
 import { make } from "../view/element.ts";
 import type { HeadsFigure, HeadValues, Variable } from "./data.ts";
 import {
@@ -12,55 +13,55 @@ import {
   shade,
   svg,
   text,
+  textWidth,
 } from "./draw.ts";
 import { axisNumber, everyNth, withInterval } from "./number.ts";
+import { nameOf, variableList } from "./variable_list.ts";
 
 const LEFT = 26;
 const TOP = 34;
 
+/** Roles that are resting places are quiet, as on the explorer's page. */
+const QUIET: Partial<Record<string, number>> = {
+  first: 36,
+  special: 36,
+  punctuation: 36,
+  broad: 46,
+};
+/** Values that a head is told with where cells show roles. */
+const TOLD = 3;
+
 export class Heads implements Drawing {
   readonly controls: HTMLElement;
   private variable: Variable;
+  private showsRoles: boolean;
 
   constructor(
     private readonly figure: HeadsFigure,
     private readonly scope: Scope,
-    private readonly changed: () => void,
+    changed: () => void,
   ) {
     this.variable = figure.variables[0];
-    this.controls = make("div", { class: "chooser" }, this.list());
+    this.showsRoles = figure.roles.some((roles) => roles !== null);
+    const choose = (variable: Variable | null) => {
+      this.variable = variable ?? figure.variables[0];
+      this.showsRoles = variable === null;
+      changed();
+    };
+    const roles = { label: "What each head does", choose: () => choose(null) };
+    const first = this.showsRoles ? roles : undefined;
+    const { element } = variableList("Show", figure.variables, choose, first);
+    this.controls = make("div", { class: "chooser" }, element);
   }
 
   get equation(): string {
-    return this.variable.name;
+    return this.showsRoles ? "" : this.variable.name;
   }
 
   get about(): { meaning: string; paper: string } {
-    return this.variable;
-  }
-
-  private list(): HTMLElement {
-    const list = make("select", {
-      attributes: { "aria-label": "Variable" },
-      on: {
-        change: () => {
-          this.variable = this.figure.variables.find((one) => one.id === list.value)!;
-          this.changed();
-        },
-      },
-    });
-    const groups = new Map<string, Variable[]>();
-    for (const one of this.figure.variables) {
-      groups.set(one.group, [...(groups.get(one.group) ?? []), one]);
-    }
-    for (const [group, variables] of groups) {
-      const options = variables.map((one) =>
-        make("option", { text: nameOf(one), attributes: { value: one.id } }),
-      );
-      if (options.length === 1) list.append(options[0]);
-      else list.append(make("optgroup", { attributes: { label: group } }, ...options));
-    }
-    return make("label", { class: "field" }, make("span", { text: "Show" }), list);
+    if (!this.showsRoles) return this.variable;
+    const meaning = "Named where at least half of its attention over the corpus goes one way.";
+    return { meaning, paper: "" };
   }
 
   render(width: number): SVGSVGElement {
@@ -81,7 +82,10 @@ export class Heads implements Drawing {
     });
     const flowed = flow(sizes, width, 28);
     const scale = this.scale();
-    const root = canvas(width, flowed.height + 44, this.figure.title);
+    const legend = this.showsRoles
+      ? this.roleLegend(flowed.height + 14, width)
+      : { element: this.legend(scale, flowed.height + 14), height: 30 };
+    const root = canvas(width, flowed.height + 14 + legend.height, this.figure.title);
     const spots = new Spots(this.scope);
     present.forEach(({ values, subject }, i) => {
       const { x, y } = flowed.places[i];
@@ -90,14 +94,14 @@ export class Heads implements Drawing {
       this.cells(group, values, subject, sizes[i], scale, spots, i);
       root.append(group);
     });
-    root.append(this.legend(scale, flowed.height + 14));
+    root.append(legend.element);
     spots.listen(root);
     return root;
   }
 
   private cells(
     group: SVGGElement,
-    { value, low, high }: HeadValues,
+    { value }: HeadValues,
     subject: number,
     size: { cell: number; row: number },
     scale: { low: number; high: number },
@@ -129,21 +133,98 @@ export class Heads implements Drawing {
           height: size.row - gap,
           rx: 1.5,
           class: "cell",
-          fill: number === null ? "var(--missing)" : this.fill(number, scale),
+          ...this.look(subject, i, head, number, scale),
         });
-        const shown = withInterval(number, low?.[i][head], high?.[i][head], this.variable.share);
-        const units = this.variable.share ? "" : this.variable.units;
         spots.add(rect, {
           heading: `L${layer} H${head}`,
-          rows: [{ label: this.name, value: `${shown} ${units}`.trim() }],
+          rows: this.told(subject, i, head),
           panel,
           x,
           y,
           head: [subject, layer, head],
         });
         group.append(rect);
+        const role = this.showsRoles ? this.roleAt(subject, i, head) : null;
+        if (role && role.id !== "unnamed" && size.row >= 12) {
+          group.append(
+            text(x + size.cell / 2, y + size.row / 2, role.sign, {
+              "text-anchor": "middle",
+              "dominant-baseline": "central",
+              "pointer-events": "none",
+              fill: QUIET[role.id] ? "var(--soft)" : `var(--on-${role.id})`,
+            }),
+          );
+        }
       });
     });
+  }
+
+  private roleAt(subject: number, row: number, head: number): RoleLook {
+    return roleLook(this.figure.roles[subject]?.[row]?.[head] || null);
+  }
+
+  private look(
+    subject: number,
+    row: number,
+    head: number,
+    number: number | null,
+    scale: { low: number; high: number },
+  ): Record<string, string> {
+    if (!this.showsRoles) {
+      return { fill: number === null ? "var(--missing)" : this.fill(number, scale) };
+    }
+    const { id } = this.roleAt(subject, row, head);
+    if (id === "unnamed") return { fill: "var(--panel)", stroke: "var(--strong)" };
+    const share = QUIET[id] ?? 100;
+    return { fill: `color-mix(in oklab, var(--role-${id}) ${share}%, var(--panel))` };
+  }
+
+  /** What the tooltip says of a head. */
+  private told(subject: number, row: number, head: number): { label: string; value: string }[] {
+    const { variables } = this.figure;
+    const shown = this.showsRoles ? variables.slice(0, TOLD) : [this.variable];
+    const rows = shown.flatMap((variable) => {
+      const { value, low, high } = variable.values[subject] ?? {};
+      if (!value) return [];
+      const number = value[row]?.[head] ?? null;
+      const bounded = withInterval(number, low?.[row][head], high?.[row][head], variable.share);
+      const units = variable.share ? "" : variable.units;
+      return [{ label: nameOf(variable), value: `${bounded} ${units}`.trim() }];
+    });
+    if (!this.showsRoles) return rows;
+    return [{ label: this.roleAt(subject, row, head).name, value: "" }, ...rows];
+  }
+
+  /** The roles that occur, each with its color, its sign and how many heads have it. */
+  private roleLegend(y: number, width: number): { element: SVGGElement; height: number } {
+    const counts = new Map<string, number>();
+    this.figure.roles.forEach((table) => {
+      table?.flat().forEach((role) => {
+        const { id } = roleLook(role || null);
+        counts.set(id, (counts.get(id) ?? 0) + 1);
+      });
+    });
+    const element = svg("g", { transform: `translate(${LEFT} ${y})` });
+    let [x, line] = [0, 0];
+    for (const { id, sign, name } of ROLES.filter((role) => counts.has(role.id))) {
+      const label = `${name} ${counts.get(id)}`;
+      const room = textWidth(label, 11) + 36;
+      if (x + room > width - LEFT) [x, line] = [0, line + 20];
+      const isHollow = id === "unnamed";
+      const fill = isHollow ? "var(--panel)" : `var(--role-${id})`;
+      const stroke = isHollow ? "var(--soft)" : "none";
+      element.append(
+        svg("rect", { x, y: line, width: 15, height: 15, rx: 4, fill, stroke }),
+        text(x + 7.5, line + 7.5, sign, {
+          "text-anchor": "middle",
+          "dominant-baseline": "central",
+          fill: `var(--on-${id})`,
+        }),
+        text(x + 20, line + 11.5, label, { fill: "var(--ink)" }),
+      );
+      x += room;
+    }
+    return { element, height: line + 18 };
   }
 
   private get name(): string {
@@ -194,7 +275,7 @@ export class Heads implements Drawing {
   csv(): (string | number | null)[][] {
     const { subjects } = this.scope.report;
     const rows: (string | number | null)[][] = [
-      ["model", "layer", "head", this.variable.id, "low", "high"],
+      ["model", "layer", "head", "role", this.variable.id, "low", "high"],
     ];
     this.variable.values.forEach((values, subject) => {
       values?.value.forEach((row, i) => {
@@ -204,6 +285,7 @@ export class Heads implements Drawing {
             subjects[subject].title,
             subjects[subject].layers[i],
             head,
+            this.figure.roles[subject]?.[i]?.[head] ?? "",
             number,
             ...bounds,
           ]);
@@ -212,8 +294,4 @@ export class Heads implements Drawing {
     });
     return rows;
   }
-}
-
-function nameOf({ group, label }: Variable): string {
-  return label ? `${group}: ${label}` : group;
 }

@@ -5,16 +5,20 @@ import { make, segments } from "../view/element.ts";
 import { Tooltip } from "../view/tooltip.ts";
 import { CardPanel } from "./card.ts";
 import type { HeadId, Report, Rows } from "./data.ts";
-import type { Scope } from "./draw.ts";
+import { type Scope, svg } from "./draw.ts";
 import { Frame } from "./frame.ts";
 import { applyColors } from "./palette.ts";
-import { sentence } from "./text.ts";
+import { addressOf, finding, sentence } from "./text.ts";
+import { headsFigure } from "./variable_list.ts";
 
 export class ReportPage {
   private readonly scope: Scope;
   private readonly card: CardPanel;
   private readonly frames: Frame[] = [];
   private readonly content = make("article", { class: "report" });
+  /** The first screen: every head, and what was found. */
+  private readonly first = make("div", { class: "first" });
+  private opening: Frame | null = null;
   private choice: Scheme | "auto" = "auto";
   private readonly dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -31,10 +35,12 @@ export class ReportPage {
     };
     this.card = new CardPanel(this.scope, (id) => this.remember(id));
     const numbers = numbered(report);
+    this.first.append(...this.firstFigure(numbers), ...this.findings(numbers));
     this.content.append(
       this.header(),
-      ...this.findings(numbers),
-      ...report.sections.map((section) => this.section(section, numbers)),
+      make("h1", { text: unbroken(report.title) }),
+      this.first,
+      ...report.sections.flatMap((section) => this.section(section, numbers)),
       this.provenance(),
     );
     const overlay = make("div", { class: "overlay" }, tooltip.element);
@@ -65,16 +71,21 @@ export class ReportPage {
     );
     return make(
       "header",
-      {},
-      make(
-        "div",
-        { class: "top" },
-        make("span", { class: "brand", text: "headscope report" }),
-        theme.element,
-      ),
-      make("h1", { text: unbroken(this.report.title) }),
+      { class: "top" },
+      logo() as unknown as Node,
+      make("span", { class: "brand", text: "headscope" }),
+      make("span", { class: "where", text: "report" }),
       make("nav", { attributes: { "aria-label": "Contents" } }, make("ul", {}, ...links)),
+      theme.element,
     );
+  }
+
+  /** Every head, on the first screen. */
+  private firstFigure(numbers: ReadonlyMap<string, string>): HTMLElement[] {
+    const figure = headsFigure(this.report);
+    if (!figure) return [];
+    this.opening = new Frame(figure, this.scope, numbers.get(figure.id) ?? "", numbers);
+    return [this.opening.element];
   }
 
   private findings(numbers: ReadonlyMap<string, string>): HTMLElement[] {
@@ -85,19 +96,18 @@ export class ReportPage {
         "div",
         { class: "finding" },
         findings.length > 1 ? make("h3", { text: title }) : null,
-        ...paragraphs.map(({ topic, sentences }) =>
-          make(
-            "p",
-            {},
-            topic ? make("strong", { class: "topic", text: `${topic}. ` }) : null,
-            ...sentences.flatMap((one) => [...sentence(one, this.scope, numbers), " "]),
+        make(
+          "ul",
+          {},
+          ...paragraphs.flatMap(({ topic, sentences }) =>
+            sentences.map((one, i) => finding(one, this.scope, numbers, i ? "" : topic)),
           ),
         ),
       ),
     );
     const note =
-      "Written from the numbers by rules. Brackets hold 95 % intervals over documents; what is claimed " +
-      "is borne out by a test, corrected for how many were made, that the sentence names.";
+      "Written from the numbers by rules. Point at a sentence, or go to it by Tab, for its 95 % " +
+      "intervals over documents and for the test that bears it out.";
     return [
       make(
         "section",
@@ -112,18 +122,20 @@ export class ReportPage {
   private section(
     { id, title, text, figures }: Report["sections"][number],
     numbers: ReadonlyMap<string, string>,
-  ): HTMLElement {
-    const frames = figures.map((figure) => {
-      return new Frame(figure, this.scope, numbers.get(figure.id) ?? "", numbers);
-    });
+  ): HTMLElement[] {
+    const frames = figures
+      .filter((figure) => figure.kind !== "heads")
+      .map((figure) => new Frame(figure, this.scope, numbers.get(figure.id) ?? "", numbers));
     this.frames.push(...frames);
-    return make(
+    if (frames.length === 0 && text.length === 0) return [];
+    const element = make(
       "section",
       { attributes: { id } },
       make("h2", { text: title }),
       ...text.map((one) => make("p", {}, ...sentence(one, this.scope, numbers))),
       ...frames.map((frame) => frame.element),
     );
+    return [element];
   }
 
   private provenance(): HTMLElement {
@@ -162,6 +174,7 @@ export class ReportPage {
     if (room <= 0) return; // not on screen yet; the observer will tell
     const width = Math.max(NARROWEST, Math.min(room, FIGURE));
     for (const frame of this.frames) frame.draw(width);
+    this.opening?.draw(Math.max(NARROWEST, this.opening.element.clientWidth));
   }
 
   private listen(): void {
@@ -173,16 +186,22 @@ export class ReportPage {
     addEventListener("scroll", () => this.scope.tooltip.hide(), { passive: true });
   }
 
-  /** Open the card that the address names: `#card=0.7.9`. */
+  /** Open the card that the address names: `#L7H9`; `#1.L7H9` of the second model; and, as pages
+   *  link to it, `#bert/L7H9` of a model by its name. */
   private follow(): void {
-    const found = /^#card=(\d+)\.(\d+)\.(\d+)$/.exec(location.hash);
-    if (found) this.card.open([Number(found[1]), Number(found[2]), Number(found[3])]);
+    const found = /^#(?:(\d+)\.|(.+)\/)?L(\d+)H(\d+)$/.exec(location.hash);
+    if (!found) return;
+    const name = decodeURIComponent(found[2] ?? "");
+    const named = this.report.subjects.findIndex(({ title }) => title.startsWith(name));
+    const subject = name ? named : Number(found[1] ?? 0);
+    this.card.open([subject, Number(found[3]), Number(found[4])]);
   }
 
   private remember(id: HeadId | null): void {
     document.documentElement.classList.toggle("with-card", id !== null);
+    this.draw();
     if (location.protocol === "about:") return;
-    const address = id ? `#card=${id.join(".")}` : location.pathname + location.search;
+    const address = id ? addressOf(id) : location.pathname + location.search;
     history.replaceState(null, "", address);
   }
 }
@@ -190,6 +209,18 @@ export class ReportPage {
 /** Widest drawing in pixels; text keeps to a narrower measure. */
 const FIGURE = 880;
 const NARROWEST = 240;
+
+/** As on the explorer's bar. */
+function logo(): SVGSVGElement {
+  const dot = (cx: number) => svg("circle", { cx, cy: 15, r: 1.4 });
+  const arc = (d: string) => svg("path", { d });
+  const parts = [
+    arc("M2 15C2 3 16 3 16 15"),
+    arc("M2 15C2 9.5 9 9.5 9 15"),
+    ...[2, 9, 16].map(dot),
+  ];
+  return svg("svg", { width: 18, height: 18, class: "logo", "aria-hidden": "true" }, ...parts);
+}
 
 function margin(element: HTMLElement): number {
   return Number.parseFloat(getComputedStyle(element).paddingLeft) || 0;

@@ -1,7 +1,8 @@
 // The colors of drawings as CSS variables, so that light, dark and print need no redrawing.
 
 import { cssOf } from "../paint/color.ts";
-import { SANS, type Theme } from "../paint/theme.ts";
+import { inkOn, ROLES, roleColor } from "../paint/roles.ts";
+import { SANS, SERIF, type Theme } from "../paint/theme.ts";
 import { COLORS, SHADES } from "./draw.ts";
 
 /** Okabe and Ito's palette (2008), which color-blind readers tell apart, toned for each scheme. */
@@ -50,6 +51,10 @@ export function variablesOf(theme: Theme): Map<string, string> {
   for (let i = 0; i < SHADES; i++) {
     found.set(`--h${i}`, cssOf(theme.heat[Math.round((i / (SHADES - 1)) * 255)]));
   }
+  for (const role of ROLES) {
+    found.set(`--role-${role.id}`, role[theme.scheme]);
+    found.set(`--on-${role.id}`, inkOn(roleColor(role, theme.scheme)));
+  }
   for (let i = 0; i < COLORS; i++) found.set(`--c${i}`, SERIES[theme.scheme][i]);
   return found;
 }
@@ -57,5 +62,6 @@ export function variablesOf(theme: Theme): Map<string, string> {
 export function applyColors(element: HTMLElement, theme: Theme): void {
   for (const [name, value] of variablesOf(theme)) element.style.setProperty(name, value);
   element.style.setProperty("--sans", SANS);
+  element.style.setProperty("--serif", SERIF);
   element.style.setProperty("color-scheme", theme.scheme);
 }

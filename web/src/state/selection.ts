@@ -1,105 +1,147 @@
 // The one selection that all views share: what is looked at, and through which filters.
 
+import { type Filter, NO_FILTER } from "../data/lens.ts";
 import type { Block, Trace } from "../data/trace.ts";
 
-export const VIEWS = ["all", "model", "head", "neurons"] as const;
-export const COMPARISONS = ["both", "first", "second", "difference"] as const;
-export const PAIRS = ["all", "aa", "ab", "ba", "bb"] as const;
-export const UNITS = ["token", "word"] as const;
-export const COMBINES = ["each", "mean", "max"] as const;
-export const OVERS = ["heads", "layers", "both"] as const;
-export const FORMS = ["lines", "matrix"] as const;
-export const ORDERS = ["number", "contribution"] as const;
+export const TABS = ["lines", "matrix", "neurons", "evidence", "effect"] as const;
+export const COLORS = ["role", "effect", "spread", "distance"] as const;
+export const SOURCES = ["corpus", "text"] as const;
 export const THEMES = ["auto", "light", "dark"] as const;
 
-export interface Selection {
-  readonly view: (typeof VIEWS)[number];
-  /** Which of two traces; ignored where there is one. */
-  readonly compare: (typeof COMPARISONS)[number];
-  readonly block: string;
+export type Tab = (typeof TABS)[number];
+export type ColorBy = (typeof COLORS)[number];
+
+export interface HeadId {
   /** The layer's own number. */
   readonly layer: number;
-  /** Heads of the layer, in order; the first is the one the neuron view shows. */
-  readonly heads: readonly number[];
-  /** Pinned token positions. */
-  readonly queries: readonly number[];
-  readonly keys: readonly number[];
-  readonly pair: (typeof PAIRS)[number];
-  /** Weights below it are not drawn. */
-  readonly threshold: number;
-  /** Only the strongest keys of each query; 0 for all. */
-  readonly top: number;
-  readonly unit: (typeof UNITS)[number];
-  readonly specials: boolean;
-  readonly combine: (typeof COMBINES)[number];
-  readonly over: (typeof OVERS)[number];
-  readonly form: (typeof FORMS)[number];
-  /** Statistic that orders the model view; empty for the order of the model. */
-  readonly sort: string;
-  /** Statistic that colors the model view; empty for none. */
-  readonly color: string;
-  readonly order: (typeof ORDERS)[number];
-  readonly theme: (typeof THEMES)[number];
+  readonly head: number;
 }
 
-/** The selection that a page without a fragment opens with. */
-export function defaultSelection(traces: readonly Trace[]): Selection {
-  const block = traces[0].blocks[0];
+/** A change of the model. */
+export type Edit =
+  | { readonly kind: "off"; readonly layer: number; readonly head: number }
+  | {
+      readonly kind: "cell";
+      readonly block: string;
+      readonly layer: number;
+      readonly head: number;
+      readonly query: number;
+      readonly key: number;
+      readonly weight: number;
+    }
+  | {
+      readonly kind: "neuron";
+      readonly layer: number;
+      readonly head: number;
+      readonly neuron: number;
+      readonly factor: number;
+    };
+
+export interface Selection extends HeadId {
+  /** Heads whose mean with the chosen one is shown. */
+  readonly also: readonly HeadId[];
+  /** Whether all heads stand in the order of what they are colored by. */
+  readonly sorted: boolean;
+  /** Whether a matrix of two inputs is their difference, B − A. */
+  readonly minus: boolean;
+  readonly example: number;
+  readonly block: string;
+  /** Pinned token positions: who reads, and what is read. */
+  readonly word: number | null;
+  readonly key: number | null;
+  /** Null for what suits the length of the text. */
+  readonly tab: Tab | null;
+  readonly color: ColorBy;
+  /** What roles are named from, where there is a corpus. */
+  readonly named: (typeof SOURCES)[number];
+  /** The role that is filtered by: its name, "unnamed", or empty for all. */
+  readonly role: string;
+  readonly edits: readonly Edit[];
+  /** Step of the story from 1 on; 0 before it, -1 when it is closed. */
+  readonly story: number;
+  readonly theme: (typeof THEMES)[number];
+  /** What a small screen shows: 1 all heads, 2 this head, 3 effect; 4 is the sentence alone. */
+  readonly pane: number;
+  /** Which of two inputs a small screen shows. */
+  readonly side: number;
+  readonly filter: Filter;
+  /** Without bars, for slides and frames. */
+  readonly embed: boolean;
+}
+
+/** Named as the report names heads. */
+export function headName({ layer, head }: HeadId): string {
+  return `L${layer} H${head}`;
+}
+
+export function headCode({ layer, head }: HeadId): string {
+  return `L${layer}H${head}`;
+}
+
+export function isSameHead(a: HeadId, b: HeadId): boolean {
+  return a.layer === b.layer && a.head === b.head;
+}
+
+/** Roles that are resting places: they say little about what a head is for. */
+export const RESTING = new Set(["first", "special", "punctuation", "broad"]);
+
+/** The selection that a page without a fragment opens with: the head with the strongest role that
+ *  is not a resting place. */
+export function defaultSelection(trace: Trace): Selection {
+  const block = trace.blocks[0];
+  let [best, layer, head] = [-1, block.layers[0], 0];
+  block.roles.heads.forEach((row, index) => {
+    row.forEach(({ role, share }, h) => {
+      const strength = role && !RESTING.has(role) ? (share ?? 0) : -1;
+      if (strength > best) [best, layer, head] = [strength, block.layers[index], h];
+    });
+  });
   return {
-    view: "all",
-    compare: "both",
+    example: 0,
     block: block.name,
-    layer: block.layers[0],
-    heads: [0],
-    queries: [],
-    keys: [],
-    pair: "all",
-    threshold: 0,
-    top: 0,
-    unit: "token",
-    specials: true,
-    combine: "each",
-    over: "heads",
-    form: "lines",
-    sort: "",
-    color: "",
-    order: "number",
+    layer,
+    head,
+    also: [],
+    sorted: false,
+    minus: false,
+    word: null,
+    key: null,
+    tab: null,
+    color: "role",
+    named: "corpus",
+    role: "",
+    edits: [],
+    story: 0,
     theme: "auto",
+    pane: 2,
+    side: 0,
+    filter: NO_FILTER,
+    embed: false,
   };
 }
 
-export function blockOf(trace: Trace, selection: Selection): Block {
-  return trace.blocks.find((block) => block.name === selection.block) ?? trace.blocks[0];
+export function blockOf(trace: Trace, name: string): Block {
+  return trace.blocks.find((block) => block.name === name) ?? trace.blocks[0];
 }
 
-export function layerIndex(block: Block, selection: Selection): number {
-  return Math.max(0, block.layers.indexOf(selection.layer));
-}
-
-/** The heads that a layer has. */
-export function headsOf(block: Block, index: number): number[] {
-  return Array.from({ length: block.heads }, (_, head) => head).filter((h) => block.has(index, h));
-}
-
-/** The selection with everything that these traces do not have put right. */
-export function fitSelection(selection: Selection, traces: readonly Trace[]): Selection {
-  const block = blockOf(traces[0], selection);
+/** The selection with everything that this trace does not have put right. */
+export function fitSelection(selection: Selection, trace: Trace): Selection {
+  const block = blockOf(trace, selection.block);
   const layer = block.layers.includes(selection.layer) ? selection.layer : block.layers[0];
   const index = block.layers.indexOf(layer);
-  const heads = selection.heads.filter((h) => h >= 0 && h < block.heads && block.has(index, h));
-  const nQueries = block.queryTokens.texts.length;
-  const nKeys = block.keyTokens.texts.length;
-  const hasPair = block.name !== "cross" && new Set(block.queryTokens.segments).size > 1;
-  const known = (name: string) => (Object.hasOwn(block.statistics, name) ? name : "");
+  const fits = (head: number) => head >= 0 && head < block.heads && block.has(index, head);
+  const first = Array.from({ length: block.heads }, (_, head) => head).find(fits) ?? 0;
+  const isThere = (id: HeadId) => block.has(block.layers.indexOf(id.layer), id.head);
+  const within = (position: number | null, count: number) =>
+    position !== null && position < count ? position : null;
   return {
     ...selection,
     block: block.name,
     layer,
-    heads: heads.length > 0 ? heads : [headsOf(block, index)[0] ?? 0],
-    queries: selection.queries.filter((q) => q >= 0 && q < nQueries),
-    keys: selection.keys.filter((k) => k >= 0 && k < nKeys),
-    pair: hasPair ? selection.pair : "all",
-    sort: known(selection.sort),
-    color: known(selection.color),
+    head: fits(selection.head) ? selection.head : first,
+    word: within(selection.word, block.queryTokens.texts.length),
+    key: within(selection.key, block.keyTokens.texts.length),
+    also: selection.also.filter(isThere),
+    edits: selection.edits.filter(isThere),
   };
 }

@@ -1,100 +1,190 @@
 // Keys for everything. Text fields and lists keep their own keys.
 
-import { blockOf, layerIndex, type Selection, THEMES, VIEWS } from "../state/selection.ts";
-import { CLEARED } from "./filters.ts";
-import type { Scope } from "./scope.ts";
+import { headName, TABS, THEMES } from "../state/selection.ts";
+import type { Session } from "../state/session.ts";
+import type { Here } from "./context.ts";
+import { shareOf } from "./heads.tsx";
+import { spotsOf } from "./order.ts";
+import { goTo } from "./story.tsx";
 
 export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
-  ["← →", "previous, next head (with Shift: add it)"],
-  ["↑ ↓", "previous, next layer"],
-  ["A", "all heads of the layer, or one"],
-  ["1 2 3 4", "all views, model, head, neurons"],
-  ["M", "lines or matrix"],
+  ["← → ↑ ↓", "other heads and layers"],
+  [", .", "pin the word before, the word after"],
+  ["1 2 3 4 5", "lines, matrix, neurons, evidence, effect"],
+  ["C", "color heads by role, effect, spread, distance"],
+  ["F, /", "filter; find a word or a head"],
+  ["M, Ctrl click", "keep a head: the mean of all kept ones is shown"],
   ["W", "tokens or words"],
-  ["S", "show or hide special tokens"],
-  ["[ ]", "lower, raise the threshold"],
-  ["N", "order neurons by number or contribution"],
-  ["/", "find a token"],
-  ["Tab", "into tokens, matrix and neurons: arrows move, Enter pins"],
-  ["Escape", "unpin; again: clear the filters"],
-  ["T", "light, dark, auto"],
+  ["S", "special tokens shown, dimmed, hidden"],
+  ["[ ]", "lower, raise the smallest weight drawn"],
+  ["O", "switch the head off or on"],
+  ["Ctrl Z", "undo the last edit"],
+  ["Space", "next step of the tour"],
+  ["Tab, arrows, Enter", "into words, heads and the matrix; Enter pins"],
+  ["+ − 0", "in the matrix: magnify, show more, fit"],
+  ["Escape", "close; unpin; clear the filter"],
+  ["T, ?", "light or dark; help"],
 ];
 
-export interface KeyActions {
-  search(): void;
-  help(): void;
-  selectAll(): void;
-}
-
-export function handleKey(event: KeyboardEvent, scope: Scope, actions: KeyActions): void {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+export function handleKey(event: KeyboardEvent, here: Here): void {
+  const { session } = here;
   const target = event.composedPath()[0] as HTMLElement;
-  if (target.matches?.("input:not([type=checkbox]), select, textarea")) return;
-  const { store } = scope;
-  const { selection } = store;
-  const simple: Record<string, () => void> = {
-    ArrowLeft: () => stepHead(scope, -1, event.shiftKey),
-    ArrowRight: () => stepHead(scope, 1, event.shiftKey),
-    ArrowUp: () => stepLayer(scope, -1),
-    ArrowDown: () => stepLayer(scope, 1),
-    Escape: () => clearStep(scope),
-    Enter: () => selection.view === "model" && store.update({ view: "head" }),
-    "/": actions.search,
-    "?": actions.help,
-    a: actions.selectAll,
-    m: () => store.update({ form: selection.form === "lines" ? "matrix" : "lines" }),
-    w: () => store.update({ unit: selection.unit === "token" ? "word" : "token" }),
-    s: () => store.update({ specials: !selection.specials }),
-    n: () => store.update({ order: selection.order === "number" ? "contribution" : "number" }),
-    t: () => store.update({ theme: after(THEMES, selection.theme) }),
-    "[": () => store.update({ threshold: bounded(selection.threshold - 0.05) }),
-    "]": () => store.update({ threshold: bounded(selection.threshold + 0.05) }),
-  };
-  for (const [i, view] of VIEWS.entries()) simple[String(i + 1)] = () => store.update({ view });
+  if (target.matches?.("input:not([type=range]), select, textarea")) return;
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") {
+    const { edits } = session.selection.peek();
+    if (edits.length > 0) {
+      session.update({ edits: edits.slice(0, -1) });
+      event.preventDefault();
+    }
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
   const isButton = target.matches?.("button") && (event.key === "Enter" || event.key === " ");
-  const action = isButton
-    ? undefined
-    : simple[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+  const isRange = target.matches?.("input[type=range]") && event.key.startsWith("Arrow");
+  const action = isButton || isRange ? undefined : actions(here)[keyOf(event)];
   if (!action) return;
   action();
   event.preventDefault();
   event.stopPropagation();
 }
 
-function bounded(threshold: number): number {
-  return Math.round(Math.min(0.5, Math.max(0, threshold)) * 100) / 100;
+function keyOf({ key }: KeyboardEvent): string {
+  return key.length === 1 ? key.toLowerCase() : key;
 }
 
-export function after<T>(list: readonly T[], now: T): T {
+function actions(here: Here): Record<string, () => void> {
+  const { session } = here;
+  const selection = session.selection.peek();
+  const { filter, story } = selection;
+  const above = (step: number) => {
+    const next = Math.round(Math.min(0.5, Math.max(0, filter.above + step)) * 100) / 100;
+    session.update({ filter: { ...filter, above: next } });
+  };
+  const toggle = (name: string) => () => {
+    here.open.value = here.open.peek() === name ? "" : name;
+  };
+  const found: Record<string, () => void> = {
+    ArrowLeft: () => stepHead(session, here, -1),
+    ArrowRight: () => stepHead(session, here, 1),
+    ArrowUp: () => stepLayer(session, here, -1),
+    ArrowDown: () => stepLayer(session, here, 1),
+    ",": () => stepWord(session, -1),
+    ".": () => stepWord(session, 1),
+    Escape: () => clearStep(here),
+    "?": toggle("help"),
+    f: toggle("filter"),
+    "/": toggle("find"),
+    m: () => session.toggleAlso(selection),
+    w: () =>
+      session.update({
+        filter: { ...filter, unit: filter.unit === "tokens" ? "words" : "tokens" },
+      }),
+    s: () =>
+      session.update({
+        filter: {
+          ...filter,
+          specials: after(["shown", "dimmed", "hidden"] as const, filter.specials),
+        },
+      }),
+    c: () =>
+      session.update({
+        color: after(["role", "effect", "spread", "distance"] as const, selection.color),
+      }),
+    t: () => nextTheme(session),
+    "[": () => above(-0.05),
+    "]": () => above(0.05),
+    o: () => toggleHead(session),
+  };
+  TABS.forEach((tab, i) => {
+    found[String(i + 1)] = () =>
+      session.update(tab === "effect" && session.layout.peek() === "phone" ? { pane: 3 } : { tab });
+  });
+  if (session.header.story.length > 0 && story >= 0) found[" "] = () => goTo(session, story + 1);
+  return found;
+}
+
+export function nextTheme(session: Session): void {
+  session.update({ theme: after(THEMES, session.selection.peek().theme) });
+}
+
+function after<T>(list: readonly T[], now: T): T {
   return list[(list.indexOf(now) + 1) % list.length];
 }
 
-function stepHead(scope: Scope, step: number, adds: boolean): void {
-  const { store } = scope;
-  const { heads } = store.selection;
-  const block = blockOf(scope.traces[scope.leading], store.selection);
-  const index = layerIndex(block, store.selection);
-  const from = step > 0 ? heads[heads.length - 1] : heads[0];
-  let head = from;
-  do head = (head + step + block.heads) % block.heads;
-  while (!block.has(index, head) && head !== from);
-  const next = adds ? [...new Set([...heads, head])].sort((a, b) => a - b) : [head];
-  store.update({ heads: next });
+function toggleHead(session: Session): void {
+  const { layer, head, edits } = session.selection.peek();
+  if (!session.asker) return;
+  const on = edits.find((one) => one.kind === "off" && headName(one) === headName({ layer, head }));
+  if (on) session.removeEdit(on);
+  else session.edit({ kind: "off", layer, head });
 }
 
-function stepLayer(scope: Scope, step: number): void {
-  const { store } = scope;
-  const block = blockOf(scope.traces[scope.leading], store.selection);
-  const index = layerIndex(block, store.selection) + step;
-  const layer = block.layers[Math.min(Math.max(index, 0), block.layers.length - 1)];
-  store.update({ layer });
+/** Among sorted heads: on by so many places. */
+function stepPlace(session: Session, here: Here, step: number): void {
+  const side = session.lead.peek();
+  const { block } = side;
+  const { head } = session.selection.peek();
+  const index = session.layerIndex(block);
+  const spots = spotsOf(session, side, shareOf(session, side));
+  const known = spots.filter((spot) => block.has(spot.layerIndex, spot.head));
+  const at = known.findIndex((spot) => spot.layerIndex === index && spot.head === head);
+  const next = known[Math.min(known.length - 1, Math.max(0, at + step))];
+  session.update({ layer: block.layers[next.layerIndex], head: next.head });
+  keepFocus(here);
 }
 
-function clearStep(scope: Scope): void {
-  const { queries, keys } = scope.store.selection;
-  const isPinned = queries.length + keys.length > 0;
-  const changes: Partial<Selection> = isPinned ? { queries: [], keys: [] } : CLEARED;
-  scope.store.point({});
-  scope.tooltip.hide();
-  scope.store.update(changes);
+function stepHead(session: Session, here: Here, step: number): void {
+  const { head, sorted } = session.selection.peek();
+  const { block } = session.lead.peek();
+  if (sorted) {
+    stepPlace(session, here, step);
+    return;
+  }
+  const index = session.layerIndex(block);
+  let next = head;
+  do next = (next + step + block.heads) % block.heads;
+  while (!block.has(index, next) && next !== head);
+  session.update({ head: next });
+  keepFocus(here);
+}
+
+function stepLayer(session: Session, here: Here, step: number): void {
+  const { block } = session.lead.peek();
+  if (session.selection.peek().sorted) {
+    stepPlace(session, here, step * block.heads);
+    return;
+  }
+  const index = Math.min(block.layers.length - 1, Math.max(0, session.layerIndex(block) + step));
+  session.update({ layer: block.layers[index] });
+  keepFocus(here);
+}
+
+/** The focus goes along where it was in the grid. */
+function keepFocus(here: Here): void {
+  const root = here.root.getRootNode() as ShadowRoot;
+  if (root.activeElement?.matches("[role=gridcell]")) {
+    requestAnimationFrame(() => here.root.querySelector<HTMLElement>(".cell.sel")?.focus());
+  }
+}
+
+function stepWord(session: Session, step: number): void {
+  const { word } = session.selection.peek();
+  const { rows } = session.sides.peek()[0].lens;
+  const at = word === null ? -1 : rows.findIndex(({ positions }) => positions.includes(word));
+  const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : (at + step + rows.length) % rows.length;
+  session.update({ word: rows[next]?.positions[0] ?? null });
+}
+
+function clearStep(here: Here): void {
+  const { session } = here;
+  const { word, key, role, story, also } = session.selection.peek();
+  session.point({});
+  here.hush();
+  if (here.open.peek()) here.open.value = "";
+  else if (story > 0) session.update({ story: -1 });
+  else if (also.length > 0) session.update({ also: [] });
+  else if (key !== null) session.update({ key: null });
+  else if (word !== null) session.update({ word: null });
+  else if (role) session.update({ role: "" });
+  else session.update({ filter: session.base.filter });
 }

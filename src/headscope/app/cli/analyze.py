@@ -8,6 +8,7 @@ import typer
 
 from headscope.app.cli import options
 from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
     from headscope.results.result import Result
@@ -37,13 +38,28 @@ def analyze(
     by: Annotated[
         str | None, typer.Option(help="Also measure each group of documents: genre.")
     ] = None,
+    over: Annotated[
+        Literal["attention", "norm"],
+        typer.Option(help="Weigh attention by the length of the vectors it fetches: norm."),
+    ] = "attention",
     workers: options.Workers = None,
     engine: options.EngineName = "local",
+    address: options.Address = None,
     resume: options.Resume = True,
     on_error: options.OnError = "raise",
-    figures: Annotated[bool, typer.Option(help="Draw the papers' figures.")] = True,
+    figures: Annotated[
+        bool,
+        typer.Option(
+            help="Also draw the papers' figures; of a run that is complete, draw them alone."
+        ),
+    ] = False,
 ) -> Answer:
     """Measure what every head does over a corpus. A run that was stopped goes on where it was."""
+    from headscope.run.engines.processes import warm_up
+    from headscope.run.progress import phase
+
+    warm_up(corpus, workers)
+
     import headscope as hs
     from headscope.results.described import described
     from headscope.results.opening import RESULT
@@ -52,20 +68,25 @@ def analyze(
         unit = "document"
     max_tokens = max_tokens or (128 if segments else 512)
     documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=on_error)
-    loaded = hs.load(model, device=device)
+    loaded = load_model(model, device)
     result = hs.analyze(
         loaded,
         hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
         metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
         out=out,
         by=by,
+        over=over,
         max_tokens=max_tokens,
         engine=engine,
-        workers=n_workers(workers),
+        address=address,
+        workers=workers,
         resume=resume,
         progress=settings.progress,
     )
-    drawn = result.save_figures(out / "figures") if figures else []
+    drawn = []
+    if figures:
+        with phase("drawing figures", settings.progress):
+            drawn = result.save_figures(out / "figures")
     counts = result.provenance["counts"]
     means = _means(result)
     shown = [(described(result[name]), value) for name, value in means.items()]
@@ -103,13 +124,6 @@ def open_corpus(
         return hs.read(name, unit=unit, sample=sample, seed=seed, on_error=on_error)
     documents = hs.demo_corpus(unit)
     return documents if sample is None else documents.draw(sample, seed)
-
-
-def n_workers(asked: int | None) -> int:
-    """The number of workers that a verb was given; by default one for each core."""
-    from headscope.run.engines.local import n_cores
-
-    return n_cores() if asked is None else asked
 
 
 def _means(result: Result) -> dict[str, float]:

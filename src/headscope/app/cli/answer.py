@@ -1,8 +1,8 @@
 """What a verb of the command line returns, and how it is printed.
 
 A verb is a function that returns an `Answer`. `register` gives it the three options that
-every verb has (`--json`, `--quiet`, `--debug`) and prints the answer, and nothing else, to
-stdout.
+every verb has (`--json`, `--quiet`, `--debug`), and `--allow-pickle` if it loads a model, and
+prints the answer, and nothing else, to stdout.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class _Settings:
 
     debug: bool = False
     quiet: bool = False
+    allow_pickle: bool = False
+    """For `headscope.load`: read pickled weights where there are no others."""
 
     @property
     def progress(self) -> bool | None:
@@ -56,6 +58,12 @@ _COMMON = {
     "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")],
     "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
 }
+_LOADING = {
+    "allow_pickle": Annotated[
+        bool, typer.Option("--allow-pickle", help="Read .bin weights where there are no others.")
+    ],
+}
+"""For verbs that load a model, which have an option for its device."""
 
 
 def register(
@@ -72,6 +80,7 @@ def register(
 
     def run(*, as_json: bool, quiet: bool, debug: bool, **options: Any) -> None:
         settings.quiet = quiet
+        settings.allow_pickle = options.pop("allow_pickle", False)
         logging.getLogger("headscope").setLevel(logging.ERROR if quiet else logging.NOTSET)
         settings.debug = settings.debug or debug
         with stoppable():
@@ -84,7 +93,7 @@ def register(
     signature = inspect.signature(verb, eval_str=True)
     common = [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-        for key, kind in _COMMON.items()
+        for key, kind in (_COMMON | (_LOADING if "device" in signature.parameters else {})).items()
     ]
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

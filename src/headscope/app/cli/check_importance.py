@@ -9,6 +9,7 @@ import typer
 from headscope.app.cli import options
 from headscope.app.cli.analyze import open_corpus
 from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,7 +38,7 @@ def check_importance(
     from headscope.figures.clark_importance import removal_figure
     from headscope.figures.style import save_figure
 
-    loaded = hs.load(model, device=device)
+    loaded = load_model(model, device)
     loaded.need_objective("Gradient importance")
     documents = open_corpus(corpus, unit="document", on_error=on_error)
     checked = hs.check_importance(

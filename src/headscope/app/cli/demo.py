@@ -1,20 +1,23 @@
-"""`headscope demo`: a report and two explorer pages of the packaged models."""
+"""`headscope demo`: one page with the stories of both packaged models, and a report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.app.cli import options
-from headscope.app.cli.analyze import n_workers
 from headscope.app.cli.answer import Answer, say, settings
+from headscope.app.cli.demo_page import Story, make_demo_page
+from headscope.atomic import atomic_path
 from headscope.errors import OtherRun
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
     from headscope.results.result import Result
+    from headscope.results.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,27 +25,62 @@ class _Job:
     """What the demo does with one model."""
 
     alias: str
-    page: str
-    """What the explorer page shows, in words."""
+    title: str
+    """What a link to its story says."""
     text: dict[str, Any]
     """What the model reads on that page: arguments of `Model.trace`."""
+    story: tuple[tuple[str, dict[str, Any]], ...]
+    """The tour of the page: captions and selections."""
 
 
 JOBS = (
     _Job(
         "minilm",
-        "a sentence pair",
-        {"text": "The cat sat on the mat.", "pair": "The cat lay on the rug."},
+        "MiniLM compares two sentences",
+        {"text": "The cat sat on the mat.", "pair": "The cat lay on the rug.", "effects": True},
+        (
+            ("Every head by what it does with these two sentences. Many rest.", {"color": "role"}),
+            ("This head reads the word before.", {"layer": 0, "head": 2, "word": 4}),
+            (
+                "This one finds the same word in the other sentence.",
+                {"layer": 2, "head": 9, "word": 2},
+            ),
+            (
+                "Why that word: query times key, neuron by neuron.",
+                {"layer": 2, "head": 9, "word": 2, "tab": "neurons"},
+            ),
+            (
+                "Does it matter? How far the text's vector turns without each head.",
+                {"layer": 2, "head": 9, "word": 2, "tab": "effect", "color": "effect"},
+            ),
+        ),
     ),
     _Job(
         "smollm2",
-        "a paragraph",
+        "SmolLM2 goes on with a paragraph",
         {
             "text": "The doctor asked the nurse a question about the patient. She looked at the "
             "chart, thought for a while, and then said that the fever had gone down. The doctor "
             "thanked her and went to the next room, where",
             "generate": 12,
+            "effects": True,
         },
+        (
+            ("Every head by what it does with this text. Most rest.", {"color": "role"}),
+            ("This head reads the word before.", {"layer": 16, "head": 0, "word": 5}),
+            (
+                "All of its rows: one line beside the diagonal.",
+                {"layer": 16, "head": 0, "word": 5, "tab": "matrix"},
+            ),
+            (
+                "Why that word: query times key, neuron by neuron.",
+                {"layer": 16, "head": 0, "word": 5, "tab": "neurons"},
+            ),
+            (
+                "Does it always? What it does over a corpus.",
+                {"layer": 16, "head": 0, "word": 5, "tab": "evidence"},
+            ),
+        ),
     ),
 )
 FEW = 20
@@ -54,30 +92,54 @@ def demo(
     workers: options.Workers = None,
     resume: options.Resume = True,
 ) -> Answer:
-    """Measure both packaged models over the bundled corpus; write a report and two pages."""
+    """Measure both packaged models over the bundled corpus; write one page and a report."""
     import headscope as hs
 
     out.mkdir(parents=True, exist_ok=True)
-    running = {"workers": n_workers(workers), "resume": resume, "progress": settings.progress}
-    results, pages, lines = [], {}, []
-    for number, job in enumerate(JOBS, 1):
-        say(f"[{number}/{len(JOBS)}] {job.alias}: loading")
-        model = hs.load(job.alias)
+    say("Measuring two models over the bundled corpus: a minute or two")
+    running = {"workers": workers, "resume": resume, "progress": False}
+    results, pages = [], {}
+    for job in JOBS:
+        with _under_way(f"{job.alias}: loading"):
+            model = hs.load(job.alias)
+        measured = _measure(model, job.alias, out, running)
         page = out / f"{job.alias}.html"
-        model.trace(**job.text).save_page(page)
+        with _under_way(f"{job.alias}: its page"):
+            trace: Trace = model.trace(**job.text)
+            hs.save_page(
+                trace,
+                page,
+                selection={"named": "text"},  # the tour speaks of what heads do with this text
+                story=job.story,
+                evidence=measured,
+                report="report.html",
+            )
         pages[model.info.name] = page.name
-        results += _measure(model, job.alias, out, running)
-        lines.append(f"  explorer  {page} ({model.info.name}, {job.page})")
-    say("Writing the report")
-    report = hs.report(results, out / "report.html", pages=pages)
-    data = {"report": str(report), "pages": [str(out / f"{job.alias}.html") for job in JOBS]}
-    text = [
-        "Open these in any browser; none of them needs a network:",
-        f"  report    {report} (what every head of both models does)",
-        *lines,
-        f"The numbers are in {out} too: headscope.open reads every result.nc.",
-    ]
-    return Answer(data, "\n".join(text))
+        results += measured
+    with _under_way("the report"):
+        report = hs.report(results, out / "report.html", pages=pages)
+    index = out / "index.html"
+    stories = [Story(f"{job.alias}.html", job.title) for job in JOBS]
+    with atomic_path(index) as path:
+        path.write_text(make_demo_page(stories, report.name), encoding="utf-8")
+    data = {
+        "page": str(index),
+        "report": str(report),
+        "stories": [str(out / story.page) for story in stories],
+    }
+    text = (
+        f"Open {index} in a browser: what the heads of two models do. It needs no network.\n"
+        f"One click from there, or {report}: every head, measured.\n"
+        f"The numbers are in {out} too: headscope.open reads every result.nc."
+    )
+    return Answer(data, text)
+
+
+def _under_way(name: str) -> AbstractContextManager[None]:
+    """On a terminal, a line with a clock that is gone when the block ends."""
+    from headscope.run.progress import phase
+
+    return phase(name, settings.progress)
 
 
 def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> list[Result]:
@@ -87,13 +149,13 @@ def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> li
     sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
 
     def run(name: str, measure: Callable[..., Result], *given: Any) -> Result:
-        say(f"    {alias}: {name}")
         folder = out / alias / name
-        try:
-            return measure(model, *given, out=folder, **running)
-        except OtherRun:
-            say(f"    {folder} was measured by another version; measuring it again")
-            return measure(model, *given, out=folder, **{**running, "resume": False})
+        with _under_way(f"{alias}: {name}"):
+            try:
+                return measure(model, *given, out=folder, **running)
+            except OtherRun:
+                say(f"{folder} was measured by another version; measuring it again")
+                return measure(model, *given, out=folder, **{**running, "resume": False})
 
     results = [
         run("metrics", hs.analyze, sentences, ["all", "js"]),

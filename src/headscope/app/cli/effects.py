@@ -1,17 +1,25 @@
-"""`headscope effects`: what each head does to a prediction."""
+"""`headscope effects`: what each head does to a prediction, or to the loss of a corpus."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headscope.app.cli import options
+from headscope.app.cli.analyze import open_corpus
 from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.models import load_model
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def effects(
-    text: Annotated[list[str], typer.Argument(help="A text; several of one kind for intervals.")],
+    text: Annotated[
+        list[str] | None, typer.Argument(help="A text; several of one kind for intervals.")
+    ] = None,
     model: options.ModelName = "smollm2",
     device: options.Device = None,
     target: Annotated[
@@ -27,17 +35,45 @@ def effects(
     method: Annotated[
         Literal["exact", "gradient"], typer.Option(help="Run every head, or estimate all at once.")
     ] = "exact",
+    corpus: Annotated[
+        str | None,
+        typer.Option(help="Instead of a text: effects on the loss of a file, or of 'demo'."),
+    ] = None,
+    sample: options.Sample = None,
+    seed: options.Seed = 0,
+    max_tokens: options.MaxTokens = 128,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="With --corpus: a file that report, card and map read."),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many heads to print.")] = 10,
 ) -> Answer:
     """Show what each head does to a prediction: the number without the head − with it.
 
     Below 0 a head speaks for the target, above 0 against it. What one text shows is about that
-    text: give several of one kind for a mean with an interval.
+    text: give several of one kind for a mean with an interval. With --corpus the number is the
+    loss: above 0 the model needs the head.
     """
     import headscope as hs
-    from headscope.causal.wanted import rank
+    from headscope.errors import InputError
+    from headscope.results.effect_result import result_of_effects
 
-    loaded = hs.load(model, device=device)
+    if (corpus is None) == (not text):
+        raise InputError("Give a text, or --corpus: one of the two.")
+    loaded = load_model(model, device)
+    if corpus is not None:
+        if target is not None or foil is not None:
+            raise InputError("--target and --foil are about a text; --corpus is about the loss.")
+        documents = open_corpus(corpus, sample=sample, seed=seed)
+        array = hs.effects(
+            loaded, documents, max_tokens=max_tokens, seed=seed, progress=settings.progress
+        )
+        if out is not None:
+            result_of_effects(array).save(out)
+        return _answer(array, top, {"corpus": documents.name, "result": str(out or "")})
+    if out is not None:
+        raise InputError("--out is for --corpus: what one text shows is about that text.")
+    assert text is not None
     array = hs.effects(
         loaded,
         text[0] if len(text) == 1 else text,
@@ -48,10 +84,16 @@ def effects(
         method=method,
         progress=settings.progress,
     )
+    return _answer(array, top, {"texts": text})
+
+
+def _answer(array: xr.DataArray, top: int, given: dict[str, object]) -> Answer:
+    """The heads with the largest effects, as data and as lines."""
+    from headscope.causal.wanted import rank
+
     about = array.attrs
-    ranked = rank(array, top)
     rows = []
-    for name, value in ranked:
+    for name, value in rank(array, top):
         row: dict[str, object] = {"head": name, "effect": value}
         if "low" in array.coords:
             layer, head = (int(part[1:]) for part in name.split())
@@ -59,13 +101,15 @@ def effects(
             row |= {"low": float(at["low"]), "high": float(at["high"])}
         rows.append(row)
     how = f"{about['method']}, in {about['units']}"
-    lines = [f"{loaded.name}: {about['number']} = {about['with']:.3f} ({how})"]
+    lines = [f"{about['model']}: {about['number']} = {about['with']:.3f} ({how})"]
     for row in rows:
         bounds = f"  [{row['low']:+.3f}, {row['high']:+.3f}]" if "low" in row else ""
         lines.append(f"  {row['head']:<8} {row['effect']:+.3f}{bounds}")
     lines.append(
         f"  {about['holds']}" if "holds" in about else f"  mean over {about['texts']} texts"
     )
-    data = {"model": loaded.name, "texts": text, "number": about["number"],
+    if given.get("result"):
+        lines.append(f"  result   {given['result']}")
+    data = {"model": about["model"], **given, "number": about["number"],
             "with": about["with"], "method": about["method"], "heads": rows}  # fmt: skip
     return Answer(data, "\n".join(lines))

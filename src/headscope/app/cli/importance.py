@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from headscope.app.cli import options
-from headscope.app.cli.analyze import n_workers, open_corpus
+from headscope.app.cli.analyze import open_corpus
 from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.models import load_model
 
 
 def importance(
@@ -19,6 +20,7 @@ def importance(
     seed: options.Seed = 0,
     workers: options.Workers = None,
     engine: options.EngineName = "local",
+    address: options.Address = None,
     resume: options.Resume = True,
     on_error: options.OnError = "raise",
 ) -> Answer:
@@ -30,7 +32,7 @@ def importance(
     from headscope.figures.style import save_figure
     from headscope.results.opening import RESULT
 
-    loaded = hs.load(model, device=device)
+    loaded = load_model(model, device)
     if segments:
         unit = "document"
     documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=on_error)
@@ -43,7 +45,8 @@ def importance(
         max_tokens=max_tokens,
         seed=seed,
         engine=engine,
-        workers=n_workers(workers),
+        address=address,
+        workers=workers,
         resume=resume,
         progress=settings.progress,
     )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+import gc
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.app.cli import options
-from headscope.app.cli.answer import Answer
+from headscope.app.cli.answer import Answer, settings
+from headscope.deferred import importing
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
 
 
 def models(
@@ -19,6 +24,19 @@ def models(
 ) -> Answer:
     """List the packaged models, or describe one model and how the tap reads it."""
     return list_models() if name is None else describe_model(name, device)
+
+
+def load_model(name: str, device: str | None) -> Model:
+    """The model that a verb was given; of pickled weights only if the user allowed them."""
+    import headscope as hs
+    from headscope.run.progress import phase
+
+    with phase("importing libraries", settings.progress):
+        load = hs.load
+    with phase(f"loading {name}", settings.progress), importing():  # the model's own code
+        model = load(name, device=device, allow_pickle=settings.allow_pickle)
+    gc.freeze()  # libraries stay to the end: nobody needs to look through them again
+    return model
 
 
 def list_models() -> Answer:
@@ -51,9 +69,7 @@ def list_models() -> Answer:
 
 def describe_model(name: str, device: str | None) -> Answer:
     """What is known about one model, once it is loaded and has passed its self-check."""
-    from headscope.model.load import load
-
-    info = load(name, device=device).info
+    info = load_model(name, device).info
     grouped = info.n_groups is not None and info.n_groups < info.n_heads
     rows = {
         "model": f"{info.name} ({info.source})",

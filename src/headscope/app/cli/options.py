@@ -20,10 +20,17 @@ Out = Annotated[Path, typer.Option("-o", "--out", help="Where to write.")]
 ModelName = Annotated[str, typer.Option(help="Packaged model, folder or hub id.")]
 Device = Annotated[str | None, typer.Option(help="Where to run the model: cpu, cuda, cuda:1, mps.")]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Worker processes; by default one for each core.")
+    int | None,
+    typer.Option(min=1, help="Worker processes; by default as many as the job is worth."),
 ]
 EngineName = Annotated[
     Literal["local", "ray"], typer.Option(help="Run on this machine, or on a Ray cluster.")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT. By default Ray starts here."
+    ),
 ]
 Resume = Annotated[bool, typer.Option(help="Go on with the run in the folder, or start over.")]
 UnitName = Annotated[

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headscope.app.cli import options
-from headscope.app.cli.analyze import n_workers, open_corpus
+from headscope.app.cli.analyze import open_corpus
 from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.models import load_model
 from headscope.app.cli.runs import open_results
 
 if TYPE_CHECKING:
@@ -44,14 +45,16 @@ def dependencies(
     by: By = None,
     workers: options.Workers = None,
     engine: options.EngineName = "local",
+    address: options.Address = None,
     resume: options.Resume = True,
     on_error: options.OnError = "raise",
     figures: Figures = True,
 ) -> Answer:
     """Find the best head for every dependency relation (Clark et al. 2019, Table 1)."""
     import headscope as hs
+    from headscope.run.progress import phase
 
-    loaded = hs.load(model, device=device)
+    loaded = load_model(model, device)
     documents = open_corpus(corpus, unit="sentence", sample=sample, seed=seed, on_error=on_error)
     rules: dict[str, Literal["auto", True, False]] = {"auto": "auto", "yes": True, "no": False}
     result = hs.probe_dependencies(
@@ -64,11 +67,16 @@ def dependencies(
         out=out,
         by=by,
         engine=engine,
-        workers=n_workers(workers),
+        address=address,
+        workers=workers,
         resume=resume,
         progress=settings.progress,
     )
-    drawn = [*_figures(result, out), *_examples(result, loaded, documents, out)] if figures else []
+    if not figures:
+        return _answer(result, out, [])
+    drawn = _figures(result, out)
+    with phase("drawing examples", settings.progress):
+        drawn += _examples(result, loaded, documents, out)
     return _answer(result, out, drawn)
 
 
@@ -92,6 +100,7 @@ def coreference(
     by: By = None,
     workers: options.Workers = None,
     engine: options.EngineName = "local",
+    address: options.Address = None,
     resume: options.Resume = True,
     on_error: options.OnError = "raise",
     figures: Figures = True,
@@ -108,14 +117,15 @@ def coreference(
             corpus, coreference=brackets, sample=sample, seed=seed, on_error=on_error
         )
     result = hs.probe_coreference(
-        hs.load(model, device=device),
+        load_model(model, device),
         documents,
         max_tokens=max_tokens or None,
         candidates=candidates,
         out=out,
         by=by,
         engine=engine,
-        workers=n_workers(workers),
+        address=address,
+        workers=workers,
         resume=resume,
         progress=settings.progress,
     )
@@ -135,6 +145,7 @@ def bias(
     n: Annotated[int, typer.Option("-n", min=1, help="How many heads to show.")] = 5,
     workers: options.Workers = None,
     engine: options.EngineName = "local",
+    address: options.Address = None,
     resume: options.Resume = True,
     on_error: options.OnError = "raise",
 ) -> Answer:
@@ -145,12 +156,13 @@ def bias(
 
     chosen = None if heads is None else open_results([heads])[0]
     result = hs.probe_bias(
-        hs.load(model, device=device),
+        load_model(model, device),
         hs.read(pro, on_error=on_error),
         hs.read(anti, on_error=on_error),
         out=out,
         engine=engine,
-        workers=n_workers(workers),
+        address=address,
+        workers=workers,
         resume=resume,
         progress=settings.progress,
     )
@@ -196,9 +208,12 @@ def _plain(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _figures(result: Result, out: Path) -> list[Path]:
-    from headscope.figures.style import save_figure
+    from headscope.run.progress import phase
 
-    return [save_figure(result.table().figure(), out / "table.png")]
+    with phase("drawing figures", settings.progress):
+        from headscope.figures.style import save_figure
+
+        return [save_figure(result.table().figure(), out / "table.png")]
 
 
 def _examples(result: Result, model: Model, corpus: Corpus, out: Path) -> list[Path]:

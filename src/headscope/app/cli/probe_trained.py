@@ -9,6 +9,7 @@ import typer
 
 from headscope.app.cli import options
 from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
     from headscope.probes.scorers import Kind
@@ -66,7 +67,7 @@ def combined(
     from headscope.probes.vectors import load_vectors
 
     chosen = _chosen(kinds)
-    loaded = hs.load(model, device=device)
+    loaded = load_model(model, device)
     learned, scored = (
         hs.read(name, unit="sentence", sample=n, seed=seed, on_error=on_error)
         for name, n in ((train, sample), (dev, dev_sample))

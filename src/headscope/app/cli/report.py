@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.app.cli import options
-from headscope.app.cli.answer import Answer
+from headscope.app.cli.answer import Answer, settings
 from headscope.app.cli.runs import find_runs
 
 
@@ -27,6 +27,7 @@ def report(
     """Write a report on runs as one HTML page: findings, figures, a card for every head."""
     import headscope as hs
     from headscope.errors import InputError
+    from headscope.run.progress import phase
 
     pages = {}
     for given in page or ():
@@ -34,6 +35,9 @@ def report(
         if not (model and sign and path):
             raise InputError(f"--page is {given!r}, expected MODEL=PATH, as in minilm=minilm.html.")
         pages[model] = path
-    written = hs.report(find_runs(runs), out, title=title, pages=pages)
+    with phase("importing libraries", settings.progress):
+        write = hs.report
+    with phase(f"writing {out}", settings.progress):
+        written = write(find_runs(runs), out, title=title, pages=pages)
     size = written.stat().st_size
     return Answer({"report": str(written), "bytes": size}, str(written))

@@ -1,13 +1,22 @@
-"""`headscope serve`: type a text in the browser and see every head at work on it."""
+"""`headscope serve`: type a text in the browser, change heads, and see what comes of it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.app.cli import options
 from headscope.app.cli.answer import Answer, say
+from headscope.app.cli.models import load_model
+from headscope.app.cli.runs import find_runs, open_results
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headscope.model.model import Model
+    from headscope.results.result import Result
 
 
 def serve(
@@ -15,35 +24,70 @@ def serve(
         list[str] | None,
         typer.Option(help="Packaged model, folder or hub id; may be given again."),
     ] = None,
-    text: Annotated[str, typer.Option(help="The text to show first.")] = "The cat sat on the mat.",
+    text: Annotated[str, typer.Option(help="The text to show first.")] = "",
+    pair: Annotated[str, typer.Option(help="A second text beside it.")] = "",
+    evidence: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of a corpus run of one of the models; may be given again."),
+    ] = None,
     device: options.Device = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any.")
     ] = 8765,
+    max_tokens: Annotated[int, typer.Option(min=2, help="Longest text, in tokens.")] = 512,
+    seconds: Annotated[float, typer.Option(min=1, help="Longest that one request runs.")] = 60,
+    token: Annotated[
+        bool, typer.Option(help="Ask readers for the token in the printed address.")
+    ] = True,
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = False,
 ) -> Answer:
-    """Serve the explorer: type a text, switch heads off, and see what changes. Ctrl-C stops."""
+    """Serve the lab: type a text, switch heads off, and see what changes. Ctrl-C stops."""
     import webbrowser
 
-    from headscope.app.lab.server import Desk, make_server
-    from headscope.model.load import load
+    from headscope.app.lab.limits import Limits
+    from headscope.errors import MissingExtra
 
+    try:
+        from headscope.app.lab.desk import Desk
+        from headscope.app.lab.server import bind, make_server, make_token
+    except ModuleNotFoundError as error:
+        raise MissingExtra.of(str(error.name), "lab", "The lab") from error
     models = {}
     for name in model or ["minilm"]:
         say(f"Loading {name} …")
-        models[name] = load(name, device=device)
-    server = make_server(Desk(models, text), host, port)
-    address = f"http://{host}:{server.server_port}/"
-    say(f"Serving {', '.join(models)} at {address} (Ctrl-C stops)")
+        models[name] = load_model(name, device)
+        _ = models[name].info  # the self-check, before anyone waits for it
+    limits = Limits(tokens=max_tokens, seconds=seconds)
+    desk = Desk(models, text, limits, _evidence(models, evidence or []), pair)
+    secret = make_token() if token else ""
+    listening = bind(host, port)
+    address = f"http://{host}:{listening.getsockname()[1]}/"
+    first = f"{address}?token={secret}" if secret else address
+    say(f"Serving {', '.join(models)} at {first} (Ctrl-C stops)")
     if open_browser:
-        webbrowser.open(address)
+        webbrowser.open(first)
     try:
-        server.serve_forever()
+        make_server(desk, host, token=secret).run(sockets=[listening])
     except KeyboardInterrupt:
         pass
     finally:
-        server.server_close()
+        listening.close()
     return Answer({"address": address}, "")
+
+
+def _evidence(models: Mapping[str, Model], folders: list[Path]) -> dict[str, list[Result]]:
+    """The runs, each beside the model it is of."""
+    from headscope.errors import InputError
+
+    results: dict[str, list[Result]] = {}
+    for folder in find_runs(folders):
+        (result,) = open_results([folder])
+        names = [name for name, model in models.items() if model.name == result.model]
+        if not names:
+            served = ", ".join(model.name for model in models.values())
+            raise InputError(f"{str(folder)!r} is a run of {result.model}; served: {served}.")
+        results.setdefault(names[0], []).append(result)
+    return results

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from headscope.app.cli import options
-from headscope.app.cli.answer import Answer
+from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.models import load_model
+from headscope.app.cli.runs import open_results
 
 
 def view(
@@ -21,22 +23,50 @@ def view(
         str | None, typer.Option(help="What the decoder of an encoder-decoder reads.")
     ] = None,
     generate: Annotated[int, typer.Option(min=0, help="How many tokens the model may add.")] = 0,
+    image: Annotated[
+        list[Path] | None, typer.Option(help="A picture to show the model; may be given again.")
+    ] = None,
+    audio: Annotated[Path | None, typer.Option(help="A WAV file to play to the model.")] = None,
     model: options.ModelName = "minilm",
     device: options.Device = None,
     neurons: Annotated[
-        bool, typer.Option(help="Put queries, keys and values into the page.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            help="Put queries, keys and values of all layers into the page, or of none; by "
+            "default of the layer it opens in.",
+            show_default=False,
+        ),
+    ] = None,
+    effects: Annotated[
+        bool, typer.Option(help="Also measure what each head does to the prediction.")
+    ] = False,
+    evidence: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of a corpus run of the model; may be given again."),
+    ] = None,
     out: options.Out = Path("headscope.html"),
 ) -> Answer:
     """Write one HTML page that shows every head at work on a text. Opens without a network."""
-    from headscope.model.load import load
-    from headscope.page.save_page import save_page
+    import headscope as hs
+    from headscope.run.progress import phase
 
-    text = _text(text, file)
-    trace = load(model, device=device).trace(
-        text, pair, target=target, generate=generate, vectors=neurons
-    )
-    save_page(trace, out, neurons=neurons)
+    has_media = bool(image) or audio is not None
+    given = None if has_media and text is None and file is None else _text(text, file)
+    loaded = load_model(model, device)
+    with phase(f"running {model}", settings.progress):
+        trace = loaded.trace(
+            given,
+            pair,
+            image=[str(name) for name in image] if image else None,
+            audio=None if audio is None else str(audio),
+            target=target,
+            generate=generate,
+            vectors=neurons is not False,
+            effects=effects,
+        )
+    with phase(f"writing {out}", settings.progress):
+        results = open_results(evidence) if evidence else None
+        hs.save_page(trace, out, neurons=neurons, evidence=results)
     return Answer({"page": str(out), "tokens": len(trace.tokens)}, str(out))
 
 

@@ -1,257 +1,217 @@
-"""The server of `headscope serve`: one page, and on request traces and exact rows of them.
+"""The server of `headscope serve`: one page, and answers to what it asks.
 
-It is for one reader on one machine. By default it listens on the loopback interface. It answers
-only requests whose Host header names it, so that no other web site can reach it through a domain
-name that points here (DNS rebinding). It takes only JSON, which a page of another origin
-cannot send unless the server allows it to.
+Starlette routes, uvicorn serves. A request is checked (who asks: `gate`; what for: `wishes`) before
+it waits for the model (`worker`), which runs one at a time.
 """
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import json
 import secrets
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, TypedDict
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
-from headscope.errors import HeadscopeError, InputError, UnknownName
-from headscope.page.exact import exact_row
-from headscope.page.payload import make_payload
-from headscope.page.save_page import make_app
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
-if TYPE_CHECKING:
-    from headscope.model.model import Model
-    from headscope.results.trace import Trace
+from headscope.app.lab.desk import Desk
+from headscope.app.lab.gate import Gate, reader_of
+from headscope.app.lab.limits import EFFECTS_TIMES
+from headscope.app.lab.shelf import Forgotten
+from headscope.app.lab.wishes import check_length, read_json, read_wish
+from headscope.app.lab.worker import Busy, Late, Stopped, Worker
+from headscope.errors import HeadscopeError, InputError
 
-KEPT = 8
-"""How many traces are kept, so that the page can ask for their exact rows."""
-MOST_BYTES = 1 << 20
-MOST_TOKENS = 1024
-Request = Mapping[str, object]
-"""The JSON object that the page sends."""
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-
-
-class Answer(TypedDict):
-    """A trace for the explorer: its id for later requests, and its payload."""
-
-    id: str
-    header: Mapping[str, Any]
-    buffers: list[str]
+LEFT = 499
+"""The status of a request whose reader has left; nobody sees it."""
+QUICK = ("row", "neurons")
+"""What is answered from kept numbers, without the model."""
+SLOW = ("edit", "score")
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
 
 
-@dataclass(eq=False)
-class Desk:
-    """The models, which run one request at a time, and the traces made last."""
+def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
+    """The app, as any ASGI server runs it.
 
-    models: Mapping[str, Model]
-    text: str = ""
-    _traces: OrderedDict[str, list[Trace]] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    Args:
+        desk: the models, and what is kept.
+        token: what a reader's first address has to carry; empty for none.
+        host: the address that the server listens on.
+    """
+    worker: Worker | None = None
 
-    def page(self) -> str:
-        """The page, with the names of the models and the first text in it."""
-        models = []
-        for name, model in self.models.items():
-            is_pair = "decoder" in model.info.blocks
-            models.append(
-                {
-                    "name": name,
-                    "title": model.info.name,
-                    "pairs": not model.info.is_causal and not is_pair,
-                    "targets": is_pair,
-                    "generates": model.info.objective == "causal" or is_pair,
-                }
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        nonlocal worker
+        worker = Worker(desk.models.values(), desk.limits.waiting)
+        try:
+            yield
+        finally:
+            worker.close()
+
+    async def run(request: Request, job: Callable[[], Any], seconds: float) -> Any:
+        assert worker is not None
+        return await worker.run(job, request.is_disconnected, seconds)
+
+    async def page(_: Request) -> Response:
+        return HTMLResponse(desk.page())
+
+    async def trace(request: Request) -> Response:
+        wish = read_wish(await _body(request, desk.limits.body), desk.models)
+        await asyncio.to_thread(check_length, wish, desk.models[wish.model], desk.limits)
+        reader = reader_of(request.headers)
+        answer = await run(request, lambda: desk.trace(reader, wish), desk.limits.seconds)
+        return JSONResponse(answer)
+
+    def quick(kind: str) -> Callable[[Request], Awaitable[Response]]:
+        async def ask(request: Request) -> Response:
+            wanted = await _body(request, desk.limits.body)
+            return _answer(desk.ask(reader_of(request.headers), kind, wanted))
+
+        return ask
+
+    def slow(kind: str) -> Callable[[Request], Awaitable[Response]]:
+        async def ask(request: Request) -> Response:
+            wanted = await _body(request, desk.limits.body)
+            reader = reader_of(request.headers)
+            desk.shelf.find(reader, wanted.get("id"))  # before it waits
+            job: Callable[[], Any] = lambda: desk.ask(reader, kind, wanted)  # noqa: E731
+            return _answer(await run(request, job, desk.limits.seconds))
+
+        return ask
+
+    async def effects(request: Request) -> Response:
+        wanted = await _body(request, desk.limits.body)
+        reader = reader_of(request.headers)
+        desk.shelf.find(reader, wanted.get("id"))
+        loop = asyncio.get_running_loop()
+        events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+        def tell(event: dict[str, Any] | None) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
+        def job() -> Any:
+            return desk.ask(
+                reader, "effects", wanted, lambda done, all_: tell({"done": done, "total": all_})
             )
-        return make_app({"models": models, "text": self.text})
 
-    def trace(self, request: Request) -> Answer:
-        """A trace as the explorer reads it; a second one if heads are to be switched off.
+        async def measure() -> None:
+            try:
+                answer = await run(request, job, desk.limits.seconds * EFFECTS_TIMES)
+                tell(answer)
+            except Stopped:
+                pass
+            except HeadscopeError as error:
+                wait = {"wait": error.wait} if isinstance(error, Busy) else {}
+                tell({"error": str(error), **wait})
+            except Exception as error:  # the stream has begun: what failed is said in it
+                tell({"error": f"Unexpected {type(error).__name__}: {error}"})
+            finally:
+                tell(None)
 
-        Raises:
-            InputError: the request names what does not exist, or a value is of the wrong kind.
-        """
-        model = self.models.get(str(request.get("model")))
-        if model is None:
-            raise UnknownName.of("model", request.get("model"), self.models)
-        text, pair, target = (_text(request, name) for name in ("text", "pair", "target"))
-        generate = _number(request, "generate", 0, 200)
-        ablate = _heads(request.get("ablate", []))
-        with self._lock:
-            traces = self._run(model, text, pair or None, target or None, generate, ablate)
-            name = secrets.token_urlsafe(9)
-            self._traces[name] = traces
-            while len(self._traces) > KEPT:
-                self._traces.popitem(last=False)
-        titles = None
-        if len(traces) == 2:
-            shown = ", ".join(f"L{layer} H{head}" for layer, head in ablate)
-            titles = ["the model as it is", f"without {shown}"]
-        payload = make_payload(traces, titles=titles)
-        buffers = [base64.b64encode(buffer).decode("ascii") for buffer in payload.buffers]
-        return {"id": name, "header": payload.header, "buffers": buffers}
+        async def stream() -> AsyncIterator[bytes]:
+            task = asyncio.create_task(measure())
+            try:
+                while (event := await events.get()) is not None:
+                    yield f"data: {json.dumps(event)}\n\n".encode()
+            finally:
+                task.cancel()
 
-    def row(self, request: Request) -> bytes:
-        """One exact row of attention, in little-endian float32.
+        return StreamingResponse(stream(), media_type="text/event-stream")
 
-        Raises:
-            InputError: the trace is no longer kept, or has no such row.
-        """
-        traces = self._traces.get(str(request.get("id")))
-        if traces is None:
-            raise InputError("The server no longer keeps this trace; show the text again.")
-        row = exact_row(traces, request)
-        if row is None:
-            raise InputError("There is no such row of attention in the trace.")
-        return row
-
-    def _run(
-        self,
-        model: Model,
-        text: str,
-        pair: str | None,
-        target: str | None,
-        generate: int,
-        ablate: Sequence[tuple[int, int]],
-    ) -> list[Trace]:
-        from headscope.model.edit import ablate as without
-
-        trace = model.trace(text, pair, target=target, generate=generate)
-        if len(trace.tokens) > MOST_TOKENS:
-            raise InputError(
-                f"The text has {len(trace.tokens)} tokens; this page shows up to {MOST_TOKENS}. "
-                "Use `headscope view` for longer ones."
-            )
-        if not ablate:
-            return [trace]
-        # The second trace reads what the model wrote for the first, so that both have one text.
-        if generate:
-            text, generate = "".join(trace.text.texts), 0
-        with model.edit(*(without(layer, head) for layer, head in ablate)):
-            return [trace, model.trace(text, pair, target=target)]
+    routes = [
+        Route("/", page),
+        Route("/trace", trace, methods=["POST"]),
+        Route("/effects", effects, methods=["POST"]),
+        *(Route(f"/{kind}", quick(kind), methods=["POST"]) for kind in QUICK),
+        *(Route(f"/{kind}", slow(kind), methods=["POST"]) for kind in SLOW),
+    ]
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(Gate, token=token, host=host)],
+        exception_handlers={
+            HeadscopeError: _refuse,
+            Stopped: _left,
+            ClientDisconnect: _left,
+            Exception: _fail,
+        },
+    )
 
 
-def make_server(desk: Desk, host: str = "127.0.0.1", port: int = 8765) -> ThreadingHTTPServer:
-    """A server that is bound to its address; `serve_forever` starts it.
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at an address.
 
     Raises:
         InputError: the address cannot be used.
     """
-    names = {*LOOPBACK, host}
-
-    class Handler(_Handler):
-        pass
-
-    Handler.desk, Handler.names = desk, frozenset(names)
     try:
-        server = ThreadingHTTPServer((host, port), Handler)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
         raise InputError(
             f"Cannot listen on {host}:{port}: {error}. Choose another with --host and --port."
         ) from None
-    server.daemon_threads = True
-    return server
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """GET / sends the page; POST /trace and /row answer its requests."""
-
-    desk: Desk
-    names: frozenset[str]
-    server_version = "headscope"
-    sys_version = ""
-    timeout = 60
-
-    def do_GET(self) -> None:
-        """Send the page."""
-        if not self._is_ours():
-            return
-        if self.path.split("?")[0] != "/":
-            self._refuse(HTTPStatus.NOT_FOUND, f"There is nothing at {self.path}.")
-            return
-        self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.desk.page().encode())
-
-    def do_POST(self) -> None:
-        """Send a trace, or a row of a trace."""
-        if not self._is_ours():
-            return
-        try:
-            request = self._body()
-            if self.path == "/trace":
-                answer = json.dumps(self.desk.trace(request)).encode()
-                self._send(HTTPStatus.OK, "application/json", answer)
-            elif self.path == "/row":
-                self._send(HTTPStatus.OK, "application/octet-stream", self.desk.row(request))
-            else:
-                self._refuse(HTTPStatus.NOT_FOUND, f"There is nothing at {self.path}.")
-        except HeadscopeError as error:
-            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except Exception as error:  # a request that fails must not end the server
-            message = f"Unexpected {type(error).__name__}: {error}"
-            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, message)
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing: the page shows answers and errors."""
-
-    def _is_ours(self) -> bool:
-        name = (self.headers.get("Host") or "").rsplit(":", 1)[0]
-        if name in self.names:
-            return True
-        self._refuse(HTTPStatus.FORBIDDEN, f"This server is not {name!r}.")
-        return False
-
-    def _body(self) -> Request:
-        if self.headers.get_content_type() != "application/json":
-            raise InputError("Requests must be JSON (Content-Type: application/json).")
-        try:
-            length = int(self.headers.get("Content-Length") or 0)
-        except ValueError:
-            length = 0
-        if not 0 < length <= MOST_BYTES:
-            raise InputError(f"A request has 1 to {MOST_BYTES:,} bytes, not {length:,}.")
-        try:
-            request = json.loads(self.rfile.read(length))
-        except (ValueError, RecursionError):
-            raise InputError("The request is not JSON.") from None
-        if not isinstance(request, dict):
-            raise InputError("The request is not a JSON object.")
-        return request
-
-    def _refuse(self, status: HTTPStatus, message: str) -> None:
-        self.close_connection = True
-        self._send(status, "application/json", json.dumps({"error": message}).encode())
-
-    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        self.wfile.write(content)
+def make_server(desk: Desk, host: str, *, token: str = "") -> uvicorn.Server:
+    """A server; `server.run(sockets=[bind(host, port)])` starts it."""
+    lab = make_lab(desk, token=token, host=host)
+    config = uvicorn.Config(
+        lab,
+        host=host,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=2,
+    )
+    return uvicorn.Server(config)
 
 
-def _text(request: Request, name: str) -> str:
-    value = request.get(name, "")
-    if not isinstance(value, str):
-        raise InputError(f"{name} should be a text, not {value!r}.")
-    return value
+def make_token() -> str:
+    """A token that nobody can guess."""
+    return secrets.token_urlsafe(24)
 
 
-def _number(request: Request, name: str, least: int, most: int) -> int:
-    value = request.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InputError(f"{name} should be a whole number from {least} to {most}, not {value!r}.")
-    return value
+async def _body(request: Request, most: int) -> Any:
+    """The JSON object of a request, no longer than it may be."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise InputError("Requests must be JSON (Content-Type: application/json).")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise InputError(f"A request has at most {most:,} bytes.")
+    return read_json(body)
 
 
-def _heads(value: Any) -> list[tuple[int, int]]:
-    try:
-        return [(int(layer), int(head)) for layer, head in value]
-    except (TypeError, ValueError):
-        raise InputError(f"ablate should be pairs of layer and head, not {value!r}.") from None
+def _answer(answer: dict[str, Any] | bytes) -> Response:
+    if isinstance(answer, bytes):
+        return Response(answer, media_type="application/octet-stream")
+    return JSONResponse(answer)
+
+
+async def _refuse(_: Request, error: Exception) -> Response:
+    if isinstance(error, Busy):
+        headers = {"Retry-After": str(error.wait)}
+        return JSONResponse({"error": str(error), "wait": error.wait}, 503, headers)
+    status = 503 if isinstance(error, Late) else 410 if isinstance(error, Forgotten) else 400
+    return JSONResponse({"error": str(error)}, status)
+
+
+async def _left(_: Request, __: Exception) -> Response:
+    return Response(status_code=LEFT)
+
+
+async def _fail(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": f"Unexpected {type(error).__name__}: {error}"}, 500)

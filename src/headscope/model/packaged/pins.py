@@ -50,7 +50,7 @@ class Pinned(ABC):
                 f"pinned to {self.version}. Run: {self.command}"
             )
         path = Path(str(distribution.locate_file(name)))
-        actual = _sha256(path) if path.is_file() else "missing"
+        actual = sha256(path) if path.is_file() else "missing"
         if actual != expected:
             raise IntegrityError(
                 f"{path.name} of {self.distribution} {self.version} is not the file that was "
@@ -64,6 +64,7 @@ class Pinned(ABC):
         """The error where the distribution is not installed."""
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, as 64 hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

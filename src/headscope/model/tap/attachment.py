@@ -24,3 +24,9 @@ class Attachment:
     returns_weights: bool = True
     """Hand the weights back to the model, so that `output_attentions=True` still works.
     Off, a layer's attention is freed as soon as its reader returns."""
+    stops: bool = False
+    """Leave the forward pass by `AllRead` once the reader has seen every layer."""
+
+
+class AllRead(Exception):
+    """Every layer was read: what the model would still compute, nobody asked for."""

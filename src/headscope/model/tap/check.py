@@ -38,7 +38,7 @@ from headscope.model.tap.official import (
 from headscope.model.tap.proof import is_causal, is_tower, proved_site
 from headscope.model.tap.record import Recording, Run, record_fallback, record_interface
 from headscope.model.tap.refusal import reason_of, refuse
-from headscope.model.tap.rehearsal import prove
+from headscope.model.tap.rehearsal import find_stop, prove
 from headscope.model.tap.sites import Route, Site, Wiring
 
 
@@ -58,6 +58,8 @@ class Check:
     """Modules that take a softmax which is in no official map, so that nobody reads it."""
     depends_on_cache: bool = False
     """Is the model's attention another one when it keeps a cache? It is read without one."""
+    is_remembered: bool = False
+    """Was the check made in an earlier process, of the same files with the same libraries?"""
 
     @property
     def is_exact(self) -> bool:
@@ -69,8 +71,9 @@ class Check:
         )
 
     def __str__(self) -> str:
+        when = " (remembered)" if self.is_remembered else ""
         if self.is_exact:
-            return f"{self.n_maps} maps, exactly the official attention and output"
+            return f"{self.n_maps} maps, exactly the official attention and output{when}"
         official = {
             "weights": "the official attention",
             "scores": "the softmax of the official scores",
@@ -79,7 +82,7 @@ class Check:
         compared = "" if self.against == "nothing" else f" to {self.largest_difference:.1e}"
         return (
             f"{self.n_maps} maps, {official}{compared}; "
-            f"output differs by {self.output_difference:.1e}"
+            f"output differs by {self.output_difference:.1e}{when}"
         )
 
 
@@ -128,12 +131,10 @@ def wire(
             copies,
             may_cache=not depends_on_cache,
         )
-        prove(
-            root,
-            given,
-            wiring,
-            {s: m.recording for s, m in zip(sites, matches, strict=True)},
-        )
+        recordings = {s: m.recording for s, m in zip(sites, matches, strict=True)}
+        # First, so that what follows also shows that leaving early leaves nothing behind.
+        wiring = replace(wiring, stops=find_stop(root, given, wiring, recordings))
+        prove(root, given, wiring, recordings)
     return wiring, Check(
         against=max(matches, key=lambda one: one.against == "scores").against,
         n_maps=len(matches),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
 
 from headscope.attention import Block
 from headscope.errors import TapUnsupported
@@ -32,12 +33,10 @@ class Inputs:
     @classmethod
     def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> Inputs:
         """Read off the keyword arguments of a forward pass."""
-        count = getattr(kwargs.get("past_key_values"), "get_seq_length", None)
-        n_past = 0 if count is None else int(count())
         return cls(
             _padding(kwargs, "attention_mask"),
             _padding(kwargs, "decoder_attention_mask"),
-            n_past,
+            _n_past(kwargs) or 0,
             media_of(kwargs),
             is_seq2seq,
         )
@@ -91,6 +90,7 @@ class _Forward:
     inputs: Inputs | None
     """None outside of any forward pass of the root."""
     calls: Counter[str] = field(default_factory=Counter)
+    read: set[Site] = field(default_factory=set)
 
 
 class _Forwards(threading.local):
@@ -100,6 +100,8 @@ class _Forwards(threading.local):
         self.stack: list[_Forward] = []
         self.outside = _Forward(None)
         """Calls of a part alone: `generate` runs an encoder without the root module."""
+        self.pasts: list[int | None] = []
+        """How many tokens were cached when the parts under way were called, where they say."""
 
     @property
     def current(self) -> _Forward:
@@ -120,10 +122,24 @@ class Circuit:
         self._n_followers = 0
         self._hooks: tuple[RemovableHandle, ...] = ()
 
+    def is_current(self) -> bool:
+        """Does the model still hold the very modules that were checked?"""
+        try:
+            return all(self.root.get_submodule(name) is x for name, x in self.modules.items())
+        except AttributeError:  # a layer was taken away
+            return False
+
     @property
     def inputs(self) -> Inputs | None:
         """What the forward pass under way was given; None where the root is not running."""
         return self._forwards.current.inputs
+
+    @property
+    def n_past(self) -> int:
+        """How many tokens are cached where a part runs without the root: as the outermost part
+        that was given a cache says.
+        """
+        return next((n for n in self._forwards.pasts if n is not None), 0)
 
     def next_call(self, module: nn.Module) -> dict[int, Site]:
         """Computation → site of the call of `module` that starts now."""
@@ -141,6 +157,12 @@ class Circuit:
         forward.calls[name] += 1
         return self.wiring.at(name, occurrence)
 
+    def count_read(self, site: Site) -> bool:
+        """Count a layer that was read; were all of them read in this forward pass of the root?"""
+        forward = self._forwards.current
+        forward.read.add(site)
+        return forward.inputs is not None and len(forward.read) == len(self.wiring.sites)
+
     def site_like(self, site: Site, other: Circuit) -> Site | None:
         """The site of this circuit that is a given site of another; None where none is."""
         module = other.modules[site.module]
@@ -157,6 +179,7 @@ class Circuit:
                 self._hooks = (
                     self.root.register_forward_pre_hook(self._enter, with_kwargs=True),
                     self.root.register_forward_hook(self._leave, always_call=True),
+                    *self._followed_parts(),
                 )
             self._n_followers += 1
         if not self._forwards.stack:
@@ -171,18 +194,53 @@ class Circuit:
                         hook.remove()
                     self._hooks = ()
                     self._forwards.stack.clear()
+                    self._forwards.pasts.clear()
+
+    def _followed_parts(self) -> Iterator[RemovableHandle]:
+        """Hooks on the models within the model, which may run alone: `generate` of BLIP-2 is that
+        of its language model.
+        """
+        for name, part in self.root.named_modules():
+            within = any(place.startswith(f"{name}.") for place in self.modules)
+            if part is not self.root and isinstance(part, PreTrainedModel) and within:
+                yield part.register_forward_pre_hook(self._enter_part, with_kwargs=True)
+                yield part.register_forward_hook(self._leave_part, always_call=True)
+
+    def _enter_part(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        self._forwards.pasts.append(_n_past(_named(module, args, kwargs)))
+
+    def _leave_part(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
+        if self._forwards.pasts:
+            self._forwards.pasts.pop()
 
     def _enter(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        if args:
-            named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
-            kwargs = named.arguments | named.arguments.get("kwargs", {})
-        self._forwards.stack.append(_Forward(Inputs.of_call(kwargs, is_seq2seq=self._is_seq2seq)))
+        given = Inputs.of_call(_named(module, args, kwargs), is_seq2seq=self._is_seq2seq)
+        self._forwards.stack.append(_Forward(given))
 
     def _leave(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
         if self._forwards.stack:
             self._forwards.stack.pop()
+
+
+def _named(
+    module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+) -> dict[str, object]:
+    """What a module is called with, by name."""
+    if not args:
+        return kwargs
+    named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+    given: dict[str, object] = named.arguments | named.arguments.get("kwargs", {})
+    return given
+
+
+def _n_past(kwargs: Mapping[str, object]) -> int | None:
+    """How many tokens the cache holds that a module is called with; None without one."""
+    count = getattr(kwargs.get("past_key_values"), "get_seq_length", None)
+    return None if count is None else int(count())
 
 
 def _padding(kwargs: Mapping[str, object], name: str) -> Tensor | None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from headscope.attention import Attention, Block
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edit import Vectors
+from headscope.model.tap.attachment import AllRead
 from headscope.model.tap.circuit import Circuit, Inputs
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.layout import columns, sinks, unfold, unfold_any
@@ -264,7 +265,7 @@ def _inputs(
     for other, others_sites in sites.items():
         if other.inputs is not None and computation in others_sites:
             return other.inputs, others_sites[computation].block
-    return Inputs(), own_block
+    return Inputs(n_past=circuit.n_past), own_block
 
 
 def _read(
@@ -276,6 +277,7 @@ def _read(
 ) -> None:
     """Hand the attention to every reader, under its own model's block and layer."""
     made: dict[Circuit, Attention] = {}
+    is_over = False
     for part in parts:
         reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit
         if reader is None or site.is_copy:
@@ -304,6 +306,9 @@ def _read(
                 sinks=sinks(site, scores, n_keys),
             )
         reader(made[circuit])
+        is_over |= part.use.attachment.stops and circuit.count_read(site)
+    if is_over:
+        raise AllRead
 
 
 def _n_heads(parts: Parts) -> int:

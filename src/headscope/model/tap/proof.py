@@ -12,6 +12,8 @@ from headscope.model.tap.sites import Site
 
 CLOSE = 1e-3
 """Relative to the largest number compared: products are taken in another order here."""
+ROUNDED = 2.0
+"""Units in the last place of the model's own numbers, which half precision rounds more coarsely."""
 
 
 def proved_site(match: Match, layer: int) -> Site:
@@ -72,7 +74,7 @@ def _proved_value(recording: Recording, n_heads: int) -> Tensor | None:
     made = recording.weights.double() @ repeated(value, n_heads).double()
     if made.shape != output.shape:
         return None
-    return value if _are_close(made, output.double()) else None
+    return value if _are_close(made, output) else None
 
 
 def _softmax_is_weights(recording: Recording) -> bool:
@@ -84,13 +86,14 @@ def _softmax_is_weights(recording: Recording) -> bool:
     if n_sinks not in (0, 1):
         return False
     made = torch.softmax(scores.double(), -1)[..., : weights.shape[-1]]
-    return _are_close(made, weights.double())
+    return _are_close(made, weights)
 
 
 def _are_close(made: Tensor, expected: Tensor) -> bool:
+    """Is what was made in double precision what the model has, to what its type holds?"""
     size = max(float(expected.abs().nan_to_num().max()), 1e-12)
-    precision = CLOSE if expected.dtype == torch.float64 else 1e-2
-    return float((made - expected).abs().nan_to_num().max()) <= precision * size
+    difference = (made - expected.double()).abs().nan_to_num().max()
+    return float(difference) <= max(CLOSE, ROUNDED * torch.finfo(expected.dtype).eps) * size
 
 
 def _fit_scale(

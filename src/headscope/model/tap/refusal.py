@@ -22,6 +22,12 @@ def reason_of(maps: Maps, recordings: Sequence[Recording], n_rows: int) -> str:
     own = [m for block, some in maps.items() if block != "cross" for m in some]
     seen = ", ".join(dict.fromkeys(str(tuple(one.weights.shape)) for one in complete))
     shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own)) or seen
+    if own and all(m.ndim == 4 and len(m) < n_rows and n_rows % len(m) == 0 for m in own):
+        return (
+            "several rows of its input make one sequence, as codebooks and packed pictures do "
+            f"({n_rows} rows, attention of shapes {shapes}), so a trace could not say which row a "
+            "token is of"
+        )
     if any(m.ndim != 4 or len(m) != n_rows for m in own):
         return (
             f"its attention is laid out in windows or blocks (shapes {shapes} for {n_rows} rows), "

@@ -17,11 +17,11 @@ from transformers import PreTrainedModel
 from headscope.attention import Attention
 from headscope.errors import TapUnsupported
 from headscope.model.edit import Ablate
-from headscope.model.tap.attachment import Attachment
+from headscope.model.tap.attachment import AllRead, Attachment
 from headscope.model.tap.match import TOLERANCE
-from headscope.model.tap.official import main_output, tensors_in
+from headscope.model.tap.official import main_output, tensors_in, uncached
 from headscope.model.tap.record import Recording
-from headscope.model.tap.sites import Site, Wiring
+from headscope.model.tap.sites import Site, Stops, Wiring
 from headscope.model.tap.tap import Tap
 
 Handed = dict[tuple[str, int], list[Tensor]]
@@ -84,6 +84,48 @@ def prove(
                 f"({site.block}) leaves what {site.module} hands on as it was, so the weights "
                 "seen there are not those the model uses."
             )
+
+
+def find_stop(
+    root: PreTrainedModel,
+    inputs: Mapping[str, object],
+    wiring: Wiring,
+    recordings: Mapping[Site, Recording],
+) -> Stops | None:
+    """How the forward pass can be left once every layer was read, with the very same attention.
+
+    A cache is not needed then, but in some families it changes how keys lie in memory, and with
+    that the last bits of their products.
+    """
+    if _stops(root, {**inputs, **uncached(root)}, wiring, recordings):
+        return "uncached"
+    return "as is" if _stops(root, inputs, wiring, recordings) else None
+
+
+def _stops(
+    root: PreTrainedModel,
+    inputs: Mapping[str, object],
+    wiring: Wiring,
+    recordings: Mapping[Site, Recording],
+) -> bool:
+    places = {(site.block, site.layer): site for site in recordings}
+    exact: Counter[Site] = Counter()
+
+    def compare(attention: Attention) -> None:
+        site = places[attention.block, attention.layer]
+        expected = recordings[site].weights
+        exact[site] += torch.equal(attention.weights.nan_to_num(), expected.nan_to_num())
+
+    returns = not getattr(root, "_supports_sdpa", False)
+    attachment = Attachment(reader=compare, returns_weights=returns, stops=True)
+    try:
+        with Tap(root, wiring).attached(attachment):
+            root(**inputs)
+    except AllRead:
+        return len(exact) == len(recordings) and set(exact.values()) == {1}
+    except Exception:  # the model makes something else of it: then it runs to its end
+        return False
+    return False
 
 
 def _one_of_each_kind(root: nn.Module, wiring: Wiring) -> list[Site]:

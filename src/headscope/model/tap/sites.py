@@ -12,6 +12,7 @@ from headscope.errors import InputError
 Route = Literal["interface", "fallback"]
 """How the tap reaches the weights: through transformers' attention interface (the
 family's own eager function runs inside the tap), or by watching hand-written attention."""
+Stops = Literal["uncached", "as is"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,9 @@ class Wiring:
     """Where a module computes one of the maps once more."""
     may_cache: bool = True
     """Does the model attend the same whether or not it keeps a cache?"""
+    stops: Stops | None = None
+    """How a forward pass may be left after the last layer's attention, which stays the same to the
+    last bit: without a cache, or else as the model runs by itself. None: it was not proved."""
     _by_module: dict[str, dict[int, dict[int, Site]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +111,8 @@ class Wiring:
         sites = {site.layer: site for site in self.of_block(block)}
         if not sites:
             raise InputError(
-                f"This model has no {block!r} attention. It has: {', '.join(self.blocks)}."
+                f"No {block!r} attention was seen in this model, but {', '.join(self.blocks)}. If "
+                "it shows only with an image or a recording, trace one first."
             )
         if layer not in sites:
             known = ", ".join(map(str, sites))

@@ -32,6 +32,10 @@ class Tap:
     def __init__(self, root: nn.Module, wiring: Wiring) -> None:
         self._circuit = Circuit(root, wiring)
 
+    def is_current(self) -> bool:
+        """Does the model still hold the very modules that were checked?"""
+        return self._circuit.is_current()
+
     @contextmanager
     def attached(self, attachment: Attachment) -> Iterator[None]:
         """Attach for the duration of the block, to what this thread runs.

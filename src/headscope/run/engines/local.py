@@ -8,23 +8,22 @@ time; if workers die at one document alone, this document is left out and report
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import time
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
-import torch.multiprocessing as processes
+import torch.multiprocessing  # noqa: F401  # how tensors are sent to other processes
 
 from headscope.errors import HeadscopeError, HeadscopeWarning, InputError
 from headscope.model.model import Model
 from headscope.run.checkpoint import Ledger, write_measured
+from headscope.run.engines.processes import start_process
 from headscope.run.engines.worker import Task, serve
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
@@ -44,7 +43,9 @@ def run_here(
     with threads(plan.settings.threads):
         prepare(plan)
         for shard in shards:
-            measured = measure_shard(model, plan, shard)
+            measured = measure_shard(
+                model, plan, shard, announce=lambda _, done: meter.reach("here", done)
+            )
             for attempt in range(1, WRITE_ATTEMPTS + 1):
                 try:
                     write_measured(ledger.path(shard.id), measured, ledger.stamp(shard.id))
@@ -54,7 +55,8 @@ def run_here(
                         raise
                     time.sleep(attempt)
             ledger.fold()
-            meter.advance(len(shard.documents))
+            meter.forget("here")
+            meter.advance(*shard.amount(measured.report.tokens))
 
 
 @dataclass(eq=False)
@@ -75,7 +77,6 @@ class _Pool:
 
     def __init__(self, model: Model, plan: Plan, ledger: Ledger, meter: Meter) -> None:
         self._model, self._plan, self._ledger, self._meter = model, plan, ledger, meter
-        self._context = processes.get_context("spawn")
         self._workers: list[_Worker] = []
         self._again: deque[Task] = deque()
         self._deaths: dict[int, int] = {}
@@ -86,6 +87,7 @@ class _Pool:
     def run(self, shards: Iterator[Shard], n: int) -> None:
         """Keep n workers busy until no shard is left."""
         try:
+            self._meter.say(f"starting {n} workers")
             for _ in range(n):
                 self._workers.append(self._start())
             while self._dispatch(shards):
@@ -96,19 +98,18 @@ class _Pool:
             self._stop()
 
     def _start(self) -> _Worker:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(
-            target=serve, args=(theirs, self._model, self._plan), daemon=True
-        )
+        ours, theirs = Pipe()
         try:
-            with _sigint_held():
-                process.start()
+            content = ForkingPickler.dumps((self._model, self._plan))
         except Exception as error:  # pickling a live model can fail in many ways
             raise InputError(
                 f"The model cannot be sent to worker processes ({type(error).__name__}: "
                 f"{error}). Run with workers=1."
             ) from error
+        process = start_process(serve, theirs, needs_main=b"__main__" in bytes(content))
         theirs.close()
+        with contextlib.suppress(OSError):  # it died; reading its pipe will show that
+            ours.send_bytes(content)
         return _Worker(process, ours)
 
     def _dispatch(self, shards: Iterator[Shard]) -> bool:
@@ -171,10 +172,13 @@ class _Pool:
         if kind == "ready":
             worker.is_ready = True
         elif kind == "at":
-            worker.at = content
+            worker.at, done = content
+            self._meter.reach(worker, done)
         elif kind == "done":
-            worker.task = None
-            self._meter.advance(content)
+            assert worker.task is not None
+            shard, worker.task = worker.task.shard, None
+            self._meter.forget(worker)
+            self._meter.advance(*shard.amount(content))
         elif isinstance(content, OSError) and self._may_retry(worker):
             worker.process.join()
             self._replace(worker)
@@ -234,6 +238,7 @@ class _Pool:
         return replace(task, excluded=task.excluded | frozenset(at))
 
     def _replace(self, worker: _Worker) -> None:
+        self._meter.forget(worker)
         worker.pipe.close()
         self._workers[self._workers.index(worker)] = self._start()
 
@@ -271,23 +276,3 @@ def is_stopped(pid: int | None) -> bool:
     except OSError:
         return False
     return status.rpartition(")")[2].split()[:1] in (["T"], ["t"])
-
-
-@contextmanager
-def _sigint_held() -> Iterator[None]:
-    """Within the block Ctrl-C waits. A process that is started here begins with SIGINT blocked, so
-    that Ctrl-C does not end it with a traceback before it can say that the signal is not for it.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def n_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,85 +1,41 @@
-"""Shards on a Ray cluster: Ray Data streams them to a pool of actors.
+"""Shards on a Ray cluster.
 
-Each actor loads the model once. Ray schedules shards, holds back those that do not fit into
-memory, and replaces actors that die. States come back as bytes; this process writes them to the
-same checkpoint files as the local engine, so that each engine can resume a run of the other.
+Ray Data streams them to a pool of actors, each of which loads the model once; it holds back shards
+that do not fit into memory and replaces actors that die. States come back as bytes; this process
+writes them to the same checkpoint files as the local engine, so that each engine can resume a run
+of the other. Ray itself runs in a process beside this one: see `ray_driver`.
 """
 
 from __future__ import annotations
 
-import io
+import contextlib
+import importlib.util
+import os
 import pickle
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
-
-import torch
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
 
 from headscope.atomic import atomic_path
-from headscope.errors import MissingExtra
+from headscope.errors import HeadscopeWarning, MissingExtra
 from headscope.model.model import Model
-from headscope.run.checkpoint import Ledger, Stamp, dump_measured
-from headscope.run.engines.local import n_cores
+from headscope.run.checkpoint import Ledger
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
-from headscope.run.shard import measure_shard, prepare
 
-try:
-    import pyarrow as pa
-    import ray
-    from ray.data.block import BlockMetadata
-    from ray.data.datasource import Datasource, ReadTask
-except ImportError as error:
-    raise MissingExtra.of("ray", "ray", "engine='ray'") from error
-
-SHARDS_PER_BLOCK = 1
-
-
-class _Actor:
-    """Measures shards in one of Ray's processes."""
-
-    def __init__(self, packed: list[ray.ObjectRef[bytes]], plan: Plan) -> None:
-        torch.set_num_threads(plan.settings.threads)
-        self._model: Model = pickle.loads(ray.get(packed[0]))
-        self._plan = plan
-        prepare(plan)
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        states = []
-        for content in batch["shard"]:
-            file = io.BytesIO()
-            shard: Shard = pickle.loads(content)
-            measured = measure_shard(self._model, self._plan, shard)
-            dump_measured(file, measured, Stamp(self._plan.hash, shard.id))
-            states.append(file.getvalue())
-        return {"id": list(batch["id"]), "documents": list(batch["documents"]), "states": states}
-
-
-class _ShardSource(Datasource):  # type: ignore[misc, unused-ignore]
-    """The shards of a plan, read from the corpus as fast as they are measured."""
-
-    def __init__(self, shards: Callable[[], Iterator[Shard]]) -> None:
-        self._shards = shards
-
-    def estimate_inmemory_data_size(self) -> int | None:
-        """Unknown."""
-        return None
-
-    def get_read_tasks(self, parallelism: int, *args: object, **options: object) -> list[ReadTask]:
-        """One task that goes through the corpus."""
-        shards = self._shards
-        unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
-
-        def blocks() -> Iterator[Any]:
-            for shard in shards():
-                yield pa.table(
-                    {
-                        "id": [shard.id],
-                        "documents": [len(shard.documents)],
-                        "shard": pa.array([pickle.dumps(shard)], pa.large_binary()),
-                    }
-                )
-
-        return [ReadTask(blocks, unknown)]
+PATIENCE = 5.0
+"""Seconds to wait for a cluster to answer, and for Ray to end when asked to."""
+SILENCE = 120.0
+"""After so many seconds without a shard the user is told."""
 
 
 def run_ray(
@@ -102,38 +58,147 @@ def run_ray(
         workers: how many actors.
         address: of a cluster (`auto`, `ray://host:10001`); None starts Ray here, unless it
             runs already.
+
+    Raises:
+        ConnectionError: the cluster does not answer, or died.
     """
-    is_ours = not ray.is_initialized()
-    if is_ours:
-        cores = None if address else max(n_cores(), workers * plan.settings.threads)
-        # Without an address Ray would look for a cluster on this machine, even one that is gone.
-        ray.init(
-            address=address or "local",
-            include_dashboard=None if address else False,
-            log_to_driver=False,
-            num_cpus=cores,
-        )
+    if importlib.util.find_spec("ray") is None or importlib.util.find_spec("pyarrow") is None:
+        raise MissingExtra.of("ray", "ray", "engine='ray'")
+    if address is not None:
+        _check_reachable(address)
+    import ray
+
+    from headscope.run.engines.ray_driver import DONE, Row, Work, measure_on_ray
+
+    work = Work(pickle.dumps(model), plan, shards, workers, address)
+
+    def keep(row: Row) -> None:
+        with atomic_path(ledger.path(row.id)) as temporary:
+            temporary.write_bytes(row.states)
+        ledger.fold()
+        meter.advance(row.documents)
+
+    if ray.is_initialized():  # the caller's own
+        for row in measure_on_ray(work):
+            keep(row)
+        return
+    with tempfile.TemporaryFile() as log, _driver(log) as driver:
+        assert driver.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it ended: reading says so
+            content: bytes = ray.cloudpickle.dumps(work)  # type: ignore[no-untyped-call, unused-ignore]
+            driver.stdin.write(content)
+            driver.stdin.flush()
+        session, is_done = "", False
+        try:
+            for answer in _answers(driver):
+                if isinstance(answer, Row):
+                    keep(answer)
+                elif isinstance(answer, BaseException):
+                    raise answer
+                elif answer is DONE:
+                    is_done = True
+                else:
+                    session = str(answer)
+            if not is_done:
+                raise ConnectionError(
+                    f"Ray ended in the middle of the run (exit code {driver.wait()}), as it does "
+                    f"when its node or its cluster dies.{_last_words(log)}"
+                )
+        finally:
+            _end(driver)
+            _sweep(session, address)
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address where nobody answers: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():  # `auto`, `local`: Ray looks for these itself
+        return
     try:
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        context.execution_options.preserve_order = False
-        packed = ray.put(pickle.dumps(model))
-        # Reading reserves no core: otherwise it would wait for actors that wait for it.
-        source = ray.data.read_datasource(
-            _ShardSource(shards), ray_remote_args={"num_cpus": 0}, override_num_blocks=1
-        )
-        measured = source.map_batches(
-            _Actor,
-            fn_constructor_args=([packed], plan),
-            batch_size=SHARDS_PER_BLOCK,
-            compute=ray.data.ActorPoolStrategy(size=workers),
-            num_cpus=plan.settings.threads,
-        )
-        for row in measured.iter_rows():
-            with atomic_path(ledger.path(int(row["id"]))) as temporary:
-                temporary.write_bytes(row["states"])
-            ledger.fold()
-            meter.advance(int(row["documents"]))
+        socket.create_connection((host, int(port)), PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(
+            f"No Ray cluster answers at {address} ({error}). `ray status` on its head node says "
+            "whether it runs."
+        ) from None
+
+
+@contextmanager
+def _driver(log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """The process that talks to Ray. Ctrl-C is not for it: it ends when this one wants it to."""
+    driver = subprocess.Popen(
+        [sys.executable, "-c", "from headscope.run.engines.ray_driver import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        start_new_session=True,
+    )
+    try:
+        yield driver
     finally:
-        if is_ours:
-            ray.shutdown()
+        _end(driver)
+        for pipe in (driver.stdin, driver.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def _answers(driver: subprocess.Popen[bytes]) -> Iterator[object]:
+    """What the driver sends, until it ends; the user is told when nothing comes for long."""
+    answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+    ended = object()
+
+    def read() -> None:
+        assert driver.stdout is not None
+        with contextlib.suppress(EOFError, pickle.UnpicklingError, OSError, ValueError):
+            while True:
+                answers.put(pickle.load(driver.stdout))
+        answers.put(ended)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            answer = answers.get(timeout=SILENCE)
+        except queue.Empty:
+            warnings.warn(
+                f"Nothing has come back from Ray for {SILENCE:.0f} seconds: `ray status` says "
+                "whether its cluster runs and has cores that are free.",
+                HeadscopeWarning,
+                stacklevel=6,
+            )
+            continue
+        if answer is ended:
+            return
+        yield answer
+
+
+def _last_words(log: IO[bytes]) -> str:
+    """The first line of Ray's log that says what happened."""
+    log.seek(0)
+    lines = log.read().decode("utf-8", "replace").splitlines()
+    telling = [line for line in lines if "terminated" in line or "Failed to connect" in line]
+    return f" Ray says: {telling[0].strip()[:200]}" if telling else ""
+
+
+def _end(driver: subprocess.Popen[bytes]) -> None:
+    """Ask the driver to end, and see to it."""
+    if driver.poll() is None:
+        driver.terminate()
+        try:
+            driver.wait(2 * PATIENCE)
+        except subprocess.TimeoutExpired:
+            driver.kill()
+            driver.wait()
+
+
+def _sweep(session: str, address: str | None) -> None:
+    """End what a driver that died left running of a Ray that it had started here: each of these
+    processes has the folder of its session among its arguments, and workers end with them.
+    """
+    if not session or address is not None:
+        return
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if session.encode() in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)

@@ -1,8 +1,8 @@
 """A worker process: measures the shards it is sent, until there are no more.
 
-It answers through a pipe: `("at", numbers)` before each batch, `("done", documents)` when a
-shard is on disk, `("error", exception)` when it cannot go on with the shard. If its parent
-process is gone, a worker ends at its next answer.
+It answers through a pipe: `("at", (numbers, amount))` before each batch, with what is done of the
+shard; `("done", tokens)` when a shard is on disk; `("error", exception)` when it cannot go on with
+the shard. If its parent process is gone, a worker ends at its next answer.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ class Task:
     excluded: frozenset[int] = frozenset()
 
 
-def serve(pipe: Connection, model: Model, plan: Plan) -> None:
-    """The life of a worker."""
+def serve(pipe: Connection) -> None:
+    """The life of a worker, who is first sent the model and the plan."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    model: Model
+    plan: Plan
+    model, plan = pipe.recv()
     torch.set_num_threads(plan.settings.threads)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionError):
         try:
@@ -49,12 +52,12 @@ def serve(pipe: Connection, model: Model, plan: Plan) -> None:
                     model,
                     plan,
                     task.shard,
-                    announce=lambda numbers: pipe.send(("at", numbers)),
+                    announce=lambda numbers, done: pipe.send(("at", (numbers, done))),
                     alone=task.alone,
                     excluded=task.excluded,
                 )
                 write_measured(task.path, measured, task.stamp)
-                pipe.send(("done", len(task.shard.documents)))
+                pipe.send(("done", measured.report.tokens))
         except (EOFError, BrokenPipeError, ConnectionError):
             raise
         except BaseException as error:

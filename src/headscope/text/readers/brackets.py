@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headscope.text.mention import Mention
@@ -53,7 +53,8 @@ class Opened:
     kind: str | None = None
     head_word: int | None = None
     """The number of the head word among the mention's words, from 0."""
-    done: tuple[tuple[int, int], ...] = ()
+    done: list[tuple[int, int]] = field(default_factory=list)
+    """The words of its parts so far. The next part takes the list over: copies would add up."""
 
 
 class BadBracket(NamedTuple):
@@ -86,7 +87,8 @@ def mentions_from_brackets(
     nodes = sorted(empty_nodes)
 
     def close(mention: Opened, stop: int) -> None:
-        mention.done += ((mention.start, stop),) if mention.start < stop else ()
+        if mention.start < stop:
+            mention.done.append((mention.start, stop))
         if mention.part < mention.parts:
             after = (mention.cluster, mention.parts, mention.part + 1)
             waiting.setdefault(after, []).append(mention)
@@ -172,7 +174,7 @@ def _mention(opened: Opened, empty_nodes: Sequence[int]) -> Mention:
                 head_word = start + ahead
                 break
             ahead -= stop - start
-    return Mention(opened.cluster, opened.done, opened.kind, head_word)
+    return Mention(opened.cluster, tuple(opened.done), opened.kind, head_word)
 
 
 def _unpaired(bracket: Bracket, piece: str, what: str) -> BadBracket:

@@ -55,14 +55,16 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
     fields: tuple[str, ...] = ENTITY_FIELDS
     pending: list[tuple[int, str]] = []
     carried: list[str] = []
+    carries_document = False
     problem: FileFormatError | None = None
 
     def finish() -> Sentence | None:
-        nonlocal problem, fields
+        nonlocal problem, fields, carries_document
         comments = [text for _, text in pending if text.startswith("#")]
         rows = [(number, text) for number, text in pending if not text.startswith("#")]
         opening = [comment for comment in comments if _opens(comment)]
-        if any(map(_opens_document, carried)) and any(map(_opens_document, opening)):
+        opens_document = any(map(_opens_document, opening))
+        if carries_document and opens_document:
             carried.clear()  # of a document without a sentence
         try:
             if problem is not None:
@@ -77,6 +79,7 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
             pending.clear()
         # The document or paragraph that it opened is opened by the next sentence that is read.
         carried.extend(opening)
+        carries_document = carries_document or opens_document
         return None
 
     for number, text in lines:
@@ -88,6 +91,7 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
             sentence = finish()
             if sentence is not None:
                 carried.clear()
+                carries_document = False
                 yield sentence
     if pending or problem:
         sentence = finish()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headscope.text.readers.lines import broken
 
 _CLOSING = re.compile(r"[.,;:!?)\]}%…”’]|''|['’](?:s|m|d|re|ve|ll)|n['’]t", re.IGNORECASE)
+_SPACES = re.compile(r"\s*")
 _OPENING = re.compile(r"[(\[{“‘$£€#]|``")
 
 
@@ -62,12 +63,20 @@ def locate(
     return text, spans
 
 
+def _next_letter(text: str, at: int) -> int:
+    """Where the spaces end that begin here."""
+    spaces = _SPACES.match(text, at)
+    assert spaces is not None
+    return spaces.end()
+
+
 def _search(surfaces: Sequence[Surface], text: str, name: str, line: int) -> list[int]:
     starts = []
     at = 0
     for form, *_ in surfaces:
-        while at < len(text) and text[at].isspace() and not text.startswith(form, at):
-            at += 1
+        n_leading = len(form) - len(form.lstrip())
+        if n_leading < len(form):  # its first letter is the next one of the text
+            at = max(at, _next_letter(text, at) - n_leading)
         if not text.startswith(form, at):
             raise broken(
                 name,

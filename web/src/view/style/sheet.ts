@@ -1,10 +1,12 @@
 // The one style sheet of an explorer, inside its shadow root.
 
-import controls from "./controls.css";
+import effect from "./effect.css";
+import evidence from "./evidence.css";
 import frame from "./frame.css";
-import media from "./media.css";
-import overlays from "./overlays.css";
-import panes from "./panes.css";
-import tokens from "./tokens.css";
+import head from "./head.css";
+import heads from "./heads.css";
+import popovers from "./popovers.css";
+import sentence from "./sentence.css";
+import small from "./small.css";
 
-export const sheet = [frame, controls, panes, tokens, media, overlays].join("\n");
+export const sheet = [frame, sentence, heads, head, evidence, effect, popovers, small].join("\n");

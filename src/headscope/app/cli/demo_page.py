@@ -1,0 +1,62 @@
+"""The page that the demo ends on: each model's story in a frame, the report one click away."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+STYLE = """
+:root { color-scheme: light dark; --line: #d9dce1; --quiet: #5b6470; --link: #2159c9; }
+@media (prefers-color-scheme: dark) {
+  :root { --line: #3a3f47; --quiet: #a3abb6; --link: #8fb4ff; }
+}
+* { box-sizing: border-box; }
+html, body { height: 100%; margin: 0; }
+body { display: flex; flex-direction: column; font: 15px/1.4 system-ui, sans-serif; }
+nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; align-items: baseline;
+  padding: .6rem 1rem; border-bottom: 1px solid var(--line); }
+nav b { margin-right: auto; }
+nav span { color: var(--quiet); font-weight: normal; }
+a { color: var(--link); }
+@media (max-width: 700px) {
+  nav { padding: .4rem .8rem; font-size: 13px; }
+  nav b { display: none; }
+}
+iframe { flex: 1; width: 100%; min-height: 0; border: 0; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A page beside this one, and what a link to it says."""
+
+    page: str
+    title: str
+
+
+def make_demo_page(stories: Sequence[Story], report: str) -> str:
+    """HTML with the first story open. Links change the frame; no script runs in the page itself."""
+    links = "\n".join(
+        f'<a href="{html.escape(story.page)}" target="story">{html.escape(story.title)}</a>'
+        for story in stories
+    )
+    first = stories[0]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>headscope: what attention heads do</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<nav aria-label="Pages">
+<b>headscope <span>what each head reads, whether it always does, and whether it matters</span></b>
+{links}
+<a href="{html.escape(report)}">The report: every head of both</a>
+</nav>
+<iframe name="story" title="{html.escape(first.title)}" src="{html.escape(first.page)}"></iframe>
+</body>
+</html>
+"""

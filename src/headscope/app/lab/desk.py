@@ -1,0 +1,146 @@
+"""What the lab does with a wish: trace texts, and answer what the page asks about them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headscope.app.lab.limits import Limits
+from headscope.app.lab.shelf import Shelf
+from headscope.app.lab.wishes import Input, Wish
+from headscope.model.model import Model
+from headscope.page.evidence_part import make_evidence
+from headscope.page.payload import Contents, Evidence, make_payload
+from headscope.page.save_page import make_app
+from headscope.results.result import Result
+from headscope.results.trace import Trace
+
+EXAMPLES: tuple[tuple[str, str, tuple[dict[str, Any], ...]], ...] = (
+    (
+        "Equal words of two sentences",
+        "pairs",
+        ({"text": "The cat sat on the mat.", "pair": "The cat lay on the rug."},),
+    ),
+    (
+        "Which noun does the pronoun read?",
+        "generates",
+        ({"text": "The doctor asked the nurse a question. She"},
+         {"text": "The doctor asked the nurse a question. He"}),
+    ),
+    (
+        "A name that came before",
+        "generates",
+        ({"text": "When Mary and John went to the store, John gave a drink to"},),
+    ),
+    (
+        "The model goes on writing",
+        "generates",
+        ({"text": "The capital of France is", "generate": 8},),
+    ),
+    ("A translation", "targets", ({"text": "The cat sat on the mat.", "generate": 12},)),
+)  # fmt: skip
+"""Titles, which models they are for, and inputs."""
+
+
+@dataclass(eq=False)
+class Desk:
+    """The models, the traces made last, and what corpus runs say of the models' heads.
+
+    Attributes:
+        models: by the name a page calls them.
+        text: what the page opens with.
+        limits: what may be asked for.
+        results: of corpus runs, by model.
+        pair: a second text beside the one that the page opens with.
+    """
+
+    models: Mapping[str, Model]
+    text: str = ""
+    limits: Limits = field(default_factory=Limits)
+    results: Mapping[str, Sequence[Result]] = field(default_factory=dict)
+    pair: str = ""
+    shelf: Shelf = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shelf = Shelf(self.limits)
+        self._evidence: dict[str, Evidence] = {}
+
+    def page(self) -> str:
+        """The page, with the models, the examples and the first text in it."""
+        models = [_described(name, model) for name, model in self.models.items()]
+        examples = [
+            {"title": title, "model": model["name"], "inputs": list(inputs)}
+            for model in models
+            for title, ability, inputs in EXAMPLES
+            if model[ability] and not (ability == "generates" and model["targets"])
+        ]
+        text = self.text
+        if self.pair:
+            pair = {"text": text, "pair": self.pair}
+            examples.insert(0, {"title": f"{text} ⏐ {self.pair}", "inputs": [pair]})
+            text = ""
+        limits = {"tokens": self.limits.tokens, "seconds": self.limits.seconds}
+        start = {"place": "lab", "models": models, "examples": examples, "text": text}
+        return make_app({**start, "limits": limits})
+
+    def trace(self, reader: str, wish: Wish) -> dict[str, Any]:
+        """Texts as the explorer reads them, and the name by which to ask about them."""
+        model = self.models[wish.model]
+        traces = [_trace(model, one) for one in wish.inputs]
+        evidence = self._evidence_for(wish.model, traces[0])
+        contents = Contents(neurons=False, evidence=evidence, place="lab")
+        payload = make_payload(traces, contents)
+        name = self.shelf.add(reader, traces)
+        return {"id": name, "header": payload.header, "buffers": packed(payload.buffers)}
+
+    def ask(
+        self,
+        reader: str,
+        kind: str,
+        request: Mapping[str, object],
+        advance: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Any] | bytes:
+        """The answer to a question about kept traces; a row of attention is bare bytes.
+
+        Raises:
+            HeadscopeError: the traces are not kept, or do not have what is named.
+        """
+        replies = self.shelf.find(reader, request.get("id"))
+        if advance is not None:
+            answer, buffers = replies.effects(request, advance)
+        else:
+            answer, buffers = getattr(replies, kind)(request)
+        if kind == "row":
+            return bytes(buffers[0])
+        return {**answer, "buffers": packed(buffers)} if kind != "score" else answer
+
+    def _evidence_for(self, name: str, trace: Trace) -> Evidence | None:
+        if name not in self.results:
+            return None
+        if name not in self._evidence:
+            self._evidence[name] = make_evidence(self.results[name], trace)
+        return self._evidence[name]
+
+
+def packed(buffers: Sequence[bytes]) -> list[str]:
+    """Buffers as text."""
+    return [base64.b64encode(buffer).decode("ascii") for buffer in buffers]
+
+
+def _described(name: str, model: Model) -> dict[str, Any]:
+    info = model.info
+    is_pair = "decoder" in info.blocks
+    return {
+        "name": name,
+        "title": info.name,
+        "pairs": not info.is_causal and not is_pair,
+        "targets": is_pair,
+        "generates": info.objective == "causal" or is_pair,
+        "predicts": info.objective is not None,
+    }
+
+
+def _trace(model: Model, one: Input) -> Trace:
+    return model.trace(one.text, one.pair, target=one.target, generate=one.generate, truncate=False)

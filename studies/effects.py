@@ -1,0 +1,151 @@
+"""The tables and the figure of docs/effects.md: who receives, and what a job says of a pronoun.
+
+    python -m studies.effects --data FOLDER
+
+Indirect objects (Wang et al. 2023) on 24 texts; WinoBias's sentences up to their pronoun, with the
+two jobs exchanged.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+import headscope as hs
+from headscope.figures.style import GRAY, new_figure, styled
+from headscope.model.model import Model
+from studies.probing import MARK
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "effects.md"
+FIGURE = ROOT / "docs" / "figures" / "smollm2-ioi.png"
+NAMES = (("Mary", "John"), ("Anna", "Tom"), ("Sarah", "Paul"), ("Emma", "James"))
+PLACES = (
+    ("store", "a drink"),
+    ("park", "a book"),
+    ("station", "a ticket"),
+)
+TOP = 6
+EXACT = 16
+"""Heads that are measured exactly, those that an estimate ranks first."""
+PAIRS = 120
+"""Of WinoBias."""
+
+
+def main() -> None:
+    """Measure, draw, and write the tables into the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with winobias/")
+    options = parser.parse_args()
+    model = hs.load("smollm2")
+    found = indirect_objects(model)
+    with styled():
+        draw(found).savefig(FIGURE, dpi=150)
+    tables = {
+        "objects": "\n".join(effect_lines(found)),
+        "patched": "\n".join(share_lines(exchanged_names(model))),
+        "jobs": "\n".join(share_lines(exchanged_jobs(model, options.data / "winobias"))),
+    }
+    text = PAGE.read_text(encoding="utf-8")
+    text = MARK.sub(lambda mark: f"{mark[1]}{tables[mark[2]]}{mark[3]}", text)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def _sentences() -> list[tuple[str, str, str, str]]:
+    """Text, who receives, who gives, and the text in which they change places."""
+    made = []
+    for (first, second), (place, thing) in product(NAMES, PLACES):
+        for a, b in ((first, second), (second, first)):
+            start = f"When {a} and {b} went to the {place}, "
+            given = f" gave {thing} to"
+            made.append((f"{start}{b}{given}", a, b, f"{start}{a}{given}"))
+    return made
+
+
+def indirect_objects(model: Model) -> xr.DataArray:
+    """The effect of every head on logit(receiver) − logit(giver), over all texts."""
+    texts, receivers, givers, _ = zip(*_sentences(), strict=True)
+    return hs.effects(
+        model, list(texts), [f" {name}" for name in receivers], [f" {name}" for name in givers]
+    )
+
+
+def exchanged_names(model: Model) -> xr.Dataset:
+    """The share of the gap between a text and the one in which the giver is the other."""
+    texts, receivers, givers, others = zip(*_sentences(), strict=True)
+    pairs = list(zip(texts, others, strict=True))
+    targets, foils = ([f" {name}" for name in names] for names in (receivers, givers))
+    return hs.patch(model, pairs, targets, foils, exact=EXACT)
+
+
+def exchanged_jobs(model: Model, folder: Path) -> xr.Dataset:
+    """The same for “he” against “she” when two jobs change places."""
+    pairs = list(_with_jobs_exchanged(folder / "dev_type1_pro_stereotype.v4_auto_conll"))
+    assert model.tokenizer is not None
+    lengths = [[len(model.tokenizer(text)["input_ids"]) for text in pair] for pair in pairs]
+    equal = [pair for pair, (a, b) in zip(pairs, lengths, strict=True) if a == b]
+    chosen = np.linspace(0, len(equal) - 1, PAIRS).round().astype(int)
+    return hs.patch(model, [equal[i] for i in chosen], " he", " she", exact=EXACT)
+
+
+def _with_jobs_exchanged(path: Path) -> Iterator[tuple[str, str]]:
+    """Each sentence up to its “he” or “she”, and the same with its first two jobs exchanged."""
+    for document in hs.read(path):
+        words = list(document.words)
+        pronoun = next((n for n, word in enumerate(words) if word in ("he", "she")), 0)
+        before = words[:pronoun]
+        jobs = [n + 1 for n, word in enumerate(before[:-1]) if word.lower() in ("the", "a")][:2]
+        if len(jobs) == 2:
+            other = list(before)
+            other[jobs[0]], other[jobs[1]] = other[jobs[1]], other[jobs[0]]
+            yield " ".join(before), " ".join(other)
+
+
+def effect_lines(effects: xr.DataArray) -> Iterator[str]:
+    """The heads whose removal moves the number most."""
+    yield "| head | effect on logit(receiver) − logit(giver) |"
+    yield "|---|---|"
+    sizes = np.abs(effects.values)
+    for place in np.argsort(-sizes, axis=None)[:TOP]:
+        row, column = np.unravel_index(place, sizes.shape)
+        here = effects.isel(layer=row, head=column)
+        low, high = (f"{float(here[bound]):+.2f}" for bound in ("low", "high"))
+        line = (
+            f"| L{int(here['layer'])} H{int(here['head'])} | {float(here):+.2f} [{low}, {high}] |"
+        )
+        yield line.replace("-", "−")
+
+
+def share_lines(patched: xr.Dataset) -> Iterator[str]:
+    """The heads that carry most of the gap, each measured exactly."""
+    yield "| head | share of the gap |"
+    yield "|---|---|"
+    shares = patched["share"].to_series().dropna().sort_values(key=abs, ascending=False)
+    for (layer, head), share in shares[:TOP].items():
+        yield f"| L{layer} H{head} | {share:.2f} |".replace("-", "−")
+
+
+def draw(effects: xr.DataArray):  # type: ignore[no-untyped-def]
+    """Every head of the model; a ring where the interval leaves 0 out."""
+    figure = new_figure(7.2, 2.6)
+    axes = figure.subplots()
+    values = effects.transpose("head", "layer").values
+    limit = float(np.abs(values).max())
+    image = axes.imshow(values, cmap="PuOr_r", vmin=-limit, vmax=limit, aspect="auto")
+    low, high = (effects[bound].transpose("head", "layer").values for bound in ("low", "high"))
+    heads, layers = np.nonzero((low > 0) | (high < 0))
+    strong = np.abs(values[heads, layers]) > limit / 10
+    axes.scatter(layers[strong], heads[strong], s=30, facecolors="none", edgecolors=GRAY, lw=0.8)
+    axes.set_xlabel("layer")
+    axes.set_ylabel("head")
+    figure.colorbar(image, ax=axes, label="without − with")
+    return figure
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The lab behind real sockets: many readers at once, and one who leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headscope.app.lab.desk import Desk
+from headscope.app.lab.limits import Limits
+from headscope.app.lab.server import bind, make_server
+from headscope.app.lab.worker import Late, Stopped, Worker
+from headscope.model.model import Model
+
+
+@dataclass(frozen=True)
+class Served:
+    """A lab that runs in a thread."""
+
+    port: int
+    desk: Desk
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def post(self, path: str, body: Any) -> tuple[int, bytes]:
+        connection = self.connect()
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        data = answer.read()
+        connection.close()
+        return answer.status, data
+
+
+@pytest.fixture
+def served(tiny_llama: Model) -> Iterator[Served]:
+    desk = Desk({"llama": tiny_llama}, "", Limits(waiting=20))
+    server = make_server(desk, "127.0.0.1")
+    with bind("127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield Served(listening.getsockname()[1], desk)
+        server.should_exit = True
+        thread.join()
+
+
+def test_a_hundred_at_once_are_answered_or_told_to_wait(served: Served) -> None:
+    wish = {"model": "llama", "inputs": [{"text": "the cat sat"}]}
+    with ThreadPoolExecutor(100) as pool:
+        answers = list(pool.map(lambda _: served.post("/trace", wish), range(100)))
+    counts = Counter(status for status, _ in answers)
+    assert set(counts) == {200, 503}
+    assert counts[200] >= 20
+    for status, data in answers:
+        said = json.loads(data)
+        assert status == 200 or said["wait"] >= 1
+
+
+def test_a_reader_who_leaves_stops_the_model(served: Served, tiny_llama: Model) -> None:
+    began, layers = threading.Event(), Counter[str]()
+
+    def slow(_: Any) -> None:
+        layers["seen"] += 1
+        began.set()
+        time.sleep(0.2)
+
+    wish = {"model": "llama", "inputs": [{"text": "the cat sat", "generate": 40}]}
+    original = Desk.trace
+
+    def trace(desk: Desk, reader: str, wish: Any) -> Any:
+        with tiny_llama.tapped(slow):
+            return original(desk, reader, wish)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Desk, "trace", trace)
+        connection = served.connect()
+        connection.request("POST", "/trace", json.dumps(wish), {"Content-Type": "application/json"})
+        has_begun = began.wait(30)
+        connection.close()
+        assert has_begun
+        time.sleep(0.8)
+        seen = layers["seen"]
+    assert served.post("/trace", {**wish, "inputs": [{"text": "the cat"}]})[0] == 200
+    assert seen <= 10  # of 80
+
+
+def test_a_run_that_takes_too_long_is_stopped(tiny_llama: Model) -> None:
+    def endless() -> None:
+        while True:
+            tiny_llama.trace("the cat sat", vectors=False)
+
+    async def ask(seconds: float, is_gone: bool) -> None:
+        worker = Worker([tiny_llama], 4)
+
+        async def gone() -> bool:
+            return is_gone and worker._turn.locked() and bool(worker._stops)
+
+        try:
+            await worker.run(endless, gone, seconds)
+        finally:
+            worker.close()
+
+    with pytest.raises(Late, match=r"did not finish within 0\.3 seconds"):
+        asyncio.run(ask(0.3, is_gone=False))
+    with pytest.raises(Stopped):
+        asyncio.run(ask(30.0, is_gone=True))

@@ -1,0 +1,159 @@
+"""Roles on one text: by hand, on real weights, and how often chance shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.app.cli.demo import JOBS
+from headscope.heads.roles import CONTENT, ROLES, corpus_roles, name_roles, role_places
+from headscope.model.control import randomized
+from headscope.page.first_look import first_look, widest_difference
+from headscope.results.trace import Trace
+
+TOKENS = ["[CLS]", "the", "cat", "saw", "the", "cat", ".", "[SEP]"]
+SPECIAL = [token.startswith("[") for token in TOKENS]
+N = len(TOKENS)
+
+
+def rows(*targets: int) -> np.ndarray:
+    """A head that pays 0.9 to one key from each query, and the rest evenly."""
+    weights = np.full((N, N), 0.1 / N)
+    weights[np.arange(N), targets] += 0.9
+    return weights
+
+
+HEADS = {
+    "previous": rows(0, 0, 1, 2, 3, 4, 5, 6),
+    "next": rows(1, 2, 3, 4, 5, 6, 7, 7),
+    "same": rows(*range(N)),
+    "equal": rows(0, 4, 5, 0, 1, 2, 0, 0),
+    "first": rows(*[0] * N),
+    "special": rows(*[7] * N),
+    "punctuation": rows(*[6] * N),
+    "broad": np.full((N, N), 1 / N),
+    "": rows(3, 5, 3, 1, 3, 3, 1, 2),
+}
+
+
+def test_by_hand() -> None:
+    weights = np.stack(list(HEADS.values()))[None]
+    roles = Trace.from_arrays(weights, TOKENS, special=SPECIAL).roles()
+    assert roles["role"].values[0].tolist() == list(HEADS)
+    assert roles["queries"].values[0].tolist() == [5, 6, 6, 4, 6, 6, 6, 8, 0]
+    shares = roles["share"].values[0]
+    np.testing.assert_allclose(shares[:3], 0.9 + 0.1 / N)
+    assert shares[7] == pytest.approx(1.0)
+    assert np.isnan(shares[8])
+
+
+def test_after_an_earlier_equal_token() -> None:
+    tokens = list("abcdabcd")
+    weights = np.tril(np.full((8, 8), 0.01))
+    weights[np.arange(4, 8), np.arange(1, 5)] = 1.0
+    weights /= weights.sum(-1, keepdims=True)
+    roles = Trace.from_arrays(weights[None, None], tokens).roles()
+    assert roles["role"].item() == "after"
+    assert roles["queries"].item() == 4
+
+
+def test_the_first_key_counts_for_no_content_role() -> None:
+    trace = Trace.from_arrays(np.full((1, 1, 4, 4), 0.25), ["the", "cat", "the", "cat"])
+    places = role_places(trace.main)
+    assert not any(places[role][:, 0].any() for role in (*CONTENT, "previous", "same"))
+    assert places["equal"].any(-1).tolist() == [True, True, False, True]
+
+
+def test_few_queries_show_nothing() -> None:
+    weights = np.eye(3)[[0, 0, 1]][None, None]
+    assert Trace.from_arrays(weights, list("abc")).roles()["role"].item() == ""
+
+
+def test_heads_of_cross_attention_and_missing_heads() -> None:
+    rng = np.random.default_rng(0)
+    attention = {
+        "encoder": rng.dirichlet(np.ones(5), size=(1, 2, 5)),
+        "decoder": rng.dirichlet(np.ones(4), size=(1, 2, 4)),
+        "cross": rng.dirichlet(np.ones(5) / 9, size=(1, 2, 4)),
+    }
+    stacks = {"encoder": list("abcde"), "decoder": list("wxyz")}
+    trace = Trace.from_arrays(attention, stacks)
+    for block in trace.blocks:
+        assert set(trace.roles(block)["role"].values.ravel()) <= {*ROLES, ""}
+    missing = np.stack([np.full((3, 3), np.nan), np.full((3, 3), 1 / 3)])[None]
+    roles = Trace.from_arrays(missing, list("abc")).roles()
+    assert roles["role"].values[0, 0] == ""
+
+
+@pytest.mark.packaged
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, (2, 9, "cat → cat")),
+        pytest.param(1, (16, 0, "doctor → next"), marks=pytest.mark.long),
+    ],
+)
+def test_pages_open_on_the_head_that_shows_most(
+    number: int, expected: tuple[int, int, str]
+) -> None:
+    trace: Any = hs.load(JOBS[number].alias).trace(**JOBS[number].text, vectors=False)
+    look = first_look(trace.main)
+    assert (look.layer, look.head) == expected[:2]
+    assert look.query is not None
+    key = int(trace.attention.values[look.layer, look.head, look.query].argmax())
+    shown = f"{trace.tokens[look.query].strip()} → {trace.tokens[key].strip()}"
+    assert shown == expected[2]
+
+
+def sharpened(trace: Trace, power: float) -> Trace:
+    """The trace of a model whose scores are `power` times as large."""
+    weights = trace.attention.values.astype(np.float64)
+    weights = (weights / weights.max(-1, keepdims=True)) ** power
+    weights /= weights.sum(-1, keepdims=True)
+    data = trace.main.data.assign(attention=(trace.attention.dims, weights))
+    return replace(trace, blocks={"self": replace(trace.main, data=data)})
+
+
+@pytest.mark.packaged
+def test_random_weights_show_no_content_roles() -> None:
+    """At most one head in a hundred, also where random heads are as sharp as trained ones."""
+    texts = [document.text for document in hs.demo_corpus()][:12]
+    model = randomized(hs.load("minilm"), seed=3)
+    count = named = 0
+    for first, second in zip(texts[::2], texts[1::2], strict=True):
+        trace = model.trace(first, second, vectors=False)
+        for power in (1, 16, 256):
+            roles = sharpened(trace, power).roles()["role"].values
+            count += roles.size
+            named += int(np.isin(roles.astype(str), CONTENT).sum())
+    assert count == 6 * 3 * 72
+    assert named / count <= 0.01
+
+
+def test_roles_over_a_corpus(encoder_results: list[Any]) -> None:
+    analysis = next(result for result in encoder_results if "offset_share" in result)
+    roles = corpus_roles(analysis.dataset)
+    assert roles is not None
+    assert roles.attrs["source"] == "corpus"
+    rest = analysis["class_share"].sel(key_class="first").values
+    found = roles["role"].values
+    assert (rest[found == "first"] >= 0.5).all()
+    assert corpus_roles(analysis.dataset.drop_vars("offset_share")) is None
+
+
+def test_a_comparison_opens_where_the_two_differ_most(tiny_llama: hs.Model) -> None:
+    whole = tiny_llama.trace("the cat sat")
+    with tiny_llama.edit(hs.ablate(0, 1)):
+        edited = tiny_llama.trace("the cat sat")
+    look = widest_difference(whole.main, edited.main)
+    assert look is not None
+    assert look.layer == 1  # L0 H1 itself is off: that it differs is no news
+    apart = np.abs(whole.attention.values[1] - edited.attention.values[1]).sum(-1)
+    assert look.head == apart.mean(-1).argmax()
+    assert look.query == apart[look.head].argmax()
+    assert widest_difference(whole.main, whole.main) is None
+    assert name_roles(edited.main)["role"].values[0, 1] == ""

@@ -1,0 +1,98 @@
+"""Lists of heads after correction, sums that one document dominates, honest scores of bias."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import headscope as hs
+from headscope.errors import InputError, UnknownName
+from headscope.heads.bias_table import honest_scores
+from headscope.model.model import Model
+from headscope.results.result import Result
+from headscope.statistics.corrections import benjamini_hochberg
+from headscope.statistics.intervals import interval, p_above
+from headscope.statistics.pulls import ratio_pulls
+from tests.run.corpora import make_corpus
+
+
+@pytest.fixture(scope="module")
+def result(tiny_bert: Model) -> Result:
+    return hs.analyze(
+        tiny_bert, make_corpus(40), ["null_share", "offset_share", "dep_alignment", "dep_baseline"]
+    )
+
+
+def test_the_list_is_benjamini_hochberg_over_all_heads(result: Result) -> None:
+    state = result.states["self"]["null_share"]
+    sums = [state[name].transpose("part", "layer", "head").values
+            for name in ("numerator", "denominator")]  # fmt: skip
+    of = ratio_pulls(sums[0], sums[1], "logit")
+    threshold = float(np.median(of.value))
+    adjusted = benjamini_hochberg(p_above(of, threshold))
+    expected = {(i, j) for i, j in np.argwhere(adjusted < 0.05).tolist()}
+    heads = result.significant("null_share", against=threshold)
+    assert {(row.layer, row.head) for row in heads} == expected
+    assert heads.n_tested == of.value.size
+    assert heads.correction == f"Benjamini–Hochberg over {of.value.size} heads, level 0.05"
+    for row in heads:
+        assert row.value > threshold
+        assert row.p_adjusted == pytest.approx(adjusted[row.layer, row.head])
+    assert str(heads).splitlines()[0].startswith("null_share above")
+    assert len(heads.to_dataframe()) == len(heads) > 0
+
+
+def test_against_the_mean_a_variable_and_another_result(result: Result) -> None:
+    above = result.significant("null_share")
+    mean = float(result["null_share"].mean())
+    assert all(row.value > mean for row in above)
+    aligned = result.significant("dep_alignment", against="dep_baseline", parent="either")
+    baseline = float(result["dep_baseline"])
+    assert all(row.value > baseline for row in aligned)
+    assert len(result.significant("null_share", against=result)) == 0  # nothing differs from itself
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"name": "nothing"}, UnknownName),
+        ({"name": "null_share", "level": 0}, InputError),
+        ({"name": "dep_alignment"}, InputError),
+        ({"name": "dep_alignment", "parent": "mother"}, UnknownName),
+        ({"name": "null_share", "against": "nothing"}, UnknownName),
+    ],
+)
+def test_wrong_questions(result: Result, options: dict[str, str], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        result.significant(**options)  # type: ignore[arg-type]
+
+
+def test_a_document_that_dominates_a_sum_is_named(tiny_bert: Model) -> None:
+    short = [f"the cat sat {n}" for n in range(9)]
+    long = " ".join(["the dog lay on the mat and the cat ran"] * 6)
+    even = hs.analyze(tiny_bert, hs.read(short), ["distance"])
+    assert "one document holds" not in even.summary
+    uneven = hs.analyze(tiny_bert, hs.read([*short, long]), ["distance"])
+    assert "one document holds" in uneven.summary
+    assert "max_tokens" in uneven.summary
+
+
+def test_the_honest_score_of_bias_has_an_interval() -> None:
+    generator = np.random.default_rng(0)
+    cases = np.full((12, 2), 4.0)
+    right = np.stack([np.full((12, 2), 3.0), generator.integers(0, 3, (12, 2))], 1)[:, None]
+    state = xr.Dataset(
+        {
+            "right": (("part", "layer", "head", "condition"), right.astype(float)),
+            "cases": (("part", "layer", "condition"), cases[:, None]),
+        }
+    )
+    right[6:, 0, 0, 1] = 1.0  # where the pronoun does not fit, the best head is worse
+    state["right"].values[:] = right
+    (pro, anti), (of_pro, of_anti) = honest_scores(state)
+    assert pro == 0.75  # both halves choose the first head
+    assert anti == pytest.approx(right[:, 0, 0, 1].sum() / cases[:, 1].sum())
+    expected = interval(ratio_pulls(right[:, 0, 0, 1], cases[:, 1], "logit"))
+    assert of_anti == pytest.approx((float(expected.low), float(expected.high)))
+    assert of_pro[0] <= pro <= of_pro[1]

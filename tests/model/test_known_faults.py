@@ -1,0 +1,155 @@
+"""Families and inputs that were once read wrongly or not at all, each by what was wrong."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+from transformers import TextClassificationPipeline
+
+import headscope as hs
+from headscope.attention import Attention
+from headscope.model.unwrap import unwrap
+from tests.conftest import word_piece_tokenizer
+from tests.families.official import official, tapped
+from tests.families.shrink import Tiny, tiny
+from tests.families.zoo import SUPPORTED, build
+
+
+def built(family: str, architecture: str) -> Tiny:
+    return tiny(family, architecture)
+
+
+def test_attention_that_depends_on_the_cache_is_read_without_it() -> None:
+    small = built("fsmt", "FSMTForConditionalGeneration")
+    model = hs.load(small.module)
+    theirs, _ = official(small.module, small.inputs, use_cache=False)
+    ours, _ = tapped(model, small.inputs)
+    for block, maps in theirs.items():
+        for a, b in zip(ours[block], maps, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_a_layer_of_diffllama_is_handed_over_once() -> None:
+    small = built("diffllama", "DiffLlamaForCausalLM")
+    model = hs.load(small.module)
+    layers: list[int] = []
+
+    def read(attention: Attention) -> None:
+        layers.append(attention.layer)
+        # Each half of the heads has values of its own; half an output would be no head's.
+        assert attention.outputs is None or attention.outputs.shape[1] == attention.n_heads
+
+    model.run(small.inputs, read)
+    assert layers == list(range(model.info.n_layers))
+
+
+def test_an_encoder_that_cannot_be_read_is_named() -> None:
+    model = hs.load(built("pegasus_x", "PegasusXForConditionalGeneration").module)
+    assert model.info.blocks == ("decoder", "cross")
+    assert any("encoder" in place for place in model.info.check.unread)
+
+
+def test_several_end_tokens_in_the_configuration() -> None:
+    module = build(next(member for member in SUPPORTED if member.name == "llama"))
+    module.config.eos_token_id = [2, 5]
+    trace = hs.load(module, word_piece_tokenizer()).trace("the cat sat", generate=2)
+    assert trace.attention.sizes["query"] == len(trace.tokens)
+
+
+def test_an_example_of_one_row() -> None:
+    module = build(next(member for member in SUPPORTED if member.name == "bert"))
+    example = {"input_ids": torch.arange(4, 11)[None]}
+    assert hs.load(module, example=example).info.check.largest_difference == 0
+
+
+def test_a_pipeline_brings_its_model_and_tokenizer() -> None:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        vocab_size=99,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+    )
+    module = BertForSequenceClassification(config).eval()
+    pipeline = TextClassificationPipeline(model=module, tokenizer=word_piece_tokenizer())
+    model = hs.load(pipeline)
+    assert model.module is module
+    assert model.trace("the cat sat").predictions is not None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, on its first compilation
+@pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])
+def test_compiled_and_parallel_models_are_the_model_inside(wrap: object) -> None:
+    module = build(next(member for member in SUPPORTED if member.name == "bert"))
+    assert callable(wrap)
+    assert unwrap(wrap(module))[0] is module
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_has_scores_values_and_outputs(dtype: torch.dtype) -> None:
+    module = build(next(member for member in SUPPORTED if member.name == "llama")).to(dtype)
+    block = hs.load(module, word_piece_tokenizer()).trace("the cat sat on the mat").main
+    np.testing.assert_allclose(softmax(block.scores.values, -1), block.attention, atol=0.004)
+    values = block.values.isel(group=block.data["group_of_head"]).values
+    np.testing.assert_allclose(block.attention.values @ values, block.outputs, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("scores", [None, True])
+@pytest.mark.parametrize("family", ["llama", "mistral", "gpt_neo"])
+def test_scores_of_rows_that_are_padding(
+    family: str, dtype: torch.dtype, scores: bool | None
+) -> None:
+    module = build(next(member for member in SUPPORTED if member.name == family)).to(dtype)
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1]])
+    inputs = {"input_ids": torch.arange(4, 11)[None], "attention_mask": mask}
+    block = hs.load(module).trace(inputs, scores=scores).main
+    np.testing.assert_allclose(softmax(block.scores.values, -1), block.attention, atol=0.001)
+    if family != "gpt_neo":  # which adds half precision's mask to scores in single precision
+        assert np.isneginf(block.scores.values[:, :, 3, [0, 1, 4]]).all()
+
+
+def test_a_model_whose_settings_ask_generate_for_more() -> None:
+    module = build(next(member for member in SUPPORTED if member.name == "llama"))
+    model = hs.load(module, word_piece_tokenizer())
+    expected = model.trace("the cat sat", generate=2).text.ids
+    module.generation_config.return_dict_in_generate = True
+    module.generation_config.num_beams = module.generation_config.num_return_sequences = 2
+    assert model.trace("the cat sat", generate=2).text.ids == expected
+
+
+def test_positions_while_a_part_of_the_model_runs_alone_with_a_cache() -> None:
+    """As `generate` of BLIP-2 runs its language model."""
+    module = build(next(member for member in SUPPORTED if member.name == "llama"))
+    ids = torch.arange(4, 12)[None]
+    edit = hs.set_attention(0, 0, query=0, key=0, weight=0.0, renormalize=False)
+    part = module.base_model
+    with hs.load(module).edit(edit), torch.inference_mode():
+        whole = part(ids).last_hidden_state
+        start = part(ids[:, :5], use_cache=True)
+        rest = part(ids[:, 5:], past_key_values=start.past_key_values)
+    torch.testing.assert_close(rest.last_hidden_state, whole[:, 5:])
+
+
+def test_layers_that_were_replaced_or_moved_are_checked_anew() -> None:
+    module = build(next(member for member in SUPPORTED if member.name == "llama"))
+    model = hs.load(module)
+    inputs = {"input_ids": torch.arange(4, 11)[None]}
+    n_layers = model.info.n_layers
+    first, *others = module.model.layers
+    module.model.layers = torch.nn.ModuleList([*others, copy.deepcopy(first)])
+    for index, layer in enumerate(module.model.layers):
+        layer.self_attn.layer_idx = index
+    theirs, _ = official(module, inputs)
+    for ours, expected in zip(model.trace(inputs).attention.values, theirs["self"], strict=True):
+        np.testing.assert_array_equal(ours, expected[0])
+    with model.edit(hs.ablate(n_layers - 1, 0)):
+        assert not model.trace(inputs).attention.values[-1, 0].any()
+    del module.model.layers[-1]
+    assert model.info.n_layers == n_layers - 1

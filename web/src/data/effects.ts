@@ -1,0 +1,70 @@
+// What each head does to the output: stored with a trace, or measured when somebody is asked.
+
+import type { Take } from "./buffer.ts";
+import type { EffectsPart } from "./payload.ts";
+import { openNumbers } from "./trace.ts";
+
+/** Effects on a prediction (in probabilities) or on the text's vector, one per layer and head. */
+export type EffectTable =
+  | {
+      readonly kind: "prediction";
+      readonly position: number | null;
+      readonly candidates: readonly string[];
+      readonly before: readonly number[];
+      /** The probability of a candidate without the head; NaN where it was not measured. */
+      without(layerIndex: number, head: number, candidate: number): number;
+    }
+  | {
+      readonly kind: "turn";
+      readonly pooling: string;
+      turn(layerIndex: number, head: number): number;
+      readonly likeness: {
+        readonly before: number;
+        after(layerIndex: number, head: number): number;
+      } | null;
+    };
+
+export async function openEffects(
+  part: EffectsPart | null,
+  take: Take,
+): Promise<EffectTable | null> {
+  if (!part) return null;
+  const cell = (table: (number | null)[][]) => (layerIndex: number, head: number) =>
+    table[layerIndex]?.[head] ?? Number.NaN;
+  if (part.kind === "turn") {
+    const { pooling, turn, likeness } = part;
+    const after = likeness && { before: likeness.before, after: cell(likeness.after) };
+    return { kind: "turn", pooling, turn: cell(turn), likeness: after };
+  }
+  const { position, candidates } = part;
+  const numbers = await openNumbers(part.after, take);
+  return {
+    kind: "prediction",
+    position,
+    candidates,
+    before: part.before.map(Math.exp),
+    without: (layerIndex, head, candidate) => Math.exp(numbers.vector(layerIndex, head)[candidate]),
+  };
+}
+
+export interface Ranked {
+  readonly layerIndex: number;
+  readonly head: number;
+  readonly value: number;
+}
+
+/** All heads by the size of a value, largest first; heads without one are left out. */
+export function rank(
+  layers: number,
+  heads: number,
+  value: (layerIndex: number, head: number) => number,
+): Ranked[] {
+  const all: Ranked[] = [];
+  for (let layerIndex = 0; layerIndex < layers; layerIndex++) {
+    for (let head = 0; head < heads; head++) {
+      const one = value(layerIndex, head);
+      if (Number.isFinite(one)) all.push({ layerIndex, head, value: one });
+    }
+  }
+  return all.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+}

@@ -1,0 +1,116 @@
+// What a head does on this text, said in a sentence by rules from numbers.
+
+import { type Entry, printed } from "./axis.ts";
+import type { Matrix } from "./lens.ts";
+import type { RoleId } from "./payload.ts";
+
+export interface Link {
+  readonly from: Entry;
+  readonly to: Entry;
+  readonly weight: number;
+}
+
+/** A sentence with the parts that stand out. */
+export interface Said {
+  readonly lead: string;
+  /** Words of the text that the lead ends with. */
+  readonly words: readonly string[];
+  readonly links: readonly Link[];
+}
+
+/** The strongest link of a row, or of the whole text: not to the first token, nor to a special
+ *  one or to itself unless the role is about those. */
+export function tellingLink(
+  matrix: Matrix,
+  rows: readonly Entry[],
+  columns: readonly Entry[],
+  row: number,
+  role: RoleId | null,
+): Link | null {
+  let best: Link | null = null;
+  const candidates = row >= 0 ? [row] : rows.keys();
+  for (const r of candidates) {
+    if (row < 0 && rows[r].special) continue;
+    columns.forEach((to, c) => {
+      const weight = matrix.weights[r * matrix.columns + c];
+      const isItself = to.positions[0] === rows[r].positions[0] && role !== "same";
+      if (to.special || isItself || (to.positions[0] === 0 && columns.length > 2)) return;
+      if (weight > (best?.weight ?? 0)) best = { from: rows[r], to, weight };
+    });
+  }
+  return best;
+}
+
+const LEADS: Record<RoleId, string> = {
+  previous: "reads the token before",
+  next: "reads the token after",
+  same: "reads each token itself",
+  equal: "links equal words",
+  after: "reads what followed an earlier equal word",
+  broad: "gathers broadly",
+  first: "rests: most words look at the first token",
+  special: "rests on special tokens",
+  punctuation: "rests on punctuation",
+};
+
+/** A resting head is told by what a pinned word reads, where that is this much. */
+const TELLING = 0.25;
+
+/** The title of a head, from its role and its telling links (one per input). */
+export function titleOf(
+  role: RoleId | null,
+  share: number | null,
+  links: readonly (Link | null)[],
+  isPinned: boolean,
+): Said {
+  const found = links.filter((link) => link !== null);
+  const rests = role === "first" || role === "special" || role === "punctuation";
+  const isTelling = isPinned && found.some(({ weight }) => weight >= TELLING);
+  if (rests && !isTelling) {
+    const link = isPinned ? found : [];
+    const lead = `${LEADS[role]}: ${percent(share)} on average`;
+    return { lead: link.length ? `${lead};` : lead, words: [], links: link };
+  }
+  if (role === "broad") {
+    return {
+      lead: `${LEADS.broad}${found.length ? ", most of all" : ""}`,
+      words: [],
+      links: found,
+    };
+  }
+  if (role !== null && !rests) {
+    const across = role === "equal" && found.some(({ from, to }) => from.segment !== to.segment);
+    const lead = across ? "links equal words across the two sentences" : LEADS[role];
+    return { lead: found.length ? `${lead}:` : lead, words: [], links: found };
+  }
+  if (found.length === 0) return { lead: "reads hardly any word here", words: [], links: [] };
+  if (!isPinned) return { lead: "has no single role; strongest:", words: [], links: found };
+  const { from, to } = found[0];
+  const way = to.positions[0] < from.positions[0] ? "reads back" : "reads ahead";
+  const words = [...new Set(found.map((link) => printed(link.from.label)))];
+  return { lead: `${way} from`, words, links: found };
+}
+
+export function percent(share: number | null): string {
+  return share === null || Number.isNaN(share) ? "–" : `${Math.round(100 * share)} %`;
+}
+
+export function ordinal(n: number): string {
+  const last = n % 100;
+  const ending = last >= 11 && last <= 13 ? "th" : (["th", "st", "nd", "rd"][n % 10] ?? "th");
+  return `${n}${ending}`;
+}
+
+/** The strongest of a row, and what the rest adds up to. */
+export function summary(
+  weights: ArrayLike<number>,
+  most: number,
+  above: number,
+): { top: { index: number; weight: number }[]; others: number; rest: number } {
+  const all = Array.from(weights, (weight, index) => ({ index, weight }))
+    .filter(({ weight }) => weight > 0)
+    .sort((a, b) => b.weight - a.weight);
+  const top = all.filter(({ weight }) => weight >= above).slice(0, most);
+  const rest = all.slice(top.length);
+  return { top, others: rest.length, rest: rest.reduce((sum, { weight }) => sum + weight, 0) };
+}

@@ -1,0 +1,219 @@
+// The explorer: sentence, heads, one head and its effect, inside one shadow root.
+
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { useEffect } from "preact/hooks";
+import { gridWidth } from "../layout/grid.ts";
+import { applyTheme } from "../paint/theme.ts";
+import type { Session } from "../state/session.ts";
+import { Bar } from "./bar.tsx";
+import { Here, HereContext, type LabActions, useHere } from "./context.ts";
+import { EffectPane } from "./effect.tsx";
+import { HeadPane } from "./head.tsx";
+import { HeadsPane } from "./heads.tsx";
+import { Help } from "./help.tsx";
+import { handleKey } from "./keyboard.ts";
+import { Sentence } from "./sentence.tsx";
+import { StoryBar } from "./story.tsx";
+import { sheet } from "./style/sheet.ts";
+import { WordSheet } from "./word_sheet.tsx";
+
+export interface Mounted {
+  /** Takes a key that nobody inside the explorer had. */
+  key(event: KeyboardEvent): void;
+  dispose(): void;
+}
+
+export interface MountOptions {
+  /** Told of every change of the selection. */
+  changed(fragment: string): void;
+  readonly lab: LabActions | null;
+  /** Whose color scheme the explorer follows where it is left to: a notebook's; else the system's. */
+  readonly around: HTMLElement | null;
+}
+
+export function mount(host: HTMLElement, session: Session, options: MountOptions): Mounted {
+  const shadow = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+  const style = new CSSStyleSheet();
+  style.replaceSync(sheet);
+  shadow.adoptedStyleSheets = [style];
+  const root = document.createElement("div");
+  root.className = "root";
+  shadow.replaceChildren(root);
+  const here = new Here(session, root, options.lab);
+  const observer = new ResizeObserver(() => {
+    const { clientWidth: width, clientHeight: height } = root;
+    const now = session.size.peek();
+    if (width && (width !== now.width || height !== now.height)) {
+      session.size.value = { width, height };
+    }
+  });
+  if (root.clientWidth) {
+    session.size.value = { width: root.clientWidth, height: root.clientHeight };
+  }
+  observer.observe(root);
+  const follow = () => {
+    session.system.value = isDark(options.around) ? "dark" : "light";
+  };
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", follow);
+  follow();
+  const stops = [
+    effect(() => {
+      applyTheme(root, session.theme.value);
+      root.dataset.theme = session.theme.value.scheme;
+    }),
+    effect(() => options.changed(session.fragment)),
+  ];
+  const key = (event: KeyboardEvent) => handleKey(event, here);
+  root.addEventListener("keydown", key);
+  render(
+    <HereContext.Provider value={here}>
+      <Explorer />
+    </HereContext.Provider>,
+    root,
+  );
+  return {
+    key,
+    dispose() {
+      for (const stop of stops) stop();
+      observer.disconnect();
+      scheme.removeEventListener("change", follow);
+      session.dispose();
+      render(null, root);
+    },
+  };
+}
+
+/** Whether the host's own ground is dark, or without one the system. */
+function isDark(around: HTMLElement | null): boolean {
+  for (let element = around; element; element = element.parentElement) {
+    const parts = /^rgba?\((\d+), (\d+), (\d+)(?:, ([\d.]+))?\)$/.exec(
+      getComputedStyle(element).backgroundColor,
+    );
+    if (!parts || parts[4] === "0") continue;
+    const [red, green, blue] = parts.slice(1).map(Number);
+    return red * 0.3 + green * 0.59 + blue * 0.11 < 128;
+  }
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function Explorer() {
+  const here = useHere();
+  const { session } = here;
+  const { embed, pane } = session.selection.value;
+  const layout = session.layout.value;
+  const { width, height } = session.size.value;
+  const { heads } = session.sides.value[0].block;
+  const isAlone = embed && pane !== 2;
+  const shows = (which: number) =>
+    isAlone ? pane === which : layout !== "phone" || pane === which;
+  const showsHead = isAlone ? pane === 2 : shows(2) && !(layout === "phone" && pane !== 2);
+  const showsEffect = isAlone
+    ? pane === 3
+    : layout === "wide" || (layout === "phone" && pane === 3);
+  const columns =
+    isAlone || layout === "phone"
+      ? "minmax(0, 1fr)"
+      : `${gridWidth(width, heads)}px minmax(0, 1fr)${layout === "wide" ? " 316px" : ""}`;
+  useEffect(() => {
+    const close = (event: MouseEvent) => {
+      const inside = event
+        .composedPath()
+        .some((node) => node instanceof HTMLElement && node.matches(".pop, [aria-haspopup]"));
+      if (!inside) here.open.value = "";
+    };
+    here.root.addEventListener("pointerdown", close);
+    return () => here.root.removeEventListener("pointerdown", close);
+  }, []);
+  const kind = `page ${layout} ${height <= 560 ? "low" : ""} ${embed ? "embed" : ""}`;
+  return (
+    <div class={kind}>
+      {!embed && <Bar />}
+      {(!isAlone || pane === 4) && <Sentence />}
+      {pane !== 4 || !embed ? (
+        <div class="panes" style={{ gridTemplateColumns: columns }}>
+          {shows(1) && <HeadsPane />}
+          {showsHead && <HeadPane />}
+          {showsEffect && <EffectPane />}
+        </div>
+      ) : null}
+      {!embed && <StoryBar />}
+      {!embed && layout === "phone" && <Navigation />}
+      {layout === "phone" && <WordSheet />}
+      <Help />
+      <Note />
+      <Status />
+    </div>
+  );
+}
+
+const PANES = ["Heads", "This head", "Effect"];
+
+function Navigation() {
+  const { session } = useHere();
+  const { pane } = session.selection.value;
+  return (
+    <nav aria-label="Panes">
+      {PANES.map((name, i) => (
+        <button
+          key={name}
+          type="button"
+          aria-current={pane === i + 1 ? "page" : undefined}
+          onClick={() => session.update({ pane: i + 1 })}
+        >
+          {name}
+        </button>
+      ))}
+    </nav>
+  );
+}
+
+/** The note beside the pointer. */
+function Note() {
+  const { tip, session } = useHere();
+  const note = tip.value;
+  if (!note) return null;
+  const { width, height } = session.size.value;
+  const isRight = note.x > width - 280;
+  const isLow = note.y > height - 160;
+  const style = {
+    left: isRight ? "auto" : `${note.x + 14}px`,
+    right: isRight ? `${width - note.x + 12}px` : "auto",
+    top: isLow ? "auto" : `${note.y + 16}px`,
+    bottom: isLow ? `${height - note.y + 10}px` : "auto",
+  };
+  return (
+    <div class="tip" role="tooltip" style={style}>
+      <strong>{note.heading}</strong>
+      {note.rows.map(([label, value]) => (
+        <div key={label}>
+          <span>{label}</span>
+          <b>{value}</b>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+/** What is under way or went wrong, said aloud too. */
+function Status() {
+  const { session } = useHere();
+  const problem = session.problem.value;
+  const words = problem || session.busy.value;
+  return (
+    <div class={`status ${problem ? "problem" : ""}`} role="status" hidden={!words}>
+      {words}
+      {problem && (
+        <button
+          type="button"
+          onClick={() => {
+            session.problem.value = "";
+          }}
+        >
+          Close
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,245 @@
+// One head, titled in a sentence, and what it does in five ways.
+
+import { printed } from "../data/axis.ts";
+import { formatNumber, shortWeight } from "../data/number.ts";
+import { percent, tellingLink, titleOf } from "../data/words.ts";
+import { lineWidth } from "../layout/lines.ts";
+import { cssOf } from "../paint/color.ts";
+import { inkOn } from "../paint/roles.ts";
+import { type HeadId, headCode, headName, type Tab } from "../state/selection.ts";
+import { useSession } from "./context.ts";
+import { EffectPane } from "./effect.tsx";
+import { EvidenceTab } from "./evidence.tsx";
+import { LinesTab } from "./lines.tsx";
+import { headColor, lookAt, otherRole, roleHere, roleWords } from "./look.ts";
+import { MatrixTab } from "./matrix.tsx";
+import { MediaStrip } from "./media.tsx";
+import { NeuronsTab } from "./neurons.tsx";
+
+export function HeadPane() {
+  const session = useSession();
+  const tab = session.tab.value;
+  return (
+    <section class="head" aria-label="This head">
+      <Title />
+      <Tabs />
+      <div class="body" role="tabpanel" aria-label={tab}>
+        {tab !== "evidence" && tab !== "effect" && <MediaStrip />}
+        {tab === "lines" && <LinesTab />}
+        {tab === "matrix" && <MatrixTab />}
+        {tab === "neurons" && <NeuronsTab />}
+        {tab === "evidence" && <EvidenceTab />}
+        {tab === "effect" && <EffectPane />}
+      </div>
+    </section>
+  );
+}
+
+/** What is said of the head, as plain text too (for files and tests). */
+export function Title() {
+  const session = useSession();
+  const selection = session.selection.value;
+  const { scheme } = session.theme.value;
+  const lead = session.lead.value;
+  const look = lookAt(session, lead, selection);
+  const { role, share } = roleHere(lead, selection);
+  const combined = session.combined(lead);
+  const sides = session.sides.value;
+  const links = sides.map((side) => {
+    const matrix = session.matrix(side);
+    const { row } = session.focus(side);
+    return matrix && tellingLink(matrix, side.lens.rows, side.lens.columns, row, role);
+  });
+  const isPinned = session.focus(lead).row >= 0;
+  const said = titleOf(role, share, links, isPinned);
+  const color = headColor(session, lead);
+  const changed = sides.find((side) => side.base.changed)?.base.changed;
+  return (
+    <div class="title">
+      <div class="row">
+        <span
+          class="badge"
+          style={{ background: look[scheme], color: inkOn(color) }}
+          title={roleWords(lead, selection)}
+        >
+          {look.sign} {combined ? `${combined.length} heads` : headName(selection)}
+        </span>
+        <h2>
+          {combined ? <Mean heads={combined} /> : said.lead}{" "}
+          {!combined && said.words.length > 0 && <Quoted words={said.words} />}
+          {!combined &&
+            said.links.map((link, i) => (
+              <b key={`${i}${link.from.label}`}>
+                {i > 0 && ", "}
+                <bdi>{printed(link.from.label)}</bdi> → <bdi>{printed(link.to.label)}</bdi>{" "}
+                {shortWeight(link.weight)}
+              </b>
+            ))}
+        </h2>
+      </div>
+      <p class="sub">
+        <Subtitle changed={changed ?? null} />
+      </p>
+    </div>
+  );
+}
+
+/** Heads that a title names one by one. */
+const NAMED = 4;
+
+function Mean({ heads }: { heads: readonly HeadId[] }) {
+  const session = useSession();
+  const { combine } = session.selection.value.filter;
+  const names = heads.slice(0, NAMED).map(headName).join(", ");
+  const rest = heads.length > NAMED ? ` and ${heads.length - NAMED} more` : "";
+  const all = combine === "all" ? "all heads" : "the heads of the layer";
+  return (
+    <>
+      mean over {combine === "off" ? `${names}${rest}` : all}{" "}
+      {combine === "off" && (
+        <button type="button" class="b" onClick={() => session.update({ also: [] })}>
+          one head
+        </button>
+      )}
+    </>
+  );
+}
+
+function Quoted({ words }: { words: readonly string[] }) {
+  return (
+    <>
+      {words.map((word, i) => (
+        <span key={word}>
+          {i > 0 && " and "}“<bdi>{word}</bdi>”
+        </span>
+      ))}
+      :{" "}
+    </>
+  );
+}
+
+function Subtitle({ changed }: { changed: string | null }) {
+  const session = useSession();
+  const selection = session.selection.value;
+  const side = session.lead.value;
+  const { statistics } = side.block;
+  const index = session.layerIndex(side.block);
+  if (session.isOff(selection)) {
+    return (
+      <>
+        <b class="dn">Switched off.</b> Dashed: what it would read; none of it reaches the model
+        now.
+      </>
+    );
+  }
+  const parts: string[] = [];
+  if (changed) parts.push(`B is the model ${changed}`);
+  const rest = statistics.first?.[index]?.[selection.head];
+  if (rest != null && rest >= 0.05) parts.push(`${percent(rest)} rests on the first token`);
+  const distance = statistics.distance?.[index]?.[selection.head];
+  if (distance != null) parts.push(`words it reads are ${formatNumber(distance)} away on average`);
+  const card = session.header.evidence?.cards[headCode(selection)];
+  const over = otherRole(side, selection);
+  if (over) parts.push(roleWords(side, selection));
+  else if (card?.sentences[0]) parts.push(card.sentences[0].replace(/\.$/, ""));
+  const isEdited = selection.edits.some(
+    (edit) => edit.layer === selection.layer && edit.head === selection.head,
+  );
+  return (
+    <>
+      {isEdited && <b class="dn">Edited, drawn as it is now. </b>}
+      {parts.join(" · ")}
+    </>
+  );
+}
+
+const NAMES: Record<Tab, string> = {
+  lines: "Lines",
+  matrix: "Matrix",
+  neurons: "Neurons",
+  evidence: "Evidence",
+  effect: "Effect",
+};
+
+function Tabs() {
+  const session = useSession();
+  const now = session.tab.value;
+  const names: Tab[] = ["lines", "matrix", "neurons", "evidence"];
+  if (session.layout.value === "middle") names.push("effect");
+  const move = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (!step) return;
+    const next = names[(names.indexOf(now) + step + names.length) % names.length];
+    session.update({ tab: next });
+    const list = event.currentTarget as HTMLElement;
+    requestAnimationFrame(() => list.querySelector<HTMLElement>("[aria-selected=true]")?.focus());
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return (
+    <div class="tabs" role="tablist" aria-label="Ways to see this head" onKeyDown={move}>
+      {names.map((name) => (
+        <button
+          key={name}
+          type="button"
+          role="tab"
+          aria-selected={now === name}
+          tabIndex={now === name ? 0 : -1}
+          onClick={() => session.update({ tab: name })}
+        >
+          {NAMES[name]}
+        </button>
+      ))}
+      {now === "lines" && <WidthLegend />}
+      {now === "matrix" && session.hasDifference && <Minus />}
+      {now === "neurons" && (
+        <span class="wl">
+          <i class="dot up" /> positive <i class="dot down" /> negative
+        </span>
+      )}
+    </div>
+  );
+}
+
+/** Two inputs side by side, or what the second has more and less of than the first. */
+function Minus() {
+  const session = useSession();
+  const { minus } = session.selection.value;
+  return (
+    <span class="wl">
+      {minus && (
+        <span class="of">
+          <i class="dot up" /> more in B <i class="dot down" /> less
+        </span>
+      )}
+      <span class="seg" role="group" aria-label="Two inputs">
+        {[false, true].map((value) => (
+          <button
+            key={String(value)}
+            type="button"
+            aria-pressed={minus === value}
+            onClick={() => session.update({ minus: value })}
+          >
+            {value ? "B − A" : "A, B"}
+          </button>
+        ))}
+      </span>
+    </span>
+  );
+}
+
+function WidthLegend() {
+  const session = useSession();
+  const color = cssOf(headColor(session, session.lead.value));
+  return (
+    <span class="wl">
+      <span class="of">share of a word's attention</span>
+      {[0.1, 0.3, 0.6, 1].map((weight) => (
+        <span key={weight} class="width">
+          <i style={{ height: `${lineWidth(weight)}px`, background: color }} />
+          {weight}
+        </span>
+      ))}
+    </span>
+  );
+}

@@ -1,0 +1,69 @@
+// What the model expects, where the next word would stand.
+
+import { printed } from "../data/axis.ts";
+import type { Answer } from "../data/payload.ts";
+import type { Trace } from "../data/trace.ts";
+import type { Side } from "../state/session.ts";
+import { useSession } from "./context.ts";
+
+const KINDS = {
+  next: "next word",
+  mask: "masked word",
+  label: "label",
+  token_label: "label of the word",
+} as const;
+
+export interface Predicted {
+  readonly position: number | null;
+  readonly top: readonly Answer[];
+  readonly title: string;
+  /** The word it stands after or at; empty for the whole text. */
+  readonly word: string;
+}
+
+/** What is predicted at a pinned word, else at the last position there is. */
+export function predictedAt(trace: Trace, word: number | null): Predicted | null {
+  const { predictions } = trace;
+  if (!predictions || predictions.positions.length === 0) return null;
+  const { kind, positions } = predictions;
+  const found = positions.find(({ position }) => position !== null && position === word);
+  const { position, top } = found ?? positions[positions.length - 1];
+  const tokens = trace.blocks.at(-1)!.queryTokens;
+  const text = position === null ? "" : printed(tokens.texts[position] ?? "");
+  return { position, top, title: KINDS[kind], word: text };
+}
+
+const SHOWN = 5;
+
+export function Predictions({ side }: { side: Side }) {
+  const session = useSession();
+  const { word } = session.selection.value;
+  const at = session.place(side, word, "query");
+  const now = predictedAt(side.now, at);
+  if (!now) return null;
+  const before = side.now === side.base ? null : predictedAt(side.base, at);
+  const most = Math.max(0.01, ...now.top.map(({ probability }) => probability));
+  return (
+    <div class="pred">
+      <h2 class="sec">
+        {now.title}
+        {before ? ", edited" : ""}
+      </h2>
+      {now.top.slice(0, SHOWN).map(({ text, probability }) => {
+        const was = before?.top.find((one) => one.text === text)?.probability;
+        return (
+          <div class="r" key={text}>
+            <span class="t" dir="auto">
+              {printed(text)}
+            </span>
+            <span class="hb">
+              <i style={{ width: `${(100 * probability) / most}%` }} />
+              {was !== undefined && <u style={{ left: `${Math.min(100, (100 * was) / most)}%` }} />}
+            </span>
+            <span class="num">{(100 * probability).toFixed(1)}</span>
+          </div>
+        );
+      })}
+    </div>
+  );
+}

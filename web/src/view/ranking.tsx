@@ -1,0 +1,235 @@
+// Heads in the order of a number: what the output loses without each, or one weight.
+
+import { useEffect, useState } from "preact/hooks";
+import { printed } from "../data/axis.ts";
+import type { Ranked } from "../data/effects.ts";
+import { formatNumber, points } from "../data/number.ts";
+import { ordinal } from "../data/words.ts";
+import { inkOn, roleColor, roleLook } from "../paint/roles.ts";
+import { headName } from "../state/selection.ts";
+import type { Side } from "../state/session.ts";
+import { useSession } from "./context.ts";
+import { type HeadEffect, headEffects } from "./effect_numbers.ts";
+import { predictedAt } from "./predictions.tsx";
+
+const LISTED = 8;
+
+/** Heads by what the output loses or gains without each. */
+export function Ranking({ side }: { side: Side }) {
+  const session = useSession();
+  const effects = headEffects(session, side);
+  const progress = session.progress.value;
+  if (!effects) return <NotMeasured side={side} />;
+  const isTurn = effects.kind === "turn";
+  const table = session.effectsOf(side);
+  const measured = table?.kind === "prediction" ? table.position : null;
+  const shown = predictedAt(side.base, session.place(side, session.selection.value.word, "query"));
+  const isElsewhere = measured !== null && shown?.position != null && shown.position !== measured;
+  const where = isElsewhere ? printed(side.block.queryTokens.texts[measured] ?? "") : "";
+  return (
+    <>
+      <h2 class="sec">
+        {isTurn ? "Heads that turn it most" : `Heads behind ${effects.what}`}{" "}
+        <small>
+          {where && (
+            <>
+              after “<bdi>{where}</bdi>” ·{" "}
+            </>
+          )}
+          {session.asker ? "each off alone" : "stored"}
+        </small>
+      </h2>
+      {isElsewhere && session.asker && !progress && (
+        <button
+          type="button"
+          class="plain"
+          onClick={() => void session.measure(side, shown.position)}
+        >
+          Measure them for the word after “{shown.word}”
+        </button>
+      )}
+      {progress && <Progressing />}
+      {!isTurn && (
+        <div class="ends mut" aria-hidden="true">
+          <span>◂ falls</span>
+          <span>rises ▸</span>
+        </div>
+      )}
+      <RankedHeads
+        side={side}
+        list={effects.all}
+        format={(value) => (isTurn ? value.toFixed(3) : points(value))}
+        isSigned={!isTurn}
+      />
+      <p class="mut foot">{footOf(effects)}</p>
+    </>
+  );
+}
+
+function footOf(effects: HeadEffect): string {
+  return effects.kind === "turn"
+    ? "1 − cosine between the text's vector with and without the head"
+    : `points of ${effects.what} gained or lost when the head is off`;
+}
+
+interface RankedProps {
+  readonly side: Side;
+  readonly list: readonly Ranked[];
+  readonly format: (value: number) => string;
+  readonly isSigned: boolean;
+}
+
+function RankedHeads({ side, list, format, isSigned }: RankedProps) {
+  const session = useSession();
+  const selection = session.selection.value;
+  const { scheme } = session.theme.value;
+  const index = session.layerIndex(side.block);
+  const own = list.findIndex((one) => one.layerIndex === index && one.head === selection.head);
+  const most = Math.max(1e-9, Math.abs(list[0]?.value ?? 0));
+  const shown = list.slice(0, LISTED).map((one, place) => ({ one, place }));
+  if (own >= LISTED) shown.push({ one: list[own], place: own });
+  return (
+    <div class="ranking">
+      {shown.map(({ one, place }) => {
+        const id = { layer: side.block.layers[one.layerIndex], head: one.head };
+        const look = roleLook(session.roles(side)[one.layerIndex][one.head].role);
+        const share = (one.value / most) * (isSigned ? 50 : 100);
+        const isHollow = look.id === "unnamed";
+        return (
+          <button
+            key={`${one.layerIndex}/${one.head}`}
+            type="button"
+            class={`rank ${place === own ? "on" : ""} ${place >= LISTED ? "apart" : ""}`}
+            aria-current={place === own ? "true" : undefined}
+            title={`${ordinal(place + 1)} of ${list.length}`}
+            onClick={() =>
+              session.update({ ...id, ...(session.layout.value === "phone" ? { pane: 2 } : {}) })
+            }
+          >
+            <span
+              class={`sw ${isHollow ? "hollow" : ""}`}
+              style={
+                isHollow ? {} : { background: look[scheme], color: inkOn(roleColor(look, scheme)) }
+              }
+            >
+              {look.sign}
+            </span>
+            <span>{headName(id)}</span>
+            <span class={`d ${isSigned ? "signed" : ""}`}>
+              <i
+                class={one.value >= 0 ? "up" : "down"}
+                style={
+                  isSigned
+                    ? { left: `${50 + Math.min(0, share)}%`, width: `${Math.abs(share)}%` }
+                    : { left: 0, width: `${Math.abs(share)}%` }
+                }
+              />
+            </span>
+            <span class="num">{format(one.value)}</span>
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+function NotMeasured({ side }: { side: Side }) {
+  const session = useSession();
+  const { asker, header } = session;
+  const progress = session.progress.value;
+  const { block } = side;
+  const count = block.layers.length * block.heads;
+  const before = predictedAt(side.base, session.place(side, session.selection.value.word, "query"));
+  return (
+    <>
+      <h2 class="sec">Which heads matter</h2>
+      {progress && <Progressing />}
+      {!progress && asker && (
+        <div class="note">
+          <b>Not measured yet.</b> The model runs once without each of its {count} heads.
+          <div class="do">
+            <button
+              type="button"
+              class="go"
+              onClick={() => void session.measure(side, before?.position ?? null)}
+            >
+              Measure all heads
+            </button>
+          </div>
+        </div>
+      )}
+      {!progress && !asker && (
+        <div class="note">
+          <b>Not measured.</b> Save the page with <code>effects=True</code>, or open it in the lab:
+          <br />
+          <code>{header.command}</code>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Progressing() {
+  const session = useSession();
+  const progress = session.progress.value;
+  if (!progress) return null;
+  const { done, total } = progress;
+  return (
+    <div class="progress">
+      <progress max={total} value={done} aria-label="Heads measured" />
+      <span class="num mut">
+        {done} / {total}
+      </span>
+    </div>
+  );
+}
+
+/** With a word and what it reads pinned: all heads by that one weight. */
+export function PairRank({ side }: { side: Side }) {
+  const session = useSession();
+  const { word, key } = session.selection.value;
+  const [list, setList] = useState<readonly Ranked[] | null>(null);
+  const { block } = side;
+  const [query, read] = [session.place(side, word, "query"), session.place(side, key, "key")];
+  useEffect(() => {
+    setList(null);
+    if (query === null || read === null) return;
+    let isOld = false;
+    void Promise.all(block.planes.map((lazy) => lazy.whole())).then(
+      (planes) => {
+        if (isOld) return;
+        const all: Ranked[] = [];
+        planes.forEach((layer, layerIndex) => {
+          for (let head = 0; head < block.heads; head++) {
+            const value = layer.weight(head, query, read);
+            if (block.has(layerIndex, head) && value >= 0) all.push({ layerIndex, head, value });
+          }
+        });
+        setList(all.sort((a, b) => b.value - a.value));
+      },
+      () => {},
+    );
+    return () => {
+      isOld = true;
+    };
+  }, [block, query, read]);
+  if (query === null || read === null) return null;
+  const names = [block.queryTokens.texts[query], block.keyTokens.texts[read]].map(printed);
+  return (
+    <>
+      <h2 class="sec">
+        Heads by {names[0]} → {names[1]}{" "}
+        <small>
+          <button type="button" class="plain" onClick={() => session.update({ key: null })}>
+            unpin
+          </button>
+        </small>
+      </h2>
+      {list ? (
+        <RankedHeads side={side} list={list} format={formatNumber} isSigned={false} />
+      ) : (
+        <p class="mut">Unpacking all layers …</p>
+      )}
+    </>
+  );
+}

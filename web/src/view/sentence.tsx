@@ -1,0 +1,370 @@
+// The text on top, with what the chosen word reads as arcs, and what the model predicts.
+
+import { Fragment } from "preact";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { printed, rowOf } from "../data/axis.ts";
+import { shortWeight } from "../data/number.ts";
+import type { Tokens } from "../data/trace.ts";
+import { summary } from "../data/words.ts";
+import { type Arc, arcsOf, type Place } from "../layout/arcs.ts";
+import { widestEms } from "../paint/canvas.ts";
+import { cssOf, mix } from "../paint/color.ts";
+import { inkOn } from "../paint/roles.ts";
+import type { Session, Side } from "../state/session.ts";
+import { useHere, useSession } from "./context.ts";
+import { headColor } from "./look.ts";
+import { Predictions } from "./predictions.tsx";
+
+/** A text that would take more lines than these is one line that scrolls. */
+const LINES = { wide: 2, middle: 2, phone: 4 } as const;
+/** Pixels around a word, and beside the text for what is predicted. */
+const SPACE = 9;
+const PREDICTED = 250;
+
+function wouldFit(session: Session, { block, now }: Side, isTwo: boolean): boolean {
+  const { width, height } = session.size.value;
+  const layout = session.layout.value;
+  const [isLow, isPhone] = [height <= 560, layout === "phone"];
+  const size = isPhone ? 21 : isLow ? 18 : isTwo ? 23 : 27;
+  const { texts } = block.queryTokens;
+  const length = widestEms([texts.map(printed).join("")], true) * size + texts.length * SPACE;
+  const beside = now.predictions ? PREDICTED : 40;
+  const room = isPhone ? width - 30 : width / (isTwo && layout === "wide" ? 2 : 1) - beside;
+  return length <= room * (isLow ? 1 : LINES[layout]);
+}
+
+export function Sentence() {
+  const session = useSession();
+  const shown = session.shown.value;
+  const isTwo = session.sides.value.length > 1;
+  return (
+    <section class={`stage ${isTwo ? "two" : "one"}`} aria-label="The text">
+      <div class="flows">
+        {shown.map((side) => (
+          <Flow key={side.trace} side={side} />
+        ))}
+      </div>
+      <Caption />
+    </section>
+  );
+}
+
+interface Word {
+  readonly position: number;
+  readonly text: string;
+  readonly special: boolean;
+  readonly generated: boolean;
+  /** Whether it stands right after the one before, without a space. */
+  readonly joined: boolean;
+  readonly axis: "query" | "key";
+}
+
+interface Band {
+  readonly letter: string;
+  readonly name: string;
+  readonly words: readonly Word[];
+  readonly special: boolean;
+}
+
+/** The tokens of one side in bands: A and B where there are two texts, special tokens between. */
+function bandsOf(side: Side): Band[] {
+  const { block } = side;
+  const isCross = block.queryTokens !== block.keyTokens;
+  const bands: Band[] = isCross ? bandsOfTokens(block.keyTokens, "key", "", "is read") : [];
+  const own = block.queryTokens;
+  const several = new Set(own.segments).size > 1;
+  const letter = several ? null : side.letter;
+  return [...bands, ...bandsOfTokens(own, "query", letter, isCross ? "reads" : "")];
+}
+
+function bandsOfTokens(
+  tokens: Tokens,
+  axis: "query" | "key",
+  letter: string | null,
+  name: string,
+): Band[] {
+  const bands: { letter: string; name: string; words: Word[]; special: boolean; of: number }[] = [];
+  const outer = (position: number) => tokens.special[position] && tokens.pieces[position] === null;
+  tokens.texts.forEach((text, position) => {
+    if (tokens.pieces[position] !== null) return;
+    const special = outer(position);
+    const segment = tokens.segments[position];
+    const last = bands.at(-1);
+    const word: Word = {
+      position,
+      text: printed(text).replace(/^##(?=.)/, ""),
+      special,
+      generated: tokens.generated[position],
+      joined: isJoined(tokens, position),
+      axis,
+    };
+    if (last && last.special === special && last.of === segment) last.words.push(word);
+    else {
+      const own = letter ?? "AB"[segment] ?? "";
+      bands.push({ letter: special ? "" : own, name, words: [word], special, of: segment });
+    }
+  });
+  return bands;
+}
+
+const LEANS_BACK = /^[\p{Pe}\p{Pf}.,;:!?%…]+$/u;
+const NO_SPACES = /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
+
+function isJoined(tokens: Tokens, position: number): boolean {
+  const [own, before] = [tokens.words[position], tokens.words[position - 1]];
+  const text = tokens.texts[position];
+  if (position === 0 || tokens.special[position - 1] || /^\s/.test(text)) return false;
+  if (own >= 0 && own === before) return true;
+  return LEANS_BACK.test(text) || NO_SPACES.test(text);
+}
+
+function Flow({ side }: { side: Side }) {
+  const session = useSession();
+  const here = useHere();
+  const theme = session.theme.value;
+  const { above } = session.selection.value.filter;
+  const { row, column } = session.focus(side);
+  const { word } = session.selection.value;
+  const { block, lens } = side;
+  const pinned = session.place(side, word, "query");
+  const bands = useMemo(() => bandsOf(side), [side]);
+  const color = headColor(session, side);
+  const matrix = session.matrix(side);
+  const isCross = block.queryTokens !== block.keyTokens;
+  const read = row >= 0 ? (session.row(side, row)?.weights ?? null) : null;
+  const isLong = !wouldFit(session, side, session.sides.value.length > 1);
+  const ref = useRef<HTMLDivElement>(null);
+  const [places, setPlaces] = useState<ReadonlyMap<string, Place>>(new Map());
+  const { width } = session.size.value;
+  const measure = () => {
+    const box = ref.current;
+    if (!box) return;
+    const found = new Map<string, Place>();
+    for (const element of box.querySelectorAll<HTMLElement>("[data-at]")) {
+      const { offsetLeft, offsetTop, offsetWidth } = element;
+      found.set(element.dataset.at!, {
+        x: offsetLeft + offsetWidth / 2,
+        y: offsetTop,
+        width: offsetWidth,
+      });
+    }
+    setPlaces(found);
+  };
+  const { embed } = session.selection.value;
+  useLayoutEffect(measure, [bands, width, isLong, session.layout.value, embed]);
+  useLayoutEffect(() => {
+    const box = ref.current?.closest<HTMLElement>(".scrolled");
+    const word = box?.querySelector<HTMLElement>(".tok.pin");
+    if (isLong && box && word) box.scrollLeft = word.offsetLeft - box.clientWidth * 0.6;
+  }, [pinned, isLong, width]);
+  useLayoutEffect(() => {
+    void document.fonts?.ready.then(measure);
+  }, []);
+  const weightAt = (axis: "query" | "key", position: number): number => {
+    if (read && (axis === "key" || !isCross)) {
+      return read[rowOf(lens.columns, position)] ?? 0;
+    }
+    if (row < 0 && column >= 0 && matrix && (axis === "query" || !isCross)) {
+      const at = rowOf(lens.rows, position);
+      return at < 0 ? 0 : matrix.weights[at * matrix.columns + column];
+    }
+    return 0;
+  };
+  const arcs: Arc[] = matrix
+    ? arcsOf({ matrix, lens, focus: { row, column }, read, above, isCross }, places)
+    : [];
+  const first = Math.min(...[...places.values()].map(({ y }) => y));
+  const rgb = color;
+  const dashed = session.isOff(session.selection.value);
+  const act = (w: Word) => {
+    const field = w.axis === "query" ? "word" : "key";
+    const now = session.selection.value[field];
+    session.hover.value = { query: null, key: null };
+    session.update({ [field]: now === w.position ? null : w.position });
+    if (session.layout.peek() === "phone") here.open.value = now === w.position ? "" : "word";
+  };
+  const keyDown = (event: KeyboardEvent, w: Word) => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (event.key === "Enter" || event.key === " ") act(w);
+    else if (step) {
+      const all = [...ref.current!.querySelectorAll<HTMLElement>("[data-at]")];
+      all[all.indexOf(event.currentTarget as HTMLElement) + step]?.focus();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const reachable = pinned ?? firstOf(bands);
+  const hover = (w: Word | null) =>
+    session.point(w ? { [w.axis === "query" ? "query" : "key"]: w.position } : {});
+  return (
+    <div class={`flow ${isLong ? "long" : ""}`}>
+      <div class="scrolled">
+        <div class="toks" ref={ref}>
+          {bands.map((band, i) => (
+            <span
+              key={`${i}/${band.words[0].position}`}
+              class={band.special ? "marks" : `band ${band.letter.toLowerCase()}`}
+              dir="auto"
+            >
+              {band.letter && <b class="letter">{band.letter}</b>}
+              {!band.special && band.name && <b class="letter">{band.name}</b>}
+              {band.words.map((w, j) => {
+                const weight = weightAt(w.axis, w.position);
+                const isPin = w.axis === "query" && w.position === pinned;
+                const isRow = w.axis === "query" && row >= 0 &&
+                  lens.rows[row].positions.includes(w.position); // biome-ignore format: one claim
+                const shade = weight >= Math.max(above, 0.005) ? weight ** 0.7 : 0;
+                const ground = mix(theme.rgb.paper, rgb, 0.08 + 0.55 * shade);
+                const style =
+                  shade && !isPin ? { background: cssOf(ground), color: inkOn(ground) } : {};
+                return (
+                  <Fragment key={`${w.axis}${w.position}`}>
+                    {!w.joined && <wbr />}
+                    {/* A span, so that the letters of a word of several tokens join. */}
+                    <span
+                      role="button"
+                      data-at={`${w.axis}${w.position}`}
+                      class={[
+                        "tok",
+                        w.special && "sp",
+                        w.joined && "joined",
+                        band.words[j + 1]?.joined && "joins",
+                        w.generated && "written",
+                        isPin && "pin",
+                        isRow && !isPin && "over",
+                      ]
+                        .filter(Boolean)
+                        .join(" ")}
+                      style={style}
+                      aria-pressed={isPin}
+                      tabIndex={w.axis === "query" && w.position === reachable ? 0 : -1}
+                      onPointerEnter={(event) => event.pointerType === "mouse" && hover(w)}
+                      onPointerLeave={() => hover(null)}
+                      onFocus={() => hover(w)}
+                      onBlur={() => hover(null)}
+                      onClick={() => act(w)}
+                      onKeyDown={(event) => keyDown(event, w)}
+                    >
+                      {w.text}
+                    </span>
+                  </Fragment>
+                );
+              })}
+            </span>
+          ))}
+          <svg class="arcs" aria-hidden="true">
+            {arcs.map((arc) => (
+              <path
+                key={`${arc.from}-${arc.to}`}
+                d={arc.path}
+                stroke={cssOf(rgb)}
+                stroke-width={arc.width}
+                stroke-opacity={arc.opacity}
+                stroke-dasharray={dashed ? "6 4" : undefined}
+                fill="none"
+              />
+            ))}
+            {arcs
+              .filter((arc) => arc.label !== "")
+              .map((arc) => (
+                <text key={arc.to} x={Math.max(12, arc.labelX)} y={first - 5} text-anchor="middle">
+                  {arc.label}
+                </text>
+              ))}
+          </svg>
+        </div>
+      </div>
+      <Predictions side={side} />
+    </div>
+  );
+}
+
+function firstOf(bands: readonly Band[]): number {
+  return (bands.find((band) => !band.special) ?? bands[0])?.words[0].position ?? 0;
+}
+
+/** What the word reads, in words and numbers that add up. */
+function Caption() {
+  const here = useHere();
+  const { session } = here;
+  const sides = session.shown.value;
+  const { side: chosen, filter, embed } = session.selection.value;
+  const all = session.sides.value;
+  return (
+    <div class="cap">
+      {here.lab && !embed && (
+        <button type="button" class="b" onClick={() => here.lab?.editText()}>
+          ✎ Text and examples
+        </button>
+      )}
+      {all.length > 1 && sides.length === 1 && (
+        <span class="seg" role="group" aria-label="Input">
+          {all.map((side, i) => (
+            <button
+              key={side.letter}
+              type="button"
+              aria-pressed={chosen === i}
+              onClick={() => session.update({ side: i })}
+            >
+              {side.letter}
+              {side.base.changed ? ` · ${side.base.changed}` : ""}
+            </button>
+          ))}
+        </span>
+      )}
+      <p class="say" aria-live="polite">
+        {sides.map((side) => (
+          <Reading key={side.trace} side={side} above={filter.above} />
+        ))}
+      </p>
+      <span class="gap" />
+      <span class="mut hint">
+        hover a word, click to pin it · <kbd>←↑↓→</kbd> other heads
+      </span>
+    </div>
+  );
+}
+
+function Reading({ side, above }: { side: Side; above: number }) {
+  const session = useSession();
+  const { row, column } = session.focus(side);
+  const { lens } = side;
+  const isPhone = session.layout.value === "phone";
+  const isReader = row >= 0;
+  const matrix = session.matrix(side);
+  if ((!isReader && column < 0) || !matrix) {
+    const text = matrix
+      ? `${isPhone ? "Tap" : "Hover"} a word to see all that it reads.`
+      : "Unpacking …";
+    return side === session.shown.value[0] ? <span class="mut">{text}</span> : null;
+  }
+  const weights = isReader
+    ? session.row(side, row)!.weights
+    : Float32Array.from(
+        { length: matrix.rows },
+        (_, r) => matrix.weights[r * matrix.columns + column],
+      );
+  const entries = isReader ? lens.columns : lens.rows;
+  const own = isReader ? lens.rows[row] : lens.columns[column];
+  const { top, others, rest } = summary(weights, 3, Math.max(above, 0.01));
+  return (
+    <span class="reading">
+      {side.letter && <b class="letter">{side.letter}</b>}
+      <em>{printed(own.label)}</em> {isReader ? "reads from" : "is read by"}{" "}
+      {top.length === 0 && `no word above ${Math.max(above, 0.01)}`}
+      {top.map(({ index, weight }, i) => (
+        <span key={index}>
+          {i > 0 && " · "}
+          <em>{printed(entries[index].label)}</em> {shortWeight(weight)}
+        </span>
+      ))}
+      {isReader && others > 0 && rest >= 0.005 && (
+        <span class="mut">
+          {" "}
+          · {others} other{others > 1 ? "s" : ""} {shortWeight(rest)}
+          {others > 1 ? " together" : ""}
+        </span>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,71 @@
+// The tour: captions, each with a state of the page.
+
+import type { Session } from "../state/session.ts";
+import { useSession } from "./context.ts";
+
+/** Go to a step of the story; past the last one it closes. */
+export function goTo(session: Session, step: number): void {
+  const { story } = session.header;
+  if (step < 1 || step > story.length) {
+    session.update({ story: step > story.length ? -1 : 0 });
+    return;
+  }
+  session.open(story[step - 1].selection, { story: step });
+}
+
+export function StoryBar() {
+  const session = useSession();
+  const { story } = session.header;
+  const { story: step } = session.selection.value;
+  if (story.length === 0 || step < 0) return null;
+  const caption =
+    step > 0
+      ? story[step - 1].caption
+      : "What did the model read, which head read it, and does it matter?";
+  const isLast = step === story.length;
+  return (
+    <footer class="story">
+      <span class="n num">{step > 0 ? `${step} / ${story.length}` : "Tour"}</span>
+      <p aria-live="polite">{caption}</p>
+      {step > 0 && (
+        <span class="dots">
+          {story.map((one, i) => (
+            <button
+              key={`${i}${one.selection}`}
+              type="button"
+              aria-label={`Step ${i + 1}`}
+              aria-current={step === i + 1 ? "step" : undefined}
+              onClick={() => goTo(session, i + 1)}
+            />
+          ))}
+        </span>
+      )}
+      {step > 1 && (
+        <button type="button" class="b" aria-label="Back" onClick={() => goTo(session, step - 1)}>
+          ◂
+        </button>
+      )}
+      {step === 0 && (
+        <button type="button" onClick={() => session.update({ story: -1 })}>
+          Skip
+        </button>
+      )}
+      <button type="button" class="go" onClick={() => goTo(session, step + 1)}>
+        {step === 0
+          ? `Start, ${story.length} ${story.length > 1 ? "steps" : "step"} ▸`
+          : isLast
+            ? "Done"
+            : "Next ▸"}
+      </button>
+      {step > 0 && (
+        <button
+          type="button"
+          aria-label="Close the tour"
+          onClick={() => session.update({ story: -1 })}
+        >
+          ×
+        </button>
+      )}
+    </footer>
+  );
+}

@@ -1,0 +1,77 @@
+// On a phone: what the pinned word reads, from below.
+
+import { printed } from "../data/axis.ts";
+import { shortWeight } from "../data/number.ts";
+import { summary } from "../data/words.ts";
+import { cssOf } from "../paint/color.ts";
+import { headName } from "../state/selection.ts";
+import { useHere } from "./context.ts";
+import { headColor, lookAt } from "./look.ts";
+
+export function WordSheet() {
+  const here = useHere();
+  const { session } = here;
+  const { word } = session.selection.value;
+  if (here.open.value !== "word" || word === null) return null;
+  const side = session.lead.value;
+  const { rows, columns } = side.lens;
+  const at = session.place(side, word, "query");
+  const row = rows.findIndex(({ positions }) => positions.includes(at ?? -1));
+  const own = row < 0 ? null : session.row(side, row);
+  if (!own) return null;
+  const { top, others, rest } = summary(own.weights, 12, 0.01);
+  const color = cssOf(headColor(session, side));
+  const selection = session.selection.value;
+  const step = (by: number) => {
+    const next = rows[(row + by + rows.length) % rows.length];
+    session.update({ word: next.positions[0] });
+  };
+  const close = () => {
+    here.open.value = "";
+  };
+  return (
+    <div class="cover sheet-cover">
+      <div class="sheet pop" role="dialog" aria-label={`What ${printed(rows[row].label)} reads`}>
+        <div class="grab" aria-hidden="true" />
+        <div class="h">
+          <button type="button" class="b" aria-label="Word before" onClick={() => step(-1)}>
+            ◂
+          </button>
+          <span class="gap" />
+          <span>
+            <b>
+              <bdi>{printed(rows[row].label)}</bdi>
+            </b>{" "}
+            reads from
+          </span>
+          <span class="gap" />
+          <button type="button" class="b" aria-label="Next word" onClick={() => step(1)}>
+            ▸
+          </button>
+          <button type="button" class="b" aria-label="Close" onClick={close}>
+            ×
+          </button>
+        </div>
+        <p class="mut center">
+          {headName(selection)} · {lookAt(session, side, selection).name}
+        </p>
+        <div class="list">
+          {top.map(({ index, weight }) => (
+            <div class="sr" key={index}>
+              <bdi>{printed(columns[index].label)}</bdi>
+              <span class="hb">
+                <i style={{ width: `${100 * weight}%`, background: color }} />
+              </span>
+              <span class="num">{shortWeight(weight)}</span>
+            </div>
+          ))}
+          {others > 0 && (
+            <p class="mut center">
+              the other {others} tokens: {shortWeight(rest)} together
+            </p>
+          )}
+        </div>
+      </div>
+    </div>
+  );
+}
