@@ -11,6 +11,7 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import FileFormatError
+from headscope.results import hdf5
 from headscope.results.hdf5 import EXPANSION_FROM
 from headscope.results.netcdf import load_groups, save_groups
 
@@ -89,6 +90,18 @@ def test_chunks_beyond_measure_are_refused(saved: Path) -> None:
         chunk = (EXPANSION_FROM // 4,)
         file.create_dataset("x", (8,), "f8", chunks=chunk, maxshape=(None,), compression="gzip")
     with pytest.raises(FileFormatError, match="bytes of values in a file of"):
+        hs.open(saved)
+
+
+def test_more_attributes_than_ours_have_are_refused(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(saved, "a") as file:
+        for number in range(400):
+            file["blocks"].attrs[f"a{number}"] = number
+    assert isinstance(hs.open(saved), hs.Trace)
+    monkeypatch.setattr(hdf5, "MOST_ATTRIBUTES", 400)
+    with pytest.raises(FileFormatError, match="more than 400 attributes"):
         hs.open(saved)
 
 

@@ -16,6 +16,8 @@ from headscope.errors import FileFormatError
 
 MOST_OBJECTS = 10_000
 """Groups, variables and axes of a file: ours have some hundreds."""
+MOST_ATTRIBUTES = 20_000
+"""Of all objects together: ours have some thousands."""
 MOST_LEVELS = 5
 LONGEST_NAME = 255
 MOST_BYTES = 64 << 30
@@ -40,10 +42,11 @@ def check_file(path: Path, top_groups: frozenset[str]) -> None:
     """
     with h5py.File(path, "r") as root:
         allowed = max(EXPANSION_FROM, MOST_EXPANSION * path.stat().st_size)
-        n_bytes = 0
+        n_bytes, n_attributes = 0, _count_attributes(path, root)
         for number, (name, item) in enumerate(_objects(root), 1):
             if number > MOST_OBJECTS:
                 raise _refusal(path, name, f"more than {MOST_OBJECTS:,} objects")
+            n_attributes += _count_attributes(path, item, n_attributes)
             if isinstance(item, h5py.Dataset):
                 _check_dataset(path, name, item)
                 n_bytes += max(item.nbytes, prod(item.chunks or ()) * item.dtype.itemsize)
@@ -75,6 +78,14 @@ def _objects(root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]
             yield name, item
             if isinstance(item, h5py.Group):
                 waiting.append((f"{name}/", item))
+
+
+def _count_attributes(path: Path, item: h5py.Group | h5py.Dataset, before: int = 0) -> int:
+    """How many attributes an object has; refused if with those before it they are too many."""
+    n: int = h5py.h5a.get_num_attrs(item.id)
+    if before + n > MOST_ATTRIBUTES:
+        raise _refusal(path, item.name, f"more than {MOST_ATTRIBUTES:,} attributes")
+    return n
 
 
 def _check_dataset(path: Path, name: str, data: h5py.Dataset) -> None:
