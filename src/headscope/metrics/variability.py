@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,8 +133,7 @@ class Variability(MergedMetric):
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Sum of deviations over twice the sum of weights."""
         count = np.full(len(state["order"]), float(state["order"].shape[-1]))
-        ratio = self._ratios(state, np.ones((1, state["order"].shape[-1])))[0]
-        return {self.name: ratio, f"{self.name}_count": count}
+        return {self.name: self._ratio(state), f"{self.name}_count": count}
 
     def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
         """The ratio is computed again without each part, whose documents leave ā too.
@@ -144,51 +141,81 @@ class Variability(MergedMetric):
         With n documents, ā holds 1/n of each document, which makes the ratio too small by about
         1/2n; both sides of a pull are of about as many documents, so it cancels.
         """
-        part = state["part"][0].astype(np.int64)
-        of_documents = units[part]
+        of_documents = units[state["part"][0].astype(np.int64)]
         n_units = int(units.max()) + 1
         sizes = np.bincount(of_documents, minlength=n_units)
-        occupied = np.flatnonzero(sizes)
-        value = self._ratios(state, np.ones((1, len(part))))[0]
+        occupied, of_documents = np.unique(of_documents, return_inverse=True)
+        value = self._ratio(state)
         without = np.full((n_units, *value.shape), np.nan)
         if len(occupied) > 1:
-            without[occupied] = self._ratios(
-                state, (of_documents != occupied[:, None]).astype(np.float64)
-            )
+            for layer, values in enumerate(state["values"]):
+                is_there = self._is_there(state, layer)
+                without[occupied, layer] = ratios_without(values, is_there, of_documents)
         return {self.name: recomputed_pulls(value, without, sizes, "logit")}
 
-    def _ratios(self, state: State, weights: np.ndarray) -> np.ndarray:
-        """`draw layer head`: the ratio, with weights for documents (`draw document`)."""
+    def _ratio(self, state: State) -> np.ndarray:
+        """`layer head`: the ratio over all documents."""
         n_layers, n_documents, n_heads, n_pairs = state["values"].shape
-        queries, keys = self._pairs(n_pairs < self.first**2)
-        ratios = np.full((len(weights), n_layers, n_heads), np.nan)
-        if not n_documents:
-            return ratios
+        ratio = np.full((n_layers, n_heads), np.nan)
+        for layer, values in enumerate(state["values"]):
+            is_there = self._is_there(state, layer)
+            sums = np.ones(n_documents, values.dtype) @ values.reshape(n_documents, -1)
+            sums = sums.reshape(n_heads, n_pairs)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # Outside a document its values are 0, and so must the mean be.
+                mean = np.nan_to_num(sums / is_there.sum(0)).astype(values.dtype)
+                off = np.einsum("dhp,dp->h", np.abs(values - mean), is_there, dtype=np.float64)
+                ratio[layer] = off / (2 * sums.sum(-1, dtype=np.float64))
+        return ratio
 
-        def fill(layer: int) -> None:
-            values, size = state["values"][layer], state["size"][layer]
-            is_there = np.maximum(queries, keys)[None, :] < size[:, None]
-            flat = values.reshape(n_documents, -1)
-            sums = weights.astype(flat.dtype) @ flat
-            counts = weights @ is_there
-            off = np.empty_like(values)  # reused: copies take longer than sums
-            for draw, weight in enumerate(weights):
-                drawn = np.flatnonzero(weight)
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    mean = sums[draw].reshape(n_heads, n_pairs) / counts[draw]
-                    # Outside a document its values are 0, and so must the mean be.
-                    np.subtract(values, np.nan_to_num(mean).astype(values.dtype), out=off)
-                    np.abs(off, out=off)
-                    deviations = np.einsum("dhp,dp->dh", off, is_there, dtype=np.float64)[drawn]
-                    total = 2 * sums[draw].reshape(n_heads, n_pairs).sum(-1, dtype=np.float64)
-                    ratios[draw, layer] = weight[drawn] @ deviations / total
-
-        with ThreadPoolExecutor(os.cpu_count()) as threads:  # NumPy leaves them to run side by side
-            list(threads.map(fill, range(n_layers)))
-        return ratios
+    def _is_there(self, state: State, layer: int) -> np.ndarray:
+        """`document pair`: does the document have both positions?"""
+        queries, keys = self._pairs(state["values"].shape[-1] < self.first**2)
+        is_there: np.ndarray = np.maximum(queries, keys) < state["size"][layer][:, None]
+        return is_there
 
     def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:
         """Queries and keys of the pairs kept, as positions among the first tokens."""
         square = np.ones((self.first, self.first), dtype=bool)
         queries, keys = np.nonzero(np.tril(square) if is_causal else square)
         return queries, keys
+
+
+def ratios_without(values: np.ndarray, is_there: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """`unit head`: the ratio of one layer without the documents of each unit.
+
+    Without unit g the deviations from the other mean ā₍₋g₎ are summed over all documents, then
+    those of g are taken away. Of all documents together the sum is known for any mean as soon as
+    the weights of a place are in order: with k of n below m, Σ|a − m| = m (2k − n) + Σa − 2 Σ of
+    those k. So each weight is looked at a few times, not once for each unit.
+
+    Args:
+        values: `document head pair`, weights that are not negative; 0 where there are none.
+        is_there: `document pair`.
+        unit: `document`, numbers from 0, each of at least one document.
+    """
+    n_documents, n_heads, n_pairs = values.shape
+    member = (unit == np.arange(unit.max() + 1)[:, None]).astype(values.dtype)
+    sums = (member @ values.reshape(n_documents, -1)).reshape(-1, n_heads, n_pairs)
+    counts = member @ is_there
+    others = sums.sum(0, dtype=np.float64) - sums
+    n_others = (counts.sum(0) - counts)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.where(n_others > 0, others / n_others, 0.0)
+
+    # `place …`: a place is a head's pair of positions; what is not there comes last.
+    ordered = np.where(is_there[:, None], values, np.inf).reshape(n_documents, -1).T.copy()
+    ordered.sort(axis=1)
+    wanted = means.reshape(len(means), -1).T
+    below = np.stack([row.searchsorted(m) for row, m in zip(ordered, wanted, strict=True)])
+    running = np.zeros((len(ordered), n_documents + 1))
+    np.cumsum(ordered, axis=1, dtype=np.float64, out=running[:, 1:])
+    n = np.tile(is_there.sum(0), n_heads)[:, None]
+    of_below, of_all = (np.take_along_axis(running, end, axis=1) for end in (below, n))
+    deviations = (wanted * (2 * below - n) + of_all - 2 * of_below).T.reshape(means.shape).sum(-1)
+
+    off = np.abs(values - means.astype(values.dtype)[unit])
+    of_own = member @ np.einsum("dhp,dp->dh", off, is_there, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios: np.ndarray = (deviations - of_own) / (2 * others.sum(-1))
+    return ratios
