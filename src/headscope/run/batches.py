@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,12 +32,9 @@ MOST_WEIGHTS = {"cpu": 1 << 20}
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
 SHARE_OF_MEMORY = 64
 """The weights of one layer take at most one part in so many of a GPU's memory."""
-ENOUGH_TOKENS = 768
-"""A batch of so many tokens keeps a core busy."""
+PER_BATCH = 64
+"""What a batch costs, whatever is in it, in tokens of padding: calls, rather than sums."""
 NO_LIMIT = 1 << 30
-MOST_STRETCH = 1.15
-"""The longest document of a batch that keeps a core busy may be so many times as long as the
-next document; a shorter one starts a new batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,23 +159,34 @@ class Encoder:
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
         """Documents of similar length together, longest first: later batches then fit into the
-        memory that earlier ones have freed.
+        memory that earlier ones have freed. Of all ways to cut the row of documents, the one with
+        the least padding, where each batch counts as much as `PER_BATCH` tokens of it.
         """
-        batch: list[EncodedDocument] = []
-        for document in sorted(documents, key=lambda d: (-d.length, d.numbered[0])):
-            n, length = len(batch) + 1, batch[0].length if batch else document.length
-            is_full = n * length > self.settings.batch_tokens
-            is_large = n * length**2 * self._n_heads > self._most_weights
-            # Padding costs as much as text: a batch that keeps a core busy takes no much shorter
-            # documents.
-            is_enough = (n - 1) * length > ENOUGH_TOKENS
-            is_shorter = length > MOST_STRETCH * document.length + 2
-            if batch and (is_full or is_large or (is_enough and is_shorter)):
-                yield batch
-                batch = []
-            batch.append(document)
-        if batch:
-            yield batch
+        row = sorted(documents, key=lambda d: (-d.length, d.numbered[0]))
+        lengths = [document.length for document in row]
+        # For the first so many documents: the least cost, and where their last batch starts.
+        costs, starts = [0], [0]
+        for end in range(1, len(row) + 1):
+            least, best = costs[-1] + lengths[end - 1] + PER_BATCH, end - 1
+            for start in range(end - 2, -1, -1):
+                n, length = end - start, lengths[start]
+                if not self._fits(n, length):
+                    break
+                cost = costs[start] + n * length + PER_BATCH
+                if cost < least:
+                    least, best = cost, start
+            costs.append(least)
+            starts.append(best)
+        ends = [len(row)]
+        while ends[-1]:
+            ends.append(starts[ends[-1]])
+        for start, end in itertools.pairwise(reversed(ends)):
+            yield row[start:end]
+
+    def _fits(self, n: int, length: int) -> bool:
+        """May a batch have so many documents, the longest of this length?"""
+        is_small = n * length**2 * self._n_heads <= self._most_weights
+        return is_small and n * length <= self.settings.batch_tokens
 
     def batch(self, documents: Sequence[EncodedDocument]) -> tuple[dict[str, Tensor], Batch]:
         """Model inputs, padded at the right, and the batch metrics see."""

@@ -29,7 +29,7 @@ from headscope.text.document import Document
 from headscope.text.readers.lines import Report
 
 NO_GROUP = "(none)"
-FORMAT = 4
+FORMAT = 5
 """The format of states and checkpoints: a run with another number is not resumed."""
 
 Numbered = tuple[int, Document]
