@@ -42,7 +42,7 @@ CPU: dict[str, tuple[Callable[[], Model], int | None, float]] = {
     "bert-base shape": (bert_base, 600, 0.95),
     "minilm": (lambda: hs.load("minilm"), None, 1.4),
 }
-"""How to load a model, how many sentences to draw (all, where they take seconds), and the bound."""
+"""How to load a model, how many sentences to take (all, where they take seconds), and the bound."""
 MOST_ROUNDS = 2
 """Of what takes minutes, which is disturbed less."""
 VIEW = "headscope view of a sentence, minilm"
@@ -103,10 +103,26 @@ def _n_sentences(corpus: Path) -> str:
     return f"{hs.read(corpus).summary().documents:,}"
 
 
+def some_sentences(file: Path, n: int | None, folder: Path) -> Path:
+    """A file with n of a treebank's sentences, evenly spread; the treebank itself for None."""
+    if n is None:
+        return file
+    blocks = file.read_text(encoding="utf-8").strip().split("\n\n")
+    chosen = [blocks[i * len(blocks) // n] for i in range(n)]
+    part = folder / f"{n}.conllu"
+    part.write_text("\n\n".join(chosen) + "\n\n", encoding="utf-8")
+    return part
+
+
 def cpu(rounds: int) -> None:
     torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        _cpu_of_models(rounds, Path(folder))
+
+
+def _cpu_of_models(rounds: int, folder: Path) -> None:
     for name, (load, sentences, bound) in CPU.items():
-        corpus = hs.read(data(EWT), sample=sentences)
+        corpus = hs.read(some_sentences(data(EWT), sentences, folder))
         texts = [document.text for document in corpus]
         model = load()
         ours, bare = [], []

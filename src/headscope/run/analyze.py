@@ -51,6 +51,8 @@ from headscope.text.readers.read import Readable, as_corpus
 COMPILED_FROM = 50_000
 """Compiled loops are used for corpora of at least so many characters: in shorter runs, loading
 them takes longer than they save."""
+COMPILED_FROM_PAIRS = 3e7
+"""Or with so many pairs of characters in all documents: attention grows with their number."""
 CHARACTERS_PER_TOKEN = 4
 OPERATIONS_PER_SECOND = 4e10
 """What a core does in a forward pass, roughly; it decides the number of workers and no number."""
@@ -150,9 +152,15 @@ def make_plan(
         chosen,
         axes_for(surveyed, settings, key_classes_of(model)),
         settings,
-        is_compiled=sum(surveyed.lengths) >= COMPILED_FROM and has_numba(),
+        is_compiled=_is_worth_compiling(surveyed, settings.max_tokens) and has_numba(),
         facts=surveyed.facts,
     )
+
+
+def _is_worth_compiling(surveyed: Survey, max_tokens: int) -> bool:
+    longest = CHARACTERS_PER_TOKEN * max_tokens
+    pairs = sum(min(length, longest) ** 2 for length in surveyed.lengths)
+    return sum(surveyed.lengths) >= COMPILED_FROM or pairs >= COMPILED_FROM_PAIRS
 
 
 def _check_passes(model: Model, metrics: Sequence[Metric]) -> None:

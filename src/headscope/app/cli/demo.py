@@ -57,34 +57,30 @@ JOBS = (
     ),
     _Job(
         "smollm2",
-        "SmolLM2 goes on with a paragraph",
-        {
-            "text": "The doctor asked the nurse a question about the patient. She looked at the "
-            "chart, thought for a while, and then said that the fever had gone down. The doctor "
-            "thanked her and went to the next room, where",
-            "generate": 12,
-            "effects": True,
-        },
+        "SmolLM2 is about to go on with a sentence",
+        {"text": "The doctor asked the nurse a question. She", "effects": True},
         (
             ("Every head by what it does with this text. Most rest.", {"color": "role"}),
-            ("This head reads the word before.", {"layer": 16, "head": 0, "word": 5}),
+            ("This head reads the word before.", {"layer": 16, "head": 0, "word": 4}),
             (
-                "All of its rows: one line beside the diagonal.",
-                {"layer": 16, "head": 0, "word": 5, "tab": "matrix"},
+                "From the pronoun, this one reads back to the people before it.",
+                {"layer": 9, "head": 3, "word": 8},
             ),
             (
-                "Why that word: query times key, neuron by neuron.",
-                {"layer": 16, "head": 0, "word": 5, "tab": "neurons"},
+                "Does it always? What the reader of the word before does over a corpus.",
+                {"layer": 16, "head": 0, "word": 4, "tab": "evidence"},
             ),
             (
-                "Does it always? What it does over a corpus.",
-                {"layer": 16, "head": 0, "word": 5, "tab": "evidence"},
+                "Does it matter? What the next word gains or loses without each head.",
+                {"layer": 9, "head": 3, "word": 8, "tab": "effect", "color": "effect"},
             ),
         ),
     ),
 )
 FEW = 20
 """Relations of fewer words are left out; the usual limit is too high for the bundled corpus."""
+DRAWN = 8
+"""Stretches of text for importance, whose backward passes take longest."""
 
 
 def demo(
@@ -163,5 +159,6 @@ def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> li
         run("coreference", hs.probe_coreference, documents),
     ]
     if model.info.objective is not None:
-        results.append(run("importance", hs.importance, hs.cut_segments(model, documents, 128)))
+        segments = hs.cut_segments(model, documents, 128).draw(DRAWN, 0)
+        results.append(run("importance", hs.importance, segments))
     return results
