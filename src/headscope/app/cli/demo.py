@@ -36,7 +36,7 @@ class _Job:
 JOBS = (
     _Job(
         "minilm",
-        "MiniLM compares two sentences",
+        "MiniLM: two sentences",
         {"text": "The cat sat on the mat.", "pair": "The cat lay on the rug.", "effects": True},
         (
             ("Every head by what it does with these two sentences. Many rest.", {"color": "role"}),
@@ -57,7 +57,7 @@ JOBS = (
     ),
     _Job(
         "smollm2",
-        "SmolLM2 is about to go on with a sentence",
+        "SmolLM2: the next word",
         {"text": "The doctor asked the nurse a question. She", "effects": True},
         (
             ("Every head by what it does with this text. Most rest.", {"color": "role"}),

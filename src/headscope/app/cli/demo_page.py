@@ -54,7 +54,7 @@ def make_demo_page(stories: Sequence[Story], report: str) -> str:
 <nav aria-label="Pages">
 <b>headscope <span>what each head reads, whether it always does, and whether it matters</span></b>
 {links}
-<a href="{html.escape(report)}">The report: every head of both</a>
+<a href="{html.escape(report)}">The report</a>
 </nav>
 <iframe name="story" title="{html.escape(first.title)}" src="{html.escape(first.page)}"></iframe>
 </body>
