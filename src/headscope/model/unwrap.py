@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -51,7 +50,8 @@ def _inside(source: object) -> object | None:
         return None
     if hasattr(source, "get_base_model"):  # peft.PeftModel
         _check_adapter(source)
-        return _called(source, "get_base_model")
+        inner: object = source.get_base_model()
+        return inner
     for name in ("_orig_mod", "module", "auto_model"):  # compiled, parallel, sentence_transformers
         inner = getattr(source, name, None)
         if isinstance(inner, nn.Module):
@@ -60,11 +60,6 @@ def _inside(source: object) -> object | None:
         first = source[0]
         return first if isinstance(getattr(first, "auto_model", None), nn.Module) else None
     return None
-
-
-def _called(source: object, name: str) -> object:
-    method: Any = getattr(source, name)
-    return method()
 
 
 def _check_adapter(source: object) -> None:
