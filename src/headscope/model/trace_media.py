@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -113,9 +113,14 @@ def _text_stacks(
     return stacks
 
 
-def _tower(trace: Trace, name: Block, stacks: Mapping[str, Tokens]) -> Block | None:
+def _tower(trace: Trace, name: Block, stacks: Container[str]) -> Block | None:
     """The block that reads an image or a sound: of that name, or the main one where it reads
     no text.
+
+    Args:
+        trace: of the input.
+        name: of the block, if there is one for such media alone.
+        stacks: those that read text.
     """
     if name in trace.blocks:
         return name
@@ -151,9 +156,8 @@ def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
     """Tokens of a sequence of patches; what is no patch is special."""
     extra = itertools.count()
     names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
-    return replace(
-        Tokens.of(names, special=[patch is None for patch in patches], pieces=patches), texts=("",)
-    )
+    bare = Tokens.of(names, special=[patch is None for patch in patches])
+    return replace(bare, texts=("",), pieces=tuple(patches))
 
 
 def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
@@ -195,7 +199,7 @@ def _sound_stacks(
     """Tokens of the tower that reads the recording."""
     if prepared.media.sound is None or not any(name in inputs for name in MEDIA_INPUTS):
         return {}
-    tower = _tower(trace, "audio", {"self": Tokens.of([])} if "input_ids" in inputs else {})
+    tower = _tower(trace, "audio", ("self",) if "input_ids" in inputs else ())
     if tower is None:
         return {}
     n_tokens = len(trace.stack_tokens[tower])
@@ -213,13 +217,6 @@ def _frame_tokens(frames: Sequence[Frame], seconds: float) -> Tokens:
     spans = [int(frame.start / SPAN + 1e-6) for frame in frames]
     n_spans = 1 + max((s for s, p in zip(spans, padding, strict=True) if not p), default=NO_WORD)
     names = [f"{SPAN * span:.1f} s" for span in range(n_spans)]
-    return replace(
-        Tokens.of(
-            [frame.label for frame in frames],
-            special=padding,
-            words=[n_spans if p else s for s, p in zip(spans, padding, strict=True)],
-            word_texts=[*names, "padding"],
-            pieces=frames,
-        ),
-        texts=("",),
-    )
+    words = [n_spans if p else s for s, p in zip(spans, padding, strict=True)]
+    bare = Tokens.of([frame.label for frame in frames], special=padding, words=words)
+    return replace(bare, texts=("",), word_texts=(*names, "padding"), pieces=tuple(frames))

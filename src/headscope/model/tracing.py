@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +16,7 @@ from headscope.model.chat import encode_chat
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.edit import describe_edits
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
+from headscope.model.fingerprint import versions
 from headscope.model.options import Messages, Options, is_chat
 from headscope.model.origin import Origin
 from headscope.model.packaged.weights import PACKAGED
@@ -229,10 +229,7 @@ def run_trace(
         "edits": [repr(edit) for edit in model.edits],
         "changed": describe_edits(model.edits),
         "n_cut": n_cut,
-        "versions": {
-            package: importlib.metadata.version(package)
-            for package in ("headscope", "transformers", "torch")
-        },
+        "versions": versions("headscope", "transformers", "torch"),
     }
     blocks = collector.blocks(wiring, stacks)
     if options.norms:

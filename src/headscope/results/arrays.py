@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def named_blocks(
     return arrays, stacks
 
 
-def is_stepwise(attention: object) -> bool:
+def is_stepwise(attention: object) -> TypeGuard[Sequence[Sequence[object]]]:
     """Is this what `generate(output_attentions=True)` returns: layers for each step?"""
     if not isinstance(attention, Sequence) or not attention:
         return False
@@ -91,7 +91,7 @@ def is_stepwise(attention: object) -> bool:
     return isinstance(step, Sequence) and bool(step) and getattr(step[0], "ndim", 0) in (3, 4)
 
 
-def joined_steps(steps: Any, *, is_cross: bool) -> np.ndarray:
+def joined_steps(steps: Sequence[Sequence[object]], *, is_cross: bool) -> np.ndarray:
     """`layer head query key` from the steps of a generation, each a sequence of layers.
 
     The first step holds the rows of the prompt, every later one the row of the token written

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -13,6 +14,8 @@ from headscope import __version__
 from headscope.atomic import atomic_folder, atomic_path
 from headscope.model.packaged.pins import sha256
 
+Settings = dict[str, Any]
+"""A JSON object: the content of a settings file."""
 MANIFEST = "converted.json"
 """The SHA-256 of each file, as it was written."""
 CHECKED = "checked.json"
