@@ -31,7 +31,7 @@ MOST_HELD = 10_000
 
 
 class Source(Protocol):
-    """Where documents come from. Must pickle, for workers read for themselves."""
+    """Where documents come from. It must pickle: worker processes read documents themselves."""
 
     @property
     def name(self) -> str:

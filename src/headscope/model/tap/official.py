@@ -108,7 +108,7 @@ def takes(root: nn.Module, name: str) -> bool:
 
 
 def main_output(outputs: object) -> Tensor:
-    """Logits or last hidden state; else the first tensor that is a number of the model's."""
+    """Logits or last hidden state; else the first tensor of real numbers."""
     for key in ("logits", "last_hidden_state"):
         value = getattr(outputs, key, None)
         if isinstance(value, Tensor):
