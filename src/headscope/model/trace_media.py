@@ -107,7 +107,7 @@ def _text_stacks(
         known = trace.stack_tokens.get(stack)
         if ids is None or known is None or model.tokenizer is None or ids.shape[1] != len(known):
             continue
-        listed = [int(token) for token in ids[0]]
+        listed = ids[0].tolist()
         start = decoded_tokens(model.tokenizer, listed[:n_given])
         stacks[stack] = decoded_tokens(model.tokenizer, listed, start=start, is_generated=True)
     return stacks

@@ -278,15 +278,11 @@ def _check_size(
     """Refuse a trace that would not fit in memory, before the model runs."""
     if not stacks:
         return
-    weights = sum(
-        site.n_heads
-        * len(stacks[query_stack(site.block, stacks)])
-        * len(stacks[key_stack(site.block, stacks)])
-        for site in wiring.sites
-        if site.layer in layers
-        and query_stack(site.block, stacks) in stacks
-        and key_stack(site.block, stacks) in stacks
-    )
+    weights = 0
+    for site in wiring.sites:
+        queries, keys = (stacks.get(of(site.block, stacks)) for of in (query_stack, key_stack))
+        if site.layer in layers and queries is not None and keys is not None:
+            weights += site.n_heads * len(queries) * len(keys)
     # Four bytes a weight; kept by layer, then stacked: twice for a moment.
     needed = weights * 4 * (2 if scores else 1) * 2
     free = _free_memory()
@@ -328,5 +324,5 @@ def _spelled(model: Model, inputs: Mapping[str, object], block: str, n: int) -> 
     name = IDS_OF_STACK.get(block, "")
     ids = inputs.get(name)
     if model.tokenizer is not None and isinstance(ids, Tensor) and ids.shape[1] == n:
-        return decoded_tokens(model.tokenizer, [int(x) for x in ids[0]])
+        return decoded_tokens(model.tokenizer, ids[0].tolist())
     return Tokens.of([str(i) for i in range(n)])

@@ -20,10 +20,9 @@ from headscope.model.edit import Vectors
 from headscope.model.tap.attachment import AllRead
 from headscope.model.tap.circuit import Circuit, Inputs
 from headscope.model.tap.interface import EagerFunction, intercepted
-from headscope.model.tap.layout import columns, sinks, unfold, unfold_any
 from headscope.model.tap.parts import USE_NUMBERS, Part, Parts, Use
 from headscope.model.tap.sites import Route, Site
-from headscope.model.tap.watch import Hooks, Watch, watching
+from headscope.model.tap.watch import Hooks, Watch, unfold, unfold_any, watching
 
 _lock = threading.RLock()
 _junctions: dict[int, _Junction] = {}
@@ -290,7 +289,7 @@ def _read(
                 f"self-check saw {site.n_heads} heads of queries by keys."
             )
         if circuit not in made:
-            n_keys = weights.shape[-1]
+            own_scores, sinks = _split(scores if site.has_scores else None, weights.shape[-1])
             query_mask, key_mask = part.inputs.masks(part.block, weights)
             made[circuit] = Attention(
                 weights=weights,
@@ -303,10 +302,17 @@ def _read(
                 keys=None if site.head_size is None else vectors.key,
                 values=None if site.value_size is None else vectors.value,
                 outputs=None if site.value_size is None else outputs,
-                scores=columns(site, scores, 0, n_keys),
-                sinks=sinks(site, scores, n_keys),
+                scores=own_scores,
+                sinks=sinks,
             )
         reader(made[circuit])
         is_over |= part.use.attachment.stops and circuit.count_read(site)
     if is_over:
         raise AllRead
+
+
+def _split(scores: Tensor | None, n_keys: int) -> tuple[Tensor | None, Tensor | None]:
+    """The scores of the keys, and those of the sink: the column after them, where there is one."""
+    if scores is None:
+        return None, None
+    return scores[..., :n_keys], scores[..., n_keys] if scores.shape[-1] > n_keys else None

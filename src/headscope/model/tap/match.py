@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from headscope.attention import Block
-from headscope.model.tap.layout import unfold_any
 from headscope.model.tap.record import Recording
+from headscope.model.tap.watch import unfold_any
 
 TOLERANCE = 1e-4
 """Largest difference at which a recording still counts as the official map. Exact

@@ -73,6 +73,16 @@ class Steps:
         return self.products[0].right.transpose(-1, -2) if self.products else None
 
 
+def unfold(tensor: Tensor, n_heads: int) -> Tensor:
+    """`batch·head … …` as `batch head … …`; four axes stay as they are."""
+    return tensor if tensor.ndim != 3 else tensor.reshape(-1, n_heads, *tensor.shape[1:])
+
+
+def unfold_any(tensor: Tensor | None, n_heads: int) -> Tensor | None:
+    """Likewise, where there is a tensor."""
+    return None if tensor is None else unfold(tensor, n_heads)
+
+
 class Hooks:
     """What the model uses in place of what it computed; here, the same.
 
