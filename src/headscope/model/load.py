@@ -135,8 +135,8 @@ def load(
 
 @contextmanager
 def _refusing(source: str | Path) -> Iterator[None]:
-    """Within the block, whatever goes wrong is the model's fault: its files come from anywhere, and
-    transformers answers a wrong one with any error there is.
+    """Within the block, every error is reported as a fault of the model's files: they come from
+    anywhere, and transformers raises errors of any kind where they are wrong.
     """
     try:
         yield

@@ -111,14 +111,14 @@ def _file(location: str, name: str, options: HubOptions) -> Path | None:
     if _is_folder(location):
         path = Path(location, name)
         return path if path.is_file() else None
-    found = cached_file(
+    cached = cached_file(
         location,
         name,
         revision=options.get("revision"),
         local_files_only=options.get("local_files_only", False),
         _raise_exceptions_for_missing_entries=False,
     )
-    return None if found is None else Path(found)
+    return None if cached is None else Path(cached)
 
 
 def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:

@@ -117,7 +117,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
 
 
 def _refuse_unknown(folder: Path, file: Path) -> None:
-    """Refuse a folder that holds a run of which nobody knows what it was."""
+    """Refuse a folder that holds a result, but no plan that says what the result is of."""
     if (folder / RESULT).is_file():
         raise OtherRun(
             f"{folder} holds a result, but no {file.name} that says what it is of. headscope.open "

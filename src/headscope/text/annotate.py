@@ -32,7 +32,7 @@ def annotate(
 ) -> Corpus:
     """The corpus with words, sentences, tags, parents, relations and entities by spaCy.
 
-    What the documents carried before is replaced, for spaCy's words are others; relations
+    What the documents carried before is replaced, because spaCy splits words its own way; relations
     are those of the pipeline (for English ClearNLP's: `dobj`, `nsubjpass`). Each named
     entity becomes a mention with a cluster of its own: spaCy finds no coreference. The work
     is done anew whenever the corpus is read; `Corpus.save` keeps it.

@@ -25,7 +25,7 @@ from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import OnError, Report
 
 AS_GIVEN = "document as given"
-"""What one document of a corpus is that nobody asked to be cut."""
+"""What one document is called in a corpus whose documents were not cut."""
 MOST_HELD = 10_000
 """Documents of a sample that a run holds in memory."""
 
