@@ -78,7 +78,7 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
 
 
 def _blocks(lines: Lines) -> Iterator[tuple[list[tuple[int, str]], FileFormatError | None]]:
-    """What stands between blank lines: lines with their numbers, and the first error in place of one."""
+    """The lines between blank lines, with their numbers, and the first error among them."""
     block: list[tuple[int, str]] = []
     problem: FileFormatError | None = None
     for number, text in lines:
