@@ -254,4 +254,3 @@ def separators(reading: Reading, side: str) -> Tensor:
         return torch.from_numpy(is_separator).to(reading.device)
 
     return reading.of_batch(("separators", side), make)
-

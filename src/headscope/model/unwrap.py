@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -48,10 +47,11 @@ def _inside(source: object) -> object | None:
         return source.model
     if not isinstance(source, nn.Module):
         return None
-    if hasattr(source, "get_base_model"):  # peft.PeftModel
+    get_base_model = getattr(source, "get_base_model", None)
+    if get_base_model is not None:  # peft.PeftModel
         _check_adapter(source)
-        inner: object = source.get_base_model()
-        return inner
+        base: object = get_base_model()
+        return base
     for name in ("_orig_mod", "module", "auto_model"):  # compiled, parallel, sentence_transformers
         inner = getattr(source, name, None)
         if isinstance(inner, nn.Module):

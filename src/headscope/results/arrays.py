@@ -51,10 +51,11 @@ def named_blocks(
         if missing:
             raise InputError(f"Block {name!r} needs the tokens of {missing[0]!r}: tokens has none.")
         n_queries, n_keys = (len(stacks[side]) for side in sides)
+        given = attention[name]
         weights = (
-            joined_steps(attention[name], is_cross=sides[0] != sides[1])
-            if is_stepwise(attention[name])
-            else stacked_attention(attention[name])
+            joined_steps(given, is_cross=sides[0] != sides[1])
+            if is_stepwise(given)
+            else stacked_attention(given)
         )
         if weights.shape[2:] != (n_queries, n_keys):
             raise InputError(
@@ -67,7 +68,7 @@ def named_blocks(
                 )
                 + (
                     " generate() returns no row for the last token it wrote: leave that one out."
-                    if is_stepwise(attention[name]) and weights.shape[2] == n_queries - 1
+                    if is_stepwise(given) and weights.shape[2] == n_queries - 1
                     else ""
                 )
             )

@@ -250,7 +250,9 @@ class _Job:
 
             run_ray(self.model, self.plan, shards, ledger, meter, self.execution)
             return
-        workers = min(n_left, self.execution.workers or worthwhile_workers(self.model, self.surveyed))
+        workers = min(
+            n_left, self.execution.workers or worthwhile_workers(self.model, self.surveyed)
+        )
         if workers == 1:
             stop_server()  # if one was started, it has been for nothing
             run_here(self.model, self.plan, shards(), ledger, meter)
@@ -345,4 +347,3 @@ def worthwhile_workers(model: Model, surveyed: Survey) -> int:
     multiplied = sum(p.numel() for p in model.module.parameters() if id(p) not in looked_up)
     seconds = 2 * multiplied * sum(surveyed.lengths) / CHARACTERS_PER_TOKEN / OPERATIONS_PER_SECOND
     return max(1, min(n_cores(), int(seconds / SECONDS_PER_WORKER)))
-

@@ -95,6 +95,13 @@ def _sums_to_at_most_one(weights: Tensor) -> bool:
 
 def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
     """A recording with `batch·head` on one axis, given the two axes of the official map."""
-    names = ("scores", "query", "key", "value", "output")
-    unfolded = {name: unfold_any(getattr(recording, name), shape[1]) for name in names}
-    return replace(recording, weights=recording.weights.reshape(shape), **unfolded)
+    n_heads = shape[1]
+    return replace(
+        recording,
+        weights=recording.weights.reshape(shape),
+        scores=unfold_any(recording.scores, n_heads),
+        query=unfold_any(recording.query, n_heads),
+        key=unfold_any(recording.key, n_heads),
+        value=unfold_any(recording.value, n_heads),
+        output=unfold_any(recording.output, n_heads),
+    )
