@@ -55,11 +55,13 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
     fields: tuple[str, ...] = ENTITY_FIELDS
     carried: list[str] = []
     """Comments that open a document or a paragraph whose first sentence was left out."""
+    carries_document = False
     for block, problem in _blocks(lines):
         comments = [text for _, text in block if text.startswith("#")]
         rows = [(number, text) for number, text in block if not text.startswith("#")]
         opening = [comment for comment in comments if _opens(comment)]
-        if any(map(_opens_document, carried)) and any(map(_opens_document, opening)):
+        opens_document = any(map(_opens_document, opening))
+        if carries_document and opens_document:
             carried.clear()  # of a document without a sentence
         sentence = None
         try:
@@ -72,8 +74,10 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
             report.leave_out("sentences", error)
         if sentence is None:
             carried += opening
+            carries_document = carries_document or opens_document
         else:
             carried.clear()
+            carries_document = False
             yield sentence
 
 
