@@ -171,7 +171,8 @@ class Corpus:
         """
         if self._known.documents is None:
             self._check_small("cannot be indexed")
-            self._known.documents = tuple(self)
+            # Not tuple(self), which would read it all for its length first.
+            self._known.documents = tuple(self.read(Report(self.on_error)))
         return self._known.documents[index]
 
     def __getstate__(self) -> dict[str, object]:
