@@ -137,9 +137,9 @@ def decoder_result(tiny_llama: Model) -> Result:
 
 def _packaged(alias: str) -> Model:
     import headscope as hs
-    from headscope.model.packaged.weights import find_packaged
+    from headscope.model.packaged.weights import PACKAGED
 
-    packaged = find_packaged(alias)
+    packaged = PACKAGED[alias]
     if not packaged.is_installed():
         pytest.skip(f"the packaged model {alias} is not installed ({packaged.command})")
     return hs.load(alias)

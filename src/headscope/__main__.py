@@ -13,8 +13,8 @@ from headscope.app.cli.main import main
 def start() -> NoReturn:
     """Run the command line and leave the process at once.
 
-    To take torch and transformers apart, object by object, takes Python most of a second, and the
-    system does it in no time. What is registered to happen at exit does happen.
+    Python would take torch and transformers apart object by object, which takes most of a second;
+    the system frees their memory at once. What `atexit` has registered is run before.
     """
     code: str | int | None = 0
     try:

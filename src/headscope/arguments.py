@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from numbers import Integral
 from types import UnionType
-from typing import Any
 
 from headscope.errors import InputError
 
 MOST_SHOWN = 60
 
 
-def whole_number(name: str, value: Any, least: int = 1) -> int:
+def whole_number(name: str, value: object, least: int = 1) -> int:
     """The value of an argument that counts something."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise _wrong(name, value, f"a whole number from {least} on")

@@ -64,8 +64,10 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have the content on disk before the name: after a loss of power a name may be there, and
-    what it names not. Where a folder cannot be synced (Windows), the rename must do.
+    """Have the content of a file, or the names in a folder, written to disk now.
+
+    Otherwise a loss of power may leave the name of a file without its content. On Windows a
+    folder cannot be synced: there the rename alone must do.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Axes:
         place = self.groups.index(group) * self.parts_per_group + number % self.parts_per_group
         return bisect_left(self.parts, place) if self.parts else place
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can hold it."""
         values = {name: getattr(self, name) for name in self.__slots__}
         if not self.parts:
@@ -79,7 +79,7 @@ class Axes:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Axes:
+    def from_dict(cls, values: Mapping[str, object]) -> Axes:
         """What `to_dict` gave; older files lack what came later."""
         known = ((name, values[name]) for name in cls.__slots__ if name in values)
         fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in known}
@@ -147,7 +147,7 @@ class Batch:
     the last bits differ."""
     facts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What metrics asked to be counted in the whole corpus, by their names for it."""
-    derived: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    derived: dict[Hashable, object] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""
 
     def __len__(self) -> int:
@@ -157,8 +157,7 @@ class Batch:
         """What `make` returns, made at the first use."""
         if name not in self.derived:
             self.derived[name] = make()
-        found: T = self.derived[name]
-        return found
+        return cast("T", self.derived[name])
 
     def query_sequences(self, block: str) -> Sequences:
         """The tokens that attend in a block."""

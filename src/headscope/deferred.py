@@ -33,8 +33,10 @@ else:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Within the block nobody looks for garbage: imports leave none, and to look for it again and
-    again among a million objects that stay takes a seventh of what torch and transformers take.
+    """Within the block Python collects no garbage.
+
+    Imports leave none, but make a million objects, which Python would search again and again: that
+    takes a seventh of the time in which torch and transformers are imported.
     """
     was_enabled = gc.isenabled()
     gc.disable()

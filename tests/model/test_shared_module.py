@@ -402,9 +402,10 @@ def watch_only(model: Model) -> None:
 
     from headscope.model.tap.tap import Tap
 
-    wiring, check, _ = model._attach()
-    watched = replace(wiring, route="fallback")
-    model._wired[frozenset()] = watched, check, Tap(model.module, watched)
+    wired = model._attach()
+    watched = replace(wired.wiring, route="fallback")
+    tap = Tap(model.module, watched)
+    model._wired[frozenset()] = wired._replace(wiring=watched, tap=tap)
 
 
 def test_what_official_computes_is_what_models_sharing_a_module_read(

@@ -15,7 +15,7 @@ from transformers import WhisperForConditionalGeneration
 
 from headscope.model.model import Model
 from headscope.model.packaged.ctranslate2 import convert_whisper
-from headscope.model.packaged.weights import find_packaged
+from headscope.model.packaged.weights import PACKAGED
 from headscope.model.processing import prepare
 from headscope.results.trace import Trace
 
@@ -41,7 +41,7 @@ def spoken(whisper: Model, recording: Path) -> Trace:
 
 
 def test_the_conversion_is_complete_and_imports_nothing(tmp_path: Path, whisper: Model) -> None:
-    source = find_packaged("whisper").verified_files()["model.bin"]
+    source = PACKAGED["whisper"].verified_files()["model.bin"]
     convert_whisper(source, tmp_path)
     _, loading = WhisperForConditionalGeneration.from_pretrained(
         tmp_path, dtype=torch.float32, output_loading_info=True

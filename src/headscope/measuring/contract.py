@@ -258,7 +258,8 @@ def add_up(states: Sequence[State], *, in_place: bool) -> State:
 def blamed(metric: Metric) -> Iterator[None]:
     """Within the block, what goes wrong in a metric's own code is said to be its fault.
 
-    Errors of ours say themselves whose fault they are, and too little memory is nobody's.
+    headscope's own errors say themselves whose fault they are, and a lack of memory is not the
+    metric's.
     """
     try:
         yield

@@ -346,10 +346,12 @@ def _padded(
     metric: Metric, states: Sequence[State], axes: Axes, is_causal: bool
 ) -> Sequence[State]:
     """The states of layers; those of layers with fewer heads are filled up with empty heads."""
-    places = {name: metric.state_dims(name) for name in states[0]}
-    heads = {name: dims.index("head") for name, dims in places.items() if "head" in dims}
-    sizes = [max((state[name].shape[axis] for name, axis in heads.items()), default=0)
-             for state in states]  # fmt: skip
+    dims = {name: metric.state_dims(name) for name in states[0]}
+    heads = {name: of.index("head") for name, of in dims.items() if "head" in of}
+    sizes = [
+        max((state[name].shape[axis] for name, axis in heads.items()), default=0)
+        for state in states
+    ]
     if len(set(sizes)) == 1:
         return states
     nothing = metric.zero(1, axes, is_causal=is_causal)

@@ -9,6 +9,7 @@ once, heads side by side: with small models, calls cost more than sums.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, final
@@ -51,8 +52,8 @@ class Reading:
         self._attention: Attention | None = attention
         self._made: dict[Hashable, object] = {}
 
-    @classmethod
-    def of_digests(cls, like: Reading, n_heads: int, digests: Mapping[Digest, Small]) -> Reading:
+    @staticmethod
+    def of_digests(like: Reading, n_heads: int, digests: Mapping[Digest, Small]) -> Reading:
         """A reading of several layers' digests, without weights.
 
         Args:
@@ -60,9 +61,7 @@ class Reading:
             n_heads: of all the layers together.
             digests: with the heads of all the layers side by side.
         """
-        reading = cls.__new__(cls)
-        for name in ("batch", "block", "is_causal", "n_queries", "n_keys", "dtype", "device"):
-            setattr(reading, name, getattr(like, name))
+        reading = copy.copy(like)
         reading.n_heads = n_heads
         reading._attention = None
         reading._made = dict(digests.items())

@@ -14,12 +14,12 @@ from headscope.measuring.reading import Reading
 from headscope.measuring.region import (
     distances,
     has_labels,
-    one_hot,
     query_counts,
     region_of,
     relations_of_pairs,
 )
-from headscope.measuring.region_sums import column_mass, masses, pair_sums, total_mass
+from headscope.measuring.region_sums import masses, pair_sums, total_mass
+from headscope.metrics.tags import LabelShare
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +67,7 @@ class DepAlignment(RatioMetric):
 
 
 @dataclass(frozen=True)
-class DepTypeTo(RatioMetric):
+class DepTypeTo(LabelShare):
     """Share of a head's attention that goes to words of each dependency relation.
 
     Σ a[i,j]·1(relation(j) = r) / Σ a[i,j], null attention left out of both; the relation is
@@ -84,18 +84,11 @@ class DepTypeTo(RatioMetric):
         r"a_{ij}}"
     )
     paper = "Vig & Belinkov 2019, section 5.3.2, Figure 9"
-    units = "share of attention"
-    format = ".1%"
     order = 260
-    digests = (masses,)
     needs = frozenset(("parents", "relations"))
     dims = ("relation",)
-
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention received by the tokens of each relation; all of it."""
-        received = column_mass(reading) @ one_hot(reading, "key", "relations")
-        total = total_mass(reading) * has_labels(reading, "relations", "key")
-        return received, total, query_counts(reading, "relations", "key")
+    side = "key"
+    labels = "relations"
 
 
 class _OfPairs(RatioMetric):

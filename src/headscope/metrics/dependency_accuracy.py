@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from headscope.statistics.pulls import Pulls, pool, ratio_pulls
 
 DIRECTIONS = ("dependent", "head")
 OFFSETS = (-3, -2, -1, 1, 2, 3)
+_COUNTED = {
+    "cases": ("part", "relation"),
+    "cases_all": ("part",),
+    "visible": ("part", "direction", "relation"),
+    "visible_all": ("part", "direction"),
+}
+"""Axes of what both metrics count: words, and those whose parent can be attended to."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,8 @@ class _DepMetric(SumMetric):
     counts = "words"
     blocks = SELF_BLOCKS
     is_default = False
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]]
+    """The arrays of a state, and their axes."""
 
     punctuation: bool = True
     possessive: Possessive = "auto"
@@ -48,8 +57,16 @@ class _DepMetric(SumMetric):
         return frozenset(("parents",))
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
-        """Relations as in the data, and all words together."""
-        return {"relation": (*axes.relations, ALL)}
+        """Directions; relations as in the data, and all words together."""
+        return {"direction": DIRECTIONS, "relation": (*axes.relations, ALL)}
+
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """Parts first."""
+        return self.arrays[array]
+
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """Zeros."""
+        return _zeros(self.arrays, axes, n_heads)
 
     def _cases(self, reading: Reading) -> DepCases:
         return dep_cases(reading, punctuation=self.punctuation, possessive=self.possessive)
@@ -59,7 +76,7 @@ class _DepMetric(SumMetric):
         batch, cases = reading.batch, self._cases(reading)
 
         def make() -> State:
-            state = self._none(batch.axes)
+            state = _zeros(_COUNTED, batch.axes)
             add_cases(state["cases"], state["cases_all"], cases, torch.ones(len(cases.parent)))
             visible = torch.from_numpy(cases.visible(is_causal=reading.is_causal).T)
             by_relation = np.zeros(state["visible"].swapaxes(1, 2).shape)
@@ -69,27 +86,10 @@ class _DepMetric(SumMetric):
         key = ("dep counts", reading.block, self.punctuation, self.possessive)
         return batch.once(key, make)
 
-    def _none(self, axes: Axes) -> State:
-        parts, relations = axes.n_parts, len(axes.relations)
-        return {
-            "cases": np.zeros((parts, relations)),
-            "cases_all": np.zeros(parts),
-            "visible": np.zeros((parts, len(DIRECTIONS), relations)),
-            "visible_all": np.zeros((parts, len(DIRECTIONS))),
-        }
-
     def _reported(self, cases: np.ndarray) -> np.ndarray:
         """The number of cases, or NaN where there are fewer than `min_cases`."""
         reported: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
         return reported
-
-
-_DIMS = {
-    "cases": ("part", "relation"),
-    "cases_all": ("part",),
-    "visible": ("part", "direction", "relation"),
-    "visible_all": ("part", "direction"),
-}
 
 
 @dataclass(frozen=True)
@@ -115,25 +115,11 @@ class DepAccuracy(_DepMetric):
     equation = r"\underset{j \neq i}{\text{arg max}}\; a_{ij} = \text{parent}(i)"
     order = 270
     digests = (best_words,)
-
-    def state_dims(self, array: str) -> tuple[str, ...]:
-        """Parts first."""
-        dims = {
-            "right": ("part", "relation", "head", "direction"),
-            "right_all": ("part", "head", "direction"),
-            "count": ("part", "head"),
-        }
-        return {**_DIMS, **dims}[array]
-
-    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Zeros."""
-        lead = axes.n_parts, n_heads
-        return {
-            "right": np.zeros((axes.n_parts, len(axes.relations), n_heads, len(DIRECTIONS))),
-            "right_all": np.zeros((*lead, len(DIRECTIONS))),
-            "count": np.zeros(lead),
-            **self._none(axes),
-        }
+    arrays = {
+        "right": ("part", "relation", "head", "direction"),
+        "right_all": ("part", "head", "direction"),
+        "count": ("part", "head"),
+    } | _COUNTED
 
     def add(self, state: State, reading: Reading) -> None:
         """Count the right predictions, by part, relation and direction."""
@@ -156,10 +142,6 @@ class DepAccuracy(_DepMetric):
             self.variable("accuracy_visible", dims, title=""),
             self.count_variable(("layer", "head"), "accuracy_count"),
         )
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
-        """Directions too."""
-        return {"direction": DIRECTIONS, **super().coordinates(axes)}
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Right over cases."""
@@ -219,22 +201,10 @@ class DepOffset(_DepMetric):
     equation = r"\max_{o} \frac{1}{n} \sum_{i} \mathbb{1}[i + o = \text{parent}(i)]"
     order = 271
     scope = "text"
-
-    def state_dims(self, array: str) -> tuple[str, ...]:
-        """Parts first."""
-        dims = {
-            "right": ("part", "offset_tried", "relation"),
-            "right_all": ("part", "offset_tried"),
-        }
-        return {**_DIMS, **dims}[array]
-
-    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Zeros."""
-        return {
-            "right": np.zeros((axes.n_parts, len(OFFSETS), len(axes.relations))),
-            "right_all": np.zeros((axes.n_parts, len(OFFSETS))),
-            **self._none(axes),
-        }
+    arrays = {
+        "right": ("part", "offset_tried", "relation"),
+        "right_all": ("part", "offset_tried"),
+    } | _COUNTED
 
     def add(self, state: State, reading: Reading) -> None:
         """Count the right predictions of each offset, by part and relation."""
@@ -256,10 +226,6 @@ class DepOffset(_DepMetric):
             self.variable("cases", ("relation",), title="Words of the relation", **many),
             self.variable("cases_visible", ("direction", "relation"), title="", **many),
         )
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
-        """Directions too."""
-        return {"direction": DIRECTIONS, **super().coordinates(axes)}
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """The best offset of each relation."""
@@ -287,6 +253,18 @@ class DepOffset(_DepMetric):
                 np.where(is_reported, of_best, 0.0), np.where(is_reported, cases, 0.0), "logit"
             )
         }
+
+
+def _zeros(arrays: Mapping[str, tuple[str, ...]], axes: Axes, n_heads: int = 0) -> State:
+    """Zeros over the named axes; relations without the one that stands for all."""
+    sizes = {
+        "part": axes.n_parts,
+        "relation": len(axes.relations),
+        "direction": len(DIRECTIONS),
+        "offset_tried": len(OFFSETS),
+        "head": n_heads,
+    }
+    return {name: np.zeros([sizes[dim] for dim in dims]) for name, dims in arrays.items()}
 
 
 def _joined(by_relation: np.ndarray, of_all: np.ndarray) -> np.ndarray:

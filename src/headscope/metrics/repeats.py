@@ -8,7 +8,7 @@ what comes next.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -31,8 +31,27 @@ def repeat_sums(reading: Reading) -> Small:
     return (torch.bmm(reading.weights.flatten(2), _forms(reading)[0]).double(),)
 
 
+class _RepeatShare(RatioMetric):
+    """Attention of repeated tokens to certain earlier keys, over all of their attention."""
+
+    units = "share of attention"
+    format = ".1%"
+    digests = (whole_masses, repeat_sums)
+    counts = "repeated tokens"
+    blocks = SELF_BLOCKS
+    shift: ClassVar[int]
+    """How many tokens after the earlier occurrence the key stands."""
+
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention to these keys; all attention of repeated tokens; how many."""
+        chosen = _forms(reading)[1][..., self.shift]
+        masses = (query_masses(reading) * chosen[:, None, :]).sum(-1)
+        count = chosen.sum(-1, keepdim=True).expand(-1, reading.n_heads)
+        return repeat_sums(reading)[0][..., self.shift], masses, count
+
+
 @dataclass(frozen=True)
-class DuplicateToken(RatioMetric):
+class DuplicateToken(_RepeatShare):
     """Share of attention from a repeated token to its earlier occurrences.
 
     Σ a[i,j]·1(j < i, token j = token i) / Σ a[i,j] over the queries i that have occurred
@@ -50,20 +69,12 @@ class DuplicateToken(RatioMetric):
         r"\text{token}(i)]}{\sum_{i,j} a_{ij}}"
     )
     paper = "Wang et al. 2022, section 3 (arXiv 2211.00593)"
-    units = "share of attention"
-    format = ".1%"
     order = 230
-    digests = (whole_masses, repeat_sums)
-    counts = "repeated tokens"
-    blocks = SELF_BLOCKS
-
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention to earlier occurrences; all attention of repeated tokens; how many."""
-        return _sums(reading, shift=0)
+    shift = 0
 
 
 @dataclass(frozen=True)
-class Induction(RatioMetric):
+class Induction(_RepeatShare):
     """Share of attention from a repeated token to what came after it before.
 
     Σ a[i, j+1]·1(j + 1 < i, token j = token i) / Σ a[i,j] over the queries i that have such
@@ -80,23 +91,8 @@ class Induction(RatioMetric):
         r"\text{token}(i)]}{\sum_{i,j} a_{ij}}"
     )
     paper = "Olsson et al. 2022, prefix-matching score (arXiv 2209.11895)"
-    units = "share of attention"
-    format = ".1%"
     order = 220
-    digests = (whole_masses, repeat_sums)
-    counts = "repeated tokens"
-    blocks = SELF_BLOCKS
-
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention to what came after; all attention of repeated tokens; how many."""
-        return _sums(reading, shift=1)
-
-
-def _sums(reading: Reading, shift: int) -> tuple[Tensor, Tensor, Tensor]:
-    chosen = _forms(reading)[1][..., shift]
-    masses = (query_masses(reading) * chosen[:, None, :]).sum(-1)
-    count = chosen.sum(-1, keepdim=True).expand(-1, reading.n_heads)
-    return repeat_sums(reading)[0][..., shift], masses, count
+    shift = 1
 
 
 def _forms(reading: Reading) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -113,17 +113,36 @@ class ClassShare(SurfaceMetric):
         classes = key_classes(reading)
         columns = whole_masses(reading)[2]
         count = is_query(reading).double().sum(-1, keepdim=True).expand(-1, reading.n_heads)
-        known = torch.ones(())
+        is_known = float(classes is not None)
         if classes is None:
             n_classes = len(reading.batch.axes.key_classes)
             classes = columns.new_zeros((columns.shape[0], columns.shape[2], n_classes))
-            known = torch.zeros(())
-        known = known.to(columns)
-        return columns @ classes, query_masses(reading).sum(-1) * known, count * known
+        return columns @ classes, query_masses(reading).sum(-1) * is_known, count * is_known
+
+
+class _ToSeparators(SurfaceMetric):
+    """Attention of some tokens to separators, over all of their attention."""
+
+    units = "share of attention"
+    format = ".1%"
+    digests = (whole_masses, to_separators)
+    from_separators: ClassVar[bool]
+    """Whose attention: that of separators, or that of all other tokens."""
+
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention to separators; all attention; how many queries."""
+        asking = separators(reading, "query")
+        if not self.from_separators:
+            asking = (is_query(reading) > 0) & ~asking
+        has = separators(reading, "key").any(1, keepdim=True)
+        queries = (asking & has).double()
+        count = queries.sum(-1, keepdim=True).expand(-1, reading.n_heads)
+        numerator = (to_separators(reading)[0] * queries[:, None, :]).sum(-1)
+        return numerator, (query_masses(reading) * queries[:, None, :]).sum(-1), count
 
 
 @dataclass(frozen=True)
-class SepFromSep(SurfaceMetric):
+class SepFromSep(_ToSeparators):
     """Share of attention that separators pay to separators: near 1, they look at nothing else.
 
     Σ a[i,j] / Σ a[i,·] over queries i that are separators, keys j likewise. A separator is a
@@ -137,19 +156,13 @@ class SepFromSep(SurfaceMetric):
     title = "Separators to separators"
     equation = r"\frac{\sum_{i,j \in \text{sep}} a_{ij}}{\sum_{i \in \text{sep}, j} a_{ij}}"
     paper = "Clark et al. 2019, section 3.2, Figure 2"
-    units = "share of attention"
-    format = ".1%"
     order = 200
-    digests = (whole_masses, to_separators)
     counts = "separators"
-
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention between separators; all of theirs; how many."""
-        return _from(reading, from_separators=True)
+    from_separators = True
 
 
 @dataclass(frozen=True)
-class SepFromOther(SurfaceMetric):
+class SepFromOther(_ToSeparators):
     """Share of attention that other tokens pay to separators: high where a head idles.
 
     As `sep_from_sep`, over queries i that are not separators, in documents that have one.
@@ -164,14 +177,8 @@ class SepFromOther(SurfaceMetric):
         r"\text{sep}, j} a_{ij}}"
     )
     paper = "Clark et al. 2019, section 3.2, Figure 2"
-    units = "share of attention"
-    format = ".1%"
     order = 210
-    digests = (whole_masses, to_separators)
-
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention of the others to separators; all of theirs; how many."""
-        return _from(reading, from_separators=False)
+    from_separators = False
 
 
 @dataclass(frozen=True)
@@ -247,14 +254,3 @@ def separators(reading: Reading, side: str) -> Tensor:
         return torch.from_numpy(is_separator).to(reading.device)
 
     return reading.of_batch(("separators", side), make)
-
-
-def _from(reading: Reading, *, from_separators: bool) -> tuple[Tensor, Tensor, Tensor]:
-    asking = separators(reading, "query")
-    if not from_separators:
-        asking = (is_query(reading) > 0) & ~asking
-    has = separators(reading, "key").any(1, keepdim=True)
-    queries = (asking & has).double()
-    count = queries.sum(-1, keepdim=True).expand(-1, reading.n_heads)
-    numerator = (to_separators(reading)[0] * queries[:, None, :]).sum(-1)
-    return numerator, (query_masses(reading) * queries[:, None, :]).sum(-1), count

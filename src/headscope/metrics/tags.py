@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headscope.measuring.ratio import RatioMetric
 from headscope.measuring.reading import Reading
@@ -14,8 +14,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class LabelShare(RatioMetric):
+    """Attention to the words of each label, or from them, over all attention.
+
+    Documents without such labels are left out.
+    """
+
+    units = "share of attention"
+    format = ".1%"
+    digests = (masses,)
+    side: ClassVar[Literal["query", "key"]]
+    """Whose labels: of the words that attend, or of those attended to."""
+    labels: ClassVar[Literal["tags", "relations"]]
+
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention of the tokens of each label; all of it; queries."""
+        mass = column_mass(reading) if self.side == "key" else row_mass(reading)
+        total = total_mass(reading) * has_labels(reading, self.labels, self.side)
+        by_label = mass @ one_hot(reading, self.side, self.labels)
+        return by_label, total, query_counts(reading, self.labels, self.side)
+
+
 @dataclass(frozen=True)
-class PosTo(RatioMetric):
+class PosTo(LabelShare):
     """Share of a head's attention that goes to each part of speech.
 
     Σ a[i,j]·1(pos(j) = t) / Σ a[i,j], null attention left out of both. All tokens of a word
@@ -30,22 +51,15 @@ class PosTo(RatioMetric):
     short_title = "To each tag"
     equation = r"\frac{\sum_{i,j} a_{ij} \cdot \mathbb{1}[\text{tag}(j) = t]}{\sum_{i,j} a_{ij}}"
     paper = "Vig & Belinkov 2019, Eq. 3, Figures 6 and A.1"
-    units = "share of attention"
-    format = ".1%"
     order = 240
-    digests = (masses,)
     needs = frozenset(("tags",))
     dims = ("tag",)
-
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention received by the tokens of each tag; all of it."""
-        to_tags = column_mass(reading) @ one_hot(reading, "key", "tags")
-        total = total_mass(reading) * has_labels(reading, "tags", "key")
-        return to_tags, total, query_counts(reading, "tags", "key")
+    side = "key"
+    labels = "tags"
 
 
 @dataclass(frozen=True)
-class PosFrom(RatioMetric):
+class PosFrom(LabelShare):
     """Share of a head's attention that comes from each part of speech.
 
     Σ a[i,j]·1(pos(i) = t) / Σ a[i,j], null attention left out of both. A head without null
@@ -59,15 +73,8 @@ class PosFrom(RatioMetric):
     short_title = "From each tag"
     equation = r"\frac{\sum_{i,j} a_{ij} \cdot \mathbb{1}[\text{tag}(i) = t]}{\sum_{i,j} a_{ij}}"
     paper = "Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2"
-    units = "share of attention"
-    format = ".1%"
     order = 250
-    digests = (masses,)
     needs = frozenset(("tags",))
     dims = ("tag",)
-
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention paid by the tokens of each tag; all of it."""
-        from_tags = row_mass(reading) @ one_hot(reading, "query", "tags")
-        total = total_mass(reading) * has_labels(reading, "tags", "query")
-        return from_tags, total, query_counts(reading, "tags", "query")
+    side = "query"
+    labels = "tags"

@@ -52,5 +52,4 @@ def randomized(model: Model, seed: int = 0) -> Model:
         model.tokenizer,
         name=f"{model.name}, random weights",
         source=f"{model.info.source}; embeddings kept, the rest initialized with seed {seed}",
-        has_lm_head=model.info.has_lm_head,
     )

@@ -5,9 +5,8 @@ of prepared inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from headscope.arguments import whole_number
 from headscope.errors import InputError
 from headscope.model.options import Messages, Options, is_chat
 from headscope.model.trace_media import trace_media
@@ -20,44 +19,33 @@ if TYPE_CHECKING:
 
 def trace_any(
     model: Model,
-    text: str | Sequence[str] | Mapping[str, Any] | Messages | None,
+    text: str | Sequence[str] | Mapping[str, object] | Messages | None,
     pair: str | Sequence[str] | None,
-    *,
-    image: object | None,
-    audio: object | None,
     target: str | Sequence[str] | None,
-    generate: int,
+    media: tuple[object | None, object | None],
     options: Options,
-    truncate: bool,
 ) -> Trace | list[Trace]:
-    """See `Model.trace`."""
+    """See `Model.trace`; `media` are the image and the recording."""
+    has_media = any(one is not None for one in media)
     if isinstance(text, Mapping):
-        if any(other is not None for other in (pair, target, image, audio)) or generate:
+        if pair is not None or target is not None or has_media or options.generate:
             raise InputError("Prepared inputs take no pair, image, audio, target or generate.")
-        return trace_inputs(model, text, options=options)
-    if image is not None or audio is not None:
+        return trace_inputs(model, text, options)
+    if has_media:
         if pair is not None or not (text is None or isinstance(text, str) or is_chat(text)):
             raise InputError("Beside an image or a recording goes one text, or one chat.")
-        return trace_media(
-            model,
-            text,
-            image=image,
-            audio=audio,
-            target=_as_one(target, "target"),
-            generate=whole_number("generate", generate, 0),
-            options=options,
-        )
+        return trace_media(model, text, *media, _as_one(target, "target"), options)
     if text is None:
         raise InputError("There is nothing to trace: give a text, an image or a recording.")
     if is_chat(text) or isinstance(text, str | bytes) or not isinstance(text, Sequence):
         second, aim = _as_one(pair, "pair"), _as_one(target, "target")
         if second is not None and is_chat(text):
             raise InputError("A chat takes no pair: its messages are its parts.")
-        return trace_text(model, text, second, aim, generate, options=options, truncate=truncate)
+        return trace_text(model, text, second, aim, options)
     texts = cast("Sequence[str]", text)
     pairs, targets = (_as_many(texts, x, n) for x, n in ((pair, "pair"), (target, "target")))
     return [
-        trace_text(model, one, second, aim, generate, options=options, truncate=truncate)
+        trace_text(model, one, second, aim, options)
         for one, second, aim in zip(texts, pairs, targets, strict=True)
     ]
 

@@ -23,6 +23,7 @@ from headscope.text.tokens import Tokens
 from headscope.text.words import split_words
 
 INPUTS = ("input_ids", "token_type_ids")
+NO_TOKENS = Tokens(("",), (), (), (), (), (), offsets=())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,44 +172,33 @@ def decoded_tokens(
         start: what the model was given (its offsets, words and flags are kept).
         is_generated: mark everything after `start` as written by the model.
     """
-    n_start = 0 if start is None else len(start)
-    new = ids[n_start:]
+    start = NO_TOKENS if start is None else start
+    new = ids[len(start) :]
     special_ids = set(tokenizer.all_special_ids)
     speller = Speller(tokenizer)
     shown = speller.spell(new)
     special = [token in special_ids for token in new]
-    spans, text = [], ""
-    pieces = _pieces(shown, special, speller.spelling)
-    for piece in pieces:
+    spans, text = [], start.texts[-1]
+    n_before = len(text)
+    for piece in _pieces(shown, special, speller.spelling):
         spans.append((len(text), len(text) + len(piece)))
         text += piece
-    if start is None or not start.texts:
-        base, words, word_texts, offsets = "", [], [], []
-        segments: list[int] = []
-    else:
-        base = start.texts[-1]
-        words, word_texts = list(start.words), list(start.word_texts)
-        offsets, segments = list(start.offsets or ()), list(start.segments)
-    segment = max(segments, default=0)
-    spans = [(a + len(base), b + len(base)) for a, b in spans]
-    new_words = [span for span in split_words(base + text) if span[1] > len(base)]
-    aligned = align_tokens(spans, new_words)
+    words, word_texts = list(start.words), list(start.word_texts)
+    new_words = [span for span in split_words(text) if span[1] > n_before]
+    if new_words and new_words[0][0] < n_before and words:
+        word_texts.pop()  # the model goes on with the last word it was given
     first = len(word_texts)
-    continues = bool(new_words) and new_words[0][0] < len(base) and bool(words)
-    if continues:  # the model goes on with the last word it was given
-        first -= 1
-        word_texts.pop()
-    word_texts += [(base + text)[a:b] for a, b in new_words]
-    words += [NO_WORD if word < 0 else first + word for word in aligned]
-    texts = (*(() if start is None else start.texts[:-1]), base + text)
+    words += [NO_WORD if word < 0 else first + word for word in align_tokens(spans, new_words)]
+    word_texts += [text[a:b] for a, b in new_words]
+    segment = max(start.segments, default=0)
     return Tokens(
-        texts=texts,
-        tokens=(*(() if start is None else start.tokens), *shown),
+        texts=(*start.texts[:-1], text),
+        tokens=(*start.tokens, *shown),
         ids=tuple(ids),
-        special=(*(() if start is None else start.special), *special),
-        segments=(*segments, *([segment] * len(new))),
-        generated=(*((False,) * n_start), *((is_generated,) * len(new))),
-        offsets=None if start is not None and start.offsets is None else (*offsets, *spans),
+        special=(*start.special, *special),
+        segments=(*start.segments, *[segment] * len(new)),
+        generated=(*[False] * len(start), *[is_generated] * len(new)),
+        offsets=None if start.offsets is None else (*start.offsets, *spans),
         words=tuple(words),
         word_texts=tuple(word_texts),
     )

@@ -49,7 +49,7 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
-def versions() -> dict[str, str]:
-    """Of what the numbers depend on."""
-    names = ("headscope", "torch", "transformers", "numpy")
-    return {name: importlib.metadata.version(name) for name in names}
+def versions(*names: str) -> dict[str, str]:
+    """Of these packages; by default, of those that the numbers of a run depend on."""
+    wanted = names or ("headscope", "torch", "transformers", "numpy")
+    return {name: importlib.metadata.version(name) for name in wanted}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 from transformers import PretrainedConfig
 
+from headscope.model.processing import SoundProcessor
 from headscope.text.pieces import Frame
 
 
 def find_frames(
-    config: PretrainedConfig, listener: Any, inputs: Mapping[str, Tensor], n_tokens: int
+    config: PretrainedConfig, listener: SoundProcessor, inputs: Mapping[str, Tensor], n_tokens: int
 ) -> list[Frame] | None:
     """The stretch of the recording that each of `n_tokens` stands for.
 
@@ -31,7 +31,7 @@ def find_frames(
 
 
 def _samples_a_token(
-    config: PretrainedConfig, listener: Any, inputs: Mapping[str, Tensor], n_tokens: int
+    config: PretrainedConfig, listener: SoundProcessor, inputs: Mapping[str, Tensor], n_tokens: int
 ) -> int | None:
     if (samples := inputs.get("input_values")) is not None and samples.ndim == 2:
         kernels, strides = (getattr(config, f"conv_{kind}", None) for kind in ("kernel", "stride"))
@@ -46,7 +46,8 @@ def _samples_a_token(
     if features is None or features.ndim != 3 or not hop:
         return None
     sizes = list(features.shape[1:])
-    if listener.feature_size in sizes:
-        sizes.remove(listener.feature_size)
+    n_features = getattr(listener, "feature_size", None)
+    if n_features in sizes:
+        sizes.remove(n_features)
     n_hops = sizes[0]
     return int(hop) * (n_hops // n_tokens) if len(sizes) == 1 and n_hops % n_tokens == 0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from typing import TypedDict
 
 from huggingface_hub import HfApi, try_to_load_from_cache
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
@@ -12,6 +13,14 @@ from headscope.model.packaged.weights import PACKAGED
 
 HUB_TIMEOUT = 5.0
 """Seconds to wait for the model hub before saying that it cannot be reached."""
+
+
+class HubOptions(TypedDict, total=False):
+    """How transformers finds the files of a model."""
+
+    revision: str | None
+    local_files_only: bool
+    trust_remote_code: bool
 
 
 def reach_hub(name: str, revision: str | None) -> bool:

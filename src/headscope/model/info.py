@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -11,12 +11,14 @@ from transformers.models.auto import modeling_auto
 
 from headscope.attention import Block
 from headscope.model.tap.check import Check
-from headscope.model.tap.sites import Route, Wiring
+from headscope.model.tap.sites import Route
+from headscope.model.tapped import Wired
 
-SEQ2SEQ = (
-    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
-    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
-)
+SEQ2SEQ = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+MASKED = ("MASKED_LM",)
+CAUSAL = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT")
+LABELS = ("SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION")
+"""What transformers calls the tasks of its classes."""
 Objective = Literal["causal", "masked", "seq2seq", "label", "token_label"]
 """What the model was trained to predict: the next token, masked tokens, a target text, a label of
 the whole input, or a label of each token."""
@@ -60,17 +62,17 @@ class ModelInfo:
 def describe(
     module: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
-    wiring: Wiring,
-    check: Check,
+    wired: Wired,
     *,
     name: str,
     source: str,
-    has_lm_head: bool,
     notes: tuple[str, ...],
 ) -> ModelInfo:
     """Everything known about a model, once its wiring is."""
+    wiring, check, _ = wired
     main = wiring.of_block(wiring.main_block())
     is_causal = wiring.main_block() in wiring.causal_blocks
+    has_lm_head = is_language_model(module)
     return ModelInfo(
         name=name,
         family=module.config.model_type,
@@ -153,54 +155,37 @@ def objective_of(module: nn.Module, is_causal: bool) -> Objective | None:
     A class may be listed under several objectives (BERT can be a decoder), so causality
     decides, as it was observed.
     """
-    name = type(module).__name__
-    if any(name in _classes(mapping) for mapping in SEQ2SEQ):
+    if _is_for(module, *SEQ2SEQ):
         return "seq2seq"
-    if name in _classes("MODEL_FOR_MASKED_LM_MAPPING_NAMES") and not is_causal:
+    if not is_causal and _is_for(module, *MASKED):
         return "masked"
-    causal = (
-        "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
-        "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-    )
-    if is_causal and any(name in _classes(mapping) for mapping in causal):
-        return "causal"
-    return None
+    return "causal" if is_causal and _is_for(module, *CAUSAL) else None
 
 
 def labels_of(module: nn.Module) -> Objective | None:
     """What a classifier predicts; None for a model that is none."""
-    name = type(module).__name__
-    if name in _classes("MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES"):
+    if _is_for(module, "TOKEN_CLASSIFICATION"):
         return "token_label"
-    kinds = ("SEQUENCE", "IMAGE", "AUDIO")
-    if any(name in _classes(f"MODEL_FOR_{kind}_CLASSIFICATION_MAPPING_NAMES") for kind in kinds):
-        return "label"
-    return None
+    return "label" if _is_for(module, *LABELS) else None
 
 
-def is_language_model(class_name: str) -> bool:
-    """Does this class put a language-model head on its stack?"""
-    return any(
-        class_name in _classes(mapping)
-        for mapping in (
-            *SEQ2SEQ,
-            "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
-            "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
-            "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-        )
-    )
+def is_language_model(module: nn.Module) -> bool:
+    """Does its class put a language-model head on the stack?"""
+    return _is_for(module, *SEQ2SEQ, *MASKED, *CAUSAL)
 
 
-def _classes(mapping: str) -> set[str]:
-    names: set[str] = set()
-    for value in getattr(modeling_auto, mapping).values():
-        names.update([value] if isinstance(value, str) else value)
-    return names
+def _is_for(module: nn.Module, *tasks: str) -> bool:
+    """Does transformers list the model's class under one of these tasks?"""
+    for task in tasks:
+        for names in getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES").values():
+            if type(module).__name__ in ([names] if isinstance(names, str) else names):
+                return True
+    return False
 
 
 def max_length(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> int | None:
     """The most tokens the model takes: the smallest limit that anything states."""
-    config: Any = module.config.get_text_config()
+    config = module.config.get_text_config()
     limits = [
         getattr(config, name, None)
         for name in ("max_position_embeddings", "n_positions", "max_source_positions")

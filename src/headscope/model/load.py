@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,13 @@ from headscope.errors import (
     ModelNotFound,
     UnknownName,
 )
-from headscope.model.hub import reach_hub
-from headscope.model.info import is_language_model
+from headscope.model.hub import HubOptions, reach_hub
 from headscope.model.model import Model
 from headscope.model.packaged.conversion import converted
 from headscope.model.packaged.ctranslate2 import convert_whisper
 from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
-from headscope.model.processing import takes_media
+from headscope.model.processing import Processor, takes_media
 from headscope.model.quiet import quiet
 from headscope.model.stored import Stored, bounded, check_counts, check_sizes, look_at_weights
 from headscope.model.unwrap import unwrap
@@ -54,7 +53,7 @@ def load(
     source: str | Path | nn.Module | Pipeline,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
-    processor: Any = None,
+    processor: Processor | None = None,
     name: str | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype = "float32",
@@ -99,12 +98,20 @@ def load(
                 f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
                 "model (a PreTrainedModel) with its tokenizer."
             )
+        if device is not None:
+            torch.nn.Module.to(module, _device(device))
         processor = processor or _processor_of(source)
-        return _live(module, tokenizer or its_tokenizer, processor, name, device, example)
+        return Model(
+            module,
+            tokenizer or its_tokenizer or _own_tokenizer(processor),
+            name=name or module.config.name_or_path or type(module).__name__,
+            example=example,
+            processor=processor,
+        )
     torch_dtype = _dtype(dtype)
     device = _device(device)
     place = _find(source, revision)
-    options = {"trust_remote_code": trust_remote_code, **place.options}
+    options: HubOptions = {"trust_remote_code": trust_remote_code, **place.options}
     with quiet():
         with _refusing(source):
             check_counts(PretrainedConfig.get_config_dict(place.location, **place.options)[0])
@@ -120,7 +127,6 @@ def load(
         tokenizer,
         name=name or place.name,
         source=place.origin,
-        has_lm_head=is_language_model(type(module).__name__),
         notes=place.notes + notes,
         example=example,
         processor=processor,
@@ -129,8 +135,8 @@ def load(
 
 @contextmanager
 def _refusing(source: str | Path) -> Iterator[None]:
-    """Within the block, whatever goes wrong is the model's fault: its files come from anywhere, and
-    transformers answers a wrong one with any error there is.
+    """Within the block, every error is reported as a fault of the model's files: they come from
+    anywhere, and transformers raises errors of any kind where they are wrong.
     """
     try:
         yield
@@ -156,28 +162,6 @@ def as_model(model: Model | str | Path | nn.Module) -> Model:
     return model if isinstance(model, Model) else load(model)
 
 
-def _live(
-    module: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase | None,
-    processor: Any,
-    name: str | None,
-    device: str | torch.device | None,
-    example: Mapping[str, object] | None,
-) -> Model:
-    if device is not None:
-        torch.nn.Module.to(module, _device(device))
-    class_name = type(module).__name__
-    return Model(
-        module,
-        tokenizer or _own_tokenizer(processor),
-        name=name or module.config.name_or_path or class_name,
-        source="live",
-        has_lm_head=is_language_model(class_name),
-        example=example,
-        processor=processor,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a model is: what transformers loads it from, and what to say about it."""
@@ -185,22 +169,19 @@ class _Place:
     location: str
     name: str
     origin: str
+    options: HubOptions
     notes: tuple[str, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 def _find(source: str | Path, revision: str | None) -> _Place:
     """The place of a packaged model, a folder or a hub id."""
     if isinstance(source, str) and source in PACKAGED:
         packaged = PACKAGED[source]
-        return (
-            _in_package(packaged)
-            if packaged.installed_version() is not None
-            else _instead(packaged, revision)
-        )
+        is_installed = packaged.installed_version() is not None
+        return _in_package(packaged) if is_installed else _instead(packaged, revision)
     if _is_folder(source):
         folder = _model_folder(Path(source))
-        return _Place(str(folder), Path(source).name, "folder", options={"local_files_only": True})
+        return _Place(str(folder), Path(source).name, "folder", {"local_files_only": True})
     return _on_hub(_hub_id(source), revision)
 
 
@@ -209,8 +190,8 @@ def _in_package(packaged: PackagedModel) -> _Place:
         str(_packaged_folder(packaged)),
         packaged.title,
         f"packaged in {packaged.distribution} {packaged.version}",
-        (packaged.notes,),
         {"local_files_only": True},
+        (packaged.notes,),
     )
 
 
@@ -225,14 +206,14 @@ def _instead(packaged: PackagedModel, revision: str | None) -> _Place:
             'the folder of a saved model: --model FOLDER, in Python headscope.load("FOLDER").'
         ) from error
     note = f"as published on the hub: the package {packaged.distribution} is not installed"
-    return _Place(place.location, packaged.title, place.origin, (note,), place.options)
+    return replace(place, name=packaged.title, notes=(note,))
 
 
 def _on_hub(name: str, revision: str | None) -> _Place:
-    options: dict[str, Any] = {"revision": revision}
+    options: HubOptions = {"revision": revision}
     if not reach_hub(name, revision):
         options["local_files_only"] = True
-    return _Place(name, name, f"hub at {revision}" if revision else "hub", options=options)
+    return _Place(name, name, f"hub at {revision}" if revision else "hub", options)
 
 
 def _packaged_folder(packaged: PackagedModel) -> Path:
@@ -292,7 +273,7 @@ def _module(
     location: str,
     config: PretrainedConfig,
     dtype: torch.dtype | str,
-    options: dict[str, Any],
+    options: HubOptions,
     stored: Stored,
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """The model in the richest class whose weights are all there, and what to say about it."""
@@ -351,7 +332,7 @@ def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
     yield AutoModel
 
 
-def _tokenizer(location: str, options: dict[str, Any]) -> PreTrainedTokenizerBase | None:
+def _tokenizer(location: str, options: HubOptions) -> PreTrainedTokenizerBase | None:
     """The model's tokenizer; None for models that read no text."""
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(location, **options)
@@ -362,7 +343,7 @@ def _tokenizer(location: str, options: dict[str, Any]) -> PreTrainedTokenizerBas
     return tokenizer
 
 
-def _processor(location: str, options: dict[str, Any]) -> Any:
+def _processor(location: str, options: HubOptions) -> Processor | None:
     """What prepares the model's images and recordings; None where nothing does."""
     from transformers import AutoProcessor
 
@@ -373,7 +354,7 @@ def _processor(location: str, options: dict[str, Any]) -> Any:
     return None if isinstance(processor, PreTrainedTokenizerBase) else processor
 
 
-def _processor_of(source: object) -> Any:
+def _processor_of(source: object) -> Processor | None:
     """The processor that a pipeline brings."""
     from transformers import Pipeline
 
@@ -383,6 +364,6 @@ def _processor_of(source: object) -> Any:
     return next((part for name in names if (part := getattr(source, name, None))), None)
 
 
-def _own_tokenizer(processor: Any) -> PreTrainedTokenizerBase | None:
+def _own_tokenizer(processor: Processor | None) -> PreTrainedTokenizerBase | None:
     tokenizer = getattr(processor, "tokenizer", None)
     return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None

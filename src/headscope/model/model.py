@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention import Block
 from headscope.errors import InputError, MissingObjective, TapUnsupported
 from headscope.model.edit import Edit, check_edit
-from headscope.model.info import ModelInfo, Objective, describe, model_facts
+from headscope.model.info import (
+    ModelInfo,
+    Objective,
+    describe,
+    is_language_model,
+    model_facts,
+)
 from headscope.model.options import Messages, Options
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tapped import Checks, TappedModule
@@ -23,6 +30,7 @@ from headscope.results.trace import Trace
 
 if TYPE_CHECKING:
     from headscope.model.aims import Target
+    from headscope.model.processing import Processor
     from headscope.model.tap.projection import Projection
 
 
@@ -43,17 +51,15 @@ class Model(TappedModule):
         *,
         name: str,
         source: str = "live",
-        has_lm_head: bool = False,
         notes: tuple[str, ...] = (),
         example: Mapping[str, object] | None = None,
-        processor: Any = None,
+        processor: Processor | None = None,
     ) -> None:
         super().__init__(module, example, is_from_files=source != "live")
         self.tokenizer = tokenizer
         self.processor = processor
         self.name = name
         self._source = source
-        self._has_lm_head = has_lm_head
         self._notes = notes
         self._info: ModelInfo | None = None
         self._projections: (
@@ -64,16 +70,14 @@ class Model(TappedModule):
     @property
     def info(self) -> ModelInfo:
         """What the model is, and how the tap reads it. The first use runs the self-check."""
-        wiring, check, _ = self._attach()
+        wired = self._attach()
         if self._info is None:
             self._info = describe(
                 self.module,
                 self.tokenizer,
-                wiring,
-                check,
+                wired,
                 name=self.name,
                 source=self._source,
-                has_lm_head=self._has_lm_head,
                 notes=self._notes,
             )
         return self._info
@@ -133,7 +137,7 @@ class Model(TappedModule):
 
     def trace(
         self,
-        text: str | Sequence[str] | Mapping[str, Any] | Messages | None = None,
+        text: str | Sequence[str] | Mapping[str, object] | Messages | None = None,
         pair: str | Sequence[str] | None = None,
         *,
         image: object | None = None,
@@ -174,18 +178,8 @@ class Model(TappedModule):
         """
         from headscope.model.dispatch import trace_any
 
-        kept = Options(vectors=vectors, scores=scores, layers=layers, norms=norms, effects=effects)
-        return trace_any(
-            self,
-            text,
-            pair,
-            image=image,
-            audio=audio,
-            target=target,
-            generate=generate,
-            options=kept,
-            truncate=truncate,
-        )
+        options = Options(vectors, scores, layers, norms, effects, generate, truncate)
+        return trace_any(self, text, pair, target, (image, audio), options)
 
     def predict(
         self, text: str, pair: str | None = None, *, target: str | None = None, generate: int = 0
@@ -215,10 +209,10 @@ class Model(TappedModule):
         """
         if not edits:
             raise InputError("edit needs at least one edit: ablate, set_attention, scale_neurons.")
-        wiring, _, tap = self._wired_for(edits)
+        wired = self._wired_for(edits)
         for edit in edits:
-            check_edit(edit, wiring)
-        with tap.attached(Attachment(edits=edits)):
+            check_edit(edit, wired.wiring)
+        with wired.tap.attached(Attachment(edits=edits)):
             yield self
 
     def gradients(
@@ -261,7 +255,7 @@ class Model(TappedModule):
             )
         return self.tokenizer
 
-    def need_processor(self) -> Any:
+    def need_processor(self) -> Processor:
         """The processor, or an error that says how to give one."""
         if self.processor is None:
             raise InputError(
@@ -276,7 +270,7 @@ class Model(TappedModule):
         if self.info.objective is None:
             why = (
                 f"its class {self.info.architecture} predicts nothing headscope has a loss for"
-                if self._has_lm_head
+                if is_language_model(self.module)
                 else "its weights have no language-model head and no classifier"
             )
             raise MissingObjective(
@@ -290,20 +284,21 @@ class Model(TappedModule):
         super()._forget()
         self._info = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the model for another process. The edits in effect stay in effect there, in
         all threads; the self-check runs anew if that is another machine, or has other libraries.
         """
-        options = {
-            "name": self.name,
-            "source": self._source,
-            "has_lm_head": self._has_lm_head,
-            "notes": self._notes,
-            "example": self._example,
-            "processor": self.processor,
-        }
-        structure = structure_of(self.module)
-        return _restored, (structure, self.tokenizer, options, self.edits, self._checks())
+        make = functools.partial(
+            Model,
+            structure_of(self.module),
+            self.tokenizer,
+            name=self.name,
+            source=self._source,
+            notes=self._notes,
+            example=self._example,
+            processor=self.processor,
+        )
+        return _restored, (make, self.edits, self._checks())
 
     def __repr__(self) -> str:
         return f"<Model {self.name}: {type(self.module).__name__}>"
@@ -313,16 +308,10 @@ class Model(TappedModule):
         return facts_table(self.name, model_facts(self.module, self._source, self._info))
 
 
-def _restored(
-    module: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase | None,
-    options: Mapping[str, Any],
-    edits: tuple[Edit, ...],
-    checks: Checks,
-) -> Model:
-    model = Model(module, tokenizer, **options)
+def _restored(make: Callable[[], Model], edits: tuple[Edit, ...], checks: Checks) -> Model:
+    model = make()
     model._trust(checks)
     if edits:
-        tap = model._attach()[2]
-        model._lasting.enter_context(tap.attached_for_all(Attachment(edits=edits)))
+        attached = model._attach().tap.attached_for_all(Attachment(edits=edits))
+        model._lasting.enter_context(attached)
     return model

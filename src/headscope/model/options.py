@@ -1,4 +1,4 @@
-"""What a trace is asked to keep, and the forms in which a text may be given."""
+"""How an input is traced, and the forms in which a text may be given."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ Messages = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a trace keeps; see `Model.trace`."""
+    """How an input is traced, and what the trace keeps; see `Model.trace`."""
 
     vectors: bool
     scores: bool | None
     layers: Sequence[int] | None
     norms: bool = False
     effects: bool = False
+    generate: int = 0
+    truncate: bool = True
 
 
 def is_chat(text: object) -> TypeGuard[Messages]:

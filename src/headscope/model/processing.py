@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,8 +20,17 @@ from headscope.results.media import Media
 if TYPE_CHECKING:
     from headscope.model.model import Model
 
+Processor = Callable[..., Mapping[str, object]]
+"""What prepares the inputs of a model; transformers has several kinds, without a common base."""
 MEDIA_INPUTS = ("pixel_values", "input_features", "input_values")
 """The inputs that hold images or sound, whatever the family."""
+
+
+@runtime_checkable
+class SoundProcessor(Protocol):
+    """The part of a processor that prepares recordings."""
+
+    sampling_rate: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,10 +52,10 @@ def image_processor(processor: object) -> Any:
     return processor if part is None and hasattr(processor, "image_mean") else part
 
 
-def sound_processor(processor: object) -> Any:
+def sound_processor(processor: object) -> SoundProcessor | None:
     """The part of a processor that prepares recordings, or None."""
-    part = getattr(processor, "feature_extractor", None)
-    return processor if part is None and hasattr(processor, "sampling_rate") else part
+    part: SoundProcessor | None = getattr(processor, "feature_extractor", None)
+    return processor if part is None and isinstance(processor, SoundProcessor) else part
 
 
 def prepare(
@@ -61,11 +70,11 @@ def prepare(
         audio: a recording.
     """
     processor = model.need_processor()
-    images = [read_image(one) for one in (image if isinstance(image, list) else [image])
-              if one is not None]  # fmt: skip
+    given_images = image if isinstance(image, list) else [image]
+    images = [read_image(one) for one in given_images if one is not None]
     if images and image_processor(processor) is None:
         raise InputError(f"{model.name} reads no image: its processor prepares none.")
-    given: dict[str, Any] = {"images": images} if images else {}
+    given: dict[str, object] = {"images": images} if images else {}
     sound, rate = None, 0
     if audio is not None:
         listener = sound_processor(processor)
@@ -92,7 +101,9 @@ def prepare(
     return Prepared(inputs, Media(seen, sound, rate))
 
 
-def _prompt(model: Model, processor: Any, text: str | Messages | None, n_images: int) -> str | None:
+def _prompt(
+    model: Model, processor: Processor, text: str | Messages | None, n_images: int
+) -> str | None:
     """What the processor reads beside images: with a placeholder for each of them."""
     placeholder = getattr(processor, "image_token", None) if n_images else None
     if text is None:
@@ -116,7 +127,7 @@ def _prompt(model: Model, processor: Any, text: str | Messages | None, n_images:
     return text if n_named else f"{placeholder * n_images}\n{text}"
 
 
-def _from_template(model: Model, processor: Any, messages: Messages, n_images: int) -> str:
+def _from_template(model: Model, processor: Processor, messages: Messages, n_images: int) -> str:
     """A chat as its model reads it. Images that no message places go before the first text."""
     chat = [dict(message) for message in messages]
     n_placed = sum(
@@ -132,13 +143,13 @@ def _from_template(model: Model, processor: Any, messages: Messages, n_images: i
         content = first["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         first["content"] = [{"type": "image"}] * n_images + parts
-    if getattr(processor, "chat_template", None) is None:
+    render = getattr(processor, "apply_chat_template", None)
+    if render is None or getattr(processor, "chat_template", None) is None:
         raise InputError(f"{model.name}'s processor has no chat template: give a text.")
-    rendered = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-    return str(rendered)
+    return str(render(chat, add_generation_prompt=True, tokenize=False))
 
 
-def _tensors(model: Model, encoding: Mapping[str, Any]) -> dict[str, Tensor]:
+def _tensors(model: Model, encoding: Mapping[str, object]) -> dict[str, Tensor]:
     """The tensors that the model's forward pass takes, in the type of its weights."""
     parameters = inspect.signature(model.module.forward).parameters
     takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())

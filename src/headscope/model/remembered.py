@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import json
 import platform
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from headscope.atomic import atomic_path
-from headscope.model.fingerprint import bytes_of, weights_sha256
+from headscope.model.fingerprint import bytes_of, versions, weights_sha256
 from headscope.model.packaged.weights import cache_folder
 from headscope.model.tap import check as tap_check
 from headscope.model.tap.check import Check
@@ -57,13 +56,12 @@ def key_of(root: PreTrainedModel) -> str | None:
 @cache
 def environment() -> str:
     """The machine, the libraries and our own code, as far as a self-check depends on them."""
-    names = ("torch", "transformers", "headscope")
     folder = Path(tap_check.__file__).parent
     sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
     return json.dumps(
         {
             "machine": [platform.node(), platform.machine(), platform.python_version()],
-            "versions": {name: importlib.metadata.version(name) for name in names},
+            "versions": versions("torch", "transformers", "headscope"),
             "tap": _hashed(sources),
         }
     )

@@ -11,7 +11,7 @@ import math
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils.hub import cached_file
 
 from headscope.errors import ModelError
+from headscope.model.hub import HubOptions
 
 SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -53,7 +54,7 @@ class Stored:
 
 
 def look_at_weights(
-    location: str, config: PretrainedConfig, options: Mapping[str, Any], allow_pickle: bool
+    location: str, config: PretrainedConfig, options: HubOptions, allow_pickle: bool
 ) -> Stored:
     """Find a model's weight files and read their headers.
 
@@ -105,17 +106,22 @@ def _is_folder(location: str) -> bool:
     return Path(location).is_dir()
 
 
-def _file(location: str, name: str, options: Mapping[str, Any]) -> Path | None:
+def _file(location: str, name: str, options: HubOptions) -> Path | None:
     """A file of the model, downloaded if it is on the hub; None where there is no such file."""
     if _is_folder(location):
         path = Path(location, name)
         return path if path.is_file() else None
-    known = {key: options[key] for key in ("revision", "local_files_only") if key in options}
-    found = cached_file(location, name, _raise_exceptions_for_missing_entries=False, **known)
-    return None if found is None else Path(found)
+    cached = cached_file(
+        location,
+        name,
+        revision=options.get("revision"),
+        local_files_only=options.get("local_files_only", False),
+        _raise_exceptions_for_missing_entries=False,
+    )
+    return None if cached is None else Path(cached)
 
 
-def _parts(location: str, path: Path, options: Mapping[str, Any]) -> list[Path]:
+def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:
     """The files of weights: the one that was found, or all that an index names."""
     if path.suffix != ".json":
         return [path]
@@ -243,12 +249,7 @@ def bounded(stored: Stored) -> Iterator[None]:
                 f"{stored.weights:,} are stored. One of them is damaged, or of another model."
             )
 
-    hooks = [
-        torch_modules.register_module_parameter_registration_hook(count),
-        torch_modules.register_module_buffer_registration_hook(count),
-    ]
-    try:
+    with ExitStack() as stack:
+        stack.callback(torch_modules.register_module_parameter_registration_hook(count).remove)
+        stack.callback(torch_modules.register_module_buffer_registration_hook(count).remove)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,6 +35,14 @@ OUT_OF_TABLE = "index out of range in self"
 """What torch says of a row that a table of embeddings does not have."""
 
 
+class Wired(NamedTuple):
+    """Where attention happens for one kind of input, how that was checked, and the tap for it."""
+
+    wiring: Wiring
+    check: Check
+    tap: Tap
+
+
 class TappedModule:
     """A module and the taps on it: what `Model` is, apart from texts.
 
@@ -51,20 +60,20 @@ class TappedModule:
         self.module = module
         self._example = example
         self._is_from_files = is_from_files
-        self._wired: dict[frozenset[str], tuple[Wiring, Check, Tap]] = {}
+        self._wired: dict[frozenset[str], Wired] = {}
         """By the media that the forward pass is given: images change where attention happens."""
         self._own_media: frozenset[str] | None = None
 
     @property
     def wiring(self) -> Wiring:
         """Where the model's attention happens, given what the self-check made up itself."""
-        return self._attach()[0]
+        return self._attach().wiring
 
     def wiring_for(self, inputs: Mapping[str, object]) -> Wiring:
         """Where attention happens when the model is given these inputs. An image or a sound
         that the self-check has not seen yet is checked first, with these very inputs.
         """
-        return self._attach(inputs)[0]
+        return self._attach(inputs).wiring
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -73,14 +82,14 @@ class TappedModule:
         """
         if not self._wired and not uses_of(modules_of(self.module)):
             return ()
-        return self._attach()[2].edits()
+        return self._attach().tap.edits()
 
-    def _attach(self, inputs: Mapping[str, object] | None = None) -> tuple[Wiring, Check, Tap]:
+    def _attach(self, inputs: Mapping[str, object] | None = None) -> Wired:
         """The wiring, its check and the tap for a forward pass with the media of `inputs`;
         without, for what the self-check makes up or was given as `example`.
         """
         media = self._own_media if inputs is None else media_of(inputs)
-        if media in self._wired and not self._wired[media][2].is_current():
+        if media in self._wired and not self._wired[media].tap.is_current():
             self._forget()
             media = None if inputs is None else media
         if media is None or media not in self._wired:
@@ -98,11 +107,10 @@ class TappedModule:
     def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
         """Run the self-check; returns the media it was run with."""
         example = self._example
-        is_own = inputs is None or media_of(inputs) in (frozenset(), media_of(example or {}))
         if inputs is not None and media_of(inputs) != media_of(example or {}):
-            example = None if is_own else self.placed(inputs)
+            example = self.placed(inputs) if media_of(inputs) else None
         wiring, check = self._checked(example)
-        self._wired[wiring.media] = wiring, check, Tap(self.module, wiring)
+        self._wired[wiring.media] = Wired(wiring, check, Tap(self.module, wiring))
         if inputs is None or example is self._example:
             self._own_media = wiring.media
         return wiring.media
@@ -130,7 +138,7 @@ class TappedModule:
         where, own_media, wired = checks
         if where == environment():
             self._own_media = own_media
-            self._wired = {w.media: (w, check, Tap(self.module, w)) for w, check in wired}
+            self._wired = {w.media: Wired(w, check, Tap(self.module, w)) for w, check in wired}
 
     @contextmanager
     def tapped(
@@ -164,7 +172,7 @@ class TappedModule:
             # Fused attention returns None in place of weights. Classes that do not support
             # it were never written for that.
             attachment = replace(attachment, returns_weights=True)
-        with self._attach(inputs)[2].attached(attachment):
+        with self._attach(inputs).tap.attached(attachment):
             try:
                 yield
             except IndexError as error:
@@ -223,11 +231,11 @@ class TappedModule:
         device = self.module.device
         return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
 
-    def _wired_for(self, edits: Sequence[Edit]) -> tuple[Wiring, Check, Tap]:
+    def _wired_for(self, edits: Sequence[Edit]) -> Wired:
         """The model's own wiring; or, where edits name a block that only an image or a sound
         brings, the wiring that one traced before was read by.
         """
         own = self._attach()
         named = {edit.block for edit in edits if isinstance(edit, Edit)} - {None}
         known = [own, *self._wired.values()]
-        return next((wired for wired in known if named <= set(wired[0].blocks)), own)
+        return next((wired for wired in known if named <= set(wired.wiring.blocks)), own)

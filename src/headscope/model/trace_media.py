@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from headscope.arguments import whole_number
 from headscope.attention import Block
-from headscope.errors import InputError
 from headscope.model.encode import decoded_tokens, encode
 from headscope.model.frames import find_frames
 from headscope.model.options import Messages, Options
 from headscope.model.patches import find_patches
 from headscope.model.processing import MEDIA_INPUTS, Prepared, prepare, sound_processor
-from headscope.model.quiet import quiet
-from headscope.model.tracing import IDS_OF_STACK, ONE_ANSWER, decoder_start, run_trace
+from headscope.model.tracing import (
+    IDS_OF_STACK,
+    check_target,
+    decoder_start,
+    let_write,
+    run_trace,
+)
 from headscope.results.media import Media
 from headscope.results.trace import Trace
 from headscope.text.align import NO_WORD
@@ -36,14 +41,13 @@ SPAN = 0.5
 def trace_media(
     model: Model,
     text: str | Messages | None,
-    *,
     image: object | None,
     audio: object | None,
     target: str | None,
-    generate: int,
     options: Options,
 ) -> Trace:
     """See `Model.trace`."""
+    generate = whole_number("generate", options.generate, 0)
     prepared = prepare(model, text, image, audio)
     inputs, n_given = _with_decoder(model, prepared.inputs, target, generate)
     trace = run_trace(model, inputs, {}, options, n_cut=0)
@@ -59,14 +63,7 @@ def _with_decoder(
     """Inputs with what the decoder reads or the model writes, and how many tokens of the
     sequence it goes on with were given.
     """
-    has_decoder = bool(model.module.config.is_encoder_decoder)
-    if target is not None and (generate or not has_decoder):
-        why = (
-            "Give either target (what the decoder reads) or generate, not both."
-            if has_decoder
-            else f"{model.name} has no decoder side, so it takes no target."
-        )
-        raise InputError(why)
+    check_target(model, target, generate, has_decoder=bool(model.module.config.is_encoder_decoder))
     if generate:
         return _written(model, inputs, generate)
     if target is not None:
@@ -76,24 +73,13 @@ def _with_decoder(
         start = decoder_start(model)
         ids = aim[:-1] if aim[0] == start else [start, *aim[:-1]]
         return inputs | {"decoder_input_ids": torch.tensor([ids])}, len(ids)
-    if has_decoder:
-        raise InputError(
-            f"{model.name} is an encoder-decoder: say what its decoder reads with target='…', "
-            "or let it write with generate=n."
-        )
     given = inputs.get("input_ids")
     return inputs, 0 if given is None else given.shape[1]
 
 
 def _written(model: Model, inputs: dict[str, Tensor], n: int) -> tuple[dict[str, Tensor], int]:
     """Inputs with up to n tokens that the model writes, and how many it was given."""
-    model.need_objective("Generating")
-    if not model.module.can_generate():
-        raise InputError(f"{model.info.architecture} cannot generate text.")
-    with torch.inference_mode(), quiet(), model.tapped(inputs=inputs):
-        generate: Any = model.module.generate
-        answer = generate(**model.placed(inputs), max_new_tokens=n, **ONE_ANSWER)
-    ids = answer["sequences"][:1].cpu()
+    ids = let_write(model, inputs, n)
     if model.module.config.is_encoder_decoder:
         start = decoder_start(model)
         if int(ids[0, 0]) != start:
@@ -121,15 +107,20 @@ def _text_stacks(
         known = trace.stack_tokens.get(stack)
         if ids is None or known is None or model.tokenizer is None or ids.shape[1] != len(known):
             continue
-        listed = [int(token) for token in ids[0]]
+        listed = ids[0].tolist()
         start = decoded_tokens(model.tokenizer, listed[:n_given])
         stacks[stack] = decoded_tokens(model.tokenizer, listed, start=start, is_generated=True)
     return stacks
 
 
-def _tower(trace: Trace, name: Block, stacks: Mapping[str, Tokens]) -> Block | None:
+def _tower(trace: Trace, name: Block, stacks: Container[str]) -> Block | None:
     """The block that reads an image or a sound: of that name, or the main one where it reads
     no text.
+
+    Args:
+        trace: of the input.
+        name: of the block, if there is one for such media alone.
+        stacks: those that read text.
     """
     if name in trace.blocks:
         return name
@@ -150,11 +141,10 @@ def _image_stacks(
     tower = _tower(trace, "vision", stacks)
     if tower is None:
         return {}
-    named: dict[str, Tokens] = {}
     patches = find_patches(model, inputs, tower, tower)
     if patches is None or not any(patches):
         return {}
-    named[tower] = _patch_tokens(patches)
+    named = {str(tower): _patch_tokens(patches)}
     if "self" in stacks and tower != "self":
         inside = find_patches(model, inputs, "self", tower)
         if inside is not None and any(inside):
@@ -166,9 +156,8 @@ def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
     """Tokens of a sequence of patches; what is no patch is special."""
     extra = itertools.count()
     names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
-    return replace(
-        Tokens.of(names, special=[patch is None for patch in patches], pieces=patches), texts=("",)
-    )
+    bare = Tokens.of(names, special=[patch is None for patch in patches])
+    return replace(bare, texts=("",), pieces=tuple(patches))
 
 
 def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
@@ -210,11 +199,12 @@ def _sound_stacks(
     """Tokens of the tower that reads the recording."""
     if prepared.media.sound is None or not any(name in inputs for name in MEDIA_INPUTS):
         return {}
-    tower = _tower(trace, "audio", {"self": Tokens.of([])} if "input_ids" in inputs else {})
+    tower = _tower(trace, "audio", ("self",) if "input_ids" in inputs else ())
     if tower is None:
         return {}
     n_tokens = len(trace.stack_tokens[tower])
     listener = sound_processor(model.need_processor())
+    assert listener is not None  # it prepared the recording
     frames = find_frames(model.module.config, listener, inputs, n_tokens)
     return {} if frames is None else {tower: _frame_tokens(frames, prepared.media.seconds)}
 
@@ -227,13 +217,6 @@ def _frame_tokens(frames: Sequence[Frame], seconds: float) -> Tokens:
     spans = [int(frame.start / SPAN + 1e-6) for frame in frames]
     n_spans = 1 + max((s for s, p in zip(spans, padding, strict=True) if not p), default=NO_WORD)
     names = [f"{SPAN * span:.1f} s" for span in range(n_spans)]
-    return replace(
-        Tokens.of(
-            [frame.label for frame in frames],
-            special=padding,
-            words=[n_spans if p else s for s, p in zip(spans, padding, strict=True)],
-            word_texts=[*names, "padding"],
-            pieces=frames,
-        ),
-        texts=("",),
-    )
+    words = [n_spans if p else s for s, p in zip(spans, padding, strict=True)]
+    bare = Tokens.of([frame.label for frame in frames], special=padding, words=words)
+    return replace(bare, texts=("",), word_texts=(*names, "padding"), pieces=tuple(frames))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +16,7 @@ from headscope.model.chat import encode_chat
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.edit import describe_edits
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
+from headscope.model.fingerprint import versions
 from headscope.model.options import Messages, Options, is_chat
 from headscope.model.origin import Origin
 from headscope.model.packaged.weights import PACKAGED
@@ -38,7 +38,7 @@ IDS_OF_STACK = {
     "decoder": "decoder_input_ids",
 }
 """Which input holds the ids of a stack's tokens."""
-ONE_ANSWER: dict[str, Any] = {
+ONE_ANSWER: dict[str, object] = {
     "do_sample": False,
     "num_beams": 1,
     "num_return_sequences": 1,
@@ -48,21 +48,14 @@ ONE_ANSWER: dict[str, Any] = {
 
 
 def trace_text(
-    model: Model,
-    text: str | Messages,
-    pair: str | None,
-    target: str | None,
-    generate: int,
-    *,
-    options: Options,
-    truncate: bool,
+    model: Model, text: str | Messages, pair: str | None, target: str | None, options: Options
 ) -> Trace:
     """See `Model.trace`."""
     encoded, stacks, inputs = encode_for(
-        model, text, pair, target=target, generate=generate, truncate=truncate
+        model, text, pair, target=target, generate=options.generate, truncate=options.truncate
     )
-    if generate:
-        stacks, inputs = _generated(model, encoded, generate)
+    if options.generate:
+        stacks, inputs = _generated(model, encoded, options.generate)
     return run_trace(model, inputs, stacks, options, n_cut=encoded.n_cut)
 
 
@@ -84,12 +77,7 @@ def predict_text(
     return predictions
 
 
-def trace_inputs(
-    model: Model,
-    inputs: Mapping[str, object],
-    *,
-    options: Options,
-) -> Trace:
+def trace_inputs(model: Model, inputs: Mapping[str, object], options: Options) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
     for name, value in inputs.items():
         is_patches = "grid_thw" in inputs and name != "grid_thw"
@@ -132,19 +120,10 @@ def encode_for(
         encoded = encode_chat(tokenizer, text, max_length=limit)
     else:
         encoded = encode(tokenizer, cast("str", text), pair, max_length=limit, truncate=truncate)
-    if not has_decoder:
-        if target is not None:
-            raise InputError(f"{model.name} has no decoder side, so it takes no target.")
-        return encoded, {"self": encoded.tokens}, encoded.tensors(tokenizer)
-    if generate:
-        if target is not None:
-            raise InputError("Give either target (what the decoder reads) or generate, not both.")
-        return encoded, {"encoder": encoded.tokens}, encoded.tensors(tokenizer)
+    check_target(model, target, generate, has_decoder=has_decoder)
     if target is None:
-        raise InputError(
-            f"{model.name} is an encoder-decoder: say what its decoder reads with target='…', "
-            "or let it write with generate=n."
-        )
+        stack = "encoder" if has_decoder else "self"
+        return encoded, {stack: encoded.tokens}, encoded.tensors(tokenizer)
     aim = encode(
         tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
     )
@@ -154,11 +133,22 @@ def encode_for(
     return encoded, stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}
 
 
+def check_target(model: Model, target: str | None, generate: int, *, has_decoder: bool) -> None:
+    """Refuse a target that no decoder reads, and a decoder that has nothing to read."""
+    if target is not None and not has_decoder:
+        raise InputError(f"{model.name} has no decoder side, so it takes no target.")
+    if target is not None and generate:
+        raise InputError("Give either target (what the decoder reads) or generate, not both.")
+    if has_decoder and target is None and not generate:
+        raise InputError(
+            f"{model.name} is an encoder-decoder: say what its decoder reads with target='…', "
+            "or let it write with generate=n."
+        )
+
+
 def decoder_start(model: Model) -> int:
     """The token a decoder starts with."""
-    config = model.module.config
-    generation = getattr(model.module, "generation_config", None)
-    for source in (generation, config):
+    for source in (getattr(model.module, "generation_config", None), model.module.config):
         for name in ("decoder_start_token_id", "bos_token_id"):
             token = getattr(source, name, None)
             if isinstance(token, int):
@@ -170,23 +160,36 @@ def _generated(
     model: Model, encoded: Encoded, n: int
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
     """Let the model write. Returns the tokens by stack, and inputs with all of them."""
-    model.need_objective("Generating")
-    if not model.module.can_generate():
-        raise InputError(f"{model.info.architecture} cannot generate text.")
     tokenizer = model.need_tokenizer()
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    inputs = model.placed(encoded.tensors(tokenizer))
-    with torch.inference_mode(), quiet(), model.tapped():
-        generate: Any = model.module.generate
-        ids = generate(**inputs, max_new_tokens=n, pad_token_id=pad, **ONE_ANSWER)["sequences"]
-    written = [int(token) for token in ids[0]]
+    ids = let_write(model, encoded.tensors(tokenizer), n, pad_token_id=pad)
+    written: list[int] = ids[0].tolist()
     if "decoder" in model.info.blocks:
         start = decoded_tokens(tokenizer, written[:1])
         tokens = decoded_tokens(tokenizer, written, start=start, is_generated=True)
         stacks = {"encoder": encoded.tokens, "decoder": tokens}
-        return stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids.cpu()}
+        return stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}
     tokens = decoded_tokens(tokenizer, written, start=encoded.tokens, is_generated=True)
-    return {"self": tokens}, {"input_ids": ids.cpu(), "attention_mask": torch.ones_like(ids.cpu())}
+    return {"self": tokens}, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: object) -> Tensor:
+    """`1 token`: the ids that `generate` returns if the model goes on by up to n tokens.
+
+    Args:
+        model: one that can generate.
+        inputs: of one row.
+        n: the most tokens it writes.
+        options: further ones of `generate`.
+    """
+    model.need_objective("Generating")
+    if not model.module.can_generate():
+        raise InputError(f"{model.info.architecture} cannot generate text.")
+    generate: Any = model.module.generate
+    with torch.inference_mode(), quiet(), model.tapped(inputs=inputs):
+        answer = generate(**model.placed(inputs), max_new_tokens=n, **options, **ONE_ANSWER)
+    ids: Tensor = answer["sequences"][:1].cpu()
+    return ids
 
 
 def run_trace(
@@ -216,12 +219,8 @@ def run_trace(
         wiring, stacks, wanted, scores=vectors and not is_plain if scores is None else scores
     )
     collector = Collector(wiring, vectors=vectors, scores=scores, layers=wanted)
-    outputs = model.run(
-        inputs,
-        collector,
-        scores=collector.needs_scores,
-        **({"output_hidden_states": True} if vectors else {}),
-    )
+    more = {"output_hidden_states": True} if vectors else {}
+    outputs = model.run(inputs, collector, scores=collector.needs_scores, **more)
     stacks = _numbered(model, collector, inputs) | stacks
     about = {
         "model": model.name,
@@ -230,10 +229,7 @@ def run_trace(
         "edits": [repr(edit) for edit in model.edits],
         "changed": describe_edits(model.edits),
         "n_cut": n_cut,
-        "versions": {
-            package: importlib.metadata.version(package)
-            for package in ("headscope", "transformers", "torch")
-        },
+        "versions": versions("headscope", "transformers", "torch"),
     }
     blocks = collector.blocks(wiring, stacks)
     if options.norms:
@@ -282,15 +278,11 @@ def _check_size(
     """Refuse a trace that would not fit in memory, before the model runs."""
     if not stacks:
         return
-    weights = sum(
-        site.n_heads
-        * len(stacks[query_stack(site.block, stacks)])
-        * len(stacks[key_stack(site.block, stacks)])
-        for site in wiring.sites
-        if site.layer in layers
-        and query_stack(site.block, stacks) in stacks
-        and key_stack(site.block, stacks) in stacks
-    )
+    weights = 0
+    for site in wiring.sites:
+        queries, keys = (stacks.get(of(site.block, stacks)) for of in (query_stack, key_stack))
+        if site.layer in layers and queries is not None and keys is not None:
+            weights += site.n_heads * len(queries) * len(keys)
     # Four bytes a weight; kept by layer, then stacked: twice for a moment.
     needed = weights * 4 * (2 if scores else 1) * 2
     free = _free_memory()
@@ -332,5 +324,5 @@ def _spelled(model: Model, inputs: Mapping[str, object], block: str, n: int) -> 
     name = IDS_OF_STACK.get(block, "")
     ids = inputs.get(name)
     if model.tokenizer is not None and isinstance(ids, Tensor) and ids.shape[1] == n:
-        return decoded_tokens(model.tokenizer, [int(x) for x in ids[0]])
+        return decoded_tokens(model.tokenizer, ids[0].tolist())
     return Tokens.of([str(i) for i in range(n)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -49,9 +47,11 @@ def _inside(source: object) -> object | None:
         return source.model
     if not isinstance(source, nn.Module):
         return None
-    if hasattr(source, "get_base_model"):  # peft.PeftModel
+    get_base_model = getattr(source, "get_base_model", None)
+    if get_base_model is not None:  # peft.PeftModel
         _check_adapter(source)
-        return _called(source, "get_base_model")
+        base: object = get_base_model()
+        return base
     for name in ("_orig_mod", "module", "auto_model"):  # compiled, parallel, sentence_transformers
         inner = getattr(source, name, None)
         if isinstance(inner, nn.Module):
@@ -60,11 +60,6 @@ def _inside(source: object) -> object | None:
         first = source[0]
         return first if isinstance(getattr(first, "auto_model", None), nn.Module) else None
     return None
-
-
-def _called(source: object, name: str) -> object:
-    method: Any = getattr(source, name)
-    return method()
 
 
 def _check_adapter(source: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -51,10 +51,11 @@ def named_blocks(
         if missing:
             raise InputError(f"Block {name!r} needs the tokens of {missing[0]!r}: tokens has none.")
         n_queries, n_keys = (len(stacks[side]) for side in sides)
+        given = attention[name]
         weights = (
-            joined_steps(attention[name], is_cross=sides[0] != sides[1])
-            if is_stepwise(attention[name])
-            else stacked_attention(attention[name])
+            joined_steps(given, is_cross=sides[0] != sides[1])
+            if is_stepwise(given)
+            else stacked_attention(given)
         )
         if weights.shape[2:] != (n_queries, n_keys):
             raise InputError(
@@ -67,7 +68,7 @@ def named_blocks(
                 )
                 + (
                     " generate() returns no row for the last token it wrote: leave that one out."
-                    if is_stepwise(attention[name]) and weights.shape[2] == n_queries - 1
+                    if is_stepwise(given) and weights.shape[2] == n_queries - 1
                     else ""
                 )
             )
@@ -83,7 +84,7 @@ def named_blocks(
     return arrays, stacks
 
 
-def is_stepwise(attention: object) -> bool:
+def is_stepwise(attention: object) -> TypeGuard[Sequence[Sequence[object]]]:
     """Is this what `generate(output_attentions=True)` returns: layers for each step?"""
     if not isinstance(attention, Sequence) or not attention:
         return False
@@ -91,7 +92,7 @@ def is_stepwise(attention: object) -> bool:
     return isinstance(step, Sequence) and bool(step) and getattr(step[0], "ndim", 0) in (3, 4)
 
 
-def joined_steps(steps: Any, *, is_cross: bool) -> np.ndarray:
+def joined_steps(steps: Sequence[Sequence[object]], *, is_cross: bool) -> np.ndarray:
     """`layer head query key` from the steps of a generation, each a sequence of layers.
 
     The first step holds the rows of the prompt, every later one the row of the token written

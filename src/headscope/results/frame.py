@@ -61,9 +61,4 @@ def _heads_first(axis: str) -> tuple[int, str]:
 
 def _column(values: xr.DataArray, axes: list[str]) -> pd.Series:
     """One value a row, indexed by the labels of the axes."""
-    values = values.transpose(*axes)
-    labels = [values[axis].values for axis in axes]
-    index = pd.MultiIndex.from_product(labels, names=axes) if len(axes) > 1 else None
-    return pd.Series(
-        values.values.ravel(), pd.Index(labels[0], name=axes[0]) if index is None else index
-    )
+    return values.transpose(*axes).to_series()

@@ -108,5 +108,5 @@ class HeadEffects:
 def cosine(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
     """The cosine along `unit`."""
     lengths = xr.dot(one, one, dim="unit") * xr.dot(other, other, dim="unit")
-    found: xr.DataArray = xr.dot(one, other, dim="unit") / np.sqrt(lengths)
-    return found
+    cosines: xr.DataArray = xr.dot(one, other, dim="unit") / np.sqrt(lengths)
+    return cosines

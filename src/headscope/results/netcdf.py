@@ -1,8 +1,8 @@
 """Datasets and the groups of a netCDF file.
 
 Encoded and decoded by xarray, written and read with h5py: xarray's own way through h5netcdf looks
-every variable up some fifty times, which makes seconds of two hundred small ones. What is written
-is netCDF-4 as its specification has it in HDF5: every axis a dimension scale.
+every variable up some fifty times, which takes seconds where there are two hundred small ones. The
+file is netCDF-4 as its specification lays it out in HDF5: every axis is a dimension scale.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def load_groups(path: str | os.PathLike[str]) -> dict[str, xr.Dataset]:
 
 
 def _variable(name: str, item: h5py.Dataset, names: dict[int, str]) -> xr.Variable:
-    """A variable; `names` collects those of axes by where they lie, for to ask is slow."""
+    """A variable. `names` keeps the names of axes by address: looking one up is slow."""
     is_text = h5py.check_string_dtype(item.dtype) is not None
     values = _text(np.asarray(item.asstr()[()], dtype=object)) if is_text else np.asarray(item[()])
     dims: list[str] = []

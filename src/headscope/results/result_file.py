@@ -12,7 +12,6 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -141,7 +140,7 @@ def _measured(data: xr.Dataset) -> dict[int, MeasuredDocument]:
     if not data.sizes.get("number"):
         return documents
     for number, text in zip(data["number"].values, data["documents"].values, strict=True):
-        fields: dict[str, Any] = json.loads(str(text))
+        fields = json.loads(str(text))
         tokens = {stack: tuple(tokens) for stack, tokens in fields["tokens"].items()}
         documents[int(number)] = MeasuredDocument(fields["id"], tokens)
     return documents

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -114,8 +113,8 @@ def _analyze(
         plan = make_plan(model, surveyed, metrics, settings)
     job = _Job(model, corpus, surveyed, plan, execution)
     if execution.out is None:
-        with _temporary() as folder:
-            return job.run(folder)
+        with tempfile.TemporaryDirectory(prefix="headscope-") as temporary:
+            return job.run(Path(temporary))
     folder = execution.out
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
@@ -254,14 +253,14 @@ class _Job:
     def _measure(
         self, shards: Callable[[], Iterator[Shard]], ledger: Ledger, meter: Meter, n_left: int
     ) -> None:
-        asked = self.execution.workers
         if self.execution.engine == "ray":
             from headscope.run.engines.ray import run_ray
 
-            address = self.execution.address
-            run_ray(self.model, self.plan, shards, ledger, meter, asked or n_cores(), address)
+            run_ray(self.model, self.plan, shards, ledger, meter, self.execution)
             return
-        workers = min(n_left, asked or worthwhile_workers(self.model, self.surveyed))
+        workers = min(
+            n_left, self.execution.workers or worthwhile_workers(self.model, self.surveyed)
+        )
         if workers == 1:
             stop_server()  # if one was started, it has been for nothing
             run_here(self.model, self.plan, shards(), ledger, meter)
@@ -315,8 +314,9 @@ class _Job:
         documents: dict[int, MeasuredDocument] = {}
         for number, document in enumerate(self.corpus.read(Report(self.corpus.on_error))):
             if number in wanted:
-                encoded = encoder.encode([(number, document)])[0]
-                documents[number] = MeasuredDocument(document.id, encoder.shown(encoded))
+                (encoded,) = encoder.encode([(number, document)])
+                shown = {stack: tokens.tokens for stack, tokens in encoded.stacks.items()}
+                documents[number] = MeasuredDocument(document.id, shown)
             if len(documents) == len(wanted):
                 break
         return documents
@@ -355,9 +355,3 @@ def worthwhile_workers(model: Model, surveyed: Survey) -> int:
     multiplied = sum(p.numel() for p in model.module.parameters() if id(p) not in looked_up)
     seconds = 2 * multiplied * sum(surveyed.lengths) / CHARACTERS_PER_TOKEN / OPERATIONS_PER_SECOND
     return max(1, min(n_cores(), int(seconds / SECONDS_PER_WORKER)))
-
-
-@contextmanager
-def _temporary() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
-        yield Path(folder)

@@ -209,10 +209,6 @@ class Encoder:
         )
         return inputs, replace(batch, is_compiled=self._is_compiled, facts=self._facts)
 
-    def shown(self, document: EncodedDocument) -> dict[str, tuple[str, ...]]:
-        """The tokens of each stack, as people read them."""
-        return {stack: tokens.tokens for stack, tokens in document.stacks.items()}
-
 
 def label_batch(
     documents: Sequence[Numbered],

@@ -86,7 +86,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
         InputError: the plan in the folder cannot be read.
     """
     file = folder / "plan.json"
-    ours = plan.to_dict()
+    ours = json.loads(json.dumps(plan.to_dict()))
     if file.is_file() and resume:
         try:
             theirs = dict(json.loads(file.read_text(encoding="utf-8"))["plan"])
@@ -94,8 +94,8 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             raise InputError(
                 f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
             ) from error
-        if theirs != json.loads(json.dumps(ours)):
-            differences = _differences(theirs, json.loads(json.dumps(ours)))
+        if theirs != ours:
+            differences = _differences(theirs, ours)
             first = [text for text in differences if text.startswith(CAUSES)]
             differences = first or differences  # with another model or corpus, much else differs
             n_more = len(differences) - MOST_SHOWN
@@ -117,7 +117,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
 
 
 def _refuse_unknown(folder: Path, file: Path) -> None:
-    """Refuse a folder that holds a run of which nobody knows what it was."""
+    """Refuse a folder that holds a result, but no plan that says what the result is of."""
     if (folder / RESULT).is_file():
         raise OtherRun(
             f"{folder} holds a result, but no {file.name} that says what it is of. headscope.open "

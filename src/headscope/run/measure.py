@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
@@ -21,6 +20,7 @@ from headscope.measuring.fold import Fold
 from headscope.measuring.labels import Tagset
 from headscope.measuring.registry import facts_of, list_metrics
 from headscope.metrics import find_metrics, metric_to_dict
+from headscope.model.fingerprint import versions
 from headscope.results.described import mark_over
 from headscope.results.norm_weighted import weigh_trace
 from headscope.results.result import MeasuredDocument, Result
@@ -28,7 +28,6 @@ from headscope.results.trace import Trace
 from headscope.run.batches import label_batch
 from headscope.run.options import Over, Settings
 from headscope.run.plan import axes_for, survey
-from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.read import as_corpus
 from headscope.text.segment import SECOND
@@ -69,13 +68,12 @@ def measure(
     trace = weigh_trace(trace) if over == "norm" else trace
     given = _plain_document(trace) if document is None else document
     metrics = list_metrics(metrics)
-    surveyed = survey(_corpus_of(given), settings, facts_of(metrics))
+    surveyed = survey(as_corpus([given]), settings, facts_of(metrics))
     chosen = find_metrics(metrics, surveyed.available)
     axes = replace(axes_for(surveyed, settings, _key_classes(trace)), parts_per_group=1)
-    batch = replace(_batch(trace, given, document is not None, axes, settings),
-                    facts=surveyed.facts)  # fmt: skip
+    batch = _batch(trace, given, document is not None, axes, settings)
     fold = Fold(chosen)
-    with fold.batch(batch) as read:
+    with fold.batch(replace(batch, facts=surveyed.facts)) as read:
         for name, block in trace.blocks.items():
             layers = block.attention["layer"].values
             for layer, weights in zip(layers, block.attention.values, strict=True):
@@ -97,10 +95,6 @@ def _plain_document(trace: Trace) -> Document:
     """The text of a trace as a document without annotations."""
     text = " ".join(trace.text.texts)
     return Document(id=text[:60], text=text, words=(), spans=())
-
-
-def _corpus_of(document: Document) -> Corpus:
-    return as_corpus([document])
 
 
 def _batch(
@@ -185,5 +179,5 @@ def _provenance(
             "over": settings.over,
             "max_tokens": len(trace.text),
         },
-        "versions": {"headscope": importlib.metadata.version("headscope")},
+        "versions": versions("headscope"),
     }

@@ -30,7 +30,7 @@ class FreedMemory:
         self._least = _resident()
 
     def check(self) -> None:
-        """Give freed memory back if there is much of it, or if nobody can tell how much."""
+        """Give freed memory back if there is much of it, or it is not known how much."""
         resident = _resident()
         if not resident or resident > self._least + MOST_KEPT:
             self.give_back()

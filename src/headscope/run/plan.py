@@ -87,8 +87,8 @@ class Shard:
 class Plan:
     """Everything that can change the numbers of a result, to the last bit."""
 
-    model: dict[str, Any]
-    corpus: dict[str, Any]
+    model: dict[str, object]
+    corpus: dict[str, object]
     metrics: tuple[Metric, ...]
     axes: Axes
     settings: Settings

@@ -5,12 +5,11 @@ The only file that imports spaCy, and only when documents are read.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headscope.errors import FileFormatError, MissingExtra, UnknownName
 from headscope.text.corpus import Corpus
@@ -19,6 +18,10 @@ from headscope.text.mention import Mention
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.tree import NO_PARENT, ROOT
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc, Token
 
 _BATCH = 64
 
@@ -29,7 +32,7 @@ def annotate(
 ) -> Corpus:
     """The corpus with words, sentences, tags, parents, relations and entities by spaCy.
 
-    What the documents carried before is replaced, for spaCy's words are others; relations
+    What the documents carried before is replaced, because spaCy splits words its own way; relations
     are those of the pipeline (for English ClearNLP's: `dobj`, `nsubjpass`). Each named
     entity becomes a mention with a cluster of its own: spaCy finds no coreference. The work
     is done anew whenever the corpus is read; `Corpus.save` keeps it.
@@ -85,7 +88,7 @@ class SpacySource:
             yield from _document(parsed, document, self.pipeline).split(unit)
 
 
-def _document(parsed: Any, document: Document, pipeline: str) -> Document:
+def _document(parsed: Doc, document: Document, pipeline: str) -> Document:
     """The document with what spaCy found; tokens of spaces are no words."""
     tokens = [token for token in parsed if not token.is_space]
     number = {token.i: word for word, token in enumerate(tokens)}
@@ -120,7 +123,7 @@ def _document(parsed: Any, document: Document, pipeline: str) -> Document:
     )
 
 
-def _parents(tokens: list[Any], number: dict[int, int], sentences: list[Span]) -> tuple[int, ...]:
+def _parents(tokens: list[Token], number: dict[int, int], sentences: list[Span]) -> tuple[int, ...]:
     parents = []
     for token in tokens:
         above = token.head
@@ -138,7 +141,7 @@ def _parents(tokens: list[Any], number: dict[int, int], sentences: list[Span]) -
     return tuple(parents)
 
 
-def _entities(parsed: Any, number: dict[int, int]) -> Iterator[Mention]:
+def _entities(parsed: Doc, number: dict[int, int]) -> Iterator[Mention]:
     for count, entity in enumerate(parsed.ents, 1):
         inside = [number[token.i] for token in entity if token.i in number]
         if inside:
@@ -146,9 +149,9 @@ def _entities(parsed: Any, number: dict[int, int]) -> Iterator[Mention]:
 
 
 @lru_cache(maxsize=2)
-def _load(pipeline: str) -> Any:
+def _load(pipeline: str) -> Language:
     try:
-        spacy = importlib.import_module("spacy")
+        import spacy
     except ImportError as error:
         raise MissingExtra.of("spaCy", "spacy", "Annotating text") from error
     installed = sorted(spacy.util.get_installed_models())

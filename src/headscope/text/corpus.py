@@ -25,13 +25,13 @@ from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import OnError, Report
 
 AS_GIVEN = "document as given"
-"""What one document of a corpus is that nobody asked to be cut."""
+"""What one document is called in a corpus whose documents were not cut."""
 MOST_HELD = 10_000
 """Documents of a sample that a run holds in memory."""
 
 
 class Source(Protocol):
-    """Where documents come from. Must pickle, for workers read for themselves."""
+    """Where documents come from. It must pickle: worker processes read documents themselves."""
 
     @property
     def name(self) -> str:
@@ -81,6 +81,22 @@ class _Held(NamedTuple):
     report: Report
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is known of a corpus that was read before."""
+
+    summary: Summary | None = None
+    length: int | None = None
+    chosen: frozenset[int] | None = None
+    """Numbers of the documents drawn."""
+    drawn_from: int | None = None
+    """Documents before sampling."""
+    documents: tuple[Document, ...] | None = None
+    """Kept for `corpus[i]`."""
+    held: _Held | None = None
+    """Kept for a run: see `hold_documents`."""
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Documents of one source, read anew at every iteration.
@@ -103,7 +119,7 @@ class Corpus:
     """What to call it; by default after its source."""
     given_as: str = AS_GIVEN
     """What one document is, in words, where they are not cut."""
-    _cache: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: _Known = field(default_factory=_Known, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.unit is not None and self.unit not in get_args(Unit):
@@ -136,14 +152,12 @@ class Corpus:
         Raises:
             TypeError: The corpus is too large to read it through for a count.
         """
-        summary, count = self._cache.get("summary"), self._cache.get("length")
-        if isinstance(summary, Summary):
-            return summary.documents
-        if not isinstance(count, int):
+        if self._known.summary is not None:
+            return self._known.summary.documents
+        if self._known.length is None:
             self._check_small("has no len()")
-            count = sum(1 for _ in self)
-            self._cache["length"] = count
-        return count
+            self._known.length = sum(1 for _ in self)
+        return self._known.length
 
     @overload
     def __getitem__(self, index: int) -> Document: ...
@@ -155,19 +169,15 @@ class Corpus:
         Raises:
             TypeError: The corpus is too large for that.
         """
-        documents = self._cache.get("documents")
-        if not isinstance(documents, tuple):
+        if self._known.documents is None:
             self._check_small("cannot be indexed")
-            documents = tuple(self.read(Report(self.on_error)))
-            self._cache["documents"] = documents
-        kept: tuple[Document, ...] = documents
-        return kept[index]
+            # Not tuple(self), which would read it all for its length first.
+            self._known.documents = tuple(self.read(Report(self.on_error)))
+        return self._known.documents[index]
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the documents kept for `corpus[i]`: whoever unpickles it reads them anew."""
-        kept_here = ("documents", "held")
-        cache = {name: value for name, value in self._cache.items() if name not in kept_here}
-        return {**self.__dict__, "_cache": cache}
+        """Without the documents in memory: whoever unpickles it reads them anew."""
+        return {**self.__dict__, "_known": replace(self._known, documents=None, held=None)}
 
     def __repr__(self) -> str:
         drawn = "" if self.sample is None else f", {self.sample} drawn (seed {self.seed})"
@@ -175,8 +185,7 @@ class Corpus:
 
     def _repr_html_(self) -> str:
         """What notebooks show: what is known without reading the corpus."""
-        summary = self._cache.get("summary")
-        known = summary if isinstance(summary, Summary) else None
+        known = self._known.summary
         return facts_table(
             f"Corpus {self.name}",
             [
@@ -194,8 +203,8 @@ class Corpus:
 
     def read(self, report: Report) -> Iterator[Document]:
         """The documents; what is left out is counted in `report` as it happens."""
-        held = self._cache.get("held")
-        if isinstance(held, _Held):
+        held = self._known.held
+        if held is not None:
             report.counts.update(held.report.counts)
             report.messages.extend(held.report.messages)
             yield from held.documents
@@ -219,11 +228,9 @@ class Corpus:
 
     def summary(self) -> Summary:
         """Counts, content hash and what was left out: one pass, remembered."""
-        summary = self._cache.get("summary")
-        if not isinstance(summary, Summary):
-            summary = self._summarize()
-            self._cache["summary"] = summary
-        return summary
+        if self._known.summary is None:
+            self._known.summary = self._summarize()
+        return self._known.summary
 
     def save(self, path: str | Path) -> None:
         """Writes the documents as JSON lines, which `headscope.read` reads again.
@@ -267,14 +274,13 @@ class Corpus:
             words += len(document)
             mentions += len(document.mentions)
             clusters += len(document.clusters())
-        total = self._cache.get("total")
         return Summary(
             documents=documents,
             sentences=sentences,
             words=words,
             mentions=mentions,
             clusters=clusters,
-            drawn_from=total if isinstance(total, int) else documents,
+            drawn_from=documents if self._known.drawn_from is None else self._known.drawn_from,
             hash=content.hexdigest(),
             skipped=dict(report.counts),
             messages=tuple(report.messages),
@@ -288,10 +294,9 @@ class Corpus:
         """
         if self.sample is None:
             return None
-        chosen = self._cache.get("chosen")
-        if not isinstance(chosen, frozenset):
-            chosen = frozenset(self._draw(Report(self.on_error), keeps=False))
-        return chosen
+        if self._known.chosen is None:
+            self._draw(Report(self.on_error), keeps=False)
+        return self._known.chosen
 
     def _draw(self, report: Report, *, keeps: bool) -> dict[int, Document | None]:
         """The numbers of the documents drawn, in order, with the documents if they are kept."""
@@ -316,7 +321,7 @@ class Corpus:
 
         smallest = heapq.nsmallest(self.sample, keys(), key=lambda one: one[:2])
         chosen = {number: kept for _, number, kept in sorted(smallest, key=lambda one: one[1])}
-        self._cache.update(chosen=frozenset(chosen), total=total)
+        self._known.chosen, self._known.drawn_from = frozenset(chosen), total
         if len(chosen) < self.sample:
             warnings.warn(
                 f"sample={self.sample}, but {self.name} has only {len(chosen)} to draw: "
@@ -338,12 +343,12 @@ def hold_documents(corpus: Corpus) -> Corpus:
     if (corpus.sample or 0) > MOST_HELD or (corpus.sample is None and not is_small):
         return corpus
     copy = replace(corpus)
-    copy._cache.update({k: v for k, v in corpus._cache.items() if k != "documents"})
+    object.__setattr__(copy, "_known", replace(corpus._known, documents=None))
     report = Report(corpus.on_error)
-    if corpus.sample is not None and "chosen" not in corpus._cache:
+    if corpus.sample is not None and corpus._known.chosen is None:
         drawn = copy._draw(report, keeps=True).values()
         documents = tuple(document for document in drawn if document is not None)
     else:
         documents = tuple(copy.read(report))
-    copy._cache["held"] = _Held(documents, report)
+    copy._known.held = _Held(documents, report)
     return copy

@@ -28,6 +28,8 @@ Unit = Literal["document", "paragraph", "sentence"]
 
 _start, _end = itemgetter(0), itemgetter(1)
 _PER_WORD = ("spans", "upos", "xpos", "lemmas", "features", "parents", "relations")
+LABELS = ("upos", "xpos", "lemmas", "features", "relations")
+"""The annotations that are a string for each word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,6 @@ class Document:
         first = self.spans[start][0] if start < stop else 0
         last = max((end for _, end in self.spans[start:stop]), default=0)
 
-        def inside(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-            return None if values is None else values[start:stop]
-
         def ranges(values: tuple[Span, ...]) -> tuple[Span, ...]:
             # They follow one another, so those that overlap the piece stand together.
             near = values[
@@ -138,26 +137,22 @@ class Document:
                 p - start if start <= p < stop else ROOT if p == ROOT else NO_PARENT
                 for p in parents[start:stop]
             )
-        return Document(
+        labels = {label: getattr(self, label) for label in LABELS}
+        return replace(
+            self,
             id=self.id if name is None else name,
             text=self.text[first:last],
             words=self.words[start:stop],
             spans=tuple((a - first, b - first) for a, b in self.spans[start:stop]),
             sentences=ranges(self.sentences),
             paragraphs=ranges(self.paragraphs),
-            upos=inside(self.upos),
-            xpos=inside(self.xpos),
-            lemmas=inside(self.lemmas),
-            features=inside(self.features),
             parents=parents,
-            relations=inside(self.relations),
             mentions=tuple(
                 mention.shift(-start)
                 for mention in (self.mentions if mentions is None else mentions)
                 if start <= mention.start and mention.stop <= stop
             ),
-            part_of=self.part_of,
-            meta=self.meta,
+            **{label: values and values[start:stop] for label, values in labels.items()},
         )
 
     def split(self, unit: Unit) -> Iterator[Document]:
@@ -214,9 +209,9 @@ class Document:
 
     def _check_names(self) -> None:
         """Ids, words and labels go into files, which hold no half of a surrogate pair."""
-        sequences = (self.upos, self.xpos, self.lemmas, self.features, self.relations)
+        labels = [getattr(self, label) or () for label in LABELS]
         named = (self.id, self.part_of or "", *self.meta, *self.meta.values())
-        for strings in (named, self.words, *(values for values in sequences if values)):
+        for strings in (named, self.words, *labels):
             try:
                 "".join(strings).encode()
             except UnicodeEncodeError as error:

@@ -14,7 +14,7 @@ import numpy as np
 
 from headscope.errors import InputError
 from headscope.text.align import align_array
-from headscope.text.document import Document, Span
+from headscope.text.document import LABELS, Document, Span
 
 Tokenize = Callable[[str], Sequence[Span]]
 """Character offsets of a text's tokens, without the special tokens around them."""
@@ -150,8 +150,8 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
         at += len(piece.text) + 1
         words += len(piece)
 
-    def column(name: str) -> tuple[str, ...] | None:
-        values = [getattr(piece, name) for piece in pieces]
+    def joined_labels(label: str) -> tuple[str, ...] | None:
+        values = [getattr(piece, label) for piece in pieces]
         if any(value is None for value in values):
             return None
         return tuple(x for value in values for x in value)
@@ -162,15 +162,12 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
         words=tuple(word for piece in pieces for word in piece.words),
         spans=tuple(spans),
         sentences=tuple(ranges),
-        upos=column("upos"),
-        xpos=column("xpos"),
-        lemmas=column("lemmas"),
-        features=column("features"),
+        paragraphs=(),
         parents=tuple(parents) if len(parents) == words else None,
-        relations=column("relations"),
         mentions=tuple(mentions),
         part_of=part_of,
         meta=pieces[0].meta,
+        **{label: joined_labels(label) for label in LABELS},
     )
 
 

@@ -55,11 +55,11 @@ def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[st
     return members
 
 
-def is_repeated(shares: xr.DataArray, name: str = FIRST) -> bool:
-    """Are the values of a class those of another one? The first token may be [CLS]."""
+def is_repeated(shares: xr.DataArray) -> bool:
+    """Are the values of the first token those of another class? It may always be [CLS]."""
     (dim,) = (dim for dim in shares.dims if str(dim).endswith("class"))
-    own = shares.sel({dim: name})
-    others = [other for other in shares[dim].values if other not in (name, "all")]
+    own = shares.sel({dim: FIRST})
+    others = [other for other in shares[dim].values if other not in (FIRST, "all")]
     return any(np.array_equal(own, shares.sel({dim: o}), equal_nan=True) for o in others)
 
 

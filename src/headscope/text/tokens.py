@@ -72,12 +72,9 @@ class Tokens:
         cls,
         tokens: Sequence[str],
         *,
-        ids: Sequence[int] | None = None,
         special: Sequence[bool] | None = None,
         segments: Sequence[int] | None = None,
         words: Sequence[int] | None = None,
-        word_texts: Sequence[str] | None = None,
-        pieces: Sequence[Piece | None] = (),
     ) -> Tokens:
         """Tokens from bare strings, each its own word unless `words` says otherwise."""
         n = _check_strings(tokens)
@@ -87,7 +84,7 @@ class Tokens:
             number = {token: word for word, token in enumerate(kept)}
             words = [number.get(i, NO_WORD) for i in range(n)]
             word_texts = [tokens[i].strip() for i in kept]
-        elif word_texts is None:
+        else:
             _check_words(words)
             word_texts = [
                 "".join(t for t, w in zip(tokens, words, strict=False) if w == word).strip()
@@ -96,14 +93,13 @@ class Tokens:
         return cls(
             texts=("".join(tokens),),
             tokens=tuple(tokens),
-            ids=tuple(ids) if ids is not None else (-1,) * n,
+            ids=(-1,) * n,
             special=special,
             segments=tuple(segments) if segments is not None else (0,) * n,
             generated=(False,) * n,
             offsets=None,
             words=tuple(words),
-            word_texts=tuple(word_texts or ()),
-            pieces=tuple(pieces),
+            word_texts=tuple(word_texts),
         )
 
     def with_words(self) -> Tokens:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -13,6 +14,8 @@ from headscope import __version__
 from headscope.atomic import atomic_folder, atomic_path
 from headscope.model.packaged.pins import sha256
 
+Settings = dict[str, Any]
+"""A JSON object: the content of a settings file."""
 MANIFEST = "converted.json"
 """The SHA-256 of each file, as it was written."""
 CHECKED = "checked.json"
@@ -73,9 +76,9 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _state(folder: Path, names: Iterable[str]) -> dict[str, object]:
-    """What a later look at the folder must find, for the hashes to hold."""
+    """The version, and the sizes and times of the files: while these stay, so do the hashes."""
     about = {name: (folder / name).stat() for name in sorted(names)}
-    files = {name: [found.st_size, found.st_mtime_ns] for name, found in about.items()}
+    files = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in about.items()}
     return {"headscope": __version__, "files": files}
 
 

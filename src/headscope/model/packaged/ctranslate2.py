@@ -16,18 +16,18 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from headscope.errors import ModelError
+from headscope.model.packaged.conversion import Settings
 
 VERSION = 6
 SPECIFICATION = ("WhisperSpec", 3)
 """Name and revision of the layout of variables that is converted."""
 MOST_VARIABLES = 10_000
 MOST_AXES = 4
-TYPES: tuple[np.dtype[Any], ...] = tuple(
+TYPES: tuple[np.dtype, ...] = tuple(
     np.dtype(name) for name in ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
 )
 """By their numbers in a file; the last holds the upper halves of float32 (bfloat16)."""
@@ -187,7 +187,7 @@ def convert_whisper(source: Path, folder: Path) -> None:
     _write_settings(source.parent, folder, config)
 
 
-def _config(parts: _Parts) -> dict[str, Any]:
+def _config(parts: _Parts) -> Settings:
     """The configuration, read off the shapes of weights, after checking what shapes do not say."""
     for name, expected in (
         ("decoder/activation", EXACT_GELU),
@@ -227,7 +227,7 @@ def _config(parts: _Parts) -> dict[str, Any]:
     }
 
 
-def _tensors(parts: _Parts, config: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _tensors(parts: _Parts, config: Settings) -> dict[str, np.ndarray]:
     """Every weight under transformers' name."""
     tensors: dict[str, np.ndarray] = {}
 
@@ -279,7 +279,7 @@ def _unfused(parts: _Parts, source: str, target: str, letters: str) -> dict[str,
     return tensors
 
 
-def _write_settings(source: Path, folder: Path, config: dict[str, Any]) -> None:
+def _write_settings(source: Path, folder: Path, config: Settings) -> None:
     """Configuration, tokenizer, feature extractor and what generation needs."""
     ours = json.loads((source / "config.json").read_text(encoding="utf-8"))
     tokenizer = (source / "tokenizer.json").read_text(encoding="utf-8")
@@ -301,7 +301,7 @@ def _write_settings(source: Path, folder: Path, config: dict[str, Any]) -> None:
         "return_timestamps": False,
         "max_initial_timestamp_index": 50,
     }
-    files: dict[str, dict[str, Any]] = {
+    files: dict[str, Settings] = {
         "config.json": config | special,
         "generation_config.json": generation,
         "tokenizer_config.json": {

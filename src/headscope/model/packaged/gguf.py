@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from headscope.errors import MissingExtra, ModelError
+from headscope.model.packaged.conversion import Settings
 
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm",
@@ -64,7 +64,7 @@ def convert_gguf(source: Path, folder: Path) -> None:
     _write_tokenizer(fields, folder, config)
 
 
-def _config(fields: dict[str, Any]) -> dict[str, Any]:
+def _config(fields: Settings) -> Settings:
     n_heads = int(fields["llama.attention.head_count"])
     width = int(fields["llama.embedding_length"])
     return {
@@ -116,7 +116,7 @@ def _half_split_rotary(weight: np.ndarray, n_heads: int) -> np.ndarray:
     return pairs.swapaxes(1, 2).reshape(rows, columns)
 
 
-def _write_tokenizer(fields: dict[str, Any], folder: Path, config: dict[str, Any]) -> None:
+def _write_tokenizer(fields: Settings, folder: Path, config: Settings) -> None:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     if fields["tokenizer.ggml.model"] != "gpt2" or fields["tokenizer.ggml.pre"] != "smollm":

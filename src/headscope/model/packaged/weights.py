@@ -15,7 +15,7 @@ from typing import Literal
 
 from platformdirs import user_cache_path
 
-from headscope.errors import ModelNotFound, UnknownName
+from headscope.errors import ModelNotFound
 from headscope.model.packaged.pins import Pinned
 
 Form = Literal["transformers", "gguf", "ctranslate2"]
@@ -119,13 +119,6 @@ PACKAGED = {
         ),
     )
 }
-
-
-def find_packaged(alias: str) -> PackagedModel:
-    """The packaged model of that alias."""
-    if alias not in PACKAGED:
-        raise UnknownName.of("packaged model", alias, PACKAGED)
-    return PACKAGED[alias]
 
 
 def cache_folder() -> Path:

@@ -29,4 +29,4 @@ class Attachment:
 
 
 class AllRead(Exception):
-    """Every layer was read: what the model would still compute, nobody asked for."""
+    """Every layer was read, and nobody asked for what the model would still compute."""

@@ -14,7 +14,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +25,7 @@ from headscope.model.tap.claims import claimed, modules_of
 from headscope.model.tap.example import examples, media_of
 from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.junction import suspended
-from headscope.model.tap.match import TOLERANCE, Match, equals, match
+from headscope.model.tap.match import TOLERANCE, Against, Match, equals, match
 from headscope.model.tap.official import (
     Answer,
     ask,
@@ -38,7 +37,7 @@ from headscope.model.tap.official import (
 from headscope.model.tap.proof import is_causal, is_tower, proved_site
 from headscope.model.tap.record import Recording, Run, record_fallback, record_interface
 from headscope.model.tap.refusal import reason_of, refuse
-from headscope.model.tap.rehearsal import find_stop, prove
+from headscope.model.tap.rehearsal import Rehearsal
 from headscope.model.tap.sites import Route, Site, Wiring
 
 
@@ -46,7 +45,7 @@ from headscope.model.tap.sites import Route, Site, Wiring
 class Check:
     """What the self-check saw. `str()` says it in a line."""
 
-    against: Literal["weights", "scores", "nothing"]
+    against: Against
     """What the official output holds: attention weights, scores before the softmax
     (compared after taking it), or no attention at all (only outputs were compared)."""
     n_maps: int
@@ -100,19 +99,14 @@ def wire(
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
         refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
-    with (
-        claimed(modules_of(root)),
-        suspended(),
-        torch.inference_mode(),
-        eager_attention(root),
-    ):
-        inputs, answer = _asked(root, example)
-        depends_on_cache = _depends_on_cache(root, inputs, answer)
+    with claimed(modules_of(root)), suspended(), torch.inference_mode(), eager_attention(root):
+        given, answer = _asked(root, example)
+        depends_on_cache = _depends_on_cache(root, given, answer)
         if depends_on_cache:
-            answer = ask(root, inputs | uncached(root))
-        given = inputs | (uncached(root) if depends_on_cache else {})
+            given |= uncached(root)
+            answer = ask(root, given)
         found = _find(root, given, answer)
-        n_rows = _n_rows(inputs)
+        n_rows = _n_rows(given)
         matches = _whole_stacks(found, n_rows)
         if not matches:
             refuse(root, reason_of(answer.maps, found.recordings, n_rows))
@@ -127,14 +121,15 @@ def wire(
             found.route,
             sites,
             _causal_blocks(matches),
-            media_of(inputs),
+            media_of(given),
             copies,
             may_cache=not depends_on_cache,
         )
         recordings = {s: m.recording for s, m in zip(sites, matches, strict=True)}
+        rehearsal = Rehearsal(root, given, wiring, recordings)
         # First, so that what follows also shows that leaving early leaves nothing behind.
-        wiring = replace(wiring, stops=find_stop(root, given, wiring, recordings))
-        prove(root, given, wiring, recordings)
+        wiring = replace(wiring, stops=rehearsal.find_stop())
+        rehearsal.prove()
     return wiring, Check(
         against=max(matches, key=lambda one: one.against == "scores").against,
         n_maps=len(matches),
@@ -261,8 +256,7 @@ def _towers(
         asked.append(name)
         taken.add(block)
         towers += matched[0]
-        used = [id(r) for m in matched[0] for r in (m.recording, *m.copies)]
-        left = [one for one in left if id(one) not in used and not _was_used(one, matched[0])]
+        left = [one for one in left if not _was_used(one, matched[0])]
     return towers, left
 
 

@@ -19,11 +19,6 @@ N_SAMPLES = 4000
 Example = dict[str, Tensor]
 
 
-def example_inputs(root: PreTrainedModel) -> Example:
-    """The example that fits a model best, going by its main input."""
-    return next(examples(root))
-
-
 def examples(root: PreTrainedModel) -> Iterator[Example]:
     """Two random rows of what the model may take, seeded, without padding; likeliest first."""
     maker = _Maker(root)

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor, nn
 from transformers.configuration_utils import PretrainedConfig
@@ -39,7 +38,7 @@ def _get_interface(
 
 
 def _dispatch(
-    function: EagerFunction, module: nn.Module, *args: Any, **kwargs: Any
+    function: EagerFunction, module: nn.Module, *args: object, **kwargs: object
 ) -> tuple[Tensor, Tensor | None]:
     """Call the handler of an intercepted module; let every other module pass."""
     handlers = _handlers.get(id(module))

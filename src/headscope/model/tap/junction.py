@@ -11,7 +11,6 @@ import functools
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -21,18 +20,9 @@ from headscope.model.edit import Vectors
 from headscope.model.tap.attachment import AllRead
 from headscope.model.tap.circuit import Circuit, Inputs
 from headscope.model.tap.interface import EagerFunction, intercepted
-from headscope.model.tap.layout import columns, sinks, unfold, unfold_any
-from headscope.model.tap.parts import (
-    USE_NUMBERS,
-    Part,
-    Parts,
-    Use,
-    change_weights_of,
-    edit_outputs,
-    edit_vectors,
-)
+from headscope.model.tap.parts import USE_NUMBERS, Part, Parts, Use
 from headscope.model.tap.sites import Route, Site
-from headscope.model.tap.watch import Watch, watching
+from headscope.model.tap.watch import Hooks, Watch, unfold, unfold_any, watching
 
 _lock = threading.RLock()
 _junctions: dict[int, _Junction] = {}
@@ -148,109 +138,119 @@ class _Junction:
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        *args: Any,
-        **kwargs: Any,
+        *args: object,
+        **kwargs: object,
     ) -> tuple[Tensor, Tensor | None]:
         parts = self._next_call().get(0)
         if parts is None:
             return function(module, query, key, value, *args, **kwargs)
-        edits, wants_scores = parts.edits, parts.wants_scores
-        vectors = edit_vectors(edits, Vectors(query, key, value))
+        vectors = parts.edit_vectors(Vectors(query, key, value))
         scores: Tensor | None = None
-        if edits or wants_scores or parts.wants_gradient:
-            lengths = query.shape[2], key.shape[2]
-            watch = Watch(
-                on_weights=lambda _, weights: change_weights_of(parts, edits, weights, lengths),
-                keeps_scores=wants_scores,
-                replace_at="product",
-            )
-            with watch:
+        if parts.edits or parts.wants_scores or parts.wants_gradient:
+            hooks = _InterfaceEdits(parts, query.shape[2], key.shape[2])
+            with Watch(hooks, keeps_scores=parts.wants_scores, replace_at="product") as watch:
                 output, weights = function(module, *vectors, *args, **kwargs)
-            steps = watch.steps[-1]
-            weights, scores = steps.weights, steps.scores
+            weights, scores = watch.steps[-1].weights, watch.steps[-1].scores
         else:
             output, weights = function(module, *vectors, *args, **kwargs)
         assert weights is not None
-        output = edit_outputs(edits, output.transpose(1, 2)).transpose(1, 2)
-        _read(parts, weights, vectors, output.transpose(1, 2), scores if wants_scores else None)
-        return output, weights if parts.returns_weights else None
+        outputs = parts.edit_outputs(output.transpose(1, 2))
+        _read(parts, weights, vectors, outputs, scores if parts.wants_scores else None)
+        return outputs.transpose(1, 2), weights if parts.returns_weights else None
 
     # The fallback route: the module runs as it is, watched.
 
-    def _start_watch(self) -> tuple[Watch, dict[int, Parts]] | None:
+    def _start_watch(self) -> Watch | None:
         calls = self._next_call()
-        if not calls:
-            return None
-        edits = {index: parts.edits for index, parts in calls.items()}
+        wants_scores = any(parts.wants_scores for parts in calls.values())
+        return Watch(_FoldedEdits(calls), keeps_scores=wants_scores) if calls else None
 
-        def change_weights(index: int, weights: Tensor) -> Tensor:
-            if index not in calls:
-                return weights
-            unfolded = unfold(weights, _n_heads(calls[index]))
-            n_queries, n_keys = unfolded.shape[2:]
-            changed = change_weights_of(calls[index], edits[index], unfolded, (n_queries, n_keys))
-            return weights if changed is unfolded else changed.reshape(weights.shape)
-
-        def change_factors(index: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-            if not edits.get(index):
-                return query, key
-            n_heads = _n_heads(calls[index])
-            rows = key.transpose(-1, -2)
-            vectors = Vectors(unfold(query, n_heads), unfold(rows, n_heads), None)
-            changed = edit_vectors(edits[index], vectors)
-            assert changed.query is not None
-            assert changed.key is not None
-            return (
-                changed.query.reshape(query.shape),
-                changed.key.reshape(rows.shape).transpose(-1, -2),
-            )
-
-        def change_value(index: int, value: Tensor) -> Tensor:
-            if not edits.get(index):
-                return value
-            vectors = Vectors(None, None, unfold(value, _n_heads(calls[index])))
-            changed = edit_vectors(edits[index], vectors).value
-            assert changed is not None
-            return changed.reshape(value.shape)
-
-        def change_output(index: int, output: Tensor) -> Tensor:
-            if not edits.get(index):
-                return output
-            unfolded = unfold(output, _n_heads(calls[index]))
-            changed = edit_outputs(edits[index], unfolded)
-            return output if changed is unfolded else changed.reshape(output.shape)
-
-        watch = Watch(
-            on_weights=change_weights,
-            on_factors=change_factors,
-            on_value=change_value,
-            on_output=change_output,
-            keeps_scores=any(parts.wants_scores for parts in calls.values()),
-        )
-        return watch, calls
-
-    def _finish_watch(self, watch: Watch, calls: dict[int, Parts]) -> None:
-        for index, parts in calls.items():
-            site = parts[0].site
+    def _finish_watch(self, watch: Watch) -> None:
+        assert isinstance(watch.hooks, _FoldedEdits)
+        for index, parts in watch.hooks.calls.items():
+            site = parts.site
             steps = watch.steps[index] if index < len(watch.steps) else None
             if steps is None or steps.weights is None:
                 raise TapUnsupported(
                     f"{site.module} computed its attention another way than in the self-check, "
                     "so it cannot be read for this input."
                 )
-            first = steps.products[0] if site.head_size is not None and steps.products else None
+            has_vectors = site.head_size is not None
             laid_out = functools.partial(unfold_any, n_heads=site.n_heads)
             _read(
                 parts,
                 unfold(steps.weights, site.n_heads),
                 Vectors(
-                    laid_out(None if first is None else first.left),
-                    laid_out(None if first is None else first.right.transpose(-1, -2)),
+                    laid_out(steps.query if has_vectors else None),
+                    laid_out(steps.key if has_vectors else None),
                     laid_out(steps.value),
                 ),
                 laid_out(steps.output),
                 laid_out(steps.scores),
             )
+
+
+class _InterfaceEdits(Hooks):
+    """The edits of weights on the interface route, where everything else is edited outside."""
+
+    def __init__(self, parts: Parts, n_queries: int, n_keys: int) -> None:
+        self._parts = parts
+        self._lengths = n_queries, n_keys
+
+    def weights(self, computation: int, weights: Tensor) -> Tensor:
+        return self._parts.edit_weights(weights, *self._lengths)
+
+
+class _FoldedEdits(Hooks):
+    """All edits on the fallback route, where tensors may have `batch·head` on one axis.
+
+    Attributes:
+        calls: computation → who takes part in it; other computations are left as they are.
+    """
+
+    def __init__(self, calls: dict[int, Parts]) -> None:
+        self.calls = calls
+
+    def weights(self, computation: int, weights: Tensor) -> Tensor:
+        parts = self.calls.get(computation)
+        if parts is None:
+            return weights
+        unfolded = unfold(weights, parts.site.n_heads)
+        changed = parts.edit_weights(unfolded, *unfolded.shape[2:])
+        return weights if changed is unfolded else changed.reshape(weights.shape)
+
+    def factors(self, computation: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        folded = Vectors(query, key.transpose(-1, -2), None)
+        changed = self._edited(computation, folded)
+        assert changed.query is not None
+        assert changed.key is not None
+        return changed.query, changed.key.transpose(-1, -2)
+
+    def value(self, computation: int, value: Tensor) -> Tensor:
+        changed = self._edited(computation, Vectors(None, None, value)).value
+        assert changed is not None
+        return changed
+
+    def output(self, computation: int, output: Tensor) -> Tensor:
+        parts = self.calls.get(computation)
+        if parts is None or not parts.edits:
+            return output
+        unfolded = unfold(output, parts.site.n_heads)
+        changed = parts.edit_outputs(unfolded)
+        return output if changed is unfolded else changed.reshape(output.shape)
+
+    def _edited(self, computation: int, folded: Vectors) -> Vectors:
+        """Vectors after the edits, in the layout they came in."""
+        parts = self.calls.get(computation)
+        if parts is None or not parts.edits:
+            return folded
+        unfolded = Vectors(*(unfold_any(tensor, parts.site.n_heads) for tensor in folded))
+        return Vectors(
+            *(
+                None if before is None or after is None else after.reshape(before.shape)
+                for before, after in zip(folded, parts.edit_vectors(unfolded), strict=True)
+            )
+        )
 
 
 def _inputs(
@@ -278,7 +278,7 @@ def _read(
     """Hand the attention to every reader, under its own model's block and layer."""
     made: dict[Circuit, Attention] = {}
     is_over = False
-    for part in parts:
+    for part in parts.parts:
         reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit
         if reader is None or site.is_copy:
             continue
@@ -289,7 +289,7 @@ def _read(
                 f"self-check saw {site.n_heads} heads of queries by keys."
             )
         if circuit not in made:
-            n_keys = weights.shape[-1]
+            own_scores, sinks = _split(scores if site.has_scores else None, weights.shape[-1])
             query_mask, key_mask = part.inputs.masks(part.block, weights)
             made[circuit] = Attention(
                 weights=weights,
@@ -302,8 +302,8 @@ def _read(
                 keys=None if site.head_size is None else vectors.key,
                 values=None if site.value_size is None else vectors.value,
                 outputs=None if site.value_size is None else outputs,
-                scores=columns(site, scores, 0, n_keys),
-                sinks=sinks(site, scores, n_keys),
+                scores=own_scores,
+                sinks=sinks,
             )
         reader(made[circuit])
         is_over |= part.use.attachment.stops and circuit.count_read(site)
@@ -311,5 +311,8 @@ def _read(
         raise AllRead
 
 
-def _n_heads(parts: Parts) -> int:
-    return parts[0].site.n_heads
+def _split(scores: Tensor | None, n_keys: int) -> tuple[Tensor | None, Tensor | None]:
+    """The scores of the keys, and those of the sink: the column after them, where there is one."""
+    if scores is None:
+        return None, None
+    return scores[..., :n_keys], scores[..., n_keys] if scores.shape[-1] > n_keys else None

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headscope.attention import Block
 from headscope.model.tap.record import Recording
+from headscope.model.tap.watch import unfold_any
 
 TOLERANCE = 1e-4
 """Largest difference at which a recording still counts as the official map. Exact
@@ -69,12 +70,10 @@ def _is_copy(other: Recording, recording: Recording) -> bool:
     return other.module == recording.module and equals(other.weights, recording.weights)
 
 
-def _nearest(
-    target: Tensor, recordings: Sequence[Recording]
-) -> tuple[int, float, Literal["weights", "scores"]] | None:
-    """Index, difference and form of the first recording equal to an official map."""
-    best: tuple[int, float, Literal["weights", "scores"]] | None = None
-    candidates: list[tuple[Literal["weights", "scores"], Tensor]] = [("weights", target)]
+def _nearest(target: Tensor, recordings: Sequence[Recording]) -> tuple[int, float, Against] | None:
+    """Index, difference and form of the recording nearest to an official map."""
+    best: tuple[int, float, Against] | None = None
+    candidates: list[tuple[Against, Tensor]] = [("weights", target)]
     if not _sums_to_at_most_one(target):
         candidates.append(("scores", torch.softmax(target.float(), -1)))
     for against, expected in candidates:
@@ -97,18 +96,12 @@ def _sums_to_at_most_one(weights: Tensor) -> bool:
 def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
     """A recording with `batch·head` on one axis, given the two axes of the official map."""
     n_heads = shape[1]
-
-    def unfold(tensor: Tensor | None) -> Tensor | None:
-        if tensor is None or tensor.ndim != 3:
-            return tensor
-        return tensor.reshape(-1, n_heads, *tensor.shape[1:])
-
     return replace(
         recording,
         weights=recording.weights.reshape(shape),
-        scores=unfold(recording.scores),
-        query=unfold(recording.query),
-        key=unfold(recording.key),
-        value=unfold(recording.value),
-        output=unfold(recording.output),
+        scores=unfold_any(recording.scores, n_heads),
+        query=unfold_any(recording.query, n_heads),
+        key=unfold_any(recording.key, n_heads),
+        value=unfold_any(recording.value, n_heads),
+        output=unfold_any(recording.output, n_heads),
     )

@@ -10,10 +10,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
@@ -35,6 +34,8 @@ TOWERS: tuple[tuple[str, Block], ...] = (
 """What a tower reads, by a word in the name of its output, its main input or itself."""
 Maps = dict[Block, list[Tensor]]
 Inputs = Mapping[str, object]
+Calls = dict[str, tuple[tuple[object, ...], dict[str, object]]]
+"""Name of a model within the model → what it was called with, the first time."""
 
 
 @dataclass(slots=True)
@@ -43,8 +44,7 @@ class Answer:
 
     maps: Maps
     output: Tensor
-    calls: dict[str, tuple[tuple[object, ...], dict[str, object]]] = field(default_factory=dict)
-    """Name of a model within the model → what it was called with, the first time."""
+    calls: Calls
 
 
 def ask(root: PreTrainedModel, inputs: Inputs) -> Answer:
@@ -53,7 +53,7 @@ def ask(root: PreTrainedModel, inputs: Inputs) -> Answer:
     Raises:
         TapUnsupported: the model does not run on these inputs.
     """
-    calls: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {}
+    calls: Calls = {}
     try:
         with _noting_calls(root, calls):
             try:
@@ -108,7 +108,7 @@ def takes(root: nn.Module, name: str) -> bool:
 
 
 def main_output(outputs: object) -> Tensor:
-    """Logits or last hidden state; else the first tensor that is a number of the model's."""
+    """Logits or last hidden state; else the first tensor of real numbers."""
     for key in ("logits", "last_hidden_state"):
         value = getattr(outputs, key, None)
         if isinstance(value, Tensor):
@@ -172,24 +172,20 @@ def tensors_in(outputs: object) -> Iterator[Tensor]:
 
 
 @contextmanager
-def _noting_calls(
-    root: PreTrainedModel, calls: dict[str, tuple[tuple[object, ...], dict[str, object]]]
-) -> Iterator[None]:
+def _noting_calls(root: PreTrainedModel, calls: Calls) -> Iterator[None]:
     """Within the block, what each model within the model is first called with is kept."""
+    with ExitStack() as stack:
+        for name, module in root.named_modules():
+            if name and isinstance(module, PreTrainedModel):
 
-    def note(name: str) -> torch.utils.hooks.RemovableHandle:
-        def keep(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-            calls.setdefault(name, (args, dict(kwargs)))
+                def keep(
+                    _: nn.Module,
+                    args: tuple[object, ...],
+                    kwargs: dict[str, object],
+                    name: str = name,
+                ) -> None:
+                    calls.setdefault(name, (args, dict(kwargs)))
 
-        return root.get_submodule(name).register_forward_pre_hook(keep, with_kwargs=True)
-
-    hooks = [
-        note(name)
-        for name, module in root.named_modules()
-        if name and isinstance(module, PreTrainedModel)
-    ]
-    try:
+                hook = module.register_forward_pre_hook(keep, with_kwargs=True)
+                stack.callback(hook.remove)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

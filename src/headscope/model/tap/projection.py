@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Attention, Block
 from headscope.errors import TapUnsupported
 from headscope.model.edit import Edit, Positions
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tap.calls import Call, recorded_calls, run_module
-from headscope.model.tap.example import example_inputs
+from headscope.model.tap.example import examples
+from headscope.model.tap.official import main_output
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -75,12 +75,12 @@ def find_projections(
 
     Args:
         model: the model.
-        example: inputs to try it with, where `example_inputs` cannot make them.
+        example: inputs to try it with, where `examples` cannot make them up.
 
     Raises:
         TapUnsupported: no module is proved to be it, with what was seen.
     """
-    inputs = dict(example or example_inputs(model.module))
+    inputs = dict(example or next(examples(model.module)))
     outputs: dict[Place, Tensor] = {}
     shapes: dict[Place, tuple[int, int]] = {}
 
@@ -94,7 +94,7 @@ def find_projections(
     with torch.inference_mode(), recorded_calls(model.module) as calls:
         with model.tapped(read):
             result = model.module(**model.placed(inputs))
-        reference = _first_tensor(result)
+        reference = main_output(result).double()
     chosen: dict[Place, Call] = {}
     projections: dict[Place, Projection] = {}
     for place, joined in outputs.items():
@@ -247,15 +247,7 @@ def _held(
 
             stack.callback(call.module.register_forward_hook(hold).remove)
         stack.enter_context(model.attached(Attachment(edits=edits)))
-        return _first_tensor(model.module(**model.placed(inputs)))
-
-
-def _first_tensor(outputs: ModelOutput) -> Tensor:
-    for name in ("logits", "last_hidden_state"):
-        value = outputs.get(name)
-        if isinstance(value, Tensor):
-            return value.double()
-    return next(x for x in outputs.to_tuple() if isinstance(x, Tensor)).double()
+        return main_output(model.module(**model.placed(inputs))).double()
 
 
 def _refusal(model: Model, layer: int, reason: str) -> TapUnsupported:

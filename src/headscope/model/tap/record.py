@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from headscope.model.tap.interface import EagerFunction, intercepted
-from headscope.model.tap.watch import SDPA, SOFTMAX, TorchFunction, Watch, watching
+from headscope.model.tap.watch import SDPA, SOFTMAX, Args, Kwargs, TorchFunction, Watch, watching
 
 
 @dataclass(slots=True)
@@ -66,9 +66,9 @@ class _Count(TorchFunctionMode):
         self,
         func: TorchFunction,
         types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
         result = func(*args, **(kwargs or {}))
         self.n += func is SDPA or (func in SOFTMAX and result.ndim >= 3)
         return result
@@ -88,7 +88,7 @@ def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        *args: Any,
+        *args: object,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         if threading.current_thread() is not thread:
@@ -129,8 +129,8 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
     calls: Counter[str] = Counter()
     thread = threading.current_thread()
 
-    def start() -> tuple[Watch, None] | None:
-        return (Watch(), None) if threading.current_thread() is thread else None
+    def start() -> Watch | None:
+        return Watch() if threading.current_thread() is thread else None
 
     with ExitStack() as stack:
         for name, module in root.named_modules():
@@ -140,20 +140,14 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
                 stack.enter_context(watching(module, start, keep))
         outputs = root(**inputs)
     # Every module around a softmax records it; the innermost returns first.
-    seen: set[int] = set()
-    unique = []
+    unique: dict[int, Recording] = {}
     for recording in recordings:
-        if id(recording.scores) not in seen:
-            seen.add(id(recording.scores))
-            unique.append(recording)
-    return Run(unique, outputs, len(unique))
+        unique.setdefault(id(recording.scores), recording)
+    return Run([*unique.values()], outputs, len(unique))
 
 
-def _keep(
-    module: str, calls: Counter[str], recordings: list[Recording], watch: Watch, _: None
-) -> None:
+def _keep(module: str, calls: Counter[str], recordings: list[Recording], watch: Watch) -> None:
     for index, steps in enumerate(watch.steps):
-        first = steps.products[0] if steps.products else None
         assert steps.weights is not None
         recordings.append(
             Recording(
@@ -162,11 +156,11 @@ def _keep(
                 index,
                 steps.weights,
                 steps.scores,
-                None if first is None else first.left,
-                None if first is None else first.right.transpose(-1, -2),
+                steps.query,
+                steps.key,
                 steps.value,
                 steps.output,
-                None if first is None else first.scale,
+                steps.products[0].scale if steps.products else None,
                 len(steps.products),
             )
         )

@@ -65,8 +65,8 @@ class Tap:
             yield
 
     def edits(self) -> tuple[Edit, ...]:
-        """The edits in effect for this thread, outermost first, whichever model over these
-        modules they were made by. Their layers and blocks are named as this model does.
+        """The edits in effect for this thread, outermost first, also those made through another
+        model over these modules. Their layers and blocks are those of this model.
         """
         return tuple(
             named

@@ -11,20 +11,20 @@ no weights to see: that one call is spelled out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-T = TypeVar("T")
-TorchFunction = Callable[..., Any]
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-"""Of a call: by position, and by name."""
+TorchFunction = Callable[..., Tensor]
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+"""What a torch function is called with: by position, and by name."""
 
 SOFTMAX = frozenset({torch.softmax, functional.softmax, Tensor.softmax, torch.special.softmax})
 SDPA = functional.scaled_dot_product_attention
@@ -62,48 +62,76 @@ class Steps:
     output: Tensor | None = None
     """`… query neuron`"""
 
+    @property
+    def query(self) -> Tensor | None:
+        """`… query neuron`, of the first product."""
+        return self.products[0].left if self.products else None
 
-Rebuild = Callable[[Product], Arguments]
-"""The arguments of a call that takes another product."""
-WeightsHook = Callable[[Tensor], Tensor]
-FactorsHook = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-ValueHook = Callable[[Tensor], Tensor]
+    @property
+    def key(self) -> Tensor | None:
+        """`… key neuron`, of the first product."""
+        return self.products[0].right.transpose(-1, -2) if self.products else None
+
+
+def unfold(tensor: Tensor, n_heads: int) -> Tensor:
+    """`batch·head … …` as `batch head … …`; four axes stay as they are."""
+    return tensor if tensor.ndim != 3 else tensor.reshape(-1, n_heads, *tensor.shape[1:])
+
+
+def unfold_any(tensor: Tensor | None, n_heads: int) -> Tensor | None:
+    """Likewise, where there is a tensor."""
+    return None if tensor is None else unfold(tensor, n_heads)
+
+
+class Hooks:
+    """What the model uses in place of what it computed; here, the same.
+
+    The first argument counts the computations of the watched call: its softmaxes, from 0.
+    """
+
+    def factors(self, computation: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (`… query neuron`) and keys (`… neuron key`), before their product."""
+        return query, key
+
+    def weights(self, computation: int, weights: Tensor) -> Tensor:
+        """The attention weights."""
+        return weights
+
+    def value(self, computation: int, value: Tensor) -> Tensor:
+        """The values, before they are multiplied with the weights."""
+        return value
+
+    def output(self, computation: int, output: Tensor) -> Tensor:
+        """What the heads put out."""
+        return output
 
 
 class Watch(TorchFunctionMode):
     """Follow the attention computations of one call of a module.
 
-    Attributes:
-        steps: one record per softmax (or fused attention) seen, in order.
-        on_factors: given q (`… query neuron`) and k (`… neuron key`) of computation n,
-            returns what to use instead. Called only for the first product of each.
-        on_weights: given the weights of computation n, returns what to use instead.
-        on_value: given the values of computation n, returns what to use instead.
-        on_output: given the head outputs of computation n, returns what to use instead.
+    Args:
+        hooks: told of every step, and may change it.
         keeps_scores: remember what the softmax was taken of (a layer's worth of memory).
         replace_at: where replaced weights enter. `"product"`: as the left operand of the
             product with the values, for code that drops columns after the softmax
             (attention sinks). `"softmax"`: as the result of the softmax, for code whose
             later steps are unknown.
+
+    Attributes:
+        steps: one record per softmax (or fused attention) seen, in order.
     """
 
     def __init__(
         self,
+        hooks: Hooks | None = None,
         *,
-        on_factors: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
-        on_weights: Callable[[int, Tensor], Tensor] | None = None,
-        on_value: Callable[[int, Tensor], Tensor] | None = None,
-        on_output: Callable[[int, Tensor], Tensor] | None = None,
         keeps_scores: bool = True,
-        replace_at: str = "softmax",
+        replace_at: Literal["softmax", "product"] = "softmax",
     ) -> None:
         super().__init__()
         self.steps: list[Steps] = []
+        self.hooks = hooks or Hooks()
         self._open: list[Product] = []
-        self._on_factors = on_factors
-        self._on_weights = on_weights
-        self._on_value = on_value
-        self._on_output = on_output
         self._keeps_scores = keeps_scores
         self._at_product = replace_at == "product"
 
@@ -111,183 +139,130 @@ class Watch(TorchFunctionMode):
         self,
         func: TorchFunction,
         types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        kwargs = dict(kwargs or {})
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
+        kwargs = kwargs or {}
         if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
         if func is SDPA:
             return self._sdpa(*args, **kwargs)
-        if func in PLAIN_PRODUCTS or func in ADDED_PRODUCTS or func is EINSUM:
-            return self._product(func, args, kwargs)
-        return func(*args, **kwargs)
+        call = _product_call(func, args, kwargs)
+        return func(*args, **kwargs) if call is None else self._product(call)
 
-    def _softmax(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _softmax(self, func: TorchFunction, args: Args, kwargs: Kwargs) -> Tensor:
         scores = args[0] if args else kwargs["input"]
         weights = func(*args, **kwargs)
-        index = len(self.steps)
-        if self._on_weights is not None and not self._at_product:
-            weights = self._on_weights(index, weights)
+        if not self._at_product:
+            weights = self.hooks.weights(len(self.steps), weights)
         self.steps.append(Steps(self._open, scores if self._keeps_scores else None, weights))
         self._open = []
         return weights
 
-    def _sdpa(self, *args: Any, **kwargs: Any) -> Tensor:
-        index = len(self.steps)
-        steps = Steps()
-        self.steps.append(steps)
-        self._open = []
-        output = sdpa_steps(
-            steps,
-            *args,
-            **kwargs,
-            on_factors=None if self._on_factors is None else _bind(self._on_factors, index),
-            on_weights=None if self._on_weights is None else _bind(self._on_weights, index),
-            on_value=None if self._on_value is None else _bind(self._on_value, index),
-        )
-        if self._on_output is not None:
-            steps.output = output = self._on_output(index, output)
-        return output
-
-    def _product(self, func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        product, rebuild = _operands(func, args, kwargs)
-        if product is None:
-            return func(*args, **kwargs)
-        steps = self.steps[-1] if self.steps else None
+    def _product(self, call: _ProductCall) -> Tensor:
+        product, steps = call.product, self.steps[-1] if self.steps else None
         if steps is not None and steps.value is None and _is_weights(product.left, steps):
-            return self._times_values(func, steps, product, rebuild)
-        if self._on_factors is not None and not self._open:
-            product.left, product.right = self._on_factors(
+            return self._times_values(call, steps)
+        if not self._open:
+            product.left, product.right = self.hooks.factors(
                 len(self.steps), product.left, product.right
             )
-            args, kwargs = rebuild(product)
         self._open.append(product)
-        return func(*args, **kwargs)
+        return call.run(product)
 
-    def _times_values(
-        self,
-        func: TorchFunction,
-        steps: Steps,
-        product: Product,
-        rebuild: Rebuild,
-    ) -> Any:
-        index = len(self.steps) - 1
-        if self._on_weights is not None and self._at_product:
-            product.left = self._on_weights(index, product.left)
-        if self._on_value is not None:
-            product.right = self._on_value(index, product.right)
-        args, kwargs = rebuild(product)
-        result = func(*args, **kwargs)
+    def _times_values(self, call: _ProductCall, steps: Steps) -> Tensor:
+        computation, product, order = len(self.steps) - 1, call.product, call.order
+        if self._at_product:
+            product.left = self.hooks.weights(computation, product.left)
+        product.right = self.hooks.value(computation, product.right)
         steps.weights, steps.value = product.left, product.right
-        order = _einsum_output_order(args[0]) if func is EINSUM else None
-        steps.output = result if order is None else result.permute(order)
-        if self._on_output is not None:
-            steps.output = self._on_output(index, steps.output)
-            result = steps.output if order is None else steps.output.permute(_inverse(order))
-        return result
+        result = call.run(product)
+        output = result if order is None else result.permute(order)
+        steps.output = self.hooks.output(computation, output)
+        if steps.output is output:
+            return result
+        return steps.output if order is None else steps.output.permute(_inverse(order))
+
+    def _sdpa(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        """PyTorch's fused attention, spelled out so that its weights can be seen.
+
+        Follows the reference implementation in the documentation of
+        `torch.nn.functional.scaled_dot_product_attention`.
+        """
+        computation, hooks = len(self.steps), self.hooks
+        query, transposed = hooks.factors(computation, query, key.transpose(-2, -1))
+        value = hooks.value(computation, value)
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        steps = Steps([Product(query, transposed, scale)], value=value)
+        self.steps.append(steps)
+        self._open = []
+        if enable_gqa:
+            groups = query.shape[-3] // transposed.shape[-3]
+            transposed = transposed.repeat_interleave(groups, -3)
+            value = value.repeat_interleave(groups, -3)
+        scores = query @ transposed * scale
+        if is_causal:
+            seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+            scores = scores.masked_fill(~seen, float("-inf"))
+        if attn_mask is not None:
+            if attn_mask.dtype == torch.bool:
+                scores = scores.masked_fill(~attn_mask, float("-inf"))
+            else:
+                scores = scores + attn_mask
+        weights = hooks.weights(computation, torch.softmax(scores, -1))
+        steps.scores, steps.weights = scores, weights
+        output = torch.dropout(weights, dropout_p, train=dropout_p > 0) @ value
+        steps.output = hooks.output(computation, output)
+        return steps.output
 
 
 @contextmanager
 def watching(
-    module: nn.Module,
-    start: Callable[[], tuple[Watch, T] | None],
-    finish: Callable[[Watch, T], None],
+    module: nn.Module, start: Callable[[], Watch | None], finish: Callable[[Watch], None]
 ) -> Iterator[None]:
     """Run calls of a module under a `Watch`.
 
     Args:
         module: whose calls are watched, in every thread.
-        start: makes the watch for a call, and whatever `finish` wants to know about it;
-            or None, and the call is not watched.
+        start: makes the watch for a call; or None, and the call is not watched.
         finish: told when the call has returned (not when it raised).
     """
     calls = _Calls()
 
     def enter(*_: object) -> None:
-        started = start()
-        if started is not None:
-            started[0].__enter__()  # type: ignore[no-untyped-call]
-        calls.under_way.append(started)
+        watch = start()
+        if watch is not None:
+            watch.__enter__()  # type: ignore[no-untyped-call]
+        calls.under_way.append(watch)
 
     def leave(_module: nn.Module, _args: object, result: object) -> None:
-        started = calls.under_way.pop() if calls.under_way else None
-        if started is None:
-            return
-        watch, about = started
-        watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        if result is not None:
-            finish(watch, about)
+        watch = calls.under_way.pop() if calls.under_way else None
+        if watch is not None:
+            watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            if result is not None:
+                finish(watch)
 
-    hooks = [
-        module.register_forward_pre_hook(enter),
-        module.register_forward_hook(leave, always_call=True),
-    ]
-    try:
+    with ExitStack() as stack:
+        stack.callback(module.register_forward_pre_hook(enter).remove)
+        stack.callback(module.register_forward_hook(leave, always_call=True).remove)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 class _Calls(threading.local):
     """The calls of a watched module in this thread: what `start` made for each."""
 
     def __init__(self) -> None:
-        self.under_way: list[tuple[Watch, Any] | None] = []
-
-
-def sdpa_steps(
-    steps: Steps,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    *,
-    on_factors: FactorsHook | None = None,
-    on_weights: WeightsHook | None = None,
-    on_value: ValueHook | None = None,
-) -> Tensor:
-    """PyTorch's fused attention, spelled out so that its weights can be seen.
-
-    Follows the reference implementation in the documentation of
-    `torch.nn.functional.scaled_dot_product_attention`.
-    """
-    transposed = key.transpose(-2, -1)
-    if on_factors is not None:
-        query, transposed = on_factors(query, transposed)
-    if on_value is not None:
-        value = on_value(value)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    steps.products.append(Product(query, transposed, scale))
-    steps.value = value
-    if enable_gqa:
-        groups = query.shape[-3] // transposed.shape[-3]
-        transposed = transposed.repeat_interleave(groups, -3)
-        value = value.repeat_interleave(groups, -3)
-    scores = query @ transposed * scale
-    if is_causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(~seen, float("-inf"))
-    if attn_mask is not None:
-        if attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, float("-inf"))
-        else:
-            scores = scores + attn_mask
-    weights = torch.softmax(scores, -1)
-    if on_weights is not None:
-        weights = on_weights(weights)
-    steps.scores, steps.weights = scores, weights
-    steps.output = torch.dropout(weights, dropout_p, train=dropout_p > 0) @ value
-    return steps.output
-
-
-def _bind(hook: Callable[..., Any], index: int) -> Callable[..., Any]:
-    return lambda *tensors: hook(index, *tensors)
+        self.under_way: list[Watch | None] = []
 
 
 def _is_weights(left: Tensor, steps: Steps) -> bool:
@@ -300,82 +275,63 @@ def _is_weights(left: Tensor, steps: Steps) -> bool:
     return left.shape[:-1] == weights.shape[:-1] and left.shape[-1] == weights.shape[-1] - 1
 
 
-def _operands(
-    func: TorchFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Product | None, Rebuild]:
-    """The two factors of a product call, and how to call it with others."""
+class _ProductCall(NamedTuple):
+    """A call of a torch function that is a batched product."""
+
+    product: Product
+    run: Callable[[Product], Tensor]
+    """Makes the call with the factors of a product."""
+    order: list[int] | None = None
+    """How to permute the result to `… row column`; None where it is that already."""
+
+
+def _product_call(func: TorchFunction, args: Args, kwargs: Kwargs) -> _ProductCall | None:
+    """The call of a torch function as a product; None where it is none."""
     if func is EINSUM:
-        return _einsum_operands(args, kwargs)
+        return _einsum_call(args)
     if func in ADDED_PRODUCTS:
         names = ("input", "batch1", "batch2")
         bound = dict(zip(names, args, strict=False)) | kwargs
-        extra = {name: bound[name] for name in bound if name not in names}
-
-        def rebuild_added(product: Product) -> Arguments:
-            return (bound["input"], product.left, product.right), extra
-
-        alpha = float(extra.get("alpha", 1.0))
-        return Product(bound["batch1"], bound["batch2"], alpha), rebuild_added
-
-    values = [*args, *(kwargs[name] for name in ("other", "mat2") if name in kwargs)]
-    if len(values) != 2 or not all(isinstance(x, Tensor) and x.ndim >= 3 for x in values):
-        return None, lambda _: (args, kwargs)
-    return Product(values[0], values[1]), lambda product: ((product.left, product.right), {})
+        added, left, right = (bound.pop(name) for name in names)
+        product = Product(left, right, float(bound.get("alpha", 1.0)))
+        return _ProductCall(product, lambda p: func(added, p.left, p.right, **bound))
+    if func not in PLAIN_PRODUCTS:
+        return None
+    rest = dict(kwargs)
+    factors = [*args, *(rest.pop(name) for name in ("other", "mat2") if name in kwargs)]
+    if len(factors) != 2 or not all(isinstance(x, Tensor) and x.ndim >= 3 for x in factors):
+        return None
+    return _ProductCall(Product(*factors), lambda p: func(p.left, p.right, **rest))
 
 
-def _einsum_operands(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Product | None, Rebuild]:
-    """An einsum that is a batched matrix product, as one; None for any other."""
-    operands = args[1:]
-    if len(operands) == 1 and isinstance(operands[0], list | tuple):
-        operands = tuple(operands[0])
-    labels = _einsum_labels(args[0]) if isinstance(args[0], str) else None
-    if labels is None or len(operands) != 2 or any(x.ndim < 3 for x in operands):
-        return None, lambda _: (args, kwargs)
-    first, second, batch, row, inner, column = labels
-    left_order = [first.index(label) for label in (*batch, row, inner)]
-    right_order = [second.index(label) for label in (*batch, inner, column)]
-
-    def rebuild(product: Product) -> Arguments:
-        left = product.left.permute(_inverse(left_order))
-        right = product.right.permute(_inverse(right_order))
-        return (args[0], left, right), kwargs
-
-    product = Product(operands[0].permute(left_order), operands[1].permute(right_order))
-    return product, rebuild
-
-
-def _einsum_labels(equation: str) -> tuple[str, str, str, str, str, str] | None:
-    """`first, second, batch, row, inner, column` labels of `"bnij,jbnd->ibnd"` and its like."""
-    if "->" not in equation or "." in equation:
+def _einsum_call(args: Args) -> _ProductCall | None:
+    """An einsum that is a batched product, such as `"bnij,jbnd->ibnd"`; None for any other."""
+    equation, *factors = args
+    if len(factors) == 1 and isinstance(factors[0], list | tuple):
+        factors = [*factors[0]]
+    if not isinstance(equation, str) or "->" not in equation or "." in equation:
         return None
     inputs, output = equation.replace(" ", "").split("->")
-    if inputs.count(",") != 1:
+    if inputs.count(",") != 1 or len(factors) != 2 or any(x.ndim < 3 for x in factors):
         return None
     first, second = inputs.split(",")
-    shared = [label for label in first if label in second]
-    batch = "".join(label for label in shared if label in output)
-    inner = "".join(label for label in shared if label not in output)
-    row = "".join(label for label in first if label not in second)
-    column = "".join(label for label in second if label not in first)
+    batch = [label for label in first if label in second and label in output]
+    inner = [label for label in first if label in second and label not in output]
+    row = [label for label in first if label not in second]
+    column = [label for label in second if label not in first]
     if not (len(inner) == len(row) == len(column) == 1 and batch):
         return None
-    return first, second, batch, row, inner, column
+    left_order = [first.index(label) for label in batch + row + inner]
+    right_order = [second.index(label) for label in batch + inner + column]
 
+    def run(product: Product) -> Tensor:
+        left = product.left.permute(_inverse(left_order))
+        right = product.right.permute(_inverse(right_order))
+        return EINSUM(equation, left, right)
 
-def _einsum_output_order(equation: str) -> list[int] | None:
-    """How to permute an einsum's result to `… query neuron`; None where it is no product."""
-    labels = _einsum_labels(equation)
-    if labels is None:
-        return None
-    _, _, batch, row, _, column = labels
-    output = equation.replace(" ", "").split("->")[1]
-    return [output.index(label) for label in (*batch, row, column)]
+    product = Product(factors[0].permute(left_order), factors[1].permute(right_order))
+    return _ProductCall(product, run, [output.index(label) for label in batch + row + column])
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
-    inverse = [0] * len(order)
-    for target, source in enumerate(order):
-        inverse[source] = target
-    return inverse
+    return sorted(range(len(order)), key=order.__getitem__)

@@ -29,6 +29,8 @@ from headscope.atomic import atomic_path
 from headscope.errors import HeadscopeWarning, MissingExtra
 from headscope.model.model import Model
 from headscope.run.checkpoint import Ledger
+from headscope.run.engines.processes import n_cores
+from headscope.run.options import Execution
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
 
@@ -44,8 +46,7 @@ def run_ray(
     shards: Callable[[], Iterator[Shard]],
     ledger: Ledger,
     meter: Meter,
-    workers: int,
-    address: str | None,
+    execution: Execution,
 ) -> None:
     """Measure by actors of a Ray cluster.
 
@@ -55,13 +56,13 @@ def run_ray(
         shards: a function that gives the shards; called in a process of Ray's.
         ledger: where states are kept.
         meter: progress.
-        workers: how many actors.
-        address: of a cluster (`auto`, `ray://host:10001`); None starts Ray here, unless it
-            runs already.
+        execution: how many actors (by default one a core), and the address of a cluster (`auto`,
+            `ray://host:10001`); without one Ray is started here, unless it runs already.
 
     Raises:
         ConnectionError: the cluster does not answer, or died.
     """
+    address = execution.address
     if importlib.util.find_spec("ray") is None or importlib.util.find_spec("pyarrow") is None:
         raise MissingExtra.of("ray", "ray", "engine='ray'")
     if address is not None:
@@ -70,6 +71,7 @@ def run_ray(
 
     from headscope.run.engines.ray_driver import DONE, Row, Work, measure_on_ray
 
+    workers = execution.workers or n_cores()
     work = Work(pickle.dumps(model), plan, shards, workers, address)
 
     def keep(row: Row) -> None:

@@ -16,8 +16,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
+import numpy as np
 import pyarrow as pa
 import ray
 import torch
@@ -66,8 +67,8 @@ class _Actor:
         self._plan = plan
         prepare(plan)
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        states = []
+    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list[object]]:
+        states: list[object] = []
         for content in batch["shard"]:
             file = io.BytesIO()
             shard: Shard = pickle.loads(content)
@@ -92,7 +93,7 @@ class _ShardSource(Datasource):  # type: ignore[misc, unused-ignore]
         shards = self._shards
         unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
 
-        def blocks() -> Iterator[Any]:
+        def blocks() -> Iterator[pa.Table]:
             for shard in shards():
                 yield pa.table(
                     {

@@ -53,50 +53,48 @@ def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Senten
         report: Where left-out sentences are counted.
     """
     fields: tuple[str, ...] = ENTITY_FIELDS
-    pending: list[tuple[int, str]] = []
     carried: list[str] = []
+    """Comments that open a document or a paragraph whose first sentence was left out."""
     carries_document = False
-    problem: FileFormatError | None = None
-
-    def finish() -> Sentence | None:
-        nonlocal problem, fields, carries_document
-        comments = [text for _, text in pending if text.startswith("#")]
-        rows = [(number, text) for number, text in pending if not text.startswith("#")]
+    for block, problem in _blocks(lines):
+        comments = [text for _, text in block if text.startswith("#")]
+        rows = [(number, text) for number, text in block if not text.startswith("#")]
         opening = [comment for comment in comments if _opens(comment)]
         opens_document = any(map(_opens_document, opening))
         if carries_document and opens_document:
             carried.clear()  # of a document without a sentence
+        sentence = None
         try:
             if problem is not None:
                 raise problem
-            fields = _entity_fields(comments, fields, name, pending)
+            fields = _entity_fields(comments, fields, name, block)
             if rows:
-                return _sentence(rows, carried + comments, fields, name)
+                sentence = _sentence(rows, carried + comments, fields, name)
         except FileFormatError as error:
             report.leave_out("sentences", error)
-        finally:
-            problem = None
-            pending.clear()
-        # The document or paragraph that it opened is opened by the next sentence that is read.
-        carried.extend(opening)
-        carries_document = carries_document or opens_document
-        return None
+        if sentence is None:
+            carried += opening
+            carries_document = carries_document or opens_document
+        else:
+            carried.clear()
+            carries_document = False
+            yield sentence
 
+
+def _blocks(lines: Lines) -> Iterator[tuple[list[tuple[int, str]], FileFormatError | None]]:
+    """The lines between blank lines, with their numbers, and the first error among them."""
+    block: list[tuple[int, str]] = []
+    problem: FileFormatError | None = None
     for number, text in lines:
         if isinstance(text, FileFormatError):
             problem = problem or text
         elif text and not text.isspace():
-            pending.append((number, text))
-        elif pending or problem:
-            sentence = finish()
-            if sentence is not None:
-                carried.clear()
-                carries_document = False
-                yield sentence
-    if pending or problem:
-        sentence = finish()
-        if sentence is not None:
-            yield sentence
+            block.append((number, text))
+        elif block or problem:
+            yield block, problem
+            block, problem = [], None
+    if block or problem:
+        yield block, problem
 
 
 def _opens(comment: str) -> bool:

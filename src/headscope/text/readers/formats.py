@@ -146,8 +146,8 @@ def _check_suffixes(reader: type[Reader]) -> None:
             )
         if suffix.endswith(".gz"):
             raise InputError(
-                f"{reader.__name__} has the suffix {suffix!r}: leave '.gz' out, for compressed "
-                "files are read as if they were not."
+                f"{reader.__name__} has the suffix {suffix!r}: leave '.gz' out: compressed files "
+                "are read as if they were not."
             )
 
 

@@ -6,7 +6,7 @@ A Hugging Face dataset is an iterable of dicts, so it is read here as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypedDict, TypeVar
+from typing import TypeVar
 
 from headscope.errors import FileFormatError, InputError
 from headscope.text.document import Document, Span
@@ -15,40 +15,9 @@ from headscope.text.readers.lines import Report
 from headscope.text.readers.surface_forms import Surface, locate
 from headscope.text.tree import NO_PARENT
 
-_KNOWN_KEYS = {
-    "id",
-    "text",
-    "words",
-    "spans",
-    "sentences",
-    "paragraphs",
-    "upos",
-    "xpos",
-    "lemmas",
-    "features",
-    "parents",
-    "heads",
-    "relations",
-    "mentions",
-    "part_of",
-    "meta",
-}
+_KNOWN_KEYS = {*Document.__slots__, "heads"}
 
 T = TypeVar("T")
-
-
-class _Annotations(TypedDict):
-    """What a dict may say about its words."""
-
-    upos: tuple[str, ...] | None
-    xpos: tuple[str, ...] | None
-    lemmas: tuple[str, ...] | None
-    features: tuple[str, ...] | None
-    relations: tuple[str, ...] | None
-    parents: tuple[int, ...] | None
-    sentences: tuple[Span, ...]
-    paragraphs: tuple[Span, ...]
-    mentions: tuple[Mention, ...]
 
 
 def item_documents(
@@ -101,6 +70,18 @@ def document_from_dict(
     """
     text, words, spans = _text_and_words(item, name, text_key)
     part_of = item.get("part_of")
+    parents = item.get("parents", item.get("heads"))  # "heads" in files of the first edition
+    mentions = item.get("mentions")
+    has_one_sentence = parents is not None and item.get("sentences") is None and bool(words)
+
+    def labels(key: str) -> tuple[str, ...] | None:
+        value = item.get(key)
+        return None if value is None else _strings(value, key)
+
+    def ranges(key: str) -> tuple[Span, ...]:
+        value = item.get(key)
+        return () if value is None else _ranges(value, key)
+
     return Document(
         id=str(item["id"]) if item.get("id") is not None else name,
         text=text,
@@ -108,7 +89,15 @@ def document_from_dict(
         spans=spans,
         part_of=None if part_of is None else str(part_of),
         meta=_meta(item, text_key),
-        **_annotations(item, len(words)),
+        upos=labels("upos"),
+        xpos=labels("xpos"),
+        lemmas=labels("lemmas"),
+        features=labels("features"),
+        relations=labels("relations"),
+        parents=None if parents is None else _convert(parents, "parents", _parent),
+        sentences=((0, len(words)),) if has_one_sentence else ranges("sentences"),
+        paragraphs=ranges("paragraphs"),
+        mentions=() if mentions is None else _convert(mentions, "mentions", _mention),
     )
 
 
@@ -141,31 +130,6 @@ def _text_and_words(
             else "the words cannot be joined."
         ) from None
     return located, words, tuple(spans)
-
-
-def _annotations(item: Mapping[str, object], n_words: int) -> _Annotations:
-    def labels(key: str) -> tuple[str, ...] | None:
-        value = item.get(key)
-        return None if value is None else _strings(value, key)
-
-    def ranges(key: str) -> tuple[Span, ...]:
-        value = item.get(key)
-        return () if value is None else _ranges(value, key)
-
-    parents = item.get("parents", item.get("heads"))  # "heads" in files of the first edition
-    mentions = item.get("mentions")
-    has_one_sentence = parents is not None and item.get("sentences") is None and n_words > 0
-    return {
-        "upos": labels("upos"),
-        "xpos": labels("xpos"),
-        "lemmas": labels("lemmas"),
-        "features": labels("features"),
-        "relations": labels("relations"),
-        "parents": None if parents is None else _convert(parents, "parents", _parent),
-        "sentences": ((0, n_words),) if has_one_sentence else ranges("sentences"),
-        "paragraphs": ranges("paragraphs"),
-        "mentions": () if mentions is None else _convert(mentions, "mentions", _mention),
-    }
 
 
 def _meta(item: Mapping[str, object], text_key: str) -> dict[str, str]:

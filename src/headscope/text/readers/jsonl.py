@@ -9,7 +9,7 @@ from typing import ClassVar
 from headscope.errors import FileFormatError, InputError
 from headscope.text.document import Document
 from headscope.text.readers.items import document_from_item
-from headscope.text.readers.lines import Lines, Report, broken
+from headscope.text.readers.lines import Lines, Report, broken, stem_of
 from headscope.text.readers.reader import Reader, ReadOptions
 
 
@@ -29,7 +29,7 @@ class JsonLinesReader(Reader):
         self, lines: Lines, name: str, options: ReadOptions, report: Report
     ) -> Iterator[Document]:
         """A document for each line; a line that is none is left out."""
-        stem = name.replace("\\", "/").rsplit("/", 1)[-1].split(".")[0]
+        stem = stem_of(name)
         for number, text in lines:
             try:
                 if isinstance(text, FileFormatError):

@@ -65,6 +65,11 @@ def broken(name: str, line: int, problem: str, expected: str = "") -> FileFormat
     )
 
 
+def stem_of(name: str) -> str:
+    """The name of a file without its folders and suffixes, to name documents after."""
+    return name.replace("\\", "/").rsplit("/", 1)[-1].split(".")[0]
+
+
 def whole_number(text: str) -> int | None:
     """The number that a field of a file spells; None if it is none, or longer than any count."""
     return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else None

@@ -25,8 +25,9 @@ from headscope.text.readers.ontogum import join_coreference
 from headscope.text.readers.reader import LAYOUTS, Layout, Reader, ReadOptions
 
 FILE_UNIT: Unit = "sentence"
-LONGEST_NAME = 4096
 """What files are cut into unless somebody asks for another unit: Vig & Belinkov's."""
+LONGEST_NAME = 4096
+"""Characters of a string that may be the name of a file."""
 
 Readable = str | Path | Document | Iterable[object] | Callable[[], Iterable[object]]
 """What `read` makes a corpus of."""

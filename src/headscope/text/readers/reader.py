@@ -30,7 +30,7 @@ class Reader(ABC):
     """Reads one file format. Derive from it, and register the class with `register_reader`.
 
     A reader has no state: it is made anew for every file. Class and module must be importable
-    wherever the corpus is read, for workers get the class by its name.
+    wherever the corpus is read: worker processes find the class by its name.
     """
 
     name: ClassVar[str]

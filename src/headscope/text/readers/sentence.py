@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from headscope.errors import InputError
-from headscope.text.document import Document, Span, Unit
+from headscope.text.document import LABELS, Document, Span, Unit
 from headscope.text.readers.brackets import Bracket, mentions_from_brackets
-from headscope.text.readers.lines import Report, broken
+from headscope.text.readers.lines import Report, broken, stem_of
 from headscope.text.tree import NO_PARENT
-
-_COLUMNS = ("upos", "xpos", "lemmas", "features", "relations")
 
 
 @dataclass(slots=True)
@@ -64,16 +62,15 @@ def assemble(
     """
     parent, parents, paragraphs, within = "", 0, 0, 0
     meta: dict[str, str] = {}
-    stem = name.replace("\\", "/").rsplit("/", 1)[-1].split(".")[0]
+    stem = stem_of(name)
     loose_paragraphs = False
     batch: list[Sentence] = []
     batch_id = ""
 
     def finish() -> Iterator[Document]:
         if batch:
-            is_whole = unit == "document" or not parent
             part_of = parent if parent and unit != "document" else None
-            yield _join(batch, batch_id, part_of, meta, is_whole, name, report)
+            yield _join(batch, batch_id, part_of, meta, name, report)
             batch.clear()
 
     for sentence in sentences:
@@ -86,11 +83,8 @@ def assemble(
         elif sentence.opens_paragraph and not parent:
             loose_paragraphs = True
         within += 1
-        if sentence.opens_paragraph or not paragraphs:
-            paragraphs += 1
-            starts_paragraph = True
-        else:
-            starts_paragraph = False
+        starts_paragraph = sentence.opens_paragraph or not paragraphs
+        paragraphs += starts_paragraph
         root = parent or stem
         if unit == "sentence" or (not parent and not loose_paragraphs):
             yield from finish()
@@ -109,16 +103,15 @@ def _join(
     batch_id: str,
     part_of: str | None,
     meta: dict[str, str],
-    is_whole: bool,
     name: str,
     report: Report,
 ) -> Document:
-    """One document from the sentences of a batch."""
+    """One document from the sentences of a batch; `part_of` is None where it is a whole one."""
     texts: list[str] = []
     words: list[str] = []
     spans: list[Span] = []
     parents: list[int] = []
-    columns: dict[str, list[str]] = {column: [] for column in _COLUMNS}
+    columns: dict[str, list[str]] = {column: [] for column in LABELS}
     ranges: list[Span] = []
     paragraph_starts: list[int] = []
     brackets: list[Bracket] = []
@@ -135,7 +128,7 @@ def _join(
         words += map(sys.intern, sentence.words)
         spans += [(start + at, end + at) for start, end in sentence.spans]
         parents += [p + first if p >= 0 else p for p in sentence.parents]
-        for column in _COLUMNS:
+        for column in LABELS:
             columns[column] += map(sys.intern, getattr(sentence, column))
         brackets += [Bracket(b.word + first, *b[1:]) for b in sentence.brackets]
         empty_nodes += [node + first for node in sentence.empty_nodes]
@@ -143,7 +136,7 @@ def _join(
         texts.append(sentence.text)
         at += len(sentence.text)
     mentions, problems = mentions_from_brackets(
-        brackets, empty_nodes=empty_nodes, is_whole=is_whole
+        brackets, empty_nodes=empty_nodes, is_whole=part_of is None
     )
     for problem in problems:
         report.leave_out(
