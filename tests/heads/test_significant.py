@@ -76,6 +76,10 @@ def test_a_document_that_dominates_a_sum_is_named(tiny_bert: Model) -> None:
     uneven = hs.analyze(tiny_bert, hs.read([*short, long]), ["distance"])
     assert "one document holds" in uneven.summary
     assert "max_tokens" in uneven.summary
+    heads = [of.significant("distance", level=0.999) for of in (even, uneven)]
+    assert "One document holds" not in str(heads[0])
+    assert str(heads[1]).splitlines()[-1].startswith("One document holds")
+    assert heads[1].caution in heads[1]._repr_html_()
 
 
 def test_the_honest_score_of_bias_has_an_interval() -> None:
