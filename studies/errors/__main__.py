@@ -120,7 +120,9 @@ def _claims_table(populations: dict[str, Population], repetitions: int) -> list[
     for left, right in _pairs_of(populations):
         for variable in ("null_share", "distance"):
             sides = [_sums(populations[side], variable, heads=None)[:2] for side in (left, right)]
-            covers, covers_before, wider = pairing(sides[0], sides[1], 20, repetitions=repetitions)
+            covers, covers_before, wider = pairing(
+                sides[0], sides[1], 20, repetitions=repetitions, scale=SCALES[variable]
+            )
             what = f"coverage of a difference of models, {variable}, 20 documents"
             add(f"{what} (unpaired: {wider:.1f} × wider)", left, covers_before, covers)
     return lines
@@ -135,8 +137,9 @@ def _lists_table(populations: dict[str, Population], repetitions: int) -> list[s
     ]
 
     def add(what: str, name: str, rates: Sequence[Rates]) -> None:
-        shown = " | ".join(f"{rate.before:.3f} → **{rate.now:.3f}**" for rate in rates)
-        lines.append(f"| {what} | {name} | {shown} |")
+        before = ["" if np.isnan(rate.before) else f"{rate.before:.3f} → " for rate in rates]
+        cells = [f"{b}**{rate.now:.3f}**" for b, rate in zip(before, rates, strict=True)]
+        lines.append(f"| {what} | {name} | {' | '.join(cells)} |")
         print(lines[-1], file=sys.stderr, flush=True)
 
     for name, population in populations.items():
@@ -148,6 +151,12 @@ def _lists_table(populations: dict[str, Population], repetitions: int) -> list[s
             ]
             add(f"any of heads that are alike “above the mean”, {variable}", name,
                 [false for false, _ in found])  # fmt: skip
+            alone = [
+                discoveries(a, b, scale, n, repetitions=repetitions, null=1.0, seed=n)[0]
+                for n in LISTED
+            ]
+            add(f"any head “above” its own true value, {variable}", name,
+                [Rates(np.nan, rate) for rate in alone])  # fmt: skip
             add(f"(power: heads 20 % above the mean, {variable})", name,
                 [power for _, power in found])  # fmt: skip
             add(f"any head “changed” between models that are alike, {variable}", name,

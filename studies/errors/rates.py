@@ -12,7 +12,7 @@ from headscope.statistics.differences import paired, unpaired
 from headscope.statistics.grouped import permutation_test
 from headscope.statistics.honest import honest_score
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import Pulls, Scale, pool, ratio_pulls
+from headscope.statistics.pulls import Scale, pool, ratio_pulls
 
 __all__ = [
     "Coverage",
@@ -219,6 +219,7 @@ def pairing(
     n: int,
     *,
     repetitions: int,
+    scale: Scale = "identity",
     seed: int = 0,
 ) -> tuple[float, float, float]:
     """Two models over the same documents, mean over heads: coverage of the paired and of the
@@ -227,7 +228,10 @@ def pairing(
     truth = np.subtract(*((a.sum(0) / b.sum(0)).mean() for a, b in (left, right)))
     holds, widths = [], []
     for _, parts in samples(len(left[0]), n, repetitions, seed):
-        sides = [_mean_of(pool_sample(a, *parts), pool_sample(b, *parts)) for a, b in (left, right)]
+        sides = [
+            ratio_pulls(pool_sample(a, *parts), pool_sample(b, *parts), scale).mean((0,))
+            for a, b in (left, right)
+        ]
         both = paired(*sides), unpaired(*sides)
         holds.append([bool(d.low <= truth <= d.high) for d in both])
         widths.append([float(d.high - d.low) for d in both])
@@ -254,10 +258,6 @@ def _by_group(labels: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.nda
     """Units of documents of the same group and part, and the group of each unit."""
     places, units = np.unique(labels * N_PARTS + parts, return_inverse=True)
     return units, places // N_PARTS
-
-
-def _mean_of(numerator: np.ndarray, denominator: np.ndarray) -> Pulls:
-    return ratio_pulls(numerator, denominator).mean((0,))
 
 
 def _bootstrap(

@@ -143,10 +143,12 @@ class Pulls:
         """
         sums = (self.shares, self.weights, other.shares, other.weights)
         is_skewed = {self.scale, other.scale} & {"positive", "skewed"}
+        pulls = self.pulls - other.pulls
+        shares = _least_even([shares for shares in sums if shares is not None])
         return Pulls(
             subtracted(self.value, other.value),
-            self.pulls - other.pulls,
-            _least_even([shares for shares in sums if shares is not None]),
+            pulls,
+            np.broadcast_to(shares, pulls.shape),
             self.is_hit | other.is_hit,
             self.is_missed | other.is_missed,
             "skewed" if is_skewed else "identity",
@@ -164,10 +166,11 @@ def skewness_of(pulls: np.ndarray) -> np.ndarray:
 
 def _least_even(of: Sequence[np.ndarray]) -> np.ndarray:
     """`part …`: of several shares, those with the fewest degrees of freedom, number by number."""
-    least, *others = np.broadcast_arrays(*of)
-    for shares in others:
-        is_less = degrees_of_freedom(shares) < degrees_of_freedom(least)
-        least = np.where(is_less, shares, least)
+    least, fewest = of[0], degrees_of_freedom(of[0])
+    for shares in of[1:]:
+        df = degrees_of_freedom(shares)
+        is_less = df < fewest
+        least, fewest = np.where(is_less, shares, least), np.where(is_less, df, fewest)
     return least
 
 
