@@ -78,8 +78,15 @@ def test_a_document_that_dominates_a_sum_is_named(tiny_bert: Model) -> None:
     assert "max_tokens" in uneven.summary
     heads = [of.significant("distance", level=0.999) for of in (even, uneven)]
     assert "One document holds" not in str(heads[0])
-    assert str(heads[1]).splitlines()[-1].startswith("One document holds")
+    assert "One document holds" in str(heads[1]).splitlines()[-1]
     assert heads[1].caution in heads[1]._repr_html_()
+
+
+def test_heads_that_cannot_be_tested_are_counted(tiny_bert: Model) -> None:
+    result = hs.analyze(tiny_bert, make_corpus(3), ["null_share"])
+    few, n = result.significant("null_share"), result["null_share"].size
+    assert (len(few), few.n_tested) == (0, 0)
+    assert str(few).splitlines()[-1] == f"Not tested, for too few documents: {n} heads."
 
 
 def test_the_honest_score_of_bias_has_an_interval() -> None:

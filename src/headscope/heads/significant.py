@@ -46,7 +46,7 @@ class SignificantHeads:
     n_tested: int
     rows: tuple[SignificantHead, ...]
     caution: str = ""
-    """What makes the list doubtful: a document that dominates what was summed."""
+    """What the list does not say: heads that could not be tested, a document that dominates."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -200,6 +200,9 @@ def _listed(
         for i, j in places
     ]
     n = int(np.isfinite(p).sum())
+    untested = int(np.isfinite(values).sum()) - n
+    if untested > 0:
+        caution = f"Not tested, for too few documents: {untested} heads. {caution}".rstrip()
     correction = f"Benjamini–Hochberg over {n} heads, level {level:g}"
     rows.sort(key=lambda row: -abs(row.value))
     return SignificantHeads(title, correction, n, tuple(rows), caution)
