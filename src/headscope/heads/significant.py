@@ -171,8 +171,8 @@ def _caution(name: str, *sides: Pulls) -> str:
     if not shares:
         return ""
     return (
-        f"One document holds {max(shares):.0%} of {name}: more heads than the level says may be "
-        "listed by chance. Cut long documents (max_tokens) or read smaller units."
+        f"One document holds {max(shares):.0%} of {name}, and few heads can be told from others: "
+        "cut long documents (max_tokens) or read smaller units."
     )
 
 
