@@ -13,22 +13,27 @@ from headscope.model.model import Model
 from headscope.results.result import Result
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import ratio_pulls
+from headscope.statistics.pulls import Pulls, Scale, ratio_pulls
 from tests.run.corpora import make_corpus
 
 
 @pytest.fixture(scope="module")
 def result(tiny_bert: Model) -> Result:
     return hs.analyze(
-        tiny_bert, make_corpus(40), ["null_share", "offset_share", "dep_alignment", "dep_baseline"]
+        tiny_bert,
+        make_corpus(40),
+        ["null_share", "distance", "offset_share", "dep_alignment", "dep_baseline"],
     )
 
 
+def pulls_of(result: Result, name: str, scale: Scale) -> Pulls:
+    state = result.states["self"][name]
+    a, b = (state[of].transpose("part", "layer", "head") for of in ("numerator", "denominator"))
+    return ratio_pulls(a.values, b.values, scale)
+
+
 def test_the_list_is_benjamini_hochberg_over_all_heads(result: Result) -> None:
-    state = result.states["self"]["null_share"]
-    sums = [state[name].transpose("part", "layer", "head").values
-            for name in ("numerator", "denominator")]  # fmt: skip
-    of = ratio_pulls(sums[0], sums[1], "logit")
+    of = pulls_of(result, "null_share", "logit")
     threshold = float(np.median(of.value))
     adjusted = benjamini_hochberg(p_above(of, threshold))
     expected = {(i, j) for i, j in np.argwhere(adjusted < 0.05).tolist()}
@@ -41,6 +46,19 @@ def test_the_list_is_benjamini_hochberg_over_all_heads(result: Result) -> None:
         assert row.p_adjusted == pytest.approx(adjusted[row.layer, row.head])
     assert str(heads).splitlines()[0].startswith("null_share above")
     assert len(heads.to_dataframe()) == len(heads) > 0
+
+
+def test_against_the_mean_errors_may_be_skewed(result: Result) -> None:
+    of = pulls_of(result, "distance", "positive")
+    difference = of - of.mean((0, 1)).at(None, None)
+    assert difference.scale == "skewed"
+    adjusted = benjamini_hochberg(p_above(difference))
+    heads = result.significant("distance", level=0.5)
+    expected = {(i, j) for i, j in np.argwhere(adjusted < 0.5).tolist()}
+    assert {(row.layer, row.head) for row in heads} == expected
+    assert len(heads) > 0
+    for row in heads:
+        assert row.p_adjusted == pytest.approx(adjusted[row.layer, row.head])
 
 
 def test_against_the_mean_a_variable_and_another_result(result: Result) -> None:
