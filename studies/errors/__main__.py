@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from headscope.statistics.pulls import Scale
+from studies.errors.lists import Rates, changed_heads, correlations, heads_above_the_mean
 from studies.errors.populations import Population, read_populations
 from studies.errors.rates import (
     coverage,
@@ -21,6 +23,7 @@ from studies.errors.rates import (
 )
 
 SIZES = (5, 8, 12, 20, 64, 200)
+LISTED = (8, 20, 64, 200)
 SCALES: dict[str, Scale] = {
     "null_share": "logit",
     "dep_alignment": "logit",
@@ -28,6 +31,7 @@ SCALES: dict[str, Scale] = {
     "distance": "positive",
     "entropy": "positive",
 }
+CORRELATED = ("entropy", "dep_alignment")
 GROUPED = ("null_share", "dep_alignment", "distance", "entropy")
 KNOWN = ("obj", "det", "case")
 HEADS = 16
@@ -41,12 +45,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("studies/runs/errors"))
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--models", nargs="+", default=["minilm", "smollm2"])
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     options = parser.parse_args()
     started = time.perf_counter()
     populations = read_populations(options.data, options.out, options.models)
     n = options.repetitions
-    print("\n".join(_coverage_table(populations, n)))
-    print("\n".join(_claims_table(populations, n)))
+    for table in options.tables:
+        print("\n".join(TABLES[table](populations, n)))
     print(f"\n{n} samples each; {time.perf_counter() - started:.0f} s")
 
 
@@ -115,9 +120,53 @@ def _claims_table(populations: dict[str, Population], repetitions: int) -> list[
     for left, right in _pairs_of(populations):
         for variable in ("null_share", "distance"):
             sides = [_sums(populations[side], variable, heads=None)[:2] for side in (left, right)]
-            covers, covers_before, wider = pairing(sides[0], sides[1], 20, repetitions=repetitions)
+            covers, covers_before, wider = pairing(
+                sides[0], sides[1], 20, repetitions=repetitions, scale=SCALES[variable]
+            )
             what = f"coverage of a difference of models, {variable}, 20 documents"
             add(f"{what} (unpaired: {wider:.1f} × wider)", left, covers_before, covers)
+    return lines
+
+
+def _lists_table(populations: dict[str, Population], repetitions: int) -> list[str]:
+    """Lists of heads and correlations over heads, by the number of documents."""
+    lines = [
+        "",
+        "| rate | population | " + " | ".join(f"n = {n}" for n in LISTED) + " |",
+        "|---|---|" + "---|" * len(LISTED),
+    ]
+
+    def add(what: str, name: str, rates: Sequence[Rates]) -> None:
+        before = ["" if np.isnan(rate.before) else f"{rate.before:.3f} → " for rate in rates]
+        cells = [f"{b}**{rate.now:.3f}**" for b, rate in zip(before, rates, strict=True)]
+        lines.append(f"| {what} | {name} | {' | '.join(cells)} |")
+        print(lines[-1], file=sys.stderr, flush=True)
+
+    for name, population in populations.items():
+        for variable in GROUPED:
+            a, b, scale = _sums(population, variable, heads=None)
+            found = [
+                heads_above_the_mean((a, b), scale, n, repetitions=repetitions, seed=n)
+                for n in LISTED
+            ]
+            add(f"any of heads that are alike “above the mean”, {variable}", name,
+                [false for false, _ in found])  # fmt: skip
+            alone = [
+                discoveries(a, b, scale, n, repetitions=repetitions, null=1.0, seed=n)[0]
+                for n in LISTED
+            ]
+            add(f"any head “above” its own true value, {variable}", name,
+                [Rates(np.nan, rate) for rate in alone])  # fmt: skip
+            add(f"(power: heads 20 % above the mean, {variable})", name,
+                [power for _, power in found])  # fmt: skip
+            add(f"any head “changed” between models that are alike, {variable}", name,
+                [changed_heads((a, b), scale, n, repetitions=repetitions, seed=n) for n in LISTED],
+                )  # fmt: skip
+        for other in CORRELATED:
+            sides = [_sums(population, variable, heads=None) for variable in ("distance", other)]
+            add(f"coverage of r, distance and {other}", name,
+                [correlations(sides[0], sides[1], n, repetitions=repetitions, seed=n)
+                 for n in LISTED])  # fmt: skip
     return lines
 
 
@@ -147,6 +196,13 @@ def _sums(
         chosen = np.random.default_rng(0).permutation(a.shape[1])[:heads]
         a, b = a[:, chosen], b[:, chosen]
     return a, b, SCALES[variable]
+
+
+TABLES: dict[str, Callable[[dict[str, Population], int], list[str]]] = {
+    "coverage": _coverage_table,
+    "claims": _claims_table,
+    "lists": _lists_table,
+}
 
 
 if __name__ == "__main__":

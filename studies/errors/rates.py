@@ -12,7 +12,7 @@ from headscope.statistics.differences import paired, unpaired
 from headscope.statistics.grouped import permutation_test
 from headscope.statistics.honest import honest_score
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import Pulls, Scale, pool, ratio_pulls
+from headscope.statistics.pulls import Scale, pool, ratio_pulls
 
 __all__ = [
     "Coverage",
@@ -22,6 +22,8 @@ __all__ = [
     "false_relations",
     "found_relations",
     "pairing",
+    "pool_sample",
+    "samples",
 ]
 
 N_PARTS = 64
@@ -60,7 +62,7 @@ def coverage(
     """
     truth = numerator.sum(0) / denominator.sum(0)
     given, sizes, holds, before, widths = [], [], [], [], []
-    for number, (generator, parts) in enumerate(_samples(len(numerator), n, repetitions, seed)):
+    for number, (generator, parts) in enumerate(samples(len(numerator), n, repetitions, seed)):
         a, b = (pool_sample(x, *parts) for x in (numerator, denominator))
         of = interval(ratio_pulls(a, b, scale))
         is_given = np.isfinite(of.low)
@@ -102,7 +104,7 @@ def false_groups(
     """
     size = len(next(iter(sums.values()))[0])
     now, before = 0, 0
-    for generator, (documents, parts) in _samples(size, n, repetitions, seed):
+    for generator, (documents, parts) in samples(size, n, repetitions, seed):
         labels = np.arange(n) % n_groups
         units, groups = _by_group(labels, parts)
         p, is_apart = [], False
@@ -141,7 +143,7 @@ def false_relations(
         nominally significant, and the share claimed by the rule of earlier versions.
     """
     any_claim, nominal, before, n_tests = 0, 0, 0, 0
-    for generator, (documents, parts) in _samples(len(cases), n, repetitions, seed):
+    for generator, (documents, parts) in samples(len(cases), n, repetitions, seed):
         p = []
         for relation in range(cases.shape[1]):
             counts = cases[documents, relation].astype(int)
@@ -171,7 +173,7 @@ def found_relations(
 ) -> np.ndarray:
     """`relation`: how often a relation is claimed (Holm), where it is really there."""
     claimed = np.zeros(cases.shape[1])
-    for _, (documents, parts) in _samples(len(cases), n, repetitions, seed):
+    for _, (documents, parts) in samples(len(cases), n, repetitions, seed):
         p = np.full(cases.shape[1], np.nan)
         for relation in range(cases.shape[1]):
             by_part = (
@@ -202,7 +204,7 @@ def discoveries(
     is_null = generator.random(truth.shape) < null
     threshold = np.where(is_null, truth, 0.9 * truth)
     false, power = [], []
-    for _, parts in _samples(len(numerator), n, repetitions, seed):
+    for _, parts in samples(len(numerator), n, repetitions, seed):
         a, b = (pool_sample(x, *parts) for x in (numerator, denominator))
         adjusted = benjamini_hochberg(p_above(ratio_pulls(a, b, scale), threshold))
         found = np.nan_to_num(adjusted, nan=1.0) < 0.05
@@ -217,6 +219,7 @@ def pairing(
     n: int,
     *,
     repetitions: int,
+    scale: Scale = "identity",
     seed: int = 0,
 ) -> tuple[float, float, float]:
     """Two models over the same documents, mean over heads: coverage of the paired and of the
@@ -224,8 +227,11 @@ def pairing(
     """
     truth = np.subtract(*((a.sum(0) / b.sum(0)).mean() for a, b in (left, right)))
     holds, widths = [], []
-    for _, parts in _samples(len(left[0]), n, repetitions, seed):
-        sides = [_mean_of(pool_sample(a, *parts), pool_sample(b, *parts)) for a, b in (left, right)]
+    for _, parts in samples(len(left[0]), n, repetitions, seed):
+        sides = [
+            ratio_pulls(pool_sample(a, *parts), pool_sample(b, *parts), scale).mean((0,))
+            for a, b in (left, right)
+        ]
         both = paired(*sides), unpaired(*sides)
         holds.append([bool(d.low <= truth <= d.high) for d in both])
         widths.append([float(d.high - d.low) for d in both])
@@ -239,7 +245,7 @@ def pool_sample(values: np.ndarray, documents: np.ndarray, parts: np.ndarray) ->
     return pool(values[documents], parts)
 
 
-def _samples(
+def samples(
     size: int, n: int, repetitions: int, seed: int
 ) -> Iterator[tuple[np.random.Generator, tuple[np.ndarray, np.ndarray]]]:
     """Documents drawn with replacement, and the parts that hashes would deal them into."""
@@ -252,10 +258,6 @@ def _by_group(labels: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.nda
     """Units of documents of the same group and part, and the group of each unit."""
     places, units = np.unique(labels * N_PARTS + parts, return_inverse=True)
     return units, places // N_PARTS
-
-
-def _mean_of(numerator: np.ndarray, denominator: np.ndarray) -> Pulls:
-    return ratio_pulls(numerator, denominator).mean((0,))
 
 
 def _bootstrap(

@@ -18,7 +18,14 @@ from headscope.statistics.differences import paired, unpaired
 from headscope.statistics.dominance import is_dominated, largest_share
 from headscope.statistics.grouped import permutation_test
 from headscope.statistics.honest import count_ties, honest_score
-from headscope.statistics.intervals import interval, mean_interval, mean_p, p_above, p_differs
+from headscope.statistics.intervals import (
+    cautious,
+    interval,
+    mean_interval,
+    mean_p,
+    p_above,
+    p_differs,
+)
 from headscope.statistics.pulls import (
     degrees_of_freedom,
     pool,
@@ -136,6 +143,38 @@ def test_equal_parts_give_the_t_tests_of_the_textbook() -> None:
     assert paired(both[0], both[0]).p == 1
 
 
+def test_a_skewed_difference_is_tested_by_the_more_careful_of_two() -> None:
+    """H(t) where few documents pull it down, t where few pull it up; 0 where they disagree."""
+    t, down = np.array([2.0, -2.0, 2.0, -2.0, 0.1]), np.array([-0.6, 0.6, 0.6, -0.6, -2.0])
+    hall = 2 - 0.6 * 4 / 3 + 0.36 * 8 / 27 - 0.1
+    np.testing.assert_allclose(cautious(t, down), [hall, -hall, 2, -2, 0])
+    assert cautious(np.array(np.inf), np.array(0.0)) == np.inf
+
+
+def test_differences_of_skewed_numbers() -> None:
+    """Student's t by hand, with Hall's transformation and full agreement within documents."""
+    a, b = _sums(24, seed=2)
+    other = a * np.linspace(0.8, 1.3, 24) ** 2
+    left, right = ratio_pulls(9 * a, b, "positive"), ratio_pulls(9 * other, b, "positive")
+    of = left - right
+    assert of.scale == "skewed"
+    df = min(degrees_of_freedom(x / x.sum(), 2.0) for x in (a, b, other))
+    t = of.value / np.sqrt(of.variance)
+    hall = t + of.skewness * t**2 / 3 + of.skewness**2 * t**3 / 27 + of.skewness / 6
+    tested = paired(left, right)
+    assert tested.documents == pytest.approx(df + 1)
+    assert tested.p == pytest.approx(2 * stats.t.sf(min(abs(t), -hall), df))
+    assert p_above(right - left) == pytest.approx(float(tested.p) / 2)
+    for bound, quantile in ((tested.low, 0.975), (tested.high, 0.025)):
+        t = (of.value - bound) / np.sqrt(of.variance)
+        hall = t + of.skewness * t**2 / 3 + of.skewness**2 * t**3 / 27 + of.skewness / 6
+        assert hall == pytest.approx(stats.t.ppf(quantile, df))
+    # Over different documents the third moments subtract: of two equally skewed, none is left.
+    alike = ratio_pulls(9 * a, b, "positive")
+    apart = unpaired(left, alike)
+    assert apart.high == pytest.approx(-float(apart.low))
+
+
 def test_pairing_takes_out_what_documents_share() -> None:
     generator = np.random.default_rng(2)
     b = generator.lognormal(5, 0.5, 30)
@@ -219,6 +258,8 @@ def test_ties_are_the_heads_that_cannot_be_told_from_the_best() -> None:
     cases = np.full(30, 50)
     right = generator.binomial(50, [0.8, 0.8, 0.4, 0.1], (30, 4))
     assert count_ties(ratio_pulls(right, cases[:, None])) == 2
+    few = ratio_pulls(right[:3], cases[:3, None])
+    assert count_ties(few) is None  # three documents test nothing
 
 
 def test_the_interval_of_r_is_the_jackknife_on_fishers_z() -> None:
@@ -229,12 +270,17 @@ def test_the_interval_of_r_is_the_jackknife_on_fishers_z() -> None:
     for part in range(10):
         rest = [np.delete(x, part, 0).sum(0) for x in (a, b, c)]
         z.append(np.arctanh(np.corrcoef(rest[0] / rest[1], rest[2] / rest[1])[0, 1]))
-    error = np.sqrt(0.9 * ((z - np.mean(z)) ** 2).sum())
-    df = degrees_of_freedom((b / b.sum(0)).mean(1))
+    pulls = np.mean(z) - z
+    error = np.sqrt(0.9 * (pulls**2).sum())
+    skewness = (pulls**3).sum() / (pulls**2).sum() ** 1.5
+    t = stats.t.ppf(0.975, degrees_of_freedom((b / b.sum(0)).mean(1)))
     center = np.arctanh(correlation(left.value, right.value))
-    half = stats.t.ppf(0.975, df) * error
-    low, high = correlation_interval(left, right)
-    assert (low, high) == pytest.approx((np.tanh(center - half), np.tanh(center + half)))
+    low, high = np.arctanh(correlation_interval(left, right))
+    # At each end the farther of Student's bound and of Hall's, whose transformation gives t there.
+    for sign, off in ((1, (center - low) / error), (-1, (center - high) / error)):
+        assert sign * off >= t - 1e-9
+        hall = off + skewness * off**2 / 3 + skewness**2 * off**3 / 27 + skewness / 6
+        assert min(abs(sign * off - t), abs(sign * hall - t)) < 1e-6
 
 
 def test_what_layers_do_is_taken_out_of_r_within_them() -> None:

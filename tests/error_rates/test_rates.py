@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from studies.errors.lists import alike, changed_heads, correlations, heads_above_the_mean
 from studies.errors.rates import (
     coverage,
     discoveries,
@@ -25,6 +26,15 @@ def documents(n: int = 400, *, spread: float = 0.5, seed: int = 0) -> Sums:
     shared = generator.normal(0, 0.4, (n, 1))
     logits = np.linspace(-2.5, 1, HEADS) + shared + generator.normal(0, 0.3, (n, HEADS))
     return sizes / (1 + np.exp(-logits)), sizes
+
+
+def reaches(n: int = 400, *, seed: int = 1) -> Sums:
+    """Distances: in documents of long sentences some heads look farther, others do not."""
+    generator = np.random.default_rng(seed)
+    length = generator.lognormal(2.5, 0.5, (n, 1))
+    tokens = length * generator.integers(4, 12, (n, 1)) * np.ones(HEADS)
+    noise = np.exp(generator.normal(0, 0.15, (n, HEADS)))
+    return tokens * length ** np.linspace(0, 1, HEADS) * noise, tokens
 
 
 @pytest.mark.parametrize("n", [5, 8, 12, 20, 64, 200])
@@ -87,3 +97,38 @@ def test_a_head_that_is_better_is_found() -> None:
     power = found_relations(heads, offsets, cases, 20, repetitions=20)
     assert power[0] > 0.9
     assert power[1] < 0.2
+
+
+def test_heads_that_are_alike_are_rarely_above_their_mean() -> None:
+    a, b = reaches()
+    values = alike(a, b, "positive").sum(0) / b.sum(0)
+    np.testing.assert_allclose(values, values.mean())
+    false, _ = heads_above_the_mean((a, b), "positive", 20, repetitions=300, seed=20)
+    assert false.now <= 0.08  # 0.05 and 2.5 standard errors
+    assert false.before > 0.10  # Student's t, as if errors were symmetric
+    _, power = heads_above_the_mean((a, b), "positive", 200, repetitions=100, seed=64)
+    assert power.now > 0.9
+
+
+def test_shares_that_are_alike_are_rarely_above_their_mean() -> None:
+    a, b = documents()
+    values = alike(a, b, "logit").sum(0) / b.sum(0)
+    np.testing.assert_allclose(values, values.mean())
+    false, _ = heads_above_the_mean((a, b), "logit", 20, repetitions=200)
+    assert false.now <= 0.09
+
+
+def test_heads_that_are_alike_rarely_changed() -> None:
+    found = changed_heads(reaches(), "positive", 20, repetitions=300, seed=20)
+    assert found.now <= 0.08
+    assert found.before > 0.10
+
+
+@pytest.mark.parametrize("n", [20, 64])
+def test_the_interval_of_r_holds_the_r_of_all_documents(n: int) -> None:
+    a, b = reaches()
+    noise = np.exp(np.random.default_rng(5).normal(0, 0.2, a.shape))
+    other = b * np.log1p(a / b) * noise
+    found = correlations((a, b, "positive"), (other, b, "positive"), n, repetitions=200, seed=n)
+    assert 0.90 <= found.now <= 0.99
+    assert found.now >= found.before

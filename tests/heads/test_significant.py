@@ -13,22 +13,27 @@ from headscope.model.model import Model
 from headscope.results.result import Result
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import ratio_pulls
+from headscope.statistics.pulls import Pulls, Scale, ratio_pulls
 from tests.run.corpora import make_corpus
 
 
 @pytest.fixture(scope="module")
 def result(tiny_bert: Model) -> Result:
     return hs.analyze(
-        tiny_bert, make_corpus(40), ["null_share", "offset_share", "dep_alignment", "dep_baseline"]
+        tiny_bert,
+        make_corpus(40),
+        ["null_share", "distance", "offset_share", "dep_alignment", "dep_baseline"],
     )
 
 
+def pulls_of(result: Result, name: str, scale: Scale) -> Pulls:
+    state = result.states["self"][name]
+    a, b = (state[of].transpose("part", "layer", "head") for of in ("numerator", "denominator"))
+    return ratio_pulls(a.values, b.values, scale)
+
+
 def test_the_list_is_benjamini_hochberg_over_all_heads(result: Result) -> None:
-    state = result.states["self"]["null_share"]
-    sums = [state[name].transpose("part", "layer", "head").values
-            for name in ("numerator", "denominator")]  # fmt: skip
-    of = ratio_pulls(sums[0], sums[1], "logit")
+    of = pulls_of(result, "null_share", "logit")
     threshold = float(np.median(of.value))
     adjusted = benjamini_hochberg(p_above(of, threshold))
     expected = {(i, j) for i, j in np.argwhere(adjusted < 0.05).tolist()}
@@ -41,6 +46,19 @@ def test_the_list_is_benjamini_hochberg_over_all_heads(result: Result) -> None:
         assert row.p_adjusted == pytest.approx(adjusted[row.layer, row.head])
     assert str(heads).splitlines()[0].startswith("null_share above")
     assert len(heads.to_dataframe()) == len(heads) > 0
+
+
+def test_against_the_mean_errors_may_be_skewed(result: Result) -> None:
+    of = pulls_of(result, "distance", "positive")
+    difference = of - of.mean((0, 1)).at(None, None)
+    assert difference.scale == "skewed"
+    adjusted = benjamini_hochberg(p_above(difference))
+    heads = result.significant("distance", level=0.5)
+    expected = {(i, j) for i, j in np.argwhere(adjusted < 0.5).tolist()}
+    assert {(row.layer, row.head) for row in heads} == expected
+    assert len(heads) > 0
+    for row in heads:
+        assert row.p_adjusted == pytest.approx(adjusted[row.layer, row.head])
 
 
 def test_against_the_mean_a_variable_and_another_result(result: Result) -> None:
@@ -76,6 +94,17 @@ def test_a_document_that_dominates_a_sum_is_named(tiny_bert: Model) -> None:
     uneven = hs.analyze(tiny_bert, hs.read([*short, long]), ["distance"])
     assert "one document holds" in uneven.summary
     assert "max_tokens" in uneven.summary
+    heads = [of.significant("distance", level=0.999) for of in (even, uneven)]
+    assert "One document holds" not in str(heads[0])
+    assert "One document holds" in str(heads[1]).splitlines()[-1]
+    assert heads[1].caution in heads[1]._repr_html_()
+
+
+def test_heads_that_cannot_be_tested_are_counted(tiny_bert: Model) -> None:
+    result = hs.analyze(tiny_bert, make_corpus(3), ["null_share"])
+    few, n = result.significant("null_share"), result["null_share"].size
+    assert (len(few), few.n_tested) == (0, 0)
+    assert str(few).splitlines()[-1] == f"Not tested, for too few documents: {n} heads."
 
 
 def test_the_honest_score_of_bias_has_an_interval() -> None:

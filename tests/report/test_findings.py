@@ -155,6 +155,7 @@ def correlation(r: float, low: float, high: float, within: float) -> dict[str, A
             "over its heads, a description rather than a test.",
         ),
         ((-0.2, -0.4, 0.1, 0.04), ""),  # the interval holds 0
+        ((0.1, 0.05, 0.15, 0.04), ""),  # or comes near it
         ((math.nan, math.nan, math.nan, math.nan), ""),
     ],
 )

@@ -77,8 +77,9 @@ class ProbeRow:
     both ways together."""
     honest_interval: tuple[float, float]
     """95 %, over documents."""
-    ties: int
-    """How many other heads (and directions) cannot be told from the best: paired p ≥ 0.05."""
+    ties: int | None
+    """How many other heads (and directions) cannot be told from the best: paired p ≥ 0.05. None
+    where too few documents have the relation for any test."""
     visible: float | None
     """The accuracy over the words whose target the head can see; None in coreference."""
     baselines: Mapping[str, float]
@@ -301,8 +302,10 @@ def _pooled(array: xr.DataArray, units: np.ndarray, *dims: str) -> np.ndarray:
     return pool(array.transpose("part", *dims).values, units)
 
 
-def _ties(right: np.ndarray, cases: np.ndarray) -> int:
-    return count_ties(ratio_pulls(right, cases[:, None])) - 1
+def _ties(right: np.ndarray, cases: np.ndarray) -> int | None:
+    """Other heads that tie with the best, which itself does too."""
+    tied = count_ties(ratio_pulls(right, cases[:, None]))
+    return None if tied is None else tied - 1
 
 
 def _corrected(rows: list[ProbeRow]) -> list[ProbeRow]:
@@ -349,8 +352,10 @@ def _record(axis: str, row: ProbeRow) -> dict[str, Any]:
 def _shown(row: ProbeRow, name: str, axis: str) -> str:
     if name in (axis, "direction"):
         return str(_record(axis, row)[name])
-    if name in ("cases", "ties"):
-        return str(_record(axis, row)[name])
+    if name == "cases":
+        return str(row.cases)
+    if name == "ties":
+        return "–" if row.ties is None else str(row.ties)
     if name == "head":
         return f"L{row.layer} H{row.head}"
     if name == "accuracy":

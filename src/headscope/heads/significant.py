@@ -17,6 +17,7 @@ from headscope.run.compare import Labeled, is_of_same_documents, labeled_pulls
 from headscope.run.merge import check_results
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.differences import paired, unpaired
+from headscope.statistics.dominance import is_dominated, largest_share
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.pulls import Pulls
 
@@ -44,6 +45,8 @@ class SignificantHeads:
     """`Benjamini–Hochberg over 72 heads, level 0.05`."""
     n_tested: int
     rows: tuple[SignificantHead, ...]
+    caution: str = ""
+    """What the list does not say: heads that could not be tested, a document that dominates."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -60,10 +63,12 @@ class SignificantHeads:
     def __str__(self) -> str:
         lines = [f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"]
         lines += ["  ".join(cells) for cells in self._cells()]
-        return "\n".join(lines)
+        return "\n".join([*lines, self.caution] if self.caution else lines)
 
     def _repr_html_(self) -> str:
         title = f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"
+        if self.caution:
+            title = f"{title}. {self.caution}"
         return columns_table(
             title, ("head", "value", "95 % interval", "p, adjusted"), self._cells()
         )
@@ -105,14 +110,16 @@ def significant_heads(
         is_paired = is_of_same_documents(result, against)
         difference = (paired if is_paired else unpaired)(of.pulls, theirs.pulls)
         title = f"{name} of {result.model} minus {against.model}"
-        return _listed(title, of.array, difference.value, difference.bounds, difference.p, level)
+        compared = of.array.copy(data=difference.value)
+        caution = _caution(name, of.pulls, theirs.pulls)
+        return _listed(title, compared, difference.bounds, difference.p, level, caution)
     if isinstance(against, str):
         pulls = of.pulls - _rival(known, of, against, labels)
         p, said = p_above(pulls), "its mean over heads" if against == "mean" else against
     else:
         p, said = p_above(of.pulls, float(against)), f"{against:g}"
     bounds = interval(of.pulls).bounds
-    return _listed(f"{name} above {said}", of.array, of.array.values, bounds, p, level)
+    return _listed(f"{name} above {said}", of.array, bounds, p, level, _caution(name, of.pulls))
 
 
 def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]) -> Labeled:
@@ -158,16 +165,27 @@ def _rival(
     return pulls if array.dims else pulls.at(None, None)
 
 
+def _caution(name: str, *sides: Pulls) -> str:
+    """What a reader of the list must know of sums that one document dominates."""
+    shares = [largest_share(side)[0] for side in sides if is_dominated(side)]
+    if not shares:
+        return ""
+    return (
+        f"One document holds {max(shares):.0%} of {name}, and few heads can be told from others: "
+        "cut long documents (max_tokens) or read smaller units."
+    )
+
+
 def _listed(
     title: str,
     array: xr.DataArray,
-    values: np.ndarray,
     bounds: np.ndarray,
     p: np.ndarray,
     level: float,
+    caution: str,
 ) -> SignificantHeads:
     adjusted = benjamini_hochberg(p)
-    layers, heads = array["layer"].values, array["head"].values
+    layers, heads, values = array["layer"].values, array["head"].values, array.values
     with np.errstate(invalid="ignore"):
         places = np.argwhere(adjusted < level)
     rows = [
@@ -182,9 +200,12 @@ def _listed(
         for i, j in places
     ]
     n = int(np.isfinite(p).sum())
+    untested = int(np.isfinite(values).sum()) - n
+    if untested > 0:
+        caution = f"Not tested, for too few documents: {untested} heads. {caution}".rstrip()
     correction = f"Benjamini–Hochberg over {n} heads, level {level:g}"
     rows.sort(key=lambda row: -abs(row.value))
-    return SignificantHeads(title, correction, n, tuple(rows))
+    return SignificantHeads(title, correction, n, tuple(rows), caution)
 
 
 def _size(of: Labeled) -> str:

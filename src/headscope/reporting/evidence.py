@@ -6,7 +6,7 @@ Benjamini & Hochberg, statements that stand alone by Holm: see `headscope.statis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def heads_beyond(
 
 def scaled(of: Pulls, factor: float) -> Pulls:
     """A number times a constant, with its pulls."""
-    return Pulls(of.value * factor, of.pulls * factor, of.shares, of.is_hit, of.is_missed, of.scale)
+    return replace(of, value=of.value * factor, pulls=of.pulls * factor)
 
 
 def are_layers_apart(subject: Subject, name: str) -> bool:

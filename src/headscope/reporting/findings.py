@@ -48,6 +48,9 @@ LayerValue = tuple[int, Measured]
 EXACT = 8
 """Up to this many layers, the p value of a trend is counted over all orders of the layers."""
 PAIRS_OF_LAYERS = aside(", which differ after correction over all pairs of layers")
+LEAST_R = 0.1
+"""A direction is said of an r whose interval stays this far from 0: where one document decides an r
+near 0, intervals miss it too often (docs/statistics.md)."""
 NAMED = 3
 """A sentence names at most this many heads."""
 
@@ -190,7 +193,7 @@ def _correlation(other: str, more: str, less: str) -> Rule:
         if data is None or key not in data["correlated"].values:
             return None
         r = subject.measured("correlation", correlated=key)
-        if not (r.is_above(0) or r.is_below(0)):
+        if not (r.is_above(LEAST_R) or r.is_below(-LEAST_R)):
             return None
         way = more if r.value > 0 else less
         within = subject.measured("correlation_within", correlated=key)

@@ -12,13 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headscope.statistics.intervals import Interval, interval, p_above
-from headscope.statistics.pulls import Pulls, ratio_pulls
+from headscope.statistics.pulls import AGREEMENT, FULL, Pulls, ratio_pulls
 
 LEAST_CASES = 20
 LEAST_PARTS = 6
-FULL = 2.0
-"""A claim is one of many relations, so it is made far out in the tail of Student's t, where the
-degrees of freedom count most: they are taken as if all words of a document agreed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +83,10 @@ def honest_score(right: np.ndarray, cases: np.ndarray, rivals: np.ndarray) -> Ho
     )
 
 
-def count_ties(score: Pulls, level: float = 0.05) -> int:
+def count_ties(score: Pulls, level: float = 0.05) -> int | None:
     """How many classifiers cannot be told from the best: paired p above the level, uncorrected.
+
+    None where too few documents have cases for any test: then nothing is known of ties.
 
     Args:
         score: `part classifier`.
@@ -95,7 +94,10 @@ def count_ties(score: Pulls, level: float = 0.05) -> int:
     """
     values = np.nan_to_num(np.asarray(score.value), nan=-np.inf)
     best = score.at(int(values.argmax()))
-    p = p_above(best.at(None) - score)
+    # One test at a time is nowhere near the tail that `FULL` is for.
+    p = p_above(replace(best.at(None) - score, agreement=AGREEMENT))
+    if not np.isfinite(p).any():
+        return None
     return int(((~(p < level)) & np.isfinite(score.value)).sum())
 
 

@@ -41,15 +41,15 @@ def interval(of: Pulls, level: float = LEVEL) -> Interval:
 
     Shares: g(θ) ± t_df · SE · g′(θ) with g the log odds, brought back to the scale of θ: the
     delete-one jackknife's standard error (Efron & Stein 1981), Student's t with Bell & McCaffrey's
-    (2002) degrees of freedom. What is positive without bound: θ − H⁻¹(±t_df) · SE, with Hall's
-    (1992) transformation of a skewed statistic (`unskewed`). NaN where df < 2 or fewer than five
-    parts have anything to count: too few documents.
+    (2002) degrees of freedom. What is positive without bound, and differences of such:
+    θ − H⁻¹(±t_df) · SE, with Hall's (1992) transformation of a skewed statistic (`unskewed`). NaN
+    where df < 2 or fewer than five parts have anything to count: too few documents.
     """
     df = np.where(is_enough(of), of.df, np.nan)
     error, t = np.sqrt(of.variance), critical(df, level)
-    if of.scale == "positive":
+    if of.scale in ("positive", "skewed"):
         low, high = (of.value - skewed(sign * t, of.skewness) * error for sign in (1, -1))
-        return Interval(np.maximum(low, 0.0), high, df + 1)
+        return Interval(np.maximum(low, 0.0) if of.scale == "positive" else low, high, df + 1)
     center, slope = _transformed(of.value, of.scale)
     low, high = (_back(center + sign * t * error * slope, of.scale) for sign in (-1, 1))
     return Interval(low, high, df + 1)
@@ -71,6 +71,19 @@ def skewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     gamma = np.where(is_skewed, skewness, 1.0)
     inverse = 3 / gamma * (np.cbrt(1 + gamma * (t - gamma / 6)) - 1)
     return np.where(is_skewed, inverse, t)
+
+
+def cautious(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """The nearer to 0 of a studentized difference and the same unskewed; 0 if they disagree.
+
+    Where few parts pull a difference down, a sample without them has it too high with too small an
+    error, and `unskewed` takes that back; where few pull it up, the plain statistic is the careful
+    one, because a skewness estimated from few documents must not make a head stand out.
+    """
+    with np.errstate(invalid="ignore"):
+        transformed = np.sign(t) * unskewed(t, skewness)
+        nearer = np.sign(t) * np.clip(transformed, 0.0, np.abs(t))
+    return np.where(skewness == 0, t, nearer)  # t may be infinite where no part pulls
 
 
 def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
@@ -163,7 +176,10 @@ def _statistic(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np
         against, _ = _transformed(np.asarray(threshold, dtype=np.float64), of.scale)
         off = subtracted(center, against)
         t = off / (np.sqrt(of.variance) * slope)
-        t = unskewed(t, of.skewness) if of.scale == "positive" else t
+        if of.scale == "positive":
+            t = unskewed(t, of.skewness)
+        elif of.scale == "skewed":
+            t = cautious(t, of.skewness)
     return np.where(off == 0, 0.0, t), df
 
 

@@ -14,14 +14,17 @@ from typing import Literal
 
 import numpy as np
 
-Scale = Literal["logit", "positive", "identity"]
+Scale = Literal["logit", "positive", "skewed", "identity"]
 """`logit` for shares, on whose log odds errors are about symmetric; `positive` for what has no
-upper bound (distances), whose errors are skewed by a few long documents."""
-
+upper bound (distances), whose errors are skewed by a few long documents; `skewed` for differences
+of such, which are skewed either way."""
 
 EPSILON = 1e-12
 AGREEMENT = 1.5
 """Words of a document agree in part: between 1, not at all, and 2, all of them."""
+FULL = 2.0
+"""For differences: they are read in lists of many heads or relations, far out in the tail of
+Student's t, where degrees of freedom count most. These are as if all words of a document agreed."""
 ROUNDING = 1e-6
 """A share nearer to 1 than this has no remainder: attention sums to 1 up to rounding."""
 
@@ -66,11 +69,8 @@ class Pulls:
 
     @property
     def skewness(self) -> np.ndarray:
-        """`…`: of the number's error, Σ u_g³ / (Σ u_g²)^1.5: above 0 where few parts pull it up."""
-        squares = (self.pulls**2).sum(0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            skewness: np.ndarray = np.where(squares > 0, (self.pulls**3).sum(0) / squares**1.5, 0.0)
-        return skewness
+        """`…`: of the number's error; above 0 where few parts pull it up."""
+        return skewness_of(self.pulls)
 
     @property
     def df(self) -> np.ndarray:
@@ -139,24 +139,38 @@ class Pulls:
 
         What a document does to both cancels, which is why a paired difference is known better
         than either number. The degrees of freedom are those of the more uneven side, by its
-        shares.
+        shares, as if all words of a document agreed (`FULL`).
         """
         sums = (self.shares, self.weights, other.shares, other.weights)
+        is_skewed = {self.scale, other.scale} & {"positive", "skewed"}
+        pulls = self.pulls - other.pulls
+        shares = _least_even([shares for shares in sums if shares is not None])
         return Pulls(
             subtracted(self.value, other.value),
-            self.pulls - other.pulls,
-            _least_even([shares for shares in sums if shares is not None]),
+            pulls,
+            np.broadcast_to(shares, pulls.shape),
             self.is_hit | other.is_hit,
             self.is_missed | other.is_missed,
+            "skewed" if is_skewed else "identity",
+            agreement=FULL,
         )
+
+
+def skewness_of(pulls: np.ndarray) -> np.ndarray:
+    """`…`: γ = Σ u_g³ / (Σ u_g²)^1.5 of pulls, `part …`; 0 where no part pulls."""
+    squares = (pulls**2).sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        skewness: np.ndarray = np.where(squares > 0, (pulls**3).sum(0) / squares**1.5, 0.0)
+    return skewness
 
 
 def _least_even(of: Sequence[np.ndarray]) -> np.ndarray:
     """`part …`: of several shares, those with the fewest degrees of freedom, number by number."""
-    least, *others = np.broadcast_arrays(*of)
-    for shares in others:
-        is_less = degrees_of_freedom(shares) < degrees_of_freedom(least)
-        least = np.where(is_less, shares, least)
+    least, fewest = of[0], degrees_of_freedom(of[0])
+    for shares in of[1:]:
+        df = degrees_of_freedom(shares)
+        is_less = df < fewest
+        least, fewest = np.where(is_less, shares, least), np.where(is_less, df, fewest)
     return least
 
 
