@@ -53,7 +53,11 @@ export class HeadMap implements Drawing {
       const most = `${plainNumber(largest)} ${UNITS}`;
       legend.height += 18;
       legend.element.append(
-        text(0, legend.height, `size: by how much the loss changes without the head, up to ${most}`),
+        text(
+          0,
+          legend.height,
+          `size: by how much the loss changes without the head, up to ${most}`,
+        ),
       );
     }
     const start = legend.height + 16;
