@@ -47,6 +47,12 @@ def prove(
     def compare(attention: Attention) -> None:
         site = places[attention.block, attention.layer]
         read[site] += 1
+        if read[site] > 1:
+            raise TapUnsupported(
+                f"The tap cannot read {family!r}: layer {site.layer} ({site.block}) was read "
+                "twice in one forward pass. If a hook of yours runs the model again inside its "
+                "own forward pass, remove the hook, or let it run a copy of the model."
+            )
         expected = recordings[site].weights
         difference = float((attention.weights - expected).abs().nan_to_num().max())
         if not difference <= TOLERANCE:
@@ -59,10 +65,10 @@ def prove(
     with tap.attached(Attachment(reader=compare)), _handed_on(root, tried) as before:
         output = main_output(root(**inputs))
     for site in recordings:
-        if read[site] != 1:
+        if not read[site]:
             raise TapUnsupported(
-                f"The tap cannot read {family!r}: layer {site.layer} ({site.block}) was read "
-                f"{read[site]} times in one forward pass instead of once."
+                f"The tap cannot read {family!r}: layer {site.layer} ({site.block}) was not read "
+                "in a forward pass."
             )
     for site in tried:
         edits = tuple(
