@@ -37,7 +37,19 @@ EXACT = 16
 """Heads that are measured exactly, those that an estimate ranks first."""
 PAIRS = 120
 """Of WinoBias."""
-STUDIES = ("objects", "patched", "jobs", "null")
+STUDIES = ("objects", "patched", "pairs", "jobs", "null")
+FOUR = ((23, 3), (17, 4), (20, 0), (29, 1))
+"""Heads whose shares are compared between kinds of pairs."""
+KINDS = {
+    "When {a} and {b}, {b} gave ← {a} gave": ("{a} and {b}", "{a} and {b}", "{a}"),
+    "When {b} and {a}, {b} gave ← {a} gave": ("{b} and {a}", "{b} and {a}", "{a}"),
+    "After {b} and {a}, {b} gave ← {a} gave": ("{b} and {a}", "{b} and {a}", "{a}"),
+    "When {a} and {b}, {b} gave ← {c} gave": ("{a} and {b}", "{a} and {b}", "{c}"),
+    "When {b} and {a}, {b} gave ← {c} gave": ("{b} and {a}", "{b} and {a}", "{c}"),
+    "When {a} and {b}, {b} gave ← {b} and {a}, {a} gave": ("{a} and {b}", "{b} and {a}", "{a}"),
+}
+"""By what is exchanged: who is named in the one text, who in the other, and who gives there."""
+THIRD = "Lisa"
 SENTENCES = 150
 """Of UD-EWT."""
 
@@ -59,6 +71,8 @@ def main() -> None:
         tables["objects"] = "\n".join(effect_lines(found))
     if "patched" in options.only:
         tables["patched"] = "\n".join(share_lines(exchanged_names(model)))
+    if "pairs" in options.only:
+        tables["pairs"] = "\n".join(pair_lines(model))
     if "jobs" in options.only:
         jobs = exchanged_jobs(model, options.data / "winobias")
         tables["jobs"] = "\n".join(share_lines(jobs))
@@ -100,6 +114,25 @@ def exchanged_names(model: Model) -> xr.Dataset:
     pairs = list(zip(texts, others, strict=True))
     targets, foils = ([f" {name}" for name in names] for names in (receivers, givers))
     return hs.patch(model, pairs, targets, foils, exact=EXACT)
+
+
+def pair_lines(model: Model) -> Iterator[str]:
+    """What four heads carry, by the kind of pair: eight texts each, at the store."""
+    yield f"| text ← where its heads come from | {' | '.join(f'L{a} H{b}' for a, b in FOUR)} |"
+    yield "|---|" + "---|" * len(FOUR)
+    place, thing = PLACES[0]
+    for kind, names in KINDS.items():
+        form = f"{kind.split()[0]} {{}} went to the {place}, {{}} gave {thing} to"
+        pairs, targets, foils = [], [], []
+        for a, b in (*NAMES, *((b, a) for a, b in NAMES)):
+            named, others, giver = (name.format(a=a, b=b, c=THIRD) for name in names)
+            pairs.append((form.format(named, b), form.format(others, giver)))
+            targets.append(f" {a}")
+            foils.append(f" {b}")
+        share = hs.patch(model, pairs, targets, foils, heads=FOUR)["share"]
+        cells = [f"{float(share.sel(layer=layer, head=head)):.2f}" for layer, head in FOUR]
+        first = kind.format(a=NAMES[0][0], b=NAMES[0][1], c=THIRD)
+        yield f"| {first} | {' | '.join(cells)} |".replace("-0.", "−0.").replace("−0.00", "0.00")
 
 
 def exchanged_jobs(model: Model, folder: Path) -> xr.Dataset:

@@ -66,6 +66,20 @@ def test_only_the_top_is_run(tiny_llama: Model) -> None:
     )
 
 
+def test_heads_that_are_asked_for(tiny_llama: Model) -> None:
+    pairs = [("a bat sat", "a rat sat")]
+    asked = patch(tiny_llama, pairs, "t", "a", heads=[(1, 2), (0, 3)])["share"]
+    every = patch(tiny_llama, pairs, "t", "a", exact="all")["share"]
+    assert sorted(asked.to_series().dropna().index) == [(0, 3), (1, 2)]
+    for layer, head in ((1, 2), (0, 3)):
+        at = {"layer": layer, "head": head}
+        assert float(asked.sel(at)) == pytest.approx(float(every.sel(at)), abs=1e-5)
+    with pytest.raises(InputError, match="There is no layer 7"):
+        patch(tiny_llama, pairs, "t", "a", heads=[(7, 0)])
+    with pytest.raises(InputError, match="patching is of single heads"):
+        patch(tiny_llama, pairs, "t", "a", heads=[[(0, 1), (1, 2)]])  # type: ignore[list-item]
+
+
 def test_pairs_that_cannot_be(tiny_llama: Model, minilm: Model) -> None:
     with pytest.raises(InputError, match=r"has \d+ tokens and .* has \d+"):
         patch(tiny_llama, [("a bat sat", "a bat sat down")], "t", "a")
