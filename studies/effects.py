@@ -9,8 +9,9 @@ two jobs exchanged.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from itertools import product
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import xarray as xr
 import headscope as hs
 from headscope.figures.style import GRAY, new_figure, styled
 from headscope.model.model import Model
+from headscope.results.norm_weighted import OVER
 from studies.probing import MARK
 
 ROOT = Path(__file__).parents[1]
@@ -35,25 +37,58 @@ EXACT = 16
 """Heads that are measured exactly, those that an estimate ranks first."""
 PAIRS = 120
 """Of WinoBias."""
+STUDIES = ("objects", "patched", "pairs", "jobs", "null")
+FOUR = ((23, 3), (17, 4), (20, 0), (29, 1))
+"""Heads whose shares are compared between kinds of pairs."""
+KINDS = {
+    "When {a} and {b}, {b} gave ← {a} gave": ("{a} and {b}", "{a} and {b}", "{a}"),
+    "When {b} and {a}, {b} gave ← {a} gave": ("{b} and {a}", "{b} and {a}", "{a}"),
+    "After {b} and {a}, {b} gave ← {a} gave": ("{b} and {a}", "{b} and {a}", "{a}"),
+    "When {a} and {b}, {b} gave ← {c} gave": ("{a} and {b}", "{a} and {b}", "{c}"),
+    "When {b} and {a}, {b} gave ← {c} gave": ("{b} and {a}", "{b} and {a}", "{c}"),
+    "When {a} and {b}, {b} gave ← {b} and {a}, {a} gave": ("{a} and {b}", "{b} and {a}", "{a}"),
+}
+"""By what is exchanged: who is named in the one text, who in the other, and who gives there."""
+THIRD = "Lisa"
+SENTENCES = 150
+"""Of UD-EWT: the first that are neither headings nor very long."""
+WORDS = range(5, 41)
+"""So many words these sentences have."""
 
 
 def main() -> None:
     """Measure, draw, and write the tables into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with winobias/")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with winobias/ and ud_ewt/"
+    )
+    parser.add_argument("--only", choices=STUDIES, nargs="*", default=STUDIES)
     options = parser.parse_args()
     model = hs.load("smollm2")
-    found = indirect_objects(model)
-    with styled():
-        draw(found).savefig(FIGURE, dpi=150)
-    tables = {
-        "objects": "\n".join(effect_lines(found)),
-        "patched": "\n".join(share_lines(exchanged_names(model))),
-        "jobs": "\n".join(share_lines(exchanged_jobs(model, options.data / "winobias"))),
-    }
+    tables: dict[str, str] = {}
+    if "objects" in options.only:
+        found = indirect_objects(model)
+        with styled():
+            draw(found).savefig(FIGURE, dpi=150)
+        tables["objects"] = "\n".join(effect_lines(found))
+    if "patched" in options.only:
+        tables["patched"] = "\n".join(share_lines(exchanged_names(model)))
+    if "pairs" in options.only:
+        tables["pairs"] = "\n".join(pair_lines(model))
+    if "jobs" in options.only:
+        jobs = exchanged_jobs(model, options.data / "winobias")
+        tables["jobs"] = "\n".join(share_lines(jobs))
+    if "null" in options.only:
+        path = options.data / "ud_ewt" / "en_ewt-ud-dev.conllu"
+        tables["null"] = "\n".join(null_lines([hs.load("minilm"), model], path))
     text = PAGE.read_text(encoding="utf-8")
-    text = MARK.sub(lambda mark: f"{mark[1]}{tables[mark[2]]}{mark[3]}", text)
+    text = MARK.sub(lambda mark: _filled(mark, tables), text)
     PAGE.write_text(text, encoding="utf-8")
+
+
+def _filled(mark: re.Match[str], tables: Mapping[str, str]) -> str:
+    """A table of the page, anew where it was measured."""
+    return f"{mark[1]}{tables[mark[2]]}{mark[3]}" if mark[2] in tables else mark[0]
 
 
 def _sentences() -> list[tuple[str, str, str, str]]:
@@ -81,6 +116,25 @@ def exchanged_names(model: Model) -> xr.Dataset:
     pairs = list(zip(texts, others, strict=True))
     targets, foils = ([f" {name}" for name in names] for names in (receivers, givers))
     return hs.patch(model, pairs, targets, foils, exact=EXACT)
+
+
+def pair_lines(model: Model) -> Iterator[str]:
+    """What four heads carry, by the kind of pair: eight texts each, at the store."""
+    yield f"| text ← where its heads come from | {' | '.join(f'L{a} H{b}' for a, b in FOUR)} |"
+    yield "|---|" + "---|" * len(FOUR)
+    place, thing = PLACES[0]
+    for kind, names in KINDS.items():
+        form = f"{kind.split()[0]} {{}} went to the {place}, {{}} gave {thing} to"
+        pairs, targets, foils = [], [], []
+        for a, b in (*NAMES, *((b, a) for a, b in NAMES)):
+            named, others, giver = (name.format(a=a, b=b, c=THIRD) for name in names)
+            pairs.append((form.format(named, b), form.format(others, giver)))
+            targets.append(f" {a}")
+            foils.append(f" {b}")
+        share = hs.patch(model, pairs, targets, foils, heads=FOUR)["share"]
+        cells = [f"{float(share.sel(layer=layer, head=head)):.2f}" for layer, head in FOUR]
+        first = kind.format(a=NAMES[0][0], b=NAMES[0][1], c=THIRD)
+        yield f"| {first} | {' | '.join(cells)} |".replace("-0.", "−0.").replace("−0.00", "0.00")
 
 
 def exchanged_jobs(model: Model, folder: Path) -> xr.Dataset:
@@ -128,6 +182,34 @@ def share_lines(patched: xr.Dataset) -> Iterator[str]:
     shares = patched["share"].to_series().dropna().sort_values(key=abs, ascending=False)
     for (layer, head), share in shares[:TOP].items():
         yield f"| L{layer} H{head} | {share:.2f} |".replace("-", "−")
+
+
+def null_lines(models: Sequence[Model], path: Path) -> Iterator[str]:
+    """Null attention and r(distance, alignment) over heads, by attention and by norm."""
+    fitting = (document for document in hs.read(path, unit="sentence") if len(document) in WORDS)
+    corpus = hs.read(list(islice(fitting, SENTENCES)))
+    yield (
+        "| model | null share | by norm | heads above one half | of them by norm "
+        "| r(distance, alignment) | by norm |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for model in models:
+        plain, normed = (
+            hs.analyze(model, corpus, ["null_share", "distance", "dep_alignment"], over=over)
+            for over in OVER
+        )
+        rests = plain["null_share"].values > 0.5
+        stays = rests & (normed["null_share"].values > 0.5)
+        shares = [float(of["null_share"].mean()) for of in (plain, normed)]
+        rs = [_alignment_r(of) for of in (plain, normed)]
+        cells = [model.name, *(f"{share:.3f}" for share in shares), rests.sum(), stays.sum()]
+        line = " | ".join(map(str, [*cells, *(f"{r:.3f}" for r in rs)]))
+        yield f"| {line} |".replace("-0", "−0")
+
+
+def _alignment_r(result: hs.Result) -> float:
+    aligned = result["dep_alignment"].sel(parent="either").values.ravel()
+    return float(np.corrcoef(result["distance"].values.ravel(), aligned)[0, 1])
 
 
 def draw(effects: xr.DataArray):  # type: ignore[no-untyped-def]

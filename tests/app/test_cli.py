@@ -178,6 +178,8 @@ def test_view_writes_a_page(
     assert '"effects":null' in content
     assert run("view", "The cat sat.", "--effects", "-o", str(page)) == 0
     assert '"effects":{"kind":"turn","pooling":"mean"' in page.read_text(encoding="utf-8")
+    assert run("view", "The cat sat.", "--over", "norm", "-o", str(page)) == 0
+    assert '"over":"norm"' in page.read_text(encoding="utf-8")
     assert run("view", "--image", str(tmp_path / "cat.png"), "-o", str(page)) == 2
     assert "no processor for images and recordings" in capsys.readouterr().err
     assert run("view", "The cat.", "--evidence", str(tmp_path), "-o", str(page)) == 2
@@ -240,6 +242,10 @@ def test_analyze_measures_the_demo_corpus(
     assert float(result["null_share"].mean()) == pytest.approx(answer["means"]["null_share"])
     assert run(*arguments[:-1]) == 0  # complete: opened, not run again
     assert "all-MiniLM-L6-v2: 12 documents" in capsys.readouterr().out
+    arguments[3] = str(tmp_path / "norm")
+    assert run(*arguments[:-1], "--over", "norm") == 0
+    assert "Mean distance, by norm" in capsys.readouterr().out
+    assert hs.open(tmp_path / "norm").provenance["settings"]["over"] == "norm"
     assert run("analyze", "nowhere.txt", "-o", str(tmp_path / "other"), "--quiet") == 2
     assert "nowhere.txt" in capsys.readouterr().err
 

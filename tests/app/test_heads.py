@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import headscope as hs
 from headscope.app.cli.check_importance import check_importance
 from headscope.app.cli.heads import card, map_heads
 from headscope.errors import InputError
+from headscope.results.effect_result import result_of_effects
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 
@@ -39,6 +41,25 @@ def test_map(run: Path, tmp_path: Path) -> None:
     assert sum(len(heads) for heads in answer.data["behaviors"].values()) == 8
     assert sum(cluster["size"] for cluster in answer.data["clusters"]) == 8
     assert "cluster 0: " in answer.text
+
+
+def test_map_with_effects_and_by_norm(tiny_llama: Model, tmp_path: Path) -> None:
+    corpus = make_corpus(6)
+    analyze(tiny_llama, corpus, METRICS, out=tmp_path / "plain")
+    analyze(tiny_llama, corpus, METRICS, out=tmp_path / "norm", over="norm")
+    result_of_effects(hs.effects(tiny_llama, corpus)).save(tmp_path / "effects.nc")
+    runs = [tmp_path / "plain", tmp_path / "norm", tmp_path / "effects.nc"]
+    with pytest.raises(InputError, match=r"2 of these 3 runs have js, .* choose with --over"):
+        map_heads(runs, tmp_path / "heads", starts=1)
+    plain, normed = (
+        map_heads(runs, tmp_path / over, starts=1, over=over)  # type: ignore[arg-type]
+        for over in ("attention", "norm")
+    )
+    assert "weighted by norms" not in plain.data["title"]
+    assert normed.data["title"].endswith("weighted by norms")
+    assert "size: by how much the loss changes without the head" in plain.text
+    page = (tmp_path / "norm" / "map.html").read_text("utf-8")
+    assert "Effect on the loss" in page  # the cards
 
 
 def test_card(run: Path) -> None:

@@ -12,7 +12,8 @@ import torch
 import headscope as hs
 from headscope.causal.attribute import attribute
 from headscope.causal.explain_score import explain_score
-from headscope.errors import InputError, TapUnsupported
+from headscope.errors import InputError, MissingObjective, TapUnsupported
+from tests.causal.classifiers import tiny_classifier
 from tests.causal.planted import planted_induction
 from tests.conftest import byte_tokenizer
 from tests.families.zoo import DECODERS, Family, build
@@ -127,6 +128,19 @@ def test_norms_on_queries_are_refused() -> None:
         explain_score(_tiny("qwen3"), TEXT, 1, 2, 5, 3)
 
 
+def test_predictions_that_cannot_be(tiny_llama: Model, minilm: Model) -> None:
+    with pytest.raises(InputError, match=r"target='dog' is 3 tokens of .*: 'd', 'o', 'g'"):
+        attribute(tiny_llama, TEXT, "dog")
+    with pytest.raises(InputError, match="position=99 is out of range: the text has"):
+        attribute(tiny_llama, TEXT, position=99)
+    with pytest.raises(InputError, match="The text is one token, 't'"):
+        attribute(tiny_llama, "t")
+    with pytest.raises(MissingObjective, match="needs a model that predicts"):
+        attribute(minilm, TEXT, "cat")
+    with pytest.raises(InputError, match="predicts a label"):
+        attribute(tiny_classifier(), TEXT)
+
+
 def test_positions_that_cannot_be(tiny_llama: Model) -> None:
     with pytest.raises(InputError, match="Query 2 cannot attend to key 4"):
         explain_score(tiny_llama, TEXT, 1, 2, 2, 4)
@@ -134,6 +148,8 @@ def test_positions_that_cannot_be(tiny_llama: Model) -> None:
         explain_score(tiny_llama, TEXT, 1, 2, 99, 4)
     with pytest.raises(InputError, match="sees key 0 alone"):
         explain_score(tiny_llama, TEXT, 1, 2, 0, 0)
+    with pytest.raises(InputError, match="The text is one token, 't'"):
+        explain_score(tiny_llama, "t", 1, 2, 0, 0)
     with pytest.raises(InputError, match="There is no layer 9"):
         explain_score(tiny_llama, TEXT, 9, 2, 3, 0)
 

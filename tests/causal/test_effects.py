@@ -249,6 +249,10 @@ def test_input_that_cannot_be(tiny_llama: Model, tiny_bert: Model) -> None:
         effects(tiny_llama, TEXT, position=99)
     with pytest.raises(InputError, match="The text is one token, 'the', which attends to nothing"):
         effects(tiny_llama, "the")
+    with pytest.raises(InputError, match="The text is one token, 'the', which attends to nothing"):
+        effects(tiny_llama, "the", first_logit)
+    with pytest.raises(InputError, match="The text is one token"):
+        tiny_llama.trace("the", effects=True)
     with pytest.raises(InputError, match="has no mask token"):
         effects(tiny_bert, "the cat sat")
     with pytest.raises(UnknownName, match="Unknown measure 'logits'"):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headscope.causal.patch import patch
-from headscope.errors import InputError
+from headscope.errors import InputError, MissingObjective
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -66,12 +66,36 @@ def test_only_the_top_is_run(tiny_llama: Model) -> None:
     )
 
 
-def test_pairs_that_cannot_be(tiny_llama: Model) -> None:
+def test_heads_that_are_asked_for(tiny_llama: Model) -> None:
+    pairs = [("a bat sat", "a rat sat")]
+    asked = patch(tiny_llama, pairs, "t", "a", heads=[(1, 2), (0, 3)])["share"]
+    every = patch(tiny_llama, pairs, "t", "a", exact="all")["share"]
+    assert sorted(asked.to_series().dropna().index) == [(0, 3), (1, 2)]
+    for layer, head in ((1, 2), (0, 3)):
+        at = {"layer": layer, "head": head}
+        assert float(asked.sel(at)) == pytest.approx(float(every.sel(at)), abs=1e-5)
+    with pytest.raises(InputError, match="There is no layer 7"):
+        patch(tiny_llama, pairs, "t", "a", heads=[(7, 0)])
+    with pytest.raises(InputError, match="patching is of single heads"):
+        patch(tiny_llama, pairs, "t", "a", heads=[[(0, 1), (1, 2)]])  # type: ignore[list-item]
+
+
+def test_pairs_that_cannot_be(tiny_llama: Model, minilm: Model) -> None:
     with pytest.raises(InputError, match=r"has \d+ tokens and .* has \d+"):
         patch(tiny_llama, [("a bat sat", "a bat sat down")], "t", "a")
     with pytest.raises(InputError, match="There are no pairs"):
         patch(tiny_llama, [])
     with pytest.raises(InputError, match="is not a pair of texts"):
         patch(tiny_llama, ["a bat"])  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"target='dog' is 3 tokens of .*: 'd', 'o', 'g'"):
+        patch(tiny_llama, [("a bat sat", "a rat sat")], "dog", "a")
+    with pytest.raises(InputError, match="foil='dog' is 3 tokens"):
+        patch(tiny_llama, [("a bat sat", "a rat sat")], "t", "dog")
+    with pytest.raises(InputError, match="position=99 is out of range: the text has 9 tokens"):
+        patch(tiny_llama, [("a bat sat", "a rat sat")], "t", "a", position=99)
+    with pytest.raises(InputError, match="The text is one token, 'a'"):
+        patch(tiny_llama, [("a", "t")], "t", "a")
+    with pytest.raises(MissingObjective, match="Patching needs a model that predicts"):
+        patch(minilm, [("a bat sat", "a rat sat")], "t", "a")
     with pytest.raises(InputError, match="there is no gap"):
         patch(tiny_llama, [("a bat sat", "a bat sat")], "t", "a")

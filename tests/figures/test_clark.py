@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import headscope as hs
 from headscope.causal.importance import importance
 from headscope.causal.removal import check_importance
 from headscope.errors import InputError
@@ -96,6 +97,60 @@ def test_maps(encoder: Result) -> None:
     drawn = sum(len(c.get_offsets()) for c in figure.axes[0].collections)
     assert drawn == heads.data.sizes["at"]
     assert cluster_figure(heads).axes[0].get_ylabel() == "Silhouette"
+
+
+def test_effects_make_points_larger(causal: Result, encoder: Result, tiny_llama: Model) -> None:
+    effects = hs.effects(tiny_llama, make_corpus(6), heads=[(0, 1), (1, 2), (1, 3)])
+    heads = map_heads(causal, effects=effects, starts=1)
+    data = heads.data
+    values = {(0, 1): 0.0, (1, 2): 0.0, (1, 3): 0.0}
+    for at in values:
+        values[at] = abs(float(effects.sel(layer=at[0], head=at[1])))
+    largest = max(values.values())
+    assert heads.largest_effect == pytest.approx(largest)
+    places = list(zip(data["layer"].values.tolist(), data["head"].values.tolist(), strict=True))
+    expected = np.array([8 + 88 * values.get(at, 0.0) / largest for at in places])
+    figure = causal.figure("clark-6", effects=effects, starts=1)
+    by_behavior, by_layer = figure.axes[:2]
+    drawn = {
+        tuple(place): area
+        for points in by_behavior.collections
+        for place, area in zip(points.get_offsets(), points.get_sizes(), strict=False)
+    }
+    at = [tuple(place) for place in np.stack((data["x"], data["y"]), axis=1)]
+    np.testing.assert_allclose([drawn[place] for place in at], expected, rtol=1e-6)
+    assert sorted(by_layer.collections[0].get_sizes()) == pytest.approx(sorted(expected))
+    said = [text.get_text() for text in figure.legends[0].texts]
+    assert said[-2:] == ["effect 0", f"effect {largest:.2g}"]
+    meaning = f"changes without the head, up to {largest:.2g} nats per token"
+    assert meaning in figure.get_supxlabel()
+    page = map_page(heads)
+    assert meaning in page
+    radii = sorted(float(r) for r in re.findall(r'<circle [^>]* r="([\d.]+)"', page))
+    assert radii[-1] == 14
+    assert radii[0] == 4
+    assert f"effect {float(effects.sel(layer=1, head=3)):+.4f}".replace("-", "−") in page
+    plain = map_heads(causal, starts=1)
+    assert plain.effect_sizes() is None
+    assert "changes without the head" not in map_page(plain)
+    with pytest.raises(InputError, match=r"The effects are of .*, the map is of"):
+        map_heads(encoder, effects=effects)
+    with pytest.raises(InputError, match="this result has no effects"):
+        map_heads(causal, effects=causal)
+    with pytest.raises(InputError, match="about that text"):
+        map_heads(causal, effects=hs.effects(tiny_llama, "the cat sat on the mat"))
+
+
+def test_maps_over_norms_say_so(tiny_llama: Model, causal: Result) -> None:
+    normed = analyze(tiny_llama, make_corpus(6), METRICS, over="norm")
+    heads, plain = (map_heads(result, starts=1) for result in (normed, causal))
+    assert heads.title == f"{plain.title} · weighted by norms"
+    assert not np.allclose(heads.data["distance"], plain.data["distance"])
+    np.testing.assert_allclose(
+        heads.data["distance"].values, normed["js"].values.reshape(8, 8), atol=1e-12
+    )
+    assert "weighted by norms" in clark_figure_1(normed).get_supxlabel()
+    assert normed.figure("row_entropy").axes[0].get_title().endswith(", by norm")
 
 
 def test_figures_say_what_they_lack() -> None:

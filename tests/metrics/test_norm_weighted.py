@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 
-def _slow_weights(trace: Trace, matrix: dict[int, np.ndarray]) -> np.ndarray:
+def slow_weights(trace: Trace, matrix: dict[int, np.ndarray]) -> np.ndarray:
     """`layer head query key` by loops: a[i,j]·‖v_j W‖, over its row's sum. `matrix` is by layer
     the whole output projection, `head·neuron unit`.
     """
@@ -54,7 +54,7 @@ def _matrix(model: Model, name: str) -> dict[int, np.ndarray]:
 def test_weights_equal_loops(fixture: str, name: str, request: pytest.FixtureRequest) -> None:
     model: Model = request.getfixturevalue(fixture)
     trace = model.trace("the cat sat on the mat", norms=True)
-    slow = _slow_weights(trace, _matrix(model, name))
+    slow = slow_weights(trace, _matrix(model, name))
     np.testing.assert_allclose(trace.by_norm().attention, slow, atol=1e-5)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from headscope.model.control import kept_parameters, randomized
 from headscope.model.model import Model
 from headscope.probes import store
 from headscope.probes.features import AttentionReader
+from headscope.probes.predict import scorer_of
+from headscope.probes.scorers import ProbeBatch
 from headscope.probes.store import Store, Streamed, open_store, store_size
 from headscope.probes.treebank import punctuation, read_treebank, right_branching, targets
 from headscope.probes.vectors import WordVectors
@@ -69,14 +72,15 @@ def vectors() -> WordVectors:
     return WordVectors("toy", "toy", "0" * 64, array, rows, array.mean(0))
 
 
-def stored(model: Model, documents: list[Document], folder: Path | None, **options: int) -> Store:
+def stored(model: Model, documents: list[Document], folder: Path | None, **options: Any) -> Store:
     reader = AttentionReader(model, **options)
     return open_store(reader, read_treebank(documents), reader.survey(documents), folder)
 
 
-def slow_tables(model: Model, text: Document) -> np.ndarray:
+def slow_tables(model: Model, text: Document, over: str = "attention") -> np.ndarray:
     """`word column head` from the trace, by loops (Clark et al. 2019, section 4.1)."""
-    trace = model.trace(text.text, vectors=False)
+    trace = model.trace(text.text, norms=True)
+    trace = trace.by_norm() if over == "norm" else trace
     attention = trace.attention.values
     n_layers, n_heads = attention.shape[:2]
     offsets = trace.text.offsets
@@ -105,12 +109,13 @@ def slow_tables(model: Model, text: Document) -> np.ndarray:
     return table
 
 
+@pytest.mark.parametrize("over", ["attention", "norm"])
 @pytest.mark.parametrize("name", ["tiny_bert", "tiny_llama"])
 def test_attention_between_words_and_edges(
-    name: str, documents: list[Document], request: pytest.FixtureRequest
+    name: str, over: Any, documents: list[Document], request: pytest.FixtureRequest
 ) -> None:
     model = request.getfixturevalue(name)
-    reader = AttentionReader(model)
+    reader = AttentionReader(model, over=over)
     expected_edges = {
         "tiny_bert": ("first special", "last special"),
         "tiny_llama": ("first token",),
@@ -119,7 +124,7 @@ def test_attention_between_words_and_edges(
     found = dict(reader.read(list(enumerate(documents))))
     assert sorted(found) == list(range(len(documents)))
     for number, one in enumerate(documents):
-        np.testing.assert_allclose(found[number], slow_tables(model, one), atol=1e-6)
+        np.testing.assert_allclose(found[number], slow_tables(model, one, over), atol=1e-6)
 
 
 def test_encoder_decoders_are_read_in_their_encoder(
@@ -185,9 +190,10 @@ def test_other_weights_have_another_store(
     stored(tiny_bert, documents, tmp_path)
     stored(randomized(tiny_bert), documents, tmp_path)
     stored(tiny_bert, documents, tmp_path, max_tokens=9)
+    stored(tiny_bert, documents, tmp_path, over="norm")
     with tiny_bert.edit(hs.ablate(0, 0)):
         stored(tiny_bert, documents, tmp_path)
-    assert len(list(tmp_path.glob("*/attention.npy"))) == 4
+    assert len(list(tmp_path.glob("*/attention.npy"))) == 5
 
 
 def test_old_stores_make_room_in_the_users_cache(
@@ -231,6 +237,31 @@ def test_the_control_keeps_embeddings_and_nothing_else(tiny_bert: Model, tiny_ll
         elif parameter.ndim == 2 and "token_type" not in name and "decoder" not in name:
             assert not torch.equal(parameter, own[name])
             assert not torch.equal(parameter, dict(other.module.named_parameters())[name])
+
+
+@pytest.mark.filterwarnings("ignore:The probe has not converged")
+def test_a_probe_over_norms_reads_norms_again(tiny_bert: Model, documents: list[Document]) -> None:
+    probe, plain = (
+        hs.train_probe(tiny_bert, documents, documents, "attention", over=over, cache=False)
+        for over in ("norm", "attention")
+    )
+    assert probe.provenance["options"]["over"] == "norm"
+    assert not np.allclose(probe.parameters["weights"], plain.parameters["weights"])
+    reader = AttentionReader(tiny_bert, over="norm")
+    scorer = scorer_of(probe)
+    for one in documents:
+        ((_, table),) = reader.read([(0, one)])
+        batch = ProbeBatch(
+            torch.ones(1, len(one), dtype=torch.bool),
+            torch.full((1, len(one)), -1),
+            torch.from_numpy(table)[None],
+            None,
+        )
+        best = scorer(batch)[0].argmax(-1)
+        expected = tuple(-1 if parent == len(one) else int(parent) for parent in best)
+        assert probe.predict(one, tiny_bert) == expected
+    with pytest.raises(UnknownName, match="Unknown kind of attention 'norms'"):
+        hs.train_probe(tiny_bert, documents, documents, "attention", over="norms")  # type: ignore[arg-type]
 
 
 @pytest.mark.filterwarnings("ignore:The probe has not converged")

@@ -42,6 +42,10 @@ def test_dependencies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert run("probe", "dependencies", *options, "--no-figures", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["best"][0]["relation"] == "all"
+    assert run("probe", "dependencies", "demo", "-o", str(tmp_path / "norm"), *options[3:],
+               "--no-figures", "--over", "norm") == 0  # fmt: skip
+    assert "weighted by norms" in capsys.readouterr().out
+    assert hs.open(tmp_path / "norm")["accuracy"].attrs["over"] == "norm"
     assert answer["best"][0]["cases"] == int(hs.open(out)["cases"].sel(relation="all"))
 
 
@@ -52,6 +56,9 @@ def test_coreference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     answer = json.loads(capsys.readouterr().out)
     assert {row["mention_kind"] for row in answer["best"]} >= {"all", "pronoun"}
     assert {"nearest", "head_match", "sieves", "honest"} <= set(answer["best"][0])
+    options = ("-o", str(tmp_path / "norm"), "--workers", "1", "--over", "norm", "-q")
+    assert run("probe", "coreference", "demo", *options, "--no-figures") == 0
+    assert "weighted by norms" in capsys.readouterr().out
 
 
 def test_bias(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,6 +69,9 @@ def test_bias(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("probe", "bias", *sources, "-o", str(out), "-n", "2", "--workers", "1", "-q") == 0
     assert "preference" in capsys.readouterr().out
     assert len((out / "table.csv").read_text(encoding="utf-8").splitlines()) == 3
+    options = ("-o", str(tmp_path / "norm"), "--workers", "1", "--over", "norm", "-q")
+    assert run("probe", "bias", *sources, *options) == 0
+    assert "weighted by norms" in capsys.readouterr().out
 
 
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

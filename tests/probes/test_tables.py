@@ -200,6 +200,25 @@ def test_examples_of_a_result_are_of_its_best_head(tiny_bert: Model, dependencie
     assert "L0 H3" in repr(other)
 
 
+def test_examples_of_a_probe_over_norms(tiny_bert: Model) -> None:
+    """They show what the probe counted, not plain attention."""
+    result = hs.probe_dependencies(tiny_bert, hs.read(PARSED), 2, over="norm")
+    assert "weighted by norms" in str(result.table())
+    accuracy = result["accuracy"].sel(direction="dependent", relation="nsubj")
+    differs = 0
+    for layer, head in np.ndindex(tiny_bert.info.n_layers, tiny_bert.info.n_heads):
+        normed, plain = (
+            probe_examples(tiny_bert, hs.read(PARSED), layer, head, "nsubj", over=over)
+            for over in ("norm", "attention")
+        )
+        assert normed[0].is_right == (float(accuracy.sel(layer=layer, head=head)) == 1)
+        differs += not np.allclose(normed[0].weights, plain[0].weights, atol=1e-3)
+    assert differs > 4
+    examples = result.examples(tiny_bert, hs.read(PARSED), "nsubj", layer=layer, head=head)
+    assert examples.title.endswith("nsubj · by norm")
+    np.testing.assert_array_equal(examples[0].weights, normed[0].weights)
+
+
 def test_examples_of_folded_relations(tiny_bert: Model) -> None:
     poss = [dataclasses.replace(d, relations=tuple(f"{r}:x" for r in d.relations)) for d in PARSED]
     result = hs.probe_dependencies(tiny_bert, hs.read(poss), 2, fold_subtypes=True)

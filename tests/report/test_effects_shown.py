@@ -82,6 +82,21 @@ def test_the_report_shows_them(measured: tuple[Result, Result, xr.DataArray]) ->
         assert row[4]["value"] == pytest.approx(float(effect.values[among].mean()), rel=1e-5)
 
 
+def test_the_map_of_the_report_has_effects(tiny_llama: Model) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed (headscope[heads])")
+    corpus = hs.read(TEXTS)
+    names = ["js", "offset_share", "class_share", "row_entropy", "uniform_entropy"]
+    run, effect = hs.analyze(tiny_llama, corpus, names), hs.effects(tiny_llama, corpus)
+    shown = figures(build_report([run, effect]))["map"]
+    (panel,) = shown["panels"]
+    for layer, head, value in zip(panel["layer"], panel["head"], panel["effect"], strict=True):
+        assert value == pytest.approx(float(effect.sel(layer=layer, head=head)), rel=1e-5)
+    assert "The larger a point, the more the loss" in plain(shown["caption"])
+    without = figures(build_report([run]))["map"]
+    assert "effect" not in without["panels"][0]
+    assert "The larger a point" not in plain(without["caption"])
+
+
 def test_a_card_says_what_the_head_does_to_the_loss(
     measured: tuple[Result, Result, xr.DataArray],
 ) -> None:

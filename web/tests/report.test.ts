@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { parseReport } from "../src/report/data.ts";
 import { flow } from "../src/report/draw.ts";
 import { csvText } from "../src/report/files.ts";
+import { radiusOf } from "../src/report/head_map.ts";
 import {
   axisNumber,
   everyNth,
@@ -36,6 +37,15 @@ describe("numbers", () => {
     expect(axisNumber(-2.5, false)).toBe("−2.5");
     expect(everyNth(30, 12)).toBe(5);
     expect(everyNth(6, 12)).toBe(1);
+  });
+});
+
+describe("the map of heads", () => {
+  it("draws areas that grow with the size of effects, whatever their sign", () => {
+    const [none, quarter, most] = [0, -0.1, 0.4].map((effect) => radiusOf(effect, 0.4));
+    expect(quarter - none).toBeCloseTo((most - none) / 2);
+    expect(radiusOf(null, 0.4)).toBe(none);
+    expect(radiusOf(undefined, 0)).toBe(radiusOf(0.3, 0));
   });
 });
 

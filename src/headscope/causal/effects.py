@@ -25,6 +25,7 @@ from headscope.causal.readout import (
     find_answers,
     find_position,
     pooled,
+    refuse_one_token,
 )
 from headscope.causal.replacement import Replacement, make_replacement
 from headscope.causal.rows import Base, HeadSet, Rows
@@ -262,11 +263,15 @@ def read_text(
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
     """Tokens by stack and inputs of a text; the decoder of an encoder-decoder reads its start
     token, and what it is given.
+
+    Raises:
+        InputError: a text of one token, or what a decoder reads for a model without one.
     """
     if "decoder" not in model.info.blocks:
         if decoder is not None:
             raise InputError(f"{model.name} has no decoder side, so decoder={decoder!r} is unused.")
         _, stacks, inputs = encode_for(model, text, pair, target=None, generate=0, truncate=False)
+        refuse_one_token(stacks)
         return stacks, inputs
     written = text if decoder is None else decoder
     _, stacks, inputs = encode_for(model, text, pair, target=written, generate=0, truncate=False)

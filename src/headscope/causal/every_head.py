@@ -13,7 +13,7 @@ from torch.nn import functional
 from transformers.utils.generic import ModelOutput
 
 from headscope.causal.passes import Pass
-from headscope.causal.readout import Readout, find_position, pooled
+from headscope.causal.readout import Readout, find_position, pooled, refuse_one_token
 from headscope.causal.replacement import Replacement
 from headscope.causal.rows import HeadSet, Rows
 from headscope.errors import InputError, MissingObjective
@@ -81,7 +81,8 @@ def measure_every_head(
         advance: told how many heads are done, and of how many.
 
     Raises:
-        InputError: a score instead of a choice, a masked model and a text without a mask.
+        InputError: a score instead of a choice, a text of one token, a masked model and a text
+            without a mask.
     """
     block = model.wiring.main_block()
     sets: list[HeadSet] = [
@@ -89,6 +90,8 @@ def measure_every_head(
         for site in model.wiring_for(inputs).of_block(block)
         for head in range(site.n_heads)
     ]
+    if "decoder" not in model.info.blocks:
+        refuse_one_token(stacks)
     predicts = model.info.objective is not None
     at = find_position(model, stacks, -1 if position is None else position) if predicts else None
     rows = Rows(Pass(model, cast("Mapping[str, Tensor]", inputs), at), block)

@@ -18,7 +18,7 @@ from headscope.causal.effects import read_text
 from headscope.causal.estimate import output_gradients
 from headscope.causal.passes import Pass
 from headscope.causal.readout import Answer, Readout, find_position, make_answer
-from headscope.causal.rows import HeadSet, Rows
+from headscope.causal.rows import Head, HeadSet, Rows
 from headscope.causal.wanted import wanted_sets
 from headscope.errors import InputError
 from headscope.model.answers import KINDS, answer_names, find_answer
@@ -41,6 +41,7 @@ def patch(
     *,
     position: int = -1,
     exact: int | Literal["all"] = 10,
+    heads: Sequence[Head] | None = None,
     block: Block | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
@@ -66,6 +67,7 @@ def patch(
         foil: the answer of the second texts (their likeliest by default), likewise.
         position: of the prediction.
         exact: how many heads to run exactly, from the top; `"all"` for every head.
+        heads: pairs of layer and head to run exactly instead of those at the top.
         block: which attention in an encoder-decoder.
         progress: show progress; by default on a terminal.
 
@@ -81,6 +83,9 @@ def patch(
     listed = _checked(pairs)
     targets, foils = _each(listed, target, "target"), _each(listed, foil, "foil")
     sets = wanted_sets(model, None, chosen)
+    wanted = None if heads is None else wanted_sets(model, heads, chosen)
+    if any(len(members) > 1 for members in wanted or ()):
+        raise InputError(f"heads={heads!r}; patching is of single heads: pairs of layer and head.")
     several = [
         _prepare(model, one, aim, other, position, chosen)
         for one, aim, other in zip(listed, targets, foils, strict=True)
@@ -92,7 +97,9 @@ def patch(
     estimate = ratio_pulls(_signed(estimates, gaps), np.abs(gaps)[:, None])
     n = len(sets) if exact == "all" else min(whole_number("exact", exact), len(sets))
     top = np.argsort(-np.abs(estimate.value), kind="stable")[:n]
-    meter = Meter(len(several) * n, shown=progress)
+    if wanted is not None:
+        top = np.array([sets.index(one) for one in wanted])
+    meter = Meter(len(several) * len(top), shown=progress)
     try:
         moved = np.stack([pair.exact([sets[i] for i in top], meter.advance) for pair in several])
     finally:

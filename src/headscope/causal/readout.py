@@ -138,6 +138,16 @@ def pooled(outputs: ModelOutput, pooling: Literal["mean", "first"]) -> Tensor:
     return hidden.mean(1) if pooling == "mean" else hidden[:, 0]
 
 
+def refuse_one_token(stacks: Mapping[str, Tokens]) -> None:
+    """Refuse a text of one token: its heads have no choice where to look."""
+    stack = next(iter(stacks.values()))
+    if len(stack) < 2:
+        raise InputError(
+            f"The text is one token, {stack.tokens[0]!r}, which attends to nothing but itself. "
+            "Give a longer text."
+        )
+
+
 def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> int | None:
     """The row of the logits that a position means; None for a label of the whole text.
 
@@ -148,11 +158,6 @@ def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> 
         return None
     stack = stacks["decoder"] if objective == "seq2seq" else next(iter(stacks.values()))
     n = len(stack)
-    if n < 2 and objective != "seq2seq":
-        raise InputError(
-            f"The text is one token, {stack.tokens[0]!r}, which attends to nothing but itself. "
-            "Give a longer text."
-        )
     if isinstance(position, bool) or not isinstance(position, int) or not -n <= position < n:
         raise InputError(
             f"position={position!r} is out of range: the text has {n} tokens, {-n} to {n - 1}."

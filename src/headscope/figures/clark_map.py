@@ -21,6 +21,10 @@ MORE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#661100", "#88CC
 """Colors of Tol (2021), for maps with many behaviors."""
 MOST_NAMED = 4
 """Heads of a behavior are named on the map if there are no more of them."""
+AREA = 16
+"""Of a point, in square points."""
+AREAS = 8, 96
+"""Of the point without an effect, and of the one with the largest."""
 
 
 def draw_map(heads: HeadMap, name: str) -> Figure:
@@ -32,29 +36,40 @@ def draw_map(heads: HeadMap, name: str) -> Figure:
 
 
 def clark_figure_6(heads: HeadMap) -> Figure:
-    """The map twice: colored by behavior, and by layer (section 6)."""
+    """The map twice: colored by behavior, and by layer (section 6); by their effects, heads are
+    larger.
+    """
     data = heads.data
+    areas = _areas(heads)
+    order = np.argsort(-areas, kind="stable")  # small points lie on large ones
     with styled():
         figure = new_figure(7.2, 3.6)
         left, right = figure.subplots(1, 2, sharex=True, sharey=True)
         colors = behavior_colors(heads)
         for name, color in colors.items():
-            at = data["behavior"].values == name
+            at = order[data["behavior"].values[order] == name]
             left.scatter(
                 data["x"].values[at],
                 data["y"].values[at],
-                s=16,
+                s=areas[at],
                 color=color,
                 linewidths=0,
                 alpha=0.9,
-                label=f"{name} ({at.sum()})",
+                label=f"{name} ({len(at)})",
                 zorder=1 if name == OTHER else 2,
             )
+        _size_legend(left, heads)
         figure.legend(loc="outside left center", handletextpad=0.1)
         left.set_title("By behavior")
         _name_heads(left, heads)
         drawn = right.scatter(
-            data["x"], data["y"], s=16, c=data["layer"], cmap="viridis", linewidths=0, alpha=0.9
+            data["x"].values[order],
+            data["y"].values[order],
+            s=areas[order],
+            c=data["layer"].values[order],
+            cmap="viridis",
+            linewidths=0,
+            alpha=0.9,
         )
         figure.colorbar(drawn, ax=right, label="Layer", shrink=0.8)
         right.set_title("By layer")
@@ -63,11 +78,26 @@ def clark_figure_6(heads: HeadMap) -> Figure:
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(False)
-        caption(
-            figure,
-            f"{heads.title} · distances are Jensen-Shannon divergences · stress {heads.stress:.2f}",
-        )
+        said = f"distances are Jensen-Shannon divergences · stress {heads.stress:.2f}"
+        sizes = f"\n{heads.size_meaning}" if heads.size_meaning else ""
+        caption(figure, f"{heads.title} · {said}{sizes}")
     return figure
+
+
+def _areas(heads: HeadMap) -> np.ndarray:
+    """`at`: how large each point is drawn, in square points."""
+    sizes = heads.effect_sizes()
+    if sizes is None:
+        return np.full(heads.data.sizes["at"], float(AREA))
+    return AREAS[0] + (AREAS[1] - AREAS[0]) * sizes
+
+
+def _size_legend(axes: Axes, heads: HeadMap) -> None:
+    """Entries of the legend for the smallest and the largest point."""
+    largest = heads.largest_effect
+    if largest is not None:
+        for value, area in zip((0.0, largest), AREAS, strict=True):
+            axes.scatter([], [], s=area, color=GRAY, linewidths=0, label=f"effect {value:.2g}")
 
 
 def _name_heads(axes: Axes, heads: HeadMap) -> None:

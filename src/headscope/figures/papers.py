@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import xarray as xr
 from matplotlib.figure import Figure
 
 from headscope.arguments import expect
@@ -55,11 +56,14 @@ def _head_map(
     result: Result,
     *,
     probes: Probes | None = None,
+    effects: xr.DataArray | Result | None = None,
     thresholds: Thresholds | None = None,
     seed: int = 0,
     starts: int = 8,
 ) -> Figure:
-    heads = map_heads(result, probes=probes, thresholds=thresholds, seed=seed, starts=starts)
+    heads = map_heads(
+        result, probes=probes, effects=effects, thresholds=thresholds, seed=seed, starts=starts
+    )
     return clark_figure_6(heads)
 
 

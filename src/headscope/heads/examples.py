@@ -60,4 +60,5 @@ def examples_of(
         wrong=wrong,
         max_words=max_words,
         block=block,
+        over=result.provenance["settings"].get("over", "attention"),
     )

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from headscope.arguments import expect
 from headscope.errors import InputError
 from headscope.heads.behavior import Probes, Thresholds, behaviors
 from headscope.notebook import facts_table
+from headscope.results.effect_result import result_of_effects
 from headscope.results.result import Result
 from headscope.surface.probe_methods import HeadMapMethods
 
@@ -21,8 +23,8 @@ class HeadMap(HeadMapMethods):
 
     Attributes:
         data: over `at` (every head, with coordinates `layer` and `head`): `x`, `y`,
-            `behavior`, `cluster`; `distance` over `at` and `other`; `silhouette` over
-            `n_clusters`; `linkage` as SciPy's dendrograms take it.
+            `behavior`, `cluster`, and `effect` where effects were given; `distance` over `at`
+            and `other`; `silhouette` over `n_clusters`; `linkage` as SciPy's dendrograms take it.
         stress: how badly the plane distorts distances: 0 not at all, above 0.2 much.
         title: the model and its corpus.
     """
@@ -45,6 +47,37 @@ class HeadMap(HeadMapMethods):
         apart = self.data["distance"].values
         off = ~np.eye(len(layers), dtype=bool)
         return float(apart[same & off].mean()), float(apart[~same].mean())
+
+    @property
+    def largest_effect(self) -> float | None:
+        """The largest |effect| on the map; None where it has no effects, or none but 0."""
+        if "effect" not in self.data:
+            return None
+        sizes = np.abs(self.data["effect"].values)
+        largest = float(np.nanmax(sizes)) if np.isfinite(sizes).any() else 0.0
+        return largest or None
+
+    def effect_sizes(self) -> np.ndarray | None:
+        """`at`: each head's |effect| as a share of the largest, 0 where it was not measured; None
+        where the map has no effects.
+        """
+        largest = self.largest_effect
+        if largest is None:
+            return None
+        sizes: np.ndarray = np.nan_to_num(np.abs(self.data["effect"].values) / largest)
+        return sizes
+
+    @property
+    def size_meaning(self) -> str:
+        """What the size of a point stands for; empty where the map has no effects."""
+        largest = self.largest_effect
+        if largest is None:
+            return ""
+        about = self.data["effect"].attrs
+        return (
+            f"size: by how much the loss{about['elsewhere']} changes without the head, up to "
+            f"{largest:.2g} {about['units']}"
+        )
 
     def _row(self, layer: int, head: int) -> int:
         rows = np.flatnonzero(
@@ -78,6 +111,7 @@ def map_heads(
     result: Result,
     *,
     probes: Probes | None = None,
+    effects: xr.DataArray | Result | None = None,
     thresholds: Thresholds | None = None,
     seed: int = 0,
     starts: int = 8,
@@ -88,9 +122,11 @@ def map_heads(
     Args:
         result: of `analyze` with `js` and the surface metrics:
             `hs.analyze(model, corpus, ["js", "offset_share", "class_share", "row_entropy",
-            "uniform_entropy"])`.
+            "uniform_entropy"])`. With `over="norm"` there, the map is of norm-weighted attention.
         probes: results of probes on the same model, or names for heads, as `{(7, 9): "obj"}`:
             they come before the names of surface behavior.
+        effects: of the same model's heads over a corpus, `hs.effects(model, corpus)`: the larger a
+            head's effect on the loss, the larger its point is drawn.
         thresholds: from which value on a behavior is named.
         seed: of the embedding's starts.
         starts: how many; the best is kept.
@@ -136,4 +172,27 @@ def map_heads(
         },
         attrs={"seed": seed, "starts": starts},
     )
+    if effects is not None:
+        data["effect"] = _effect_at(data, result, effects)
     return HeadMap(data, stress, result.title)
+
+
+def _effect_at(data: xr.Dataset, result: Result, effects: xr.DataArray | Result) -> xr.DataArray:
+    """`at`: the effect of each head on the map."""
+    of = result_of_effects(effects) if isinstance(effects, xr.DataArray) else effects
+    expect("effects", of, Result, "what headscope.effects(model, corpus) returns")
+    if "effect" not in of:
+        raise InputError(
+            "effects=… takes what headscope.effects(model, corpus) returns, or its saved file; "
+            "this result has no effects."
+        )
+    if of.model != result.model:
+        raise InputError(f"The effects are of {of.model}, the map is of {result.model}.")
+    values = of["effect"]
+    known = values.reindex(layer=np.unique(data["layer"]), head=np.unique(data["head"]))
+    elsewhere = "" if of.corpus_name == result.corpus_name else f" on {of.corpus_name}"
+    return xr.DataArray(
+        known.sel(layer=data["layer"], head=data["head"]).values,
+        dims="at",
+        attrs={"units": values.attrs.get("units", ""), "elsewhere": elsewhere},
+    )

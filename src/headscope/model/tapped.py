@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import LayerReader
-from headscope.errors import InputError
+from headscope.attention import Attention, LayerReader
+from headscope.errors import InputError, TapUnsupported
 from headscope.model.edit import Edit
 from headscope.model.remembered import environment, key_of, recall, remember
 from headscope.model.tap.attachment import AllRead, Attachment
@@ -194,13 +194,16 @@ class TappedModule:
     ) -> ModelOutput:
         """One forward pass, its attention handed to `reader` layer by layer, without
         gradients; at most one layer's attention is held. Returns the model's output.
+
+        Raises:
+            TapUnsupported: a layer was read twice, because the model ran again inside the pass.
         """
         placed = self.placed(inputs)
         if not self.wiring_for(inputs).may_cache:
             placed = uncached(self.module) | placed
         with (
             torch.inference_mode(),
-            self.tapped(reader, scores=scores, returns_weights=False, inputs=placed),
+            self.tapped(_once(reader), scores=scores, returns_weights=False, inputs=placed),
         ):
             outputs: ModelOutput = self.module(**placed | options)
             return outputs
@@ -239,3 +242,21 @@ class TappedModule:
         named = {edit.block for edit in edits if isinstance(edit, Edit)} - {None}
         known = [own, *self._wired.values()]
         return next((wired for wired in known if named <= set(wired.wiring.blocks)), own)
+
+
+def _once(reader: LayerReader) -> LayerReader:
+    """A reader of one forward pass, which a second pass inside it would mislead."""
+    seen: set[tuple[str, int]] = set()
+
+    def read(attention: Attention) -> None:
+        place = attention.block, attention.layer
+        if place in seen:
+            raise TapUnsupported(
+                f"Layer {attention.layer} ({attention.block}) was read twice: the model ran again "
+                "inside its own forward pass. If a hook of yours runs it, remove the hook while "
+                "headscope reads, or let it run a copy of the model."
+            )
+        seen.add(place)
+        reader(attention)
+
+    return read

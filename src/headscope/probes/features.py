@@ -23,8 +23,9 @@ from headscope.errors import InputError
 from headscope.measuring.reading import Reading
 from headscope.measuring.word_attention import word_members, word_weights
 from headscope.model.model import Model
+from headscope.model.norm_weights import NormWeights
 from headscope.run.batches import EncodedDocument, Encoder, token_limit
-from headscope.run.options import Settings
+from headscope.run.options import Over, Settings
 from headscope.run.plan import Numbered
 from headscope.text.align import align_array
 from headscope.text.document import Document, Span
@@ -50,14 +51,21 @@ class Surveyed:
 class AttentionReader:
     """Reads one model's attention between words, sentence by sentence."""
 
-    def __init__(self, model: Model, *, max_tokens: int = 512, batch_tokens: int = 2048) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        max_tokens: int = 512,
+        batch_tokens: int = 2048,
+        over: Over = "attention",
+    ) -> None:
         self.model = model
         self.block = model.wiring.main_block()
         sites = model.wiring.of_block(self.block)
         self.heads = [(site.layer, head) for site in sites for head in range(site.n_heads)]
         """Layer and head of each of the probe's inputs."""
         limit = token_limit(model, max_tokens)
-        self.settings = Settings(max_tokens=limit, batch_tokens=batch_tokens)
+        self.settings = Settings(max_tokens=limit, batch_tokens=batch_tokens, over=over)
         self._encoder = Encoder(model, Axes(), self.settings)
         self._start = {site.layer: self.heads.index((site.layer, 0)) for site in sites}
         self.edges = self._edge_names()
@@ -139,7 +147,8 @@ class AttentionReader:
             values[:, :w, n : n + n_edges, at] = to.permute(0, 2, 3, 1).float().cpu()
             values[:, :w, n + n_edges :, at] = from_.permute(0, 3, 2, 1).float().cpu()
 
-        self.model.read(inputs, read)
+        by_norm = self.settings.over == "norm"
+        self.model.read(inputs, NormWeights(self.model, read) if by_norm else read)
         array = values.numpy()
         for row, (document, length) in enumerate(zip(documents, lengths, strict=True)):
             columns = np.r_[0:length, n : n + 2 * n_edges]

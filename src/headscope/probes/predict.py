@@ -37,7 +37,11 @@ def predict(
         document = next(iter(read([document])))
     scorer = scorer_of(probe)
     max_tokens = int(probe.provenance["options"]["max_tokens"])
-    reader = AttentionReader(_checked_model(probe, as_model(model)), max_tokens=max_tokens)
+    reader = AttentionReader(
+        _checked_model(probe, as_model(model)),
+        max_tokens=max_tokens,
+        over=probe.provenance["options"].get("over", "attention"),
+    )
     words = _checked_vectors(probe, vectors) if scorer.reads_words else None
     parents: list[int] = []
     for sentence in document.split("sentence"):

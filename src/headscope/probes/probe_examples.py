@@ -15,9 +15,10 @@ from headscope.measuring.word_attention import other_words, word_weights
 from headscope.metrics.dependency_accuracy import DIRECTIONS
 from headscope.model.load import as_model
 from headscope.model.model import Model
+from headscope.model.norm_weights import NormWeights
 from headscope.results.probe_example import ProbeArc, ProbeExample, ProbeExamples
 from headscope.run.batches import Encoder
-from headscope.run.options import Settings
+from headscope.run.options import Over, Settings
 from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
@@ -36,6 +37,7 @@ def probe_examples(
     wrong: int = 3,
     max_words: int = 16,
     block: Block | None = None,
+    over: Over = "attention",
 ) -> ProbeExamples:
     """The first sentences in which a head always finds a relation, and in which it misses one.
 
@@ -51,6 +53,7 @@ def probe_examples(
         wrong: how many in which it is not.
         max_words: longer sentences are passed over.
         block: which attention, in encoder-decoders.
+        over: `attention`, or `norm`, as in `probe_dependencies`.
 
     Returns:
         Those that are right, then those that are wrong, in order of the corpus.
@@ -62,7 +65,7 @@ def probe_examples(
     model = as_model(model)
     site = model.wiring.find(block, layer, head)
     corpus = as_corpus(corpus)
-    settings = Settings()
+    settings = Settings(over=over)
     surveyed = survey(corpus, settings)
     if relation not in surveyed.relations:
         raise UnknownName.of("relation", relation, surveyed.relations)
@@ -83,14 +86,14 @@ def probe_examples(
                 reading = Reading(attention, batch)
                 made.append(_example(reading, head, number_of, direction, possessive))
 
-        model.read(inputs, look)
+        model.read(inputs, NormWeights(model, look) if over == "norm" else look)
         example = made[0]
         wanted = right if example.is_right else wrong
         if example.arcs and len(examples[example.is_right]) < wanted:
             examples[example.is_right].append(example)
         if len(examples[True]) >= right and len(examples[False]) >= wrong:
             break
-    title = f"{model.name} · L{layer} H{head} · {relation}"
+    title = f"{model.name} · L{layer} H{head} · {relation}" + " · by norm" * (over == "norm")
     return ProbeExamples(title, (*examples[True], *examples[False]))
 
 

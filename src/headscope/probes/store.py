@@ -148,6 +148,8 @@ def _key(reader: AttentionReader, surveyed: Surveyed) -> str:
         },
         "inputs": surveyed.hash,
     }
+    if reader.settings.over != "attention":
+        about["over"] = reader.settings.over
     content = json.dumps(about, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()[:20]
 

@@ -38,6 +38,7 @@ from headscope.probes.training import (
 from headscope.probes.treebank import Treebank, punctuation, read_treebank, targets
 from headscope.probes.vectors import WordVectors, load_vectors
 from headscope.results.probe import Probe
+from headscope.run.options import Over
 from headscope.run.progress import Meter, phase
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable
@@ -56,6 +57,7 @@ def train_probe(
     vectors: WordVectors | str | Path | None = None,
     control: bool = False,
     epochs: int | None = None,
+    over: Over = "attention",
     max_tokens: int = 512,
     cache: str | Path | bool = True,
     progress: bool | None = None,
@@ -78,6 +80,7 @@ def train_probe(
         epochs: times the training data is seen; by default 5, more for fewer than 4,000
             sentences (`ceil(20,000 / sentences)`, at most 40); never chosen by a score. A
             warning says so where the loss was still falling at the end.
+        over: `attention`, or `norm` for attention times the length of what it fetches.
         max_tokens: longer sentences are cut, and counted.
         cache: True keeps attention in the user's cache folder (`HEADSCOPE_CACHE`), at most
             8 GB, and removes what was used longest ago when it needs room; a folder keeps it
@@ -100,7 +103,7 @@ def train_probe(
         words = _vectors(kind, vectors)
         original = model
         model = randomized(model, seed) if control else model
-        reader = AttentionReader(model, max_tokens=max_tokens)
+        reader = AttentionReader(model, max_tokens=max_tokens, over=over)
         surveyed = {name: reader.survey(bank.documents) for name, bank in treebanks.items()}
     with clock.stage("attention"):
         sources = {
@@ -137,7 +140,11 @@ def train_probe(
         "edges": list(reader.edges),
         "seed": seed,
         "threads": torch.get_num_threads(),
-        "options": {**asdict(options), "max_tokens": reader.settings.max_tokens},
+        "options": {
+            **asdict(options),
+            "max_tokens": reader.settings.max_tokens,
+            "over": over,
+        },
         "vectors": words.describe() if words else None,
         **{name: _about(treebanks[name], surveyed[name], words) for name in treebanks},
         "is_streamed": cache is False,

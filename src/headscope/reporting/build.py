@@ -221,7 +221,7 @@ def _maps(subjects: Sequence[Subject]) -> dict[int, HeadMap]:
             continue
         try:
             probes = [r for r in subject.results if "accuracy" in r or "coref_accuracy" in r]
-            maps[number] = map_heads(result, probes=probes)
+            maps[number] = map_heads(result, probes=probes, effects=subject.result("effect"))
         except (InputError, MissingExtra):  # too few heads, or no surface metrics to name them
             continue
     return maps

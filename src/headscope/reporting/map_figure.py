@@ -25,6 +25,7 @@ def map_figure(subjects: Sequence[Subject], maps: Mapping[int, HeadMap]) -> Figu
                 "y": numbers(data["y"]),
                 "behavior": [str(name) for name in data["behavior"].values],
                 "cluster": [int(n) for n in data["cluster"].values],
+                **({"effect": numbers(data["effect"])} if "effect" in data else {}),
                 "note": (
                     f"stress {heads.stress:.2f}; mean JS {same:.3f} in a layer, "
                     f"{different:.3f} between layers"
@@ -33,13 +34,22 @@ def map_figure(subjects: Sequence[Subject], maps: Mapping[int, HeadMap]) -> Figu
         )
     if not panels:
         return None
+    if any("effect" in panel for panel in panels):
+        sizes = (
+            " The larger a point, the more the loss per predicted token changes without the head "
+            "(rises or falls)." + measured_elsewhere(subjects, "effect")
+        )
+    else:
+        sizes = ""
     return figure_of(
         "map",
         "map",
         "The map of heads",
         "Heads that attend alike lie near one another: metric multidimensional scaling of their "
         "Jensen-Shannon divergence, averaged over tokens. Stress says how much the plane distorts "
-        "the divergence: 0 is not at all, above 0.2 is much." + measured_elsewhere(subjects, "js"),
+        "the divergence: 0 is not at all, above 0.2 is much."
+        + measured_elsewhere(subjects, "js")
+        + sizes,
         equation="js",
         paper="Clark et al. 2019, section 6, Figure 6",
         panels=panels,

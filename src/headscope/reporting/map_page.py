@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
 
 WIDTH, HEIGHT, MARGIN = 760, 560, 28
+RADIUS = 6
+RADII = 4, 14
+"""Of the point without an effect, and of the one with the largest: areas grow with effects."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d1f23; --soft: #666b73; --paper: #fff; --line: #d9dce1; }
@@ -98,6 +101,7 @@ def map_page(
     data = heads.data
     by_behavior, by_layer = behavior_colors(heads), layer_colors(int(data["layer"].max()) + 1)
     places = _places(heads)
+    sizes = heads.effect_sizes()
     entries, dots = [], []
     rows = {
         (int(a), int(b)): i
@@ -111,7 +115,7 @@ def map_page(
         entry = {
             "layer": layer,
             "head": head,
-            "name": f"L{layer} H{head} · {behavior}",
+            "name": f"L{layer} H{head} · {behavior}{_effect(heads, i)}",
             "text": f"{known}\n\nNearest: {near}".strip(),
             "near": [rows[a, b] for a, b, _ in nearest],
             "behavior": by_behavior[behavior],
@@ -119,16 +123,17 @@ def map_page(
         }
         entries.append(entry)
         x, y = places[i]
+        radius = RADIUS if sizes is None else RADII[0] + (RADII[1] - RADII[0]) * sizes[i] ** 0.5
         dots.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{entry["behavior"]}" tabindex="0" '
-            f'role="button" aria-label="{html.escape(str(entry["name"]))}"></circle>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{entry["behavior"]}" '
+            f'tabindex="0" role="button" aria-label="{html.escape(str(entry["name"]))}"></circle>'
         )
     content = json.dumps({"heads": entries, "explorer": explorer}, ensure_ascii=False)
     link = '<p><a id="open" hidden>Open in the explorer</a></p>' if explorer else ""
     shown = html.escape(heads.title)
     body = f"""<h1>Heads of {shown}</h1>
 <p>Heads that attend alike are near one another (Jensen-Shannon divergence; stress
-{heads.stress:.2f}). Hover over a head, or tab to it.</p>
+{heads.stress:.2f}). Hover over a head, or tab to it.{_sizes(heads)}</p>
 <p><button data-by="behavior" aria-pressed="true">By behavior</button>
 <button data-by="layers" aria-pressed="false">By layer</button></p>
 {_legend("behavior", by_behavior, hidden=False)}
@@ -163,6 +168,22 @@ def _places(heads: HeadMap) -> list[tuple[float, float]]:
         (WIDTH / 2 + (a - middle[0]) * scale, HEIGHT / 2 - (b - middle[1]) * scale)
         for a, b in zip(x.tolist(), y.tolist(), strict=True)
     ]
+
+
+def _effect(heads: HeadMap, at: int) -> str:
+    """What a head does to the loss, where that was measured."""
+    if "effect" not in heads.data:
+        return ""
+    effect = heads.data["effect"]
+    value = float(effect.values[at])
+    if value != value:
+        return ""
+    return f" · effect {value:+.4f} {effect.attrs['units']}".replace("-", "−")
+
+
+def _sizes(heads: HeadMap) -> str:
+    meaning = heads.size_meaning
+    return f" {html.escape(meaning[0].upper() + meaning[1:])}." if meaning else ""
 
 
 def _legend(by: str, colors: Mapping[str, str], *, hidden: bool) -> str:

@@ -19,7 +19,7 @@ import xarray as xr
 from headscope.errors import InputError
 from headscope.heads.first_edition import with_descriptions
 from headscope.reporting.wording import Measured, measured
-from headscope.results.described import described, is_shown
+from headscope.results.described import is_shown
 from headscope.results.effect_result import result_of_effects
 from headscope.results.probe import Probe
 from headscope.results.result import Result
@@ -250,7 +250,7 @@ def _renamed(result: Result) -> Result:
     """An analysis over norms under names of its own, to stand beside the one over attention."""
     data = result.dataset
     kept = {
-        f"{name}_by_norm": array.assign_attrs(title=f"{described(array).title}, by norm")
+        f"{name}_by_norm": array
         for name, array in data.data_vars.items()
         if {"layer", "head"} <= {*array.dims} and is_shown(array)
     }

@@ -67,10 +67,12 @@ class Described:
 
 
 def described(array: xr.DataArray | xr.Variable, name: str | None = None) -> Described:
-    """What a variable's attributes say of it; its name where they say nothing."""
+    """What a variable's attributes say of it; its name where they say nothing. The title also says
+    that attention was weighted by norms, where it was.
+    """
     attributes = array.attrs
     plain = str(name or getattr(array, "name", None) or "").replace("_", " ").capitalize()
-    title = str(attributes.get("title", plain))
+    title = str(attributes.get("title", plain)) + ", by norm" * (attributes.get("over") == "norm")
     units = str(attributes.get("units", ""))
     usual = ".1%" if units.startswith("share") else ".2f"
     return Described(

@@ -109,8 +109,11 @@ class Result(ResultMethods):
 
     @property
     def title(self) -> str:
-        """The model and the corpus, for figures and tables."""
-        return f"{self.model} · {self.corpus_name}"
+        """The model and the corpus, for figures and tables; and that attention was weighted by
+        norms, where it was.
+        """
+        is_by_norm = self.provenance.get("settings", {}).get("over") == "norm"
+        return f"{self.model} · {self.corpus_name}" + " · weighted by norms" * is_by_norm
 
     @property
     def n_documents(self) -> int:

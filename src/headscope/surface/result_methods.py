@@ -98,7 +98,7 @@ class ResultMethods:
                 `vb-exemplars` their Tables 1 to 3 for one head; `clark-1` to `clark-4` and
                 `clark-6` those of Clark et al. (2019); `genres` sets groups side by side. Or a
                 variable over layer and head, also of a metric of your own: a heat map.
-            options: `layer`, `head`, `n` and `block` for `vb-exemplars`; `probes`,
+            options: `layer`, `head`, `n` and `block` for `vb-exemplars`; `probes`, `effects`,
                 `thresholds`, `seed` and `starts` of `map_heads` for `clark-6`.
 
         Raises:

@@ -159,6 +159,8 @@ export interface MapFigure extends Common {
     readonly y: number[];
     readonly behavior: string[];
     readonly cluster: number[];
+    /** By how much the loss rises without each head, in nats per token. */
+    readonly effect?: Maybe[];
     readonly note: string;
   }[];
 }

@@ -1,9 +1,19 @@
-// The map of heads: those that attend alike are near.
+// The map of heads: those that attend alike are near, those that matter are large.
 
 import { segments } from "../view/element.ts";
 import type { MapFigure } from "./data.ts";
 import { canvas, type Drawing, flow, heading, type Scope, Spots, svg, text } from "./draw.ts";
+import { plainNumber } from "./number.ts";
 import { drawLegend, layerShade, lookOf, rolesByCount } from "./roles.ts";
+
+const RADIUS = 5;
+const UNITS = "nats per token";
+
+/** Radius of a point: its area grows with the size of its effect, from a small one for none. */
+export function radiusOf(effect: number | null | undefined, largest: number): number {
+  if (largest === 0) return RADIUS;
+  return 3.5 + 7.5 * Math.sqrt(Math.abs(effect ?? 0) / largest);
+}
 
 export class HeadMap implements Drawing {
   readonly controls: HTMLElement;
@@ -36,7 +46,20 @@ export class HeadMap implements Drawing {
     const legend =
       this.by === "behavior"
         ? drawLegend(roles, width)
-        : { element: text(0, 10, "stronger: later layers"), height: 10 };
+        : { element: svg("g", {}, text(0, 10, "stronger: later layers")), height: 10 };
+    const effects = panels.flatMap((panel) => panel.effect ?? []);
+    const largest = Math.max(0, ...effects.map((effect) => Math.abs(effect ?? 0)));
+    if (largest > 0) {
+      const most = `${plainNumber(largest)} ${UNITS}`;
+      legend.height += 18;
+      legend.element.append(
+        text(
+          0,
+          legend.height,
+          `size: by how much the loss changes without the head, up to ${most}`,
+        ),
+      );
+    }
     const start = legend.height + 16;
     const flowed = flow(
       panels.map(() => ({ width: size, height: height + 40 })),
@@ -54,19 +77,27 @@ export class HeadMap implements Drawing {
       const [x0, x1] = [Math.min(...panel.x), Math.max(...panel.x)];
       const [y0, y1] = [Math.min(...panel.y), Math.max(...panel.y)];
       const scale = Math.min((size - 24) / (x1 - x0 || 1), (height - 24) / (y1 - y0 || 1));
-      panel.layer.forEach((layer, k) => {
+      const order = panel.layer.map((_, k) => k);
+      const strength = (k: number) => Math.abs(panel.effect?.[k] ?? 0);
+      order.sort((a, b) => strength(b) - strength(a)); // small points lie on large ones
+      for (const k of order) {
+        const layer = panel.layer[k];
         const cx = size / 2 + (panel.x[k] - (x0 + x1) / 2) * scale;
         const cy = 36 + height / 2 - (panel.y[k] - (y0 + y1) / 2) * scale;
         const style =
           this.by === "behavior"
             ? lookOf(panel.behavior[k], roles)
             : { class: "dot", fill: layerShade(layer, subject.layers) };
-        const dot = svg("circle", { cx, cy, r: 5, ...style });
+        const dot = svg("circle", { cx, cy, r: radiusOf(panel.effect?.[k], largest), ...style });
         const head = panel.head[k];
         const rows = [
           { label: "behavior", value: panel.behavior[k] },
           { label: "cluster", value: String(panel.cluster[k] + 1) },
         ];
+        const effect = panel.effect?.[k] ?? null;
+        if (effect !== null) {
+          rows.push({ label: "effect on the loss", value: `${plainNumber(effect)} ${UNITS}` });
+        }
         group.append(
           spots.add(dot, {
             heading: `L${layer} H${head}`,
@@ -77,7 +108,7 @@ export class HeadMap implements Drawing {
             head: [panel.subject, layer, head],
           }),
         );
-      });
+      }
       root.append(group);
     });
     spots.listen(root);
@@ -86,7 +117,7 @@ export class HeadMap implements Drawing {
 
   csv(): (string | number | null)[][] {
     const rows: (string | number | null)[][] = [
-      ["model", "layer", "head", "x", "y", "behavior", "cluster"],
+      ["model", "layer", "head", "x", "y", "behavior", "cluster", "effect"],
     ];
     for (const panel of this.figure.panels) {
       const { title } = this.scope.report.subjects[panel.subject];
@@ -99,6 +130,7 @@ export class HeadMap implements Drawing {
           panel.y[k],
           panel.behavior[k],
           panel.cluster[k],
+          panel.effect?.[k] ?? null,
         ]);
       });
     }

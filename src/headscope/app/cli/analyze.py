@@ -38,10 +38,7 @@ def analyze(
     by: Annotated[
         str | None, typer.Option(help="Also measure each group of documents: genre.")
     ] = None,
-    over: Annotated[
-        Literal["attention", "norm"],
-        typer.Option(help="Weigh attention by the length of the vectors it fetches: norm."),
-    ] = "attention",
+    over: options.Over = "attention",
     workers: options.Workers = None,
     engine: options.EngineName = "local",
     address: options.Address = None,

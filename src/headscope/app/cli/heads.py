@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
@@ -45,25 +45,34 @@ def map_heads(
         ),
     ] = 8,
     seed: options.Seed = 0,
+    over: Annotated[
+        Literal["attention", "norm"] | None,
+        typer.Option(help="Of runs over attention and over norms, which one to map."),
+    ] = None,
 ) -> Answer:
     """Map all heads of a model: heads that attend alike are near, each with a name and a cluster.
 
     Exactly one run must have js, and it needs the surface metrics too (analyze --metrics all,js).
-    Runs of probes help to name heads; all runs add to what the page says about a head.
+    Runs of probes help to name heads, and with a run of effects (effects --corpus) heads that
+    matter are larger; all runs add to what the page says about a head.
     """
     import headscope as hs
     from headscope.errors import InputError
 
     results = open_results(runs)
-    with_js = [result for result in results if "js" in result]
+    with_js = [result for result in results if "js" in result and over in (None, _over(result))]
     if len(with_js) != 1:
+        which = "" if over is None else f" over {over}"
         raise InputError(
-            f"{len(with_js)} of these {len(results)} runs have js, the divergence of all pairs of "
-            "heads; a map needs exactly one. Measure it: headscope analyze CORPUS -o RUN "
-            "--metrics all,js."
+            f"{len(with_js)} of these {len(results)} runs have js{which}, the divergence of all "
+            "pairs of heads; a map needs exactly one. Measure it: headscope analyze CORPUS -o RUN "
+            "--metrics all,js. Of one over attention and one over norms, choose with --over."
         )
     probes = [result for result in results if any(name in result for name in PROBED)]
-    heads = hs.map_heads(with_js[0], probes=probes or None, seed=seed, starts=starts)
+    effects = next((result for result in results if "effect" in result), None)
+    heads = hs.map_heads(
+        with_js[0], probes=probes or None, effects=effects, seed=seed, starts=starts
+    )
     if out is None:
         out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
     page = out / "map.html"
@@ -87,6 +96,7 @@ def map_heads(
     for number, cluster in enumerate(clusters):
         layers = ", ".join(f"L{layer} {n}" for layer, n in cluster["layers"].items())
         lines.append(f"  cluster {number}: {cluster['size']} heads ({layers})")
+    lines += [f"  {heads.size_meaning}"] if heads.size_meaning else []
     lines += [f"  page     {page}", f"  figures  {out}"]
     return Answer(data, "\n".join(lines))
 
@@ -112,6 +122,11 @@ def card(
         "exemplars": list(about.exemplars),
     }
     return Answer(data, str(about))
+
+
+def _over(result: Result) -> str:
+    """What a run measured: `attention` or `norm`."""
+    return str(result.provenance.get("settings", {}).get("over", "attention"))
 
 
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:

@@ -44,6 +44,10 @@ Segments = Annotated[
         help="Cut whole documents into segments, as BERT's pre-training does (Clark et al.)."
     ),
 ]
+Over = Annotated[
+    Literal["attention", "norm"],
+    typer.Option(help="Weigh attention by the length of the vectors it fetches: norm."),
+]
 MaxTokens = Annotated[int, typer.Option(min=2, help="Cut longer documents.")]
 OnError = Annotated[
     Literal["raise", "skip"], typer.Option(help="Stop at what cannot be read, or skip it.")

@@ -52,6 +52,7 @@ def combined(
         int | None, typer.Option(min=1, help="Draw this many sentences to score on.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of draws, batches and random weights.")] = 0,
+    over: options.Over = "attention",
     max_tokens: options.MaxTokens = 512,
     cache: Annotated[
         Path | None, typer.Option(help="Folder to keep attention in; by default the user's cache.")
@@ -86,6 +87,7 @@ def combined(
             vectors=words,
             control=name == CONTROL,
             epochs=epochs,
+            over=over,
             max_tokens=max_tokens,
             cache=where,
             progress=settings.progress,

@@ -40,6 +40,7 @@ def view(
     effects: Annotated[
         bool, typer.Option(help="Also measure what each head does to the prediction.")
     ] = False,
+    over: options.Over = "attention",
     evidence: Annotated[
         list[Path] | None,
         typer.Option(help="Folder of a corpus run of the model; may be given again."),
@@ -61,12 +62,14 @@ def view(
             audio=None if audio is None else str(audio),
             target=target,
             generate=generate,
-            vectors=neurons is not False,
+            vectors=neurons is not False or over == "norm",
             effects=effects,
+            norms=over == "norm",
         )
     with phase(f"writing {out}", settings.progress):
         results = open_results(evidence) if evidence else None
-        hs.save_page(trace, out, neurons=neurons, evidence=results)
+        shown = trace.by_norm() if over == "norm" else trace
+        hs.save_page(shown, out, neurons=neurons, evidence=results)
     return Answer({"page": str(out), "tokens": len(trace.tokens)}, str(out))
 
 

@@ -148,9 +148,11 @@ class Circuit:
         n_checked = self.wiring.calls_per_forward(name)
         if forward.inputs is not None and forward.calls[name] >= n_checked:
             raise TapUnsupported(
-                f"{name} computes attention more than {n_checked} times in this forward pass, more "
-                "often than in the self-check, so its layer is not known. "
-                "Load the model with inputs of this kind: headscope.load(…, example=inputs)."
+                f"{name} computes attention more than {n_checked} times in this forward pass; "
+                f"in the self-check it was {n_checked}, so which layer this is, is not known. If a "
+                "hook or an edit of yours runs the model or a part of it once more, remove it, or "
+                "let it run a copy of the module. If the model does so itself for inputs of this "
+                "kind, load it with them: headscope.load(…, example=inputs)."
             )
         # Outside of a forward pass nothing says when the count starts anew: it wraps.
         occurrence = forward.calls[name] % n_checked

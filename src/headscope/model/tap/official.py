@@ -7,6 +7,7 @@ directly, with what the model gave it.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from collections.abc import Iterator, Mapping
@@ -66,10 +67,21 @@ def ask(root: PreTrainedModel, inputs: Inputs) -> Answer:
         raise TapUnsupported(
             f"{root.config.model_type}: the self-check could not run the model on an example "
             f"input of {', '.join(inputs)} ({type(error).__name__}: "
-            f"{reason[-1] if reason else 'no message'}). Pass inputs it accepts: "
-            "headscope.load(model, tokenizer, example={'input_ids': …})."
+            f"{reason[-1] if reason else 'no message'}). {_advice(root, inputs)}"
         ) from error
     return Answer(_named(_maps_of(outputs), root), main_output(outputs), calls)
+
+
+def _advice(root: PreTrainedModel, inputs: Inputs) -> str:
+    """What to do about a model that does not run on the inputs of the self-check."""
+    if takes(root, "use_cache"):
+        with contextlib.suppress(Exception):
+            root(**{**inputs, "use_cache": False})
+            return (
+                "Without a cache it runs (do two of its layers share a module, and so one place in "
+                "the cache?): set model.config.use_cache = False before headscope.load."
+            )
+    return "Pass inputs it accepts: headscope.load(model, tokenizer, example={'input_ids': …})."
 
 
 def ask_tower(
