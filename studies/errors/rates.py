@@ -233,10 +233,11 @@ def pairing(
             for a, b in (left, right)
         ]
         both = paired(*sides), unpaired(*sides)
-        holds.append([bool(d.low <= truth <= d.high) for d in both])
-        widths.append([float(d.high - d.low) for d in both])
+        if all(np.isfinite(d.low) for d in both):
+            holds.append([bool(d.low <= truth <= d.high) for d in both])
+            widths.append([float(d.high - d.low) for d in both])
     of_paired, of_unpaired = np.mean(holds, axis=0)
-    narrow, wide = np.nanmedian(widths, axis=0)
+    narrow, wide = np.median(widths, axis=0)
     return float(of_paired), float(of_unpaired), float(wide / narrow)
 
 

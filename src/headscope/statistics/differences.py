@@ -48,6 +48,7 @@ def unpaired(left: Pulls, right: Pulls) -> Difference:
     Variances add, and third moments subtract; the degrees of freedom are Welch's (1947): nearer
     to those of the side that is known less well.
     """
+    enough = is_enough(left) & is_enough(right)
     left, right = (replace(side, agreement=FULL) for side in (left, right))
     variances = left.variance, right.variance
     variance = variances[0] + variances[1]
@@ -57,7 +58,6 @@ def unpaired(left: Pulls, right: Pulls) -> Difference:
         skewness = np.where(variance > 0, (thirds[0] - thirds[1]) / variance**1.5, 0.0)
     if "positive" not in (left.scale, right.scale):
         skewness = np.zeros_like(skewness)
-    enough = is_enough(left) & is_enough(right)
     value = subtracted(left.value, right.value)
     return _difference(value, variance, skewness, np.where(enough, df, np.nan))
 

@@ -7,12 +7,12 @@ interval can keep that promise there is none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headscope.deferred import special
-from headscope.statistics.pulls import EPSILON, Pulls, Scale, subtracted
+from headscope.statistics.pulls import AGREEMENT, EPSILON, Pulls, Scale, subtracted
 from headscope.statistics.student import LEVEL, both_tails, critical, upper_tail
 
 BOUNDS = ("low", "high")
@@ -143,11 +143,13 @@ def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def is_enough(of: Pulls) -> np.ndarray:
-    """`…`: are there documents enough for an interval?"""
+    """`…`: are there documents enough for an interval? One rule for numbers and differences, which
+    have fewer degrees of freedom (`FULL`) but no fewer documents.
+    """
     hits = of.is_hit.sum(0)
     if of.scale == "logit":
         hits = np.minimum(hits, of.is_missed.sum(0))
-    df = of.df
+    df = replace(of, agreement=AGREEMENT).df
     with np.errstate(invalid="ignore"):
         enough: np.ndarray = (hits >= LEAST_PARTS) & (df >= LEAST_DF)
     return enough
