@@ -112,7 +112,7 @@ class Result(ResultMethods):
         """The model and the corpus, for figures and tables; and that attention was weighted by
         norms, where it was.
         """
-        is_by_norm = self.provenance.get("settings", {}).get("over") == "norm"
+        is_by_norm = bool(self.provenance.get("settings", {}).get("over") == "norm")
         return f"{self.model} · {self.corpus_name}" + " · weighted by norms" * is_by_norm
 
     @property
