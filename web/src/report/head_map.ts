@@ -1,6 +1,7 @@
 // The map of heads: those that attend alike are near.
 
 import { segments } from "../view/element.ts";
+import type { Row } from "../view/saving.ts";
 import type { MapFigure } from "./data.ts";
 import { canvas, type Drawing, flow, heading, type Scope, Spots, svg, text } from "./draw.ts";
 import { drawLegend, layerShade, lookOf, rolesByCount } from "./roles.ts";
@@ -67,16 +68,8 @@ export class HeadMap implements Drawing {
           { label: "behavior", value: panel.behavior[k] },
           { label: "cluster", value: String(panel.cluster[k] + 1) },
         ];
-        group.append(
-          spots.add(dot, {
-            heading: `L${layer} H${head}`,
-            rows,
-            panel: i,
-            x: cx,
-            y: cy,
-            head: [panel.subject, layer, head],
-          }),
-        );
+        const spot = { heading: `L${layer} H${head}`, rows, panel: i, x: cx, y: cy };
+        group.append(spots.add(dot, { ...spot, head: [panel.subject, layer, head] }));
       });
       root.append(group);
     });
@@ -84,22 +77,12 @@ export class HeadMap implements Drawing {
     return root;
   }
 
-  csv(): (string | number | null)[][] {
-    const rows: (string | number | null)[][] = [
-      ["model", "layer", "head", "x", "y", "behavior", "cluster"],
-    ];
-    for (const panel of this.figure.panels) {
-      const { title } = this.scope.report.subjects[panel.subject];
-      panel.layer.forEach((layer, k) => {
-        rows.push([
-          title,
-          layer,
-          panel.head[k],
-          panel.x[k],
-          panel.y[k],
-          panel.behavior[k],
-          panel.cluster[k],
-        ]);
+  csv(): Row[] {
+    const rows: Row[] = [["model", "layer", "head", "x", "y", "behavior", "cluster"]];
+    for (const { subject, layer, head, x, y, behavior, cluster } of this.figure.panels) {
+      const { title } = this.scope.report.subjects[subject];
+      layer.forEach((own, k) => {
+        rows.push([title, own, head[k], x[k], y[k], behavior[k], cluster[k]]);
       });
     }
     return rows;
