@@ -7,7 +7,6 @@ import importlib
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
 from uuid import uuid4
 
 import anywidget
@@ -88,7 +87,7 @@ class Explorer(anywidget.AnyWidget):
             'style="border:0"></iframe></div>'
         )
 
-    def _answer(self, _: object, content: Mapping[str, Any], __: object) -> None:
+    def _answer(self, _: object, content: Mapping[str, object], __: object) -> None:
         """What the page asks for."""
         kind = content.get("kind")
         if not isinstance(kind, str):

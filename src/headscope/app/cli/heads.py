@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap
     from headscope.results.result import Result
 
-PROBED = ("accuracy", "coref_accuracy")
 MOST_LISTED = 6
 
 
@@ -53,6 +53,7 @@ def map_heads(
     """
     import headscope as hs
     from headscope.errors import InputError
+    from headscope.heads.probed import of_probes
 
     results = open_results(runs)
     with_js = [result for result in results if "js" in result]
@@ -62,8 +63,7 @@ def map_heads(
             "heads; a map needs exactly one. Measure it: headscope analyze CORPUS -o RUN "
             "--metrics all,js."
         )
-    probes = [result for result in results if any(name in result for name in PROBED)]
-    heads = hs.map_heads(with_js[0], probes=probes or None, seed=seed, starts=starts)
+    heads = hs.map_heads(with_js[0], probes=of_probes(results), seed=seed, starts=starts)
     if out is None:
         out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
     page = out / "map.html"
@@ -142,15 +142,11 @@ def _behaviors(heads: HeadMap) -> dict[str, list[str]]:
 
 def _clusters(heads: HeadMap) -> list[_Cluster]:
     """The clusters, in the order of their numbers."""
-    clusters: dict[int, dict[int, int]] = {}
-    for cluster, layer in zip(
-        heads.data["cluster"].values.tolist(), heads.data["layer"].values.tolist(), strict=True
-    ):
-        layers = clusters.setdefault(cluster, {})
-        layers[layer] = layers.get(layer, 0) + 1
-    return [
-        {"size": sum(layers.values()), "layers": layers} for _, layers in sorted(clusters.items())
-    ]
+    clusters: dict[int, Counter[int]] = {}
+    numbers, layers = (heads.data[name].values.tolist() for name in ("cluster", "layer"))
+    for number, layer in zip(numbers, layers, strict=True):
+        clusters.setdefault(number, Counter())[layer] += 1
+    return [{"size": own.total(), "layers": dict(own)} for _, own in sorted(clusters.items())]
 
 
 def _listed(names: list[str]) -> str:
