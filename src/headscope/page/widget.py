@@ -71,9 +71,9 @@ class Explorer(anywidget.AnyWidget):
             display.display(bundle[0], raw=True)
 
     def _still(self) -> str:
-        """What stands in the notebook when there is no kernel: the offline page in a frame. The
-        style hides the output beside it while that holds no widget but a message that JupyterLab
-        puts in its place.
+        """The offline page in a frame, which a notebook without a kernel shows.
+
+        There JupyterLab puts a message in the widget's place; the style hides that message.
         """
         name = f"headscope-still-{self.static_id}"
         page = make_page(self._offline())
