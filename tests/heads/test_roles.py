@@ -100,7 +100,8 @@ def test_heads_of_cross_attention_and_missing_heads() -> None:
 def test_pages_open_on_the_head_that_shows_most(
     number: int, expected: tuple[int, int, str]
 ) -> None:
-    trace: Any = hs.load(JOBS[number].alias).trace(**JOBS[number].text, vectors=False)
+    job = JOBS[number]
+    trace = hs.load(job.alias).trace(job.text, job.pair, generate=job.generate, vectors=False)
     look = first_look(trace.main)
     assert (look.layer, look.head) == expected[:2]
     assert look.query is not None

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parseReport } from "../src/report/data.ts";
 import { flow } from "../src/report/draw.ts";
-import { csvText } from "../src/report/files.ts";
 import { radiusOf } from "../src/report/head_map.ts";
 import {
   axisNumber,
@@ -11,6 +10,7 @@ import {
   ticks,
   withInterval,
 } from "../src/report/number.ts";
+import { csvText } from "../src/view/saving.ts";
 
 describe("numbers", () => {
   it("are percent where they are shares", () => {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.bertviz.output import show_or_return
 from headscope.errors import InputError
 from headscope.page.selection import make_selection
 
 if TYPE_CHECKING:
+    from IPython.display import HTML
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -22,7 +23,7 @@ def show(
     layer: int | None = None,
     head: int | None = None,
     html_action: str = "view",
-) -> Any:
+) -> HTML | None:
     """Show how queries and keys make attention, as BertViz's `neuron_view.show` does.
 
     Args:

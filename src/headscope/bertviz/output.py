@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headscope.errors import MissingExtra, UnknownName
 from headscope.page.payload import Contents, make_payload
@@ -12,11 +12,14 @@ from headscope.page.replies import Replies
 from headscope.page.save_page import make_page
 from headscope.results.trace import Trace
 
+if TYPE_CHECKING:
+    from IPython.display import HTML
+
 ACTIONS = ("view", "return")
 HEIGHT = 720
 
 
-def show_or_return(trace: Trace, selection: str, html_action: str) -> Any:
+def show_or_return(trace: Trace, selection: str, html_action: str) -> HTML | None:
     """Display the explorer and return None, or return it as an `IPython.display.HTML`.
 
     The HTML is a frame around one self-contained page: it can be displayed, and its `.data`
@@ -40,4 +43,5 @@ def show_or_return(trace: Trace, selection: str, html_action: str) -> Any:
         f'<div><iframe title="headscope" srcdoc="{page}" width="100%" height="{HEIGHT}" '
         f'style="border:0;height:max({HEIGHT}px, 95vh)"></iframe></div>'
     )
-    return display.HTML(frame)
+    shown: HTML = display.HTML(frame)
+    return shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,13 +13,12 @@ from headscope.bertviz.output import show_or_return
 from headscope.errors import InputError
 from headscope.page.selection import make_selection
 from headscope.results.arrays import looks_causal, stacked_attention
-from headscope.results.trace import (
-    Block,
-    Trace,
-    attention_dataset,
-)
+from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.align import NO_WORD
 from headscope.text.tokens import Tokens
+
+if TYPE_CHECKING:
+    from IPython.display import HTML
 
 SPECIAL = re.compile(r"\[[A-Z]+\d*\]|<[^<>\s]+>|<\|[^|]+\|>")
 
@@ -38,7 +37,7 @@ def head_view(
     decoder_tokens: Sequence[str] | None = None,
     include_layers: Sequence[int] | None = None,
     html_action: str = "view",
-) -> Any:
+) -> HTML | None:
     """Show heads of one layer, as BertViz's `head_view` does.
 
     Args:
@@ -63,8 +62,8 @@ def head_view(
         include_layers,
         None,
     )
-    chosen = range(trace.n_heads) if heads is None else heads
-    selection = make_selection(trace, view="head", layer=layer, heads=list(chosen))
+    shown = 0 if heads is None else list(heads)
+    selection = make_selection(trace, view="head", layer=layer, heads=shown)
     return show_or_return(trace, selection, html_action)
 
 
@@ -82,7 +81,7 @@ def model_view(
     include_layers: Sequence[int] | None = None,
     include_heads: Sequence[int] | None = None,
     html_action: str = "view",
-) -> Any:
+) -> HTML | None:
     """Show all heads of all layers, as BertViz's `model_view` does.
 
     Args:

@@ -37,15 +37,7 @@ class _Piece:
 def exemplar_table(
     result: Result, layer: int, head: int, *, n: int = 6, block: str | None = None
 ) -> Figure:
-    """The documents in which a head pays its highest weights; an arrow from query to key.
-
-    Args:
-        result: with exemplars.
-        layer: of the head.
-        head: of the layer.
-        n: how many documents.
-        block: another attention than the main one.
-    """
+    """The documents in which a head pays its highest weights; an arrow from query to key."""
     exemplars = result.exemplars(layer, head, block)[:n]
     if not exemplars:
         raise InputError(f"L{layer} H{head} has no exemplars: no document gave it attention.")

@@ -34,10 +34,7 @@ def heat_map(values: xr.DataArray) -> Figure:
 
 
 def tag_maps(
-    values: xr.DataArray,
-    *,
-    dim: str = "tag",
-    labels: Sequence[str] | None = None,
+    values: xr.DataArray, *, dim: str = "tag", labels: Sequence[str] | None = None
 ) -> Figure:
     """A heat map for each label (all of them by default), each with its own scale."""
     by_name = {str(label): label for label in values[dim].values.tolist()}
@@ -68,13 +65,7 @@ def tag_maps(
     return figure
 
 
-def draw_heads(
-    figure: Figure,
-    axes: Axes,
-    values: xr.DataArray,
-    *,
-    label: str = "",
-) -> None:
+def draw_heads(figure: Figure, axes: Axes, values: xr.DataArray, *, label: str = "") -> None:
     """The heat map itself, with its color bar from 0 to the highest value."""
     array = values.transpose("layer", "head").values
     highest = np.nanmax(array) if np.isfinite(array).any() else 1.0

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import xarray as xr
 from matplotlib.figure import Figure
@@ -96,7 +95,7 @@ FIGURES: dict[str, PaperFigure] = {
 """By name: `vb` is Vig & Belinkov (2019), `clark` Clark et al. (2019); the rest is ours."""
 
 
-def draw(result: Result, name: str, **options: Any) -> Figure:
+def draw(result: Result, name: str, **options: object) -> Figure:
     """One figure; `Result.figure` says more.
 
     Raises:
@@ -117,7 +116,7 @@ def draw(result: Result, name: str, **options: Any) -> Figure:
     return figure.draw(result, **options)
 
 
-def _draw_variable(result: Result, name: str, options: dict[str, Any]) -> Figure:
+def _draw_variable(result: Result, name: str, options: dict[str, object]) -> Figure:
     """A heat map of a variable over heads, also of a metric of one's own; by its labels."""
     if name not in result or not {"layer", "head"} <= set(result[name].dims):
         raise _unknown(name, result)
@@ -214,7 +213,7 @@ def _unknown(name: str, result: Result) -> UnknownName:
     return UnknownName.of("figure", name, [*FIGURES, *_drawable(result)])
 
 
-def _check_options(name: str, figure: PaperFigure, options: dict[str, Any]) -> None:
+def _check_options(name: str, figure: PaperFigure, options: dict[str, object]) -> None:
     """Refuse options the figure does not take, and the lack of those it needs."""
     parameters = list(inspect.signature(figure.draw).parameters.values())[1:]
     known = [parameter.name for parameter in parameters]

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headscope.errors import InputError
-from headscope.figures.style import BLUE, VERMILION, hide, new_figure, styled
+from headscope.figures.style import BLUE, VERMILION, new_figure, styled
 from headscope.results.probe_example import ProbeExample, ProbeExamples
 
 LINE = 0.17
@@ -31,7 +31,7 @@ def example_figure(
         grid = figure.subplots(len(rows), columns, squeeze=False, height_ratios=heights)
         for axes_row, row, most in zip(grid, rows, heights, strict=True):
             for number, axes in enumerate(axes_row):
-                hide(axes)
+                axes.set_axis_off()
                 if number < len(row):
                     _draw(axes, row[number], most)
         figure.supxlabel(KEY, fontsize=7, color="#555555")

@@ -8,17 +8,11 @@ from matplotlib.figure import Figure
 
 from headscope.figures.heatmaps import draw_heads
 from headscope.figures.style import caption, new_figure, styled
-from headscope.results.probe import Probe
 
 DIRECTIONS = {
     "dependent": "The word attends to its candidate parent",
     "candidate": "The candidate parent attends to the word",
 }
-
-
-def probe_reliance_figure(probe: Probe) -> Figure:
-    """`reliance_figure` of a probe, under its title."""
-    return reliance_figure(probe.reliance, title=probe.title)
 
 
 def reliance_figure(reliance: xr.DataArray, *, title: str) -> Figure:

@@ -15,7 +15,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib import font_manager
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -98,8 +97,3 @@ def ticks(n: int, most: int = 12) -> list[int]:
     """Positions to label among n, evenly spaced by 1, 2, 5 or 10."""
     step = next((s for s in (1, 2, 5, 10, 20) if n / s <= most), 50)
     return list(np.arange(0, n, step))
-
-
-def hide(axes: Axes) -> None:
-    """A panel that is not used."""
-    axes.set_axis_off()

@@ -36,9 +36,7 @@ class Thresholds:
 
 
 def behaviors(
-    result: Result,
-    thresholds: Thresholds | None = None,
-    probes: Probes | None = None,
+    result: Result, thresholds: Thresholds | None = None, probes: Probes | None = None
 ) -> xr.DataArray:
     """`layer head`: what each head does, one name each.
 

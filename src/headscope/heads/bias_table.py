@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from headscope.atomic import atomic_path
 from headscope.errors import InputError
+from headscope.heads.table_text import Value, aligned, percent, write_csv
 from headscope.notebook import columns_table
 from headscope.results.result import Result
 from headscope.statistics.intervals import interval
@@ -58,19 +56,13 @@ class BiasTable(BiasTableMethods):
     honest_intervals: tuple[tuple[float, float], tuple[float, float]]
     """Of both, 95 % over documents; NaN where they are too few."""
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, Value]]:
         """The rows as plain values, one dict each."""
         return [asdict(row) for row in self.rows]
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows; accuracies as shares."""
-        with (
-            atomic_path(path) as temporary,
-            temporary.open("w", encoding="utf-8", newline="") as file,
-        ):
-            writer = csv.DictWriter(file, list(BiasRow.__slots__), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.records())
+        write_csv(path, list(BiasRow.__slots__), self.records())
 
     def _repr_html_(self) -> str:
         rows = [
@@ -101,23 +93,12 @@ class BiasTable(BiasTableMethods):
             ]
             for row in self.rows
         ]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-        shown = [
-            "  ".join(
-                cell.rjust(width) if i else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        pro, anti = (
-            _percent(value, *bounds)
-            for value, bounds in zip(self.honest, self.honest_intervals, strict=True)
-        )
+        pro, anti = map(percent, self.honest, self.honest_intervals)
         last = (
             f"best head chosen on the other half of the pairs: pro {pro}, anti {anti} "
             f"({self.pairs} pronouns each)"
         )
-        return "\n".join([self.title, *shown, last])
+        return "\n".join([self.title, *aligned(lines), last])
 
 
 def bias_table(
@@ -127,16 +108,7 @@ def bias_table(
     n: int = 5,
     block: str | None = None,
 ) -> BiasTable:
-    """The heads that find antecedents, and how a stereotype moves them.
-
-    Args:
-        result: of `probe_bias`.
-        heads: of `probe_coreference` with the same model, whose `n` best heads are shown; or
-            heads as (layer, head). By default the `n` that find the antecedent most often in
-            these sentences, of both kinds.
-        n: how many heads.
-        block: another attention of the model: `decoder`.
-    """
+    """The heads that find antecedents, and how a stereotype moves them; see `Result.table`."""
     name = block or next(iter(result.blocks))
     data = result.block(name)
     if "bias_accuracy" not in data:
@@ -217,11 +189,6 @@ def honest_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
     (pro_low, anti_low), (pro_high, anti_high) = interval(of).bounds.tolist()
     pro, anti = of.value.tolist()
     return (pro, anti), ((pro_low, pro_high), (anti_low, anti_high))
-
-
-def _percent(value: float, low: float, high: float) -> str:
-    bounds = "" if np.isnan(low) else f" [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{100 * value:.1f}{bounds}"
 
 
 def _signed(value: float, low: float, high: float) -> str:

@@ -8,7 +8,7 @@ from headscope.heads.probe_table import probe_table
 from headscope.model.fingerprint import weights_sha256
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.probes.probe_dependencies import Folded
+from headscope.probes.probe_dependencies import without_subtypes
 from headscope.probes.probe_examples import probe_examples
 from headscope.results.probe_example import ProbeExamples
 from headscope.results.result import Result
@@ -46,7 +46,7 @@ def examples_of(
     corpus = as_corpus(corpus)
     if not any(":" in str(name) for name in result["accuracy"]["relation"].values):
         # Measured without subtypes: those of the corpus are folded likewise.
-        corpus = Corpus(Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
+        corpus = without_subtypes(corpus)
     (metric,) = (m for m in result.provenance["metrics"] if m["name"] == "dep_accuracy")
     return probe_examples(
         model,

@@ -14,7 +14,8 @@ from headscope.errors import InputError
 from headscope.heads.behavior import OTHER, SURFACE, behaviors, probed_names
 from headscope.heads.card import Evidence, HeadCard
 from headscope.heads.first_edition import with_descriptions
-from headscope.heads.head_map import HeadMap, nearest
+from headscope.heads.head_map import HeadMap, nearest_in
+from headscope.heads.probed import of_probes
 from headscope.results.described import Described, described, is_shown, label_of
 from headscope.results.effect_result import result_of_effects
 from headscope.results.result import Result
@@ -34,16 +35,7 @@ def explain_head(
     heads: HeadMap | None = None,
     n_exemplars: int = 3,
 ) -> HeadCard:
-    """Everything measured about one head, on one page.
-
-    Args:
-        results: one result, or several of the same model (`analyze`, `importance`, probes,
-            `effects` of a corpus).
-        layer: 0-based.
-        head: 0-based.
-        heads: a map, for the nearest heads; without it they are taken from `js` if there.
-        n_exemplars: how many of its highest weights to show.
-    """
+    """Everything measured about one head, on one page; `Result.explain` says more."""
     given = _given(results)
     _check_head(given[0].dataset, layer, head)
     return _card(_Table(given), heads, layer, head, n_exemplars)
@@ -159,9 +151,7 @@ class _Table:
             (behaviors(result) for result in results if all(name in result for name in SURFACE)),
             None,
         )
-
-        probes = [r for r in results if "accuracy" in r or "coref_accuracy" in r]
-        self.best_at = probed_names(probes)
+        self.best_at = probed_names(of_probes(results))
 
     def topics(self, layer: int, head: int) -> dict[str, list[Evidence]]:
         """Evidence on one head by topic."""
@@ -286,16 +276,8 @@ def _nearest(
 ) -> tuple[tuple[int, int, float], ...]:
     if heads is not None:
         return tuple(heads.nearest(layer, head))
-    for result in results:
-        if "js" in result:
-            js = result["js"]
-            n_layers, n_heads = js.shape[:2]
-            coords = result.dataset.coords
-            names = coords["layer"].values if "layer" in coords else np.arange(n_layers)
-            at = [(int(name), number) for name in names for number in range(n_heads)]
-            apart = js.values[names.tolist().index(layer), head].ravel()
-            return tuple(nearest(apart, at, at.index((layer, head))))
-    return ()
+    data = next((result.dataset for result in results if "js" in result), None)
+    return () if data is None else tuple(nearest_in(data, layer, head))
 
 
 def _ordinal(n: int) -> str:

@@ -107,6 +107,14 @@ def nearest(
     return [(*at[i], float(distances[i])) for i in closest]
 
 
+def nearest_in(data: xr.Dataset, layer: int, head: int) -> list[tuple[int, int, float]]:
+    """The heads that attend most like one, by the divergences of all pairs of heads (`js`)."""
+    js = data["js"].values
+    layers = data["layer"].values.tolist() if "layer" in data.coords else [*range(len(js))]
+    at = [(name, number) for name in layers for number in range(js.shape[1])]
+    return nearest(js[layers.index(layer), head].ravel(), at, at.index((layer, head)))
+
+
 def map_heads(
     result: Result,
     *,

@@ -8,18 +8,16 @@ documents and scored on the other, with its interval, and a test of it against e
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from headscope.atomic import atomic_path
 from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
+from headscope.heads.table_text import Value, aligned, percent, write_csv
 from headscope.notebook import columns_table
 from headscope.results.result import Result
 from headscope.statistics.corrections import holm
@@ -113,52 +111,30 @@ class ProbeTable(ProbeTableMethods):
 
     def columns(self) -> list[str]:
         """Names of the columns of `records`."""
-        direction = ["direction"] if self.axis == "relation" else []
-        visible = ["visible"] if self.is_causal and self.axis == "relation" else []
-        names = list(self.rows[0].baselines) if self.rows else []
-        offset = ["baseline_offset"] if self.axis == "relation" else []
+        is_relation = self.axis == "relation"
+        names = self.rows[0].baselines if self.rows else ()
         return [
-            *(self.axis, "cases", "layer", "head", *direction),
-            *("accuracy", "low", "high", "ties", "honest", "honest_low", "honest_high", *visible),
+            *(self.axis, "cases", "layer", "head", *(["direction"] if is_relation else [])),
+            *("accuracy", "low", "high", "ties", "honest", "honest_low", "honest_high"),
+            *(["visible"] if self.is_causal and is_relation else []),
             *("baseline" if name == "offset" else name for name in names),
-            *offset,
-            *(["p_adjusted"] if self.axis == "relation" else []),
+            *(["baseline_offset", "p_adjusted"] if is_relation else []),
         ]
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, Value]]:
         """The rows as plain values, one dict each."""
-        return [
-            {
-                name: value
-                for name, value in _record(self.axis, row).items()
-                if name in self.columns()
-            }
-            for row in self.rows
-        ]
+        names = self.columns()
+        records = (_record(self.axis, row) for row in self.rows)
+        return [{name: record[name] for name in names} for record in records]
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows; accuracies as shares."""
-        with (
-            atomic_path(path) as temporary,
-            temporary.open("w", encoding="utf-8", newline="") as file,
-        ):
-            writer = csv.DictWriter(file, self.columns(), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.records())
+        write_csv(path, self.columns(), self.records())
 
     def __str__(self) -> str:
         lines = self._cells()
-        names = lines[0]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
-        left = {0, *(names.index(name) for name in ("head", "direction") if name in names)}
-        shown = [
-            "  ".join(
-                cell.ljust(width) if i in left else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([self.title, *shown])
+        left = {i for i, name in enumerate(lines[0]) if not i or name in ("head", "direction")}
+        return "\n".join([self.title, *aligned(lines, left)])
 
     def _repr_html_(self) -> str:
         header, *rows = self._cells()
@@ -327,7 +303,7 @@ def _interval(here: xr.Dataset, name: str) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _record(axis: str, row: ProbeRow) -> dict[str, Any]:
+def _record(axis: str, row: ProbeRow) -> dict[str, Value]:
     named = {"baseline" if k == "offset" else k: value for k, value in row.baselines.items()}
     return {
         axis: row.label,
@@ -350,29 +326,20 @@ def _record(axis: str, row: ProbeRow) -> dict[str, Any]:
 
 
 def _shown(row: ProbeRow, name: str, axis: str) -> str:
-    if name in (axis, "direction"):
-        return str(_record(axis, row)[name])
-    if name == "cases":
-        return str(row.cases)
+    value = _record(axis, row)[name]
     if name == "ties":
         return "–" if row.ties is None else str(row.ties)
     if name == "head":
         return f"L{row.layer} H{row.head}"
     if name == "accuracy":
-        return _with_bounds(row.accuracy, row.interval)
+        return percent(row.accuracy, row.interval)
     if name == "honest":
-        return _with_bounds(row.honest, row.honest_interval)
+        return percent(row.honest, row.honest_interval)
+    if not isinstance(value, float):
+        return str(value)
     if name == "p_adjusted":
-        p = float(_record(axis, row)[name])
-        return "–" if np.isnan(p) else f"{p:.3f}" if p >= 0.001 else "<0.001"
-    value = f"{100 * _record(axis, row)[name]:.1f}"
+        return "–" if np.isnan(value) else f"{value:.3f}" if value >= 0.001 else "<0.001"
     if name == "baseline":
-        return f"{value} ({'none' if row.offset is None else f'{row.offset:+d}'.replace('-', '−')})"
-    return value
-
-
-def _with_bounds(value: float, bounds: tuple[float, float]) -> str:
-    shown = f"{100 * value:.1f}"
-    if not np.isfinite(bounds[0]):
-        return shown
-    return f"{shown} [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"
+        offset = "none" if row.offset is None else f"{row.offset:+d}".replace("-", "−")
+        return f"{100 * value:.1f} ({offset})"
+    return f"{100 * value:.1f}"

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headscope.heads.probe_table import probe_table
 from headscope.results.result import Result
+
+
+def of_probes(results: Iterable[Result]) -> list[Result]:
+    """Those of the results that score heads as classifiers."""
+    return [r for r in results if "accuracy" in r or "coref_accuracy" in r]
 
 
 def behaviors(

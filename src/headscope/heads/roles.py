@@ -114,8 +114,9 @@ def choose_roles(found: RoleShares, coords: Mapping[str, np.ndarray], source: st
 
 
 def role_shares(block: Block, entropies: np.ndarray | None = None) -> RoleShares:
-    """How far each head of a block shows each role in this text; without entropies of its rows,
-    each role but `broad`.
+    """How far each head of a block shows each role in this text.
+
+    Without the entropies of its rows, `broad` is left out.
     """
     weights = known_weights(block)
     places = role_places(block)
@@ -138,8 +139,8 @@ def role_shares(block: Block, entropies: np.ndarray | None = None) -> RoleShares
 
 
 def _settled(holds: np.ndarray) -> np.ndarray:
-    """Where one role says less than another, only the other holds: a head that looks at one place
-    is not broad, and the first token may be special.
+    """Of two roles that hold, drop the one that says less: a head that looks at one place is not
+    broad, and one that rests on the first token rests on no special token besides.
     """
     settled = holds.copy()
     broad, first, special = (ROLES.index(name) for name in ("broad", "first", "special"))

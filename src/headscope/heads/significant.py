@@ -61,17 +61,17 @@ class SignificantHeads:
         return pd.DataFrame(rows, columns=list(columns))
 
     def __str__(self) -> str:
-        lines = [f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"]
-        lines += ["  ".join(cells) for cells in self._cells()]
+        lines = [self._heading, *("  ".join(cells) for cells in self._cells())]
         return "\n".join([*lines, self.caution] if self.caution else lines)
 
     def _repr_html_(self) -> str:
-        title = f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"
-        if self.caution:
-            title = f"{title}. {self.caution}"
-        return columns_table(
-            title, ("head", "value", "95 % interval", "p, adjusted"), self._cells()
-        )
+        title = f"{self._heading}. {self.caution}" if self.caution else self._heading
+        columns = ("head", "value", "95 % interval", "p, adjusted")
+        return columns_table(title, columns, self._cells())
+
+    @property
+    def _heading(self) -> str:
+        return f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"
 
     def _cells(self) -> list[tuple[str, ...]]:
         return [
@@ -126,22 +126,29 @@ def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]
     """A variable over layer and head alone."""
     if name not in known:
         raise UnknownName.of("variable with intervals", name, known)
-    array, pulls = known[name].array, known[name].pulls
+    array = known[name].array
     for axis, label in labels.items():
         if axis not in array.dims:
             raise UnknownName.of(f"axis of {name}", axis, map(str, array.dims))
         if label not in array[axis].values.tolist():
             raise UnknownName.of(axis, str(label), map(str, array[axis].values.tolist()))
-        at = array.dims.index(axis)
-        number = array[axis].values.tolist().index(label)
-        pulls = pulls.at(*[slice(None)] * at, number)
-        array = array.sel({axis: label})
-    others = [str(dim) for dim in array.dims if dim not in HEADS]
-    if others or not {*HEADS} <= {*array.dims}:
+    of = _at(known[name], labels)
+    others = [str(dim) for dim in of.array.dims if dim not in HEADS]
+    if others or not {*HEADS} <= {*of.array.dims}:
         raise InputError(
-            f"{name} has the axes {', '.join(map(str, array.dims))}: expected layer and head"
+            f"{name} has the axes {', '.join(map(str, of.array.dims))}: expected layer and head"
             + (f"; give a label of {', '.join(others)}." if others else ".")
         )
+    return of
+
+
+def _at(of: Labeled, labels: dict[str, str | int]) -> Labeled:
+    """A variable at a label of some of its axes."""
+    array, pulls = of.array, of.pulls
+    for axis, label in labels.items():
+        number = array[axis].values.tolist().index(label)
+        pulls = pulls.at(*[slice(None)] * array.dims.index(axis), number)
+        array = array.sel({axis: label})
     return Labeled(array, pulls)
 
 
@@ -153,13 +160,9 @@ def _rival(
         return of.pulls.mean((0, 1)).at(None, None)
     if name not in known:
         raise UnknownName.of("variable to compare with", name, ["mean", *known])
-    here = {axis: label for axis, label in labels.items() if axis in known[name].array.dims}
-    array, pulls = known[name].array, known[name].pulls
-    for axis, label in here.items():
-        pulls = pulls.at(
-            *[slice(None)] * array.dims.index(axis), array[axis].values.tolist().index(label)
-        )
-        array = array.sel({axis: label})
+    dims = known[name].array.dims
+    rival = _at(known[name], {axis: labels[axis] for axis in labels if axis in dims})
+    array, pulls = rival.array, rival.pulls
     if array.dims not in ((), HEADS):
         raise InputError(f"{name} has the axes {', '.join(map(str, array.dims))}: expected none.")
     return pulls if array.dims else pulls.at(None, None)

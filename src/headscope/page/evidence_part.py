@@ -12,10 +12,11 @@ import xarray as xr
 
 from headscope.arguments import expect
 from headscope.errors import InputError
-from headscope.heads.head_map import nearest
+from headscope.heads.explain import shown_variables
+from headscope.heads.head_map import nearest_in
 from headscope.heads.roles import corpus_roles
 from headscope.page.payload import Evidence
-from headscope.results.described import described, is_shown
+from headscope.results.described import described
 from headscope.results.result import Exemplar, Result
 from headscope.results.trace import Trace
 
@@ -38,25 +39,27 @@ CLAIMS = {
 BASELINES = {"accuracy": ("baseline", "best offset"), "coref_accuracy": ("coref_baseline", "rules")}
 
 
-class Relation(TypedDict):
-    """How often a head finds the right word, beside a rule without attention."""
+class Bounded(TypedDict):
+    """A value, and its interval where it has one."""
 
-    name: str
     value: float
     low: float | None
     high: float | None
+
+
+class Relation(Bounded):
+    """How often a head finds the right word, beside a rule without attention."""
+
+    name: str
     baseline: float | None
     baseline_name: str
 
 
-class Number(TypedDict):
+class Number(Bounded):
     """One measured number of a head."""
 
     name: str
     title: str
-    value: float
-    low: float | None
-    high: float | None
     unit: str
 
 
@@ -137,13 +140,13 @@ class _Column:
     baseline: float | None = None
     baseline_name: str = ""
 
-    def at(self, row: int, head: int) -> tuple[float, float | None, float | None]:
-        """Value, low and high of a head."""
+    def at(self, row: int, head: int) -> Bounded:
+        """The value of a head, with its interval."""
         value = _rounded(float(self.values[row, head]))
         if self.bounds is None or np.isnan(self.bounds[:, row, head]).any():
-            return value, None, None
+            return {"value": value, "low": None, "high": None}
         low, high = (_rounded(float(bound)) for bound in self.bounds[:, row, head])
-        return value, low, high
+        return {"value": value, "low": low, "high": high}
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +155,7 @@ class _Table:
 
     result: Result
     block: str
+    data: xr.Dataset
     layers: list[int]
     numbers: list[_Column]
     relations: list[_Column]
@@ -160,11 +164,7 @@ class _Table:
     def of(cls, result: Result, block: str) -> _Table:
         data = result.blocks.get(block, result.dataset)
         layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
-        return cls(result, block, layers, list(_numbers(data)), list(_relations(data)))
-
-    @property
-    def data(self) -> xr.Dataset:
-        return self.result.blocks.get(self.block, self.result.dataset)
+        return cls(result, block, data, layers, list(_numbers(data)), list(_relations(data)))
 
 
 def _card(tables: Sequence[_Table], roles: xr.Dataset | None, layer: int, head: int) -> Card:
@@ -176,33 +176,28 @@ def _card(tables: Sequence[_Table], roles: xr.Dataset | None, layer: int, head: 
             continue
         row = table.layers.index(layer)
         for column in table.relations:
-            value, low, high = column.at(row, head)
-            if value > (column.baseline or 0.0):
-                relations.append(
-                    {
-                        "name": column.name,
-                        "value": value,
-                        "low": low,
-                        "high": high,
-                        "baseline": column.baseline,
-                        "baseline_name": column.baseline_name,
-                    }
-                )
+            found = column.at(row, head)
+            if found["value"] > (column.baseline or 0.0):
+                relation: Relation = {
+                    "name": column.name,
+                    **found,
+                    "baseline": column.baseline,
+                    "baseline_name": column.baseline_name,
+                }
+                relations.append(relation)
         for column in table.numbers:
-            value, low, high = column.at(row, head)
-            if not math.isnan(value):
+            found = column.at(row, head)
+            if not math.isnan(found["value"]):
                 number: Number = {
                     "name": column.name,
                     "title": column.title,
-                    "value": value,
-                    "low": low,
-                    "high": high,
+                    **found,
                     "unit": column.unit,
                 }
                 numbers.setdefault(column.name, number)
         if "exemplar_weight" in table.data:
-            found = table.result.exemplars(layer, head, table.block)
-            exemplars += [_shown(exemplar) for exemplar in found[:MOST_EXEMPLARS]]
+            examples = table.result.exemplars(layer, head, table.block)
+            exemplars += [_shown(exemplar) for exemplar in examples[:MOST_EXEMPLARS]]
     relations.sort(key=lambda relation: (relation["baseline"] or 0.0) - relation["value"])
     sentences = _role_claim(roles, layer, head, tables[0].result.n_documents)
     sentences += [_relation_claim(r) for r in relations[:1] if _is_above(r)]
@@ -280,12 +275,9 @@ def _relations(data: xr.Dataset) -> Iterator[_Column]:
 
 def _numbers(data: xr.Dataset) -> Iterator[_Column]:
     """The variables that are one number for each head."""
-    tables = [
-        array
-        for array in data.data_vars.values()
-        if set(map(str, array.dims)) == {"layer", "head"} and is_shown(array)
-    ]
-    for array in sorted(tables, key=lambda array: described(array).order):
+    for array in shown_variables(data):
+        if array.ndim > 2:
+            continue
         known = described(array)
         interval = f"{array.name}_interval"
         yield _Column(
@@ -310,14 +302,9 @@ def _shown(exemplar: Exemplar) -> Shown:
 
 def _neighbors(tables: Sequence[_Table], layer: int, head: int) -> list[str]:
     """The heads that attend most alike, by their divergence where the run measured it."""
-    for table in tables:
-        if "js" in table.data:
-            js = table.data["js"].values
-            at = [(name, number) for name in table.layers for number in range(js.shape[1])]
-            apart = np.asarray(js[table.layers.index(layer), head]).ravel()
-            near = nearest(apart, at, at.index((layer, head)))
-            return [f"L{a}H{b}" for a, b, _ in near[:MOST_NEIGHBORS]]
-    return []
+    data = next((table.data for table in tables if "js" in table.data), None)
+    near = [] if data is None else nearest_in(data, layer, head)
+    return [f"L{a}H{b}" for a, b, _ in near[:MOST_NEIGHBORS]]
 
 
 def _rounded(value: float) -> float:

@@ -26,16 +26,7 @@ def explore(
     evidence: Result | Iterable[Result] | None = None,
     height: int = HEIGHT,
 ) -> Explorer:
-    """The widget for one trace, or for two to compare; `Trace.explore` says more.
-
-    Args:
-        replies: the traces, and what can be answered about them.
-        selection: where to open, as a URL fragment.
-        neurons: whether vectors go along, or the layers whose do.
-        titles: what to call each trace.
-        evidence: of a corpus run.
-        height: in pixels.
-    """
+    """The widget for one trace, or for two to compare; `Trace.explore` says more."""
     contents = Contents(
         neurons=neurons,
         titles=titles,

@@ -46,9 +46,9 @@ def first_look(block: Block, layer: int | None = None, head: int | None = None) 
 def widest_difference(one: Block, other: Block) -> Look | None:
     """The head whose rows differ most between two traces, and the query that does.
 
-    Heads that were switched off in one of them are left out: that they differ is no news; and so
-    are special tokens as queries, where any other differs. None where the two have not the same
-    shape, or do not differ.
+    Heads that were switched off in one of the two are left out: that they differ is no news.
+    Special tokens are considered only where no other token differs. None where the two traces
+    have different shapes, or do not differ.
     """
     first, second = known_weights(one), known_weights(other)
     if first.shape != second.shape:

@@ -8,7 +8,7 @@ or `["frame", start, end]` in seconds; it is missing where all of it is text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +25,9 @@ MOST_PEAKS = 1200
 """Columns of a drawn wave."""
 
 
-def media_part(media: Media, buffers: Buffers) -> dict[str, Any]:
+def media_part(media: Media, buffers: Buffers) -> dict[str, object]:
     """`images` and `sound` of a trace, where it has them."""
-    part: dict[str, Any] = {}
+    part: dict[str, object] = {}
     if media.images:
         part["images"] = [_image_part(image, buffers) for image in media.images]
     if media.sound is not None and media.sound.size:

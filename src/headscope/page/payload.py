@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import xarray as xr
 
@@ -42,7 +42,7 @@ class Evidence:
         roles: what the heads of each block do over the corpus.
     """
 
-    part: Mapping[str, Any]
+    part: Mapping[str, object]
     roles: Mapping[str, xr.Dataset] = field(default_factory=dict)
 
 
@@ -115,7 +115,7 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
         "selection": selection,
         "story": story,
         "examples": [
-            {"title": parts[numbers[0]]["title"], "traces": list(numbers)} for numbers in examples
+            {"title": titles[numbers[0]], "traces": list(numbers)} for numbers in examples
         ],
         "command": live_command(traces[0]),
         "evidence": None if contents.evidence is None else contents.evidence.part,
@@ -132,7 +132,7 @@ def trace_part(
     *,
     evidence: Evidence | None = None,
     other: Trace | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """One trace: tokens, attention, predictions and effects.
 
     Args:

@@ -6,7 +6,6 @@ model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from headscope.page.buffers import Buffers
 from headscope.page.vectors_part import layer_vectors
 from headscope.results.trace import Block, Trace
 
-Reply = tuple[dict[str, Any], list[bytes]]
+Reply = tuple[dict[str, object], list[bytes]]
 """A JSON object, and the buffers it names by number."""
 Request = Mapping[str, object]
 KINDS = ("row", "neurons", "edit", "effects", "score")
@@ -82,11 +81,7 @@ class Replies:
 
     def block(self, request: Request) -> Block:
         """The block that a request names, the main one by default."""
-        trace = self.trace(request)
-        name = request.get("block", trace.main.name)
-        if not isinstance(name, str) or name not in trace.blocks:
-            raise InputError(f"There is no block {name!r}: there is {', '.join(trace.blocks)}.")
-        return trace.blocks[name]
+        return block_of(self.trace(request), request)
 
     def layer(self, block: Block, request: Request) -> int:
         """The row of the layer that a request names."""
@@ -95,6 +90,14 @@ class Replies:
         if layer not in layers:
             raise InputError(f"There is no layer {layer} in this trace.")
         return layers.index(layer)
+
+
+def block_of(trace: Trace, request: Request) -> Block:
+    """The block of a trace that a request names, the main one by default."""
+    name = request.get("block", trace.main.name)
+    if not isinstance(name, str) or name not in trace.blocks:
+        raise InputError(f"There is no block {name!r}: there is {', '.join(trace.blocks)}.")
+    return trace.blocks[name]
 
 
 def whole(request: Request, name: str, count: int) -> int:

@@ -159,6 +159,16 @@ def page_of(payload: Payload, trace: Trace) -> str:
     return make_page(payload, title=f"{short} · headscope", preview=preview)
 
 
+def need_trace(given: object) -> Trace:
+    """What was given, which must be a trace."""
+    if not isinstance(given, Trace):
+        raise InputError(
+            f"A Trace is needed, not {type(given).__name__}. Make one with model.trace(text), or "
+            "of attention of your own with headscope.Trace.from_arrays(attention, tokens)."
+        )
+    return given
+
+
 def _listed(traces: Examples) -> tuple[list[Trace], list[tuple[int, ...]]]:
     """All traces in order, and which of them stand together."""
     if isinstance(traces, Trace):
@@ -170,15 +180,8 @@ def _listed(traces: Examples) -> tuple[list[Trace], list[tuple[int, ...]]]:
     listed: list[Trace] = []
     examples: list[tuple[int, ...]] = []
     for group in groups:
-        for trace in group:
-            if not isinstance(trace, Trace):
-                raise InputError(
-                    f"A Trace is needed, not {type(trace).__name__}. Make one with "
-                    "model.trace(text), or of attention of your own with "
-                    "headscope.Trace.from_arrays(attention, tokens)."
-                )
-            listed.append(trace)
-        examples.append(tuple(range(len(listed) - len(group), len(listed))))
+        examples.append(tuple(range(len(listed), len(listed) + len(group))))
+        listed += [need_trace(trace) for trace in group]
     if not listed:
         raise InputError("There is no trace to show: give at least one.")
     return listed, examples

@@ -7,7 +7,6 @@ import importlib
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
 from uuid import uuid4
 
 import anywidget
@@ -72,9 +71,9 @@ class Explorer(anywidget.AnyWidget):
             display.display(bundle[0], raw=True)
 
     def _still(self) -> str:
-        """What stands in the notebook when there is no kernel: the offline page in a frame. The
-        style hides the output beside it while that holds no widget but a message that JupyterLab
-        puts in its place.
+        """The offline page in a frame, which a notebook without a kernel shows.
+
+        There JupyterLab puts a message in the widget's place; the style hides that message.
         """
         name = f"headscope-still-{self.static_id}"
         page = make_page(self._offline())
@@ -88,7 +87,7 @@ class Explorer(anywidget.AnyWidget):
             'style="border:0"></iframe></div>'
         )
 
-    def _answer(self, _: object, content: Mapping[str, Any], __: object) -> None:
+    def _answer(self, _: object, content: Mapping[str, object], __: object) -> None:
         """What the page asks for."""
         kind = content.get("kind")
         if not isinstance(kind, str):

@@ -59,7 +59,7 @@ def probe_dependencies(
     min_cases = whole_number("min_cases", min_cases)
     corpus = as_corpus(corpus)
     if fold_subtypes:
-        corpus = Corpus(Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
+        corpus = without_subtypes(corpus)
     metrics = [
         make(punctuation=punctuation, possessive=possessive, min_cases=min_cases)
         for make in (DepAccuracy, DepOffset)
@@ -76,8 +76,13 @@ def fold_subtypes(document: Document) -> Document:
     )
 
 
+def without_subtypes(corpus: Corpus) -> Corpus:
+    """The corpus with relations without their subtypes."""
+    return Corpus(_Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
+
+
 @dataclass(frozen=True)
-class Folded:
+class _Folded:
     """A corpus with relations without subtypes, as a source of documents."""
 
     corpus: Corpus

@@ -41,19 +41,7 @@ def probe_examples(
 ) -> ProbeExamples:
     """The first sentences in which a head always finds a relation, and in which it misses one.
 
-    Args:
-        model: the model, or what `headscope.load` takes.
-        corpus: parsed documents, or what `headscope.read` takes (files by sentence).
-        layer: of the head.
-        head: counted from 0.
-        relation: as labeled in the data.
-        direction: `dependent`: the dependent attends to its parent; `head`: the other way.
-        possessive: as in `probe_dependencies`.
-        right: how many sentences in which it is always right.
-        wrong: how many in which it is not.
-        max_words: longer sentences are passed over.
-        block: which attention, in encoder-decoders.
-        over: `attention`, or `norm`, as in `probe_dependencies`.
+    `Result.examples` says more; `possessive` is as in `probe_dependencies`.
 
     Returns:
         Those that are right, then those that are wrong, in order of the corpus.

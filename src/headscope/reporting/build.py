@@ -9,6 +9,7 @@ import xarray as xr
 
 from headscope.errors import InputError, MissingExtra
 from headscope.heads.head_map import HeadMap, map_heads
+from headscope.heads.probed import of_probes
 from headscope.reporting.change_table import change_table
 from headscope.reporting.effect_table import effect_table
 from headscope.reporting.equations import OTHERS, Tree, equation_tree
@@ -208,7 +209,7 @@ def _sections(
             [difference_table(subjects, differences), group_figure(subjects)],
         ),
     ]
-    made = (section(key, title, [], figures) for key, title, figures in parts)
+    made = (section(*part) for part in parts)
     return [shown for shown in made if shown is not None]
 
 
@@ -220,7 +221,7 @@ def _maps(subjects: Sequence[Subject]) -> dict[int, HeadMap]:
         if result is None:
             continue
         try:
-            probes = [r for r in subject.results if "accuracy" in r or "coref_accuracy" in r]
+            probes = of_probes(subject.results)
             maps[number] = map_heads(result, probes=probes, effects=subject.result("effect"))
         except (InputError, MissingExtra):  # too few heads, or no surface metrics to name them
             continue

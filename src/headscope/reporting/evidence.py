@@ -39,16 +39,16 @@ def heads_beyond(
     subject: Subject, name: str, threshold: float | Pulls, **labels: str | int
 ) -> Heads:
     """Heads above a threshold, or above another number of the same documents (BH over heads)."""
-    of = subject.pulls(name, **labels)
+    pulls = subject.pulls(name, **labels)
     data = subject.data(name)
-    if of is None or data is None or np.ndim(of.value) != 2:
+    if pulls is None or data is None or np.ndim(pulls.value) != 2:
         return Heads((), 0)
     if isinstance(threshold, Pulls):
-        p = p_above(of - threshold.at(None, None))
+        p = p_above(pulls - threshold.at(None, None))
     else:
-        p = p_above(of, threshold)
+        p = p_above(pulls, threshold)
     adjusted = benjamini_hochberg(p)
-    bounds = interval(of)
+    bounds = interval(pulls)
     layers, heads = data["layer"].values, data["head"].values
     with np.errstate(invalid="ignore"):
         places = np.argwhere(adjusted < LEVEL)
@@ -56,7 +56,7 @@ def heads_beyond(
         (
             int(layers[i]),
             int(heads[j]),
-            Measured(float(of.value[i, j]), float(bounds.low[i, j]), float(bounds.high[i, j])),
+            Measured(float(pulls.value[i, j]), float(bounds.low[i, j]), float(bounds.high[i, j])),
         )
         for i, j in places
     ]
@@ -64,28 +64,28 @@ def heads_beyond(
     return Heads(tuple(passed), int(np.isfinite(p).sum()))
 
 
-def scaled(of: Pulls, factor: float) -> Pulls:
+def scaled(pulls: Pulls, factor: float) -> Pulls:
     """A number times a constant, with its pulls."""
-    return replace(of, value=of.value * factor, pulls=of.pulls * factor)
+    return replace(pulls, value=pulls.value * factor, pulls=pulls.pulls * factor)
 
 
 def are_layers_apart(subject: Subject, name: str) -> bool:
     """Do the lowest and the highest layer differ? Paired; Bonferroni over all pairs of layers."""
-    of = subject.pulls(f"{name}_by_layer")
-    if of is None or np.ndim(of.value) != 1 or np.isfinite(of.value).sum() < 2:
+    pulls = subject.pulls(f"{name}_by_layer")
+    if pulls is None or np.ndim(pulls.value) != 1 or np.isfinite(pulls.value).sum() < 2:
         return False
-    low, high = int(np.nanargmin(of.value)), int(np.nanargmax(of.value))
-    n = int(np.isfinite(of.value).sum())
-    return bool(p_differs(of.at(high) - of.at(low)) * n * (n - 1) / 2 < LEVEL)
+    low, high = int(np.nanargmin(pulls.value)), int(np.nanargmax(pulls.value))
+    n = int(np.isfinite(pulls.value).sum())
+    return bool(p_differs(pulls.at(high) - pulls.at(low)) * n * (n - 1) / 2 < LEVEL)
 
 
 def layers_above(subject: Subject, name: str, rival: str, **labels: str | int) -> list[int] | None:
     """Layers above another number of the same documents (Holm over layers); None if not tested."""
-    of, other = subject.pulls(f"{name}_by_layer", **labels), subject.pulls(rival)
+    pulls, other = subject.pulls(f"{name}_by_layer", **labels), subject.pulls(rival)
     data = subject.data(name)
-    if of is None or other is None or data is None:
+    if pulls is None or other is None or data is None:
         return None
-    p = holm(p_above(of - other.at(None)))
+    p = holm(p_above(pulls - other.at(None)))
     if not np.isfinite(p).any():
         return None
     with np.errstate(invalid="ignore"):
@@ -94,21 +94,21 @@ def layers_above(subject: Subject, name: str, rival: str, **labels: str | int) -
 
 def is_least_below_mean(subject: Subject, name: str) -> bool:
     """Is the head with the lowest value below the mean over heads? Paired; Holm over heads."""
-    of = subject.pulls(name)
-    if of is None or not np.isfinite(of.value).any():
+    pulls = subject.pulls(name)
+    if pulls is None or not np.isfinite(pulls.value).any():
         return False
-    p = holm(p_above(of.mean((0, 1)).at(None, None) - of))
-    return bool(p.ravel()[int(np.nanargmin(of.value))] < LEVEL)
+    p = holm(p_above(pulls.mean((0, 1)).at(None, None) - pulls))
+    return bool(p.ravel()[int(np.nanargmin(pulls.value))] < LEVEL)
 
 
 def labels_above_twice_the_mean(subject: Subject, name: str) -> list[bool] | None:
     """`label`: is there a head above twice the mean over heads? Bonferroni over heads, Holm over
     labels.
     """
-    of = subject.pulls(name)
-    if of is None:
+    pulls = subject.pulls(name)
+    if pulls is None:
         return None
-    p = p_above(of - scaled(of.mean((0, 1)), 2).at(None, None))
+    p = p_above(pulls - scaled(pulls.mean((0, 1)), 2).at(None, None))
     n = np.isfinite(p).sum((0, 1))
     lowest = np.where(n > 0, np.nan_to_num(p, nan=1.0).min((0, 1)), np.nan)
     corrected = holm(np.minimum(lowest * n, 1.0))
@@ -116,8 +116,8 @@ def labels_above_twice_the_mean(subject: Subject, name: str) -> list[bool] | Non
         return [bool(value) for value in corrected < LEVEL]
 
 
-def differ_from(of: Pulls, other: Pulls) -> np.ndarray:
+def differ_from(pulls: Pulls, other: Pulls) -> np.ndarray:
     """Which numbers differ from another of the same documents? Paired; Holm over them."""
     with np.errstate(invalid="ignore"):
-        is_different: np.ndarray = holm(p_differs(of - other)) < LEVEL
+        is_different: np.ndarray = holm(p_differs(pulls - other)) < LEVEL
     return is_different

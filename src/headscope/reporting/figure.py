@@ -48,7 +48,6 @@ class Content(TypedDict, total=False):
     panels: Sequence[Mapping[str, object]]
     presets: Sequence[Mapping[str, object]]
     axis: str
-    axes: Sequence[Axis]
     labels: Sequence[str]
     units: str
     share: bool
@@ -99,12 +98,10 @@ def figure_of(
     }
 
 
-def section(
-    key: str, title: str, text: Sequence[Sentence], figures: Sequence[Figure | None]
-) -> Section | None:
+def section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:
     """A section of the figures that are not None; None if all are."""
     shown = [figure for figure in figures if figure is not None]
-    return {"id": key, "title": title, "text": list(text), "figures": shown} if shown else None
+    return {"id": key, "title": title, "text": [], "figures": shown} if shown else None
 
 
 def axis_of(known: Described) -> Axis:

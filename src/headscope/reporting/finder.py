@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headscope.errors import InputError
 from headscope.heads.behavior import behaviors
+from headscope.heads.probed import of_probes
 from headscope.reporting.figure import Figure, figure_of
 from headscope.reporting.subjects import Subject
 from headscope.reporting.variables import head_variables
@@ -57,9 +58,10 @@ def _note(subject: Subject, x: str, y: str) -> str:
 def roles_of(subject: Subject) -> list[list[str]] | None:
     """`layer head`: what each head does; None where that was not measured."""
     result = subject.result("offset_share")
-    probes = [r for r in subject.results if "accuracy" in r or "coref_accuracy" in r]
+    if result is None:
+        return None
     try:
-        names = None if result is None else behaviors(result, probes=probes)
+        names = behaviors(result, probes=of_probes(subject.results))
     except InputError:  # some surface metric is missing
         return None
-    return None if names is None else [[str(name) for name in row] for row in names.values]
+    return [[str(name) for name in row] for row in names.values]

@@ -357,9 +357,7 @@ def notable_heads(subject: Subject) -> dict[tuple[int, int], str]:
     return notable
 
 
-def _extremes(
-    layers: Sequence[LayerValue],
-) -> tuple[LayerValue, LayerValue]:
+def _extremes(layers: Sequence[LayerValue]) -> tuple[LayerValue, LayerValue]:
     """The layers with the lowest and the highest value."""
     return min(layers, key=_value), max(layers, key=_value)
 

@@ -22,9 +22,9 @@ from headscope.reporting.wording import (
     count_of,
     figure,
     head,
-    is_share_of,
     listed,
     measured,
+    points,
     sentence,
     with_interval,
 )
@@ -133,7 +133,7 @@ def _said(subjects: Sequence[Subject], right: int, changed: Changed) -> Sentence
     return [
         f"{_spoken(changed.name, subjects)} changed in {n} of {changed.n_tested}, most in ",
         head(right, first.layer, first.head),
-        f": from {before} to {after}, by {_points(first.by, units)}",
+        f": from {before} to {after}, by {points(first.by, units)}",
     ]
 
 
@@ -152,7 +152,7 @@ def about_differences(subjects: Sequence[Subject], differences: Differences) -> 
                 bounds = sorted((abs(difference.low), abs(difference.high)))
                 size = Measured(abs(difference.value), *bounds)
                 units = describe(subjects, name).units
-                said.append(f"{_spoken(name, subjects)} {way} by {_points(size, units)}")
+                said.append(f"{_spoken(name, subjects)} {way} by {points(size, units)}")
         if said:
             kind = "paired" if data.attrs.get("comparison") == SAME else "on different documents"
             sentences.append(
@@ -202,7 +202,8 @@ def group_tests(subject: Subject) -> dict[str, GroupTest]:
         return {}
     axes = axes_of(result)
     tests = {
-        name: permutation_test(of, axes.groups_of_parts) for name, of in _ungrouped_pulls(result)
+        name: permutation_test(pulls, axes.groups_of_parts)
+        for name, pulls in _ungrouped_pulls(result)
     }
     return {name: test for name, test in tests.items() if np.isfinite(test.p)}
 
@@ -237,11 +238,6 @@ def _group_said(subject: Subject, name: str, test: GroupTest, names: Sequence[st
 
 def _correction(n_measures: int) -> str:
     return f"after correction over {count_of(n_measures, 'measure')}"
-
-
-def _points(value: Measured, units: str) -> str:
-    shown = with_interval(value, units)
-    return shown.replace("\u00a0%", "\u00a0points") if is_share_of(units) else shown
 
 
 def _spoken(name: str, subjects: Sequence[Subject]) -> str:

@@ -24,12 +24,12 @@ from headscope.run.compare import compare
 
 def effects(subject: Subject, number: int) -> Sentence | None:
     """Without which head the loss rises most, and how many heads it depends on."""
-    of = effects_of(subject)
-    if of is None or not of.n_tested:
+    known = effects_of(subject)
+    if known is None or not known.n_tested:
         return None
     where = subject.elsewhere("effect")
-    corrected = aside(f" (after correction over {count_of(of.n_tested, 'head')})")
-    largest = of.largest(np.ones_like(of.is_clear))
+    corrected = aside(f" (after correction over {count_of(known.n_tested, 'head')})")
+    largest = known.largest(np.ones_like(known.is_clear))
     if largest is None:
         return [
             f"Without any single head the loss{where} changes too little to be told from 0",
@@ -38,14 +38,14 @@ def effects(subject: Subject, number: int) -> Sentence | None:
             ".",
         ]
     row, column = largest
-    layer = of.layers[row]
+    layer = known.layers[row]
     rise = subject.measured("effect", layer=layer, head=column)
     verb = "rises" if rise.value > 0 else "falls"
-    better = int((of.is_clear & (of.values < 0)).sum())
+    better = int((known.is_clear & (known.values < 0)).sum())
     also = f"; without {count_of(better, 'head')} of these it falls" if better else ""
     return [
-        f"Taken away alone, {int(of.is_clear.sum())} of {count_of(of.n_tested, 'head')} change the "
-        f"loss{where}",
+        f"Taken away alone, {int(known.is_clear.sum())} of {count_of(known.n_tested, 'head')} "
+        f"change the loss{where}",
         corrected,
         f"{also}. It {verb} most without ",
         head(number, layer, column),
@@ -82,14 +82,14 @@ def norms(subject: Subject, number: int) -> Sentence | None:
 def importance(subject: Subject, number: int) -> Sentence | None:
     """At which keys gradients are larger or smaller than on average."""
     data = subject.data("importance_mean")
-    of = subject.pulls("importance")
-    if data is None or of is None:
+    pulls = subject.pulls("importance")
+    if data is None or pulls is None:
         return None
     names = [str(name) for name in data["gradient_class"].values]
     if "all" not in names:
         return None
     overall = subject.measured("importance_mean", gradient_class="all")
-    means = of.mean((0, 1))
+    means = pulls.mean((0, 1))
     is_different = differ_from(means, means.at(slice(names.index("all"), names.index("all") + 1)))
     said = []
     for name, differs in zip(names, is_different.tolist(), strict=True):

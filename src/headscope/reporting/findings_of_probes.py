@@ -20,6 +20,7 @@ from headscope.reporting.wording import (
     figure,
     head,
     listed,
+    points,
     with_interval,
 )
 from headscope.results.described import label_of
@@ -56,7 +57,7 @@ def relations(subject: Subject, number: int) -> Sentence | None:
         f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}{ties}. "
         "Chosen on one half of the documents and scored on the other, heads are right in "
         f"{with_interval(Measured(best.honest, *best.honest_interval), 'accuracy')}, "
-        f"{_points(Measured(gain.value, *gain.interval))} above the best offset",
+        f"{points(Measured(gain.value, *gain.interval))} above the best offset",
         figure("relations"),
         ".",
     ]
@@ -110,7 +111,3 @@ def trained(subject: Subject, number: int) -> Sentence | None:
         figure("probes"),
         ".",
     ]
-
-
-def _points(gain: Measured) -> str:
-    return with_interval(gain, "share").replace("\u00a0%", "\u00a0points")

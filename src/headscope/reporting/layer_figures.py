@@ -90,15 +90,11 @@ class Column:
             return None
         level: Level | None = None
         if self.baseline is not None:
-            baseline = subject.measured(self.baseline[0], **self.baseline_labels)
+            shared = {dim: label for dim, label in self.labels.items() if dim == "parent"}
+            baseline = subject.measured(self.baseline[0], **shared)
             if baseline.is_known:
                 level = {"name": self.baseline[1], "value": rounded(baseline.value)}
         return {"series": [{"name": "", **line}], "baseline": level}
-
-    @property
-    def baseline_labels(self) -> dict[str, object]:
-        """The labels that the baseline has too."""
-        return {k: v for k, v in self.labels.items() if k == "parent"}
 
     def describe(self, subjects: Sequence[Subject]) -> ColumnAxis:
         """The column's heading and units."""

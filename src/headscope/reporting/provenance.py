@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from headscope.reporting.subjects import Subject
 from headscope.reporting.table_figures import probe_name
@@ -33,10 +33,11 @@ def provenance_of(subject: Subject) -> Provenance:
     """The model, then each run on it."""
     runs: list[RunRows] = [{"title": r.corpus_name, "rows": _run_rows(r)} for r in subject.results]
     runs += [{"title": f"Probe: {probe_name(p)}", "rows": _probe_rows(p)} for p in subject.probes]
-    return {"title": subject.title, "rows": _model_rows(subject.model), "runs": runs}
+    return {"title": subject.title, "rows": _model_rows(subject.results[0]), "runs": runs}
 
 
-def _model_rows(model: Mapping[str, Any]) -> list[Row]:
+def _model_rows(result: Result) -> list[Row]:
+    model = result.provenance["model"]
     return _kept(
         {
             "Model": _joined(model, "name", "architecture", "dtype"),
@@ -71,7 +72,7 @@ def _run_rows(result: Result) -> list[Row]:
             "Settings": ", ".join(f"{k} {settings[k]}" for k in SHOWN if settings.get(k)),
             "Plan": about.get("plan"),
             "Measured": ", ".join(metrics),
-            "Versions": _versions(about),
+            "Versions": _versions(about.get("versions", {})),
         }
     )
 
@@ -88,7 +89,7 @@ def _probe_rows(probe: Probe) -> list[Row]:
             "Trained on": treebanks.get("train"),
             "Scored on": treebanks.get("dev"),
             "Seed": about.get("seed"),
-            "Versions": _versions(about),
+            "Versions": _versions(about.get("versions", {})),
         }
     )
 
@@ -98,8 +99,8 @@ def _kept(rows: Mapping[str, object]) -> list[Row]:
     return [[name, str(text)] for name, text in rows.items() if text not in (None, "")]
 
 
-def _versions(about: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in about.get("versions", {}).items())
+def _versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
 def _joined(values: Mapping[str, object], *names: str) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -51,19 +50,15 @@ class Subject:
     title: str
     results: tuple[Result, ...]
     probes: tuple[Probe, ...] = ()
-    page: str | None = field(default=None)
+    page: str | None = None
     normed: Result | None = None
-
-    @property
-    def model(self) -> Mapping[str, Any]:
-        """The model's provenance."""
-        model: Mapping[str, Any] = self.results[0].provenance["model"]
-        return model
 
     @property
     def is_causal(self) -> bool:
         """Does a token attend only to tokens before it, in the model's main attention?"""
-        return next(iter(self.results[0].blocks)) == "decoder" or bool(self.model.get("is_causal"))
+        first = self.results[0]
+        is_causal = first.provenance["model"].get("is_causal")
+        return next(iter(first.blocks)) == "decoder" or bool(is_causal)
 
     @property
     def null_is_first(self) -> bool:
@@ -75,7 +70,7 @@ class Subject:
     @property
     def layers(self) -> list[int]:
         """The numbers of the layers."""
-        return [int(n) for n in self._axis("layer")]
+        return self._axis("layer")
 
     @property
     def n_heads(self) -> int:
@@ -113,20 +108,21 @@ class Subject:
         result = self.result(name)
         if result is None or not result.states:
             return None
-        of = _pulls_of(result, name)
-        if of is None:
+        known = _pulls_of(result, name)
+        if known is None:
             return None
+        array = known.array
         at = [
-            of.array[dim].values.tolist().index(labels[str(dim)]) if dim in labels else slice(None)
-            for dim in of.array.dims
+            array[dim].values.tolist().index(labels[str(dim)]) if dim in labels else slice(None)
+            for dim in array.dims
         ]
-        return of.pulls.at(*at)
+        return known.pulls.at(*at)
 
-    def _axis(self, name: str) -> Sequence[int]:
+    def _axis(self, name: str) -> list[int]:
         for result in self.results:
             if name in result.dataset.coords:
                 return [int(n) for n in result.dataset[name].values]
-        return ()
+        return []
 
 
 def _pulls_of(result: Result, name: str) -> Labeled | None:
@@ -278,14 +274,11 @@ def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
     """The models' names, with what tells subjects apart where the names are the same."""
     firsts = [results[0] for results in subjects]
     titles = [result.model for result in firsts]
-    for more in (_edit, _over, _block, _group, _corpus):
-        if len(set(titles)) == len(titles):
-            break
-        extra = [more(result) for result in firsts]
-        if len(set(extra)) > 1:
+    for details in zip(*map(_details, firsts), strict=True):
+        if len(set(details)) > 1:
             titles = [
-                f"{title} · {text}" if text and titles.count(title) > 1 else title
-                for title, text in zip(titles, extra, strict=True)
+                f"{title} · {detail}" if detail and titles.count(title) > 1 else title
+                for title, detail in zip(titles, details, strict=True)
             ]
     for number, title in enumerate(titles):
         if title in titles[:number]:
@@ -293,40 +286,27 @@ def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
     return titles
 
 
-def _group(result: Result) -> str:
-    return str(result.provenance.get("group") or "")
-
-
-def _corpus(result: Result) -> str:
-    return result.corpus_name
-
-
-def _edit(result: Result) -> str:
-    return "edited" if result.provenance.get("model", {}).get("edits") else ""
-
-
-def _over(result: Result) -> str:
-    return "by norm" if _is_by_norm(result) else ""
-
-
-def _block(result: Result) -> str:
-    return next(iter(result.blocks))
+def _details(result: Result) -> tuple[str, ...]:
+    """What may tell a result from others of its model, the most telling first."""
+    return (
+        "edited" if result.provenance.get("model", {}).get("edits") else "",
+        "by norm" if _is_by_norm(result) else "",
+        next(iter(result.blocks)),
+        str(result.provenance.get("group") or ""),
+        result.corpus_name,
+    )
 
 
 def _page(model: str, pages: Mapping[str, str]) -> str | None:
     """The page given for a model, by its name or by a part of it."""
     for page in pages.values():
         scheme = urlsplit(str(page)).scheme
-        if len(scheme) > 1 and scheme not in (
-            "file",
-            "http",
-            "https",
-        ):  # C: is a drive, not a scheme
+        if len(scheme) > 1 and scheme not in ("file", "http", "https"):  # C: is a drive
             raise InputError(f"A page is {page!r}; expected the path or address of an HTML file.")
     if model in pages:
         return pages[model]
-    bare = model.lower().replace("-", "").replace("_", "")
-    for name, page in pages.items():
-        if name.lower().replace("-", "").replace("_", "") in bare:
-            return page
-    return None
+    return next((page for name, page in pages.items() if _bare(name) in _bare(model)), None)
+
+
+def _bare(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

@@ -84,16 +84,19 @@ def with_interval(value: Measured, units: str = "") -> str:
     is_share = is_share_of(units)
     digits = 1 if is_share else _digits(value.value)
     factor = 100 if is_share else 1
-    shown = (
-        f"{_signed(value.value * factor, digits)}{SPACE}%"
-        if is_share
-        else _named(_signed(value.value, digits), units)
-    )
+    unit = "%" if is_share else units
+    shown = _signed(value.value * factor, digits) + (f"{SPACE}{unit}" if unit else "")
     if not value.has_interval:
         return shown
     low, high = (_signed(x * factor, digits) for x in (value.low, value.high))
     dash = " to " if "−" in low + high else "–"
     return f"{shown} [{low}{dash}{high}]"
+
+
+def points(value: Measured, units: str = "share") -> str:
+    """A difference: of shares in points, which are not percent of anything."""
+    shown = with_interval(value, units)
+    return shown.replace(f"{SPACE}%", f"{SPACE}points") if is_share_of(units) else shown
 
 
 def two_digits(value: float) -> str:
@@ -164,10 +167,6 @@ def plain(parts: Iterable[Part]) -> str:
         elif "aside" in part:
             shown.append(part["aside"])
     return "".join(shown).replace(SPACE, " ")
-
-
-def _named(number: str, units: str) -> str:
-    return f"{number}{SPACE}{units}" if units else number
 
 
 def _digits(value: float) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from headscope.errors import InputError, UnknownName
 from headscope.page.buffers import Buffers
 from headscope.page.outcome_part import effects_part
 from headscope.page.payload import trace_part
-from headscope.page.replies import KINDS, NEEDS_MODEL, Replies, Reply, Request, whole
+from headscope.page.replies import KINDS, NEEDS_MODEL, Replies, Reply, Request, block_of, whole
 
 if TYPE_CHECKING:
     from headscope.model.edit import Edit
@@ -73,30 +72,27 @@ class LiveReplies(Replies):
         block = self.block(request)
         if block is not trace.main:
             raise InputError("Scores are explained in the main attention of a model only.")
-        row = self.layer(block, request)
-        n_heads = block.attention.sizes["head"]
-        head, query, key = (
-            whole(request, name, count)
-            for name, count in (("head", n_heads), ("query", len(trace.tokens)),
-                                ("key", len(trace.tokens)))
-        )  # fmt: skip
+        layer = int(block.attention["layer"].values[self.layer(block, request)])
+        head = whole(request, "head", block.attention.sizes["head"])
+        query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
         origin = origin_of(trace, "score")
-        place = Place(int(block.attention["layer"].values[row]), head, query, key)
-        found = explain_place(origin.model, trace.stack_tokens, origin.inputs, place)
-        total = found.contrast
-        data = found.data
-        order = sorted(
-            range(data.sizes["part"]),
-            key=lambda i: -max(abs(data["key_side"].values[i]), abs(data["query_side"].values[i])),
+        place = Place(layer, head, query, key)
+        explained = explain_place(origin.model, trace.stack_tokens, origin.inputs, place)
+        names, query_side, key_side = (
+            explained.data[name].values.tolist() for name in ("part", "query_side", "key_side")
         )
+        total = explained.contrast
         parts = [
             {
-                "name": str(data["part"].values[i]),
-                "query_side": round(float(data["query_side"].values[i]), 5),
-                "key_side": round(float(data["key_side"].values[i]), 5),
-                "share": round(float(data["key_side"].values[i]) / total, 5) if total else 0.0,
+                "name": str(name),
+                "query_side": round(of_query, 5),
+                "key_side": round(of_key, 5),
+                "share": round(of_key / total, 5) if total else 0.0,
             }
-            for i in order[:MOST_PARTS]
+            for name, of_query, of_key in sorted(
+                zip(names, query_side, key_side, strict=True),
+                key=lambda part: -max(abs(part[1]), abs(part[2])),
+            )[:MOST_PARTS]
         ]
         against = "the mean score of the other keys in sight"
         return {"total": round(total, 5), "parts": parts, "against": against}, []
@@ -129,28 +125,25 @@ def read_edit(wanted: object, trace: Trace) -> Edit:
     kind = edit.get("kind")
     if kind not in EDITS:
         raise UnknownName.of("kind of edit", kind, EDITS)
-    name = edit.get("block", trace.main.name)
-    if not isinstance(name, str) or name not in trace.blocks:
-        raise InputError(f"There is no block {name!r}: there is {', '.join(trace.blocks)}.")
-    block = trace.blocks[name]
+    block = block_of(trace, edit)
     sizes = block.attention.sizes
     layer = whole(edit, "layer", max(int(n) for n in block.attention["layer"].values) + 1)
     head = whole(edit, "head", sizes["head"])
-    place: dict[str, Any] = {} if block is trace.main else {"block": name}
+    name = None if block is trace.main else block.name
     if kind == "off":
-        return ablate(layer, head, **place)
+        return ablate(layer, head, block=name)
     if kind == "cell":
         query, key = whole(edit, "query", sizes["query"]), whole(edit, "key", sizes["key"])
         weight = _real(edit, "weight", 0.0, 1.0)
-        return set_attention(layer, head, query=query, key=key, weight=weight, **place)
+        return set_attention(layer, head, query=query, key=key, weight=weight, block=name)
     neuron = whole(edit, "neuron", block.data.sizes.get("neuron", MOST_NEURONS))
     factor = _real(edit, "factor", -LARGEST_FACTOR, LARGEST_FACTOR)
-    return scale_neurons(layer, head, neuron, factor, **place)
+    return scale_neurons(layer, head, neuron, factor, block=name)
 
 
 def _real(edit: Mapping[str, object], name: str, least: float, most: float) -> float:
     value = edit.get(name)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not least <= value <= most:  # type: ignore[arg-type, operator]
+    # NaN lies between no two numbers.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise InputError(f"{name} should be a number from {least:g} to {most:g}, not {value!r}.")
-    return float(cast("float", value))
+    return float(value)

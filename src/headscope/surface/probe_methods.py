@@ -57,9 +57,9 @@ class ProbeMethods:
 
     def figure(self: Probe) -> Figure:
         """How much the probe relies on each head, for both directions (`reliance`)."""
-        from headscope.figures.probe_weights import probe_reliance_figure
+        from headscope.figures.probe_weights import reliance_figure
 
-        return probe_reliance_figure(self)
+        return reliance_figure(self.reliance, title=self.title)
 
 
 class ProbeTableMethods:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import os
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headscope.results.probe_example import ProbeExamples
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
+    from headscope.text.readers.read import Readable
 
 
 class ResultMethods:
@@ -88,7 +89,7 @@ class ResultMethods:
 
         return significant_heads(self, name, against=against, level=level, block=block, **labels)
 
-    def figure(self: Result, name: str, **options: Any) -> Figure:
+    def figure(self: Result, name: str, **options: object) -> Figure:
         """One figure of the papers, or of ours, as matplotlib draws it.
 
         Save it with `figure.savefig(path)`.
@@ -180,7 +181,7 @@ class ResultMethods:
     def examples(
         self: Result,
         model: Model | str,
-        corpus: Corpus | str | Path | Iterable[Any],
+        corpus: Corpus | Readable,
         relation: str,
         *,
         layer: int | None = None,

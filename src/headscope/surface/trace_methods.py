@@ -246,17 +246,11 @@ class TraceMethods:
 
 def _shown(trace: Trace, other: Trace | None, over: Over) -> list[Trace]:
     """What is looked at, one trace or two, over attention or norms."""
-    from headscope.errors import InputError, UnknownName
+    from headscope.errors import UnknownName
+    from headscope.page.save_page import need_trace
     from headscope.results.norm_weighted import OVER
-    from headscope.results.trace import Trace
 
     if over not in OVER:
         raise UnknownName.of("over", over, OVER)
-    traces = [trace] if other is None else [trace, other]
-    for one in traces:
-        if not isinstance(one, Trace):
-            raise InputError(
-                f"A Trace is needed, not {type(one).__name__}. Make one with model.trace(text), "
-                "or from attention of your own with headscope.Trace.from_arrays(attention, tokens)."
-            )
+    traces = [need_trace(one) for one in (trace, other) if one is not None]
     return traces if over == "attention" else [one.by_norm() for one in traces]

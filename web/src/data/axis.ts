@@ -23,9 +23,9 @@ export function entriesOf(tokens: Tokens, unit: "tokens" | "words"): Entry[] {
   }));
 }
 
-/** Where in `entries` a token position is shown, or -1. */
-export function rowOf(entries: readonly Entry[], position: number): number {
-  return entries.findIndex((entry) => entry.positions.includes(position));
+/** Where in `entries` a token position is shown; -1 for none. */
+export function rowOf(entries: readonly Entry[], position: number | null | undefined): number {
+  return entries.findIndex((entry) => entry.positions.includes(position ?? -1));
 }
 
 const SIGNS: Record<string, string> = { "\n": "⏎", "\r": "␍", "\t": "⇥" };

@@ -1,11 +1,11 @@
 // Attention weights from their coarse and fine planes (src/headscope/page/codes.py).
 
-export const LAST_CODE = 254;
-export const MISSING_CODE = 255;
+const LAST_CODE = 254;
+const MISSING_CODE = 255;
 const FIRST_FINE_CODE = 24;
 const FINE_LEVELS = 16;
 
-/** Weight of each coarse code; NaN for missing. */
+/** Weight of each coarse code; NaN, which is above nothing, for missing. */
 export const COARSE = Float32Array.from({ length: 256 }, (_, code) =>
   code === MISSING_CODE ? Number.NaN : (code / LAST_CODE) ** 2,
 );

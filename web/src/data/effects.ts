@@ -47,10 +47,19 @@ export async function openEffects(
   };
 }
 
-export interface Ranked {
+/** A head by the index of its layer. */
+export interface Spot {
   readonly layerIndex: number;
   readonly head: number;
+}
+
+export interface Ranked extends Spot {
   readonly value: number;
+}
+
+/** Where a head stands in a list; -1 where it does not. */
+export function placeIn(list: readonly Spot[], layerIndex: number, head: number): number {
+  return list.findIndex((one) => one.layerIndex === layerIndex && one.head === head);
 }
 
 /** All heads by the size of a value, largest first; heads without one are left out. */

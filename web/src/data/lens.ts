@@ -10,6 +10,25 @@ export interface Matrix {
   readonly weights: Float32Array;
 }
 
+/** A row and a column that are looked at; -1 for none. */
+export interface Focus {
+  readonly row: number;
+  readonly column: number;
+}
+
+/** What one row reads. */
+export function rowWeights({ weights, columns }: Matrix, row: number): Float32Array {
+  return weights.subarray(row * columns, (row + 1) * columns);
+}
+
+/** By whom one column is read. */
+export function columnWeights({ weights, columns }: Matrix, column: number): Float32Array {
+  return weights.filter((_, i) => i % columns === column);
+}
+
+/** Above this many tokens a matrix says more than lines. */
+export const LINES_LIMIT = 64;
+
 /** What is drawn of the numbers, and over what. */
 export interface Filter {
   /** Shown like the rest, dimmed, or hidden, with each row rescaled to 1. */
@@ -84,7 +103,7 @@ export class Lens {
     const nKeys = this.block.keyTokens.texts.length;
     const visible = new Float32Array(rows * columns);
     this.rows.forEach((row, r) => {
-      const share = this.renormalize ? safe(total(weights, nKeys, row, this.whole)) : 1;
+      const share = (this.renormalize && total(weights, nKeys, row, this.whole)) || 1;
       this.columns.forEach((column, c) => {
         if (this.within && row.segment !== column.segment) return;
         visible[r * columns + c] = cell(weights, nKeys, row, column) / share;
@@ -94,35 +113,26 @@ export class Lens {
   }
 }
 
-/** Element by element, the mean or the largest of several matrices; missing cells are left out. */
-export function combine(matrices: Iterable<Matrix>, how: "mean" | "max"): Matrix {
-  let shape: Matrix | null = null;
-  let kept = new Float32Array(0);
-  let counts = new Uint32Array(0);
-  for (const matrix of matrices) {
-    if (shape === null) {
-      shape = matrix;
-      kept = new Float32Array(matrix.weights.length);
-      counts = new Uint32Array(matrix.weights.length);
-    }
-    for (let i = 0; i < kept.length; i++) {
-      const weight = matrix.weights[i];
-      if (Number.isNaN(weight)) continue;
-      kept[i] = how === "mean" ? kept[i] + weight : Math.max(kept[i], weight);
+/** Element by element, the mean of matrices of one shape; missing cells are left out. */
+export function meanOf(matrices: readonly Matrix[]): Matrix {
+  const sums = new Float32Array(matrices[0].weights.length);
+  const counts = new Uint32Array(sums.length);
+  for (const { weights } of matrices) {
+    for (let i = 0; i < sums.length; i++) {
+      if (Number.isNaN(weights[i])) continue;
+      sums[i] += weights[i];
       counts[i]++;
     }
   }
-  const weights = kept.map((weight, i) =>
-    counts[i] === 0 ? Number.NaN : how === "mean" ? weight / counts[i] : weight,
-  );
-  return { rows: shape?.rows ?? 0, columns: shape?.columns ?? 0, weights };
+  return { ...matrices[0], weights: sums.map((sum, i) => sum / counts[i]) };
 }
 
-/** B − A, cell by cell; of what differs, both names. */
+/** B − A, cell by cell. */
 export function difference(a: Matrix, b: Matrix): Matrix {
   return { ...a, weights: b.weights.map((weight, i) => weight - a.weights[i]) };
 }
 
+/** The words of A, with the words of B beside them where they differ. */
 export function bothNames(a: readonly Entry[], b: readonly Entry[]): Entry[] {
   return a.map((entry, i) => {
     const other = b[i].label;
@@ -130,7 +140,7 @@ export function bothNames(a: readonly Entry[], b: readonly Entry[]): Entry[] {
   });
 }
 
-function isSegment(entry: Entry, letter: string | null | undefined): boolean {
+function isSegment(entry: Entry, letter: string | undefined): boolean {
   return !letter || entry.segment === (letter === "a" ? 0 : 1);
 }
 
@@ -154,8 +164,4 @@ function total(
     if (!Number.isNaN(weight)) sum += weight;
   }
   return sum;
-}
-
-function safe(sum: number): number {
-  return sum > 0 ? sum : 1;
 }

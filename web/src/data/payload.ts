@@ -77,17 +77,13 @@ export interface BlockPart {
   vectors: VectorsPart[];
 }
 
-export interface HiddenPart extends NumbersPart {
-  states: number[];
-}
-
 export interface Answer {
   text: string;
   probability: number;
 }
 
 export interface PredictionsPart {
-  kind: "next" | "mask" | "label" | "token_label";
+  kind: "next" | "mask" | "label";
   /** A null position is the whole text. */
   positions: { position: number | null; top: Answer[] }[];
 }
@@ -118,7 +114,7 @@ export interface TracePart {
   effects: EffectsPart | null;
   stacks: Record<string, TokensPart>;
   blocks: BlockPart[];
-  hidden: Record<string, HiddenPart>;
+  hidden: Record<string, NumbersPart & { states: number[] }>;
   images?: ImagePart[];
   sound?: SoundPart;
 }

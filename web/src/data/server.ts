@@ -1,18 +1,10 @@
 // The server of `headscope serve`, as far as the page knows it.
 
-import type { Edit } from "../state/selection.ts";
-import { type Asker, type Progress, Refusal, type ScoreSum } from "./asker.ts";
-import { bytesOfBase64, type Take, takeFrom } from "./buffer.ts";
+import { type Ask, type Asker, type Progress, questions, Refusal, type Reply } from "./asker.ts";
+import { bytesOfBase64, takeFrom } from "./buffer.ts";
 import { openEffects } from "./effects.ts";
-import {
-  checkHeader,
-  checkTrace,
-  type EffectsPart,
-  type Header,
-  type TracePart,
-  type VectorsPart,
-} from "./payload.ts";
-import { openTraces, openVectors, type Trace } from "./trace.ts";
+import { checkHeader, type EffectsPart, type Header } from "./payload.ts";
+import { openTraces, type Trace } from "./trace.ts";
 
 /** One text, or two that a model takes together. */
 export interface Input {
@@ -28,15 +20,10 @@ export interface Wish {
   readonly inputs: readonly Input[];
 }
 
-export interface Answered {
+interface Answered {
   readonly header: Header;
   readonly traces: Trace[];
   readonly asker: Asker;
-}
-
-/** Buffers of an answer, as base64. */
-interface Packed {
-  readonly buffers: string[];
 }
 
 async function post(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
@@ -53,28 +40,30 @@ async function post(path: string, body: unknown, signal?: AbortSignal): Promise<
     throw new Refusal("The server does not answer. Is `headscope serve` still running?");
   }
   if (answer.ok) return answer;
-  const said = (await answer.json().catch(() => null)) as { error?: string; wait?: number } | null;
-  throw new Refusal(said?.error ?? `The server answered ${answer.status}.`, said?.wait ?? 0);
+  const said = (await answer.json().catch(() => null)) as { error?: string } | null;
+  throw new Refusal(said?.error ?? `The server answered ${answer.status}.`);
 }
 
-async function ask<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
-  return (await (await post(path, body, signal)).json()) as T;
+const ask: Ask = async <T>(path: string, body: object, signal?: AbortSignal) =>
+  opened((await (await post(path, body, signal)).json()) as T);
+
+/** An answer, whose buffers are base64. */
+function opened<T>(content: T): Reply<T> {
+  const { buffers } = content as { buffers?: string[] };
+  const take = takeFrom((index) => (buffers?.[index] ? bytesOfBase64(buffers[index]) : null));
+  return { content, take };
 }
 
 /** Trace texts, and keep asking the same server about them. */
 export async function askTrace(wish: Wish, signal: AbortSignal): Promise<Answered> {
-  const answer = await ask<Packed & { id: string; header: unknown }>("trace", wish, signal);
-  const header = checkHeader(answer.header);
-  const traces = await openTraces(header, takeOf(answer));
-  return { header, traces, asker: serverAsker(answer.id) };
-}
-
-function takeOf({ buffers }: Packed): Take {
-  return takeFrom((index) => (buffers[index] ? bytesOfBase64(buffers[index]) : null));
+  const { content, take } = await ask<{ id: string; header: unknown }>("trace", wish, signal);
+  const header = checkHeader(content.header);
+  return { header, traces: await openTraces(header, take), asker: serverAsker(content.id) };
 }
 
 function serverAsker(id: string): Asker {
   return {
+    ...questions((kind, wish, signal) => ask(kind, { id, ...wish }, signal)),
     async row(row) {
       try {
         const found = await post("row", { id, ...row });
@@ -83,26 +72,17 @@ function serverAsker(id: string): Asker {
         return null; // The server forgot the trace, or is gone: the drawn value stays.
       }
     },
-    async neurons(trace, block, layer) {
-      type Found = Packed & { part: VectorsPart };
-      const found = await ask<Found>("neurons", { id, trace, block, layer });
-      return openVectors(found.part, takeOf(found));
-    },
-    async edit(edits: readonly Edit[], signal) {
-      const found = await ask<Packed & { traces: TracePart[] }>("edit", { id, edits }, signal);
-      found.traces.forEach(checkTrace);
-      return openTraces(found, takeOf(found));
-    },
     async effects(trace, position, follow, signal) {
       const answer = await post("effects", { id, trace, position }, signal);
-      const last = await followed(answer, follow);
-      return (await openEffects(last.effects, takeOf(last)))!;
+      const { content, take } = opened(await followed(answer, follow));
+      return (await openEffects(content.effects, take))!;
     },
-    score: (trace, at) => ask<ScoreSum>("score", { id, trace, ...at }),
   };
 }
 
-type Measured = Packed & { effects: EffectsPart };
+interface Measured {
+  readonly effects: EffectsPart;
+}
 
 /** Reads server-sent events to the last, which holds what was measured. */
 async function followed(answer: Response, follow: (progress: Progress) => void): Promise<Measured> {

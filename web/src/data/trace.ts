@@ -64,7 +64,6 @@ export interface Block {
   readonly statistics: Readonly<Record<string, (number | null)[][]>>;
   /** By the layer's own number; filled further where somebody can be asked. */
   readonly vectors: Map<number, Lazy<Vectors>>;
-  readonly hidden: { states: readonly number[]; numbers: Lazy<Numbers> } | null;
   /** Whether the layer (by index) has this head. */
   has(layerIndex: number, head: number): boolean;
 }
@@ -87,22 +86,16 @@ async function openTrace(part: TracePart, take: Take): Promise<Trace> {
   const stacks = new Map(Object.entries(part.stacks).map(([name, t]) => [name, openTokens(t)]));
   const { title, model, changed, predictions } = part;
   const [blocks, media, effects] = await Promise.all([
-    Promise.all(part.blocks.map((block) => openBlock(block, part, stacks, take))),
+    Promise.all(part.blocks.map((block) => openBlock(block, stacks, take))),
     openMedia(part, take),
     openEffects(part.effects, take),
   ]);
   return { title, model, changed, predictions, effects, blocks, media };
 }
 
-async function openBlock(
-  part: BlockPart,
-  trace: TracePart,
-  stacks: Map<string, Tokens>,
-  take: Take,
-): Promise<Block> {
+async function openBlock(part: BlockPart, stacks: Map<string, Tokens>, take: Take): Promise<Block> {
   const [, heads, queries, keys] = part.shape;
   const size = heads * queries * keys;
-  const hidden = trace.hidden[part.queries];
   const layer = (index: number) =>
     new Lazy(async () => {
       const coarse = take(part.coarse[index], size);
@@ -129,9 +122,6 @@ async function openBlock(
     vectors: new Map(
       part.vectors.map((v) => [v.layer, new Lazy(() => openVectors(v, take))] as const),
     ),
-    hidden: hidden
-      ? { states: hidden.states, numbers: new Lazy(() => openNumbers(hidden, take)) }
-      : null,
     has: (layerIndex, head) => part.present[layerIndex]?.[head] === 1,
   };
 }

@@ -53,7 +53,12 @@ const LEADS: Record<RoleId, string> = {
   punctuation: "rests on punctuation",
 };
 
-/** A resting head is told by what a pinned word reads, where that is this much. */
+/** Is a role a resting place? It then says little about what a head is for. */
+export function isResting(role: string | null): role is "first" | "special" | "punctuation" {
+  return role === "first" || role === "special" || role === "punctuation";
+}
+
+/** A resting head is titled by what the pinned word reads, where that is at least this much. */
 const TELLING = 0.25;
 
 /** The title of a head, from its role and its telling links (one per input). */
@@ -64,27 +69,22 @@ export function titleOf(
   isPinned: boolean,
 ): Said {
   const found = links.filter((link) => link !== null);
-  const rests = role === "first" || role === "special" || role === "punctuation";
+  const rests = isResting(role);
   const isTelling = isPinned && found.some(({ weight }) => weight >= TELLING);
+  const say = (lead: string, said: readonly Link[] = found) => ({ lead, words: [], links: said });
   if (rests && !isTelling) {
-    const link = isPinned ? found : [];
     const lead = `${LEADS[role]}: ${percent(share)} on average`;
-    return { lead: link.length ? `${lead};` : lead, words: [], links: link };
+    const own = isPinned ? found : [];
+    return say(own.length ? `${lead};` : lead, own);
   }
-  if (role === "broad") {
-    return {
-      lead: `${LEADS.broad}${found.length ? ", most of all" : ""}`,
-      words: [],
-      links: found,
-    };
-  }
+  if (role === "broad") return say(`${LEADS.broad}${found.length ? ", most of all" : ""}`);
   if (role !== null && !rests) {
     const across = role === "equal" && found.some(({ from, to }) => from.segment !== to.segment);
     const lead = across ? "links equal words across the two sentences" : LEADS[role];
-    return { lead: found.length ? `${lead}:` : lead, words: [], links: found };
+    return say(found.length ? `${lead}:` : lead);
   }
-  if (found.length === 0) return { lead: "reads hardly any word here", words: [], links: [] };
-  if (!isPinned) return { lead: "has no single role; strongest:", words: [], links: found };
+  if (found.length === 0) return say("reads hardly any word here");
+  if (!isPinned) return say("has no single role; strongest:");
   const { from, to } = found[0];
   const way = to.positions[0] < from.positions[0] ? "reads back" : "reads ahead";
   const words = [...new Set(found.map((link) => printed(link.from.label)))];
@@ -99,6 +99,10 @@ export function ordinal(n: number): string {
   const last = n % 100;
   const ending = last >= 11 && last <= 13 ? "th" : (["th", "st", "nd", "rd"][n % 10] ?? "th");
   return `${n}${ending}`;
+}
+
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** The strongest of a row, and what the rest adds up to. */

@@ -1,8 +1,8 @@
 // Attention over a line of words, as arcs.
 
-import type { Entry } from "../data/axis.ts";
-import type { Lens, Matrix } from "../data/lens.ts";
+import { type Focus, type Lens, type Matrix, rowWeights } from "../data/lens.ts";
 import { shortWeight } from "../data/number.ts";
+import type { Link } from "../data/words.ts";
 
 /** Where a word stands: its middle, its top, its width. */
 export interface Place {
@@ -22,10 +22,10 @@ export interface Arc {
   readonly labelX: number;
 }
 
-export interface ArcsInput {
+interface ArcsInput {
   readonly matrix: Matrix;
   readonly lens: Lens;
-  readonly focus: { readonly row: number; readonly column: number };
+  readonly focus: Focus;
   /** The row that is looked at, as exactly as it is known. */
   readonly read: Float32Array | null;
   readonly above: number;
@@ -37,12 +37,6 @@ const LABELED = 2;
 const LINE = 18;
 /** Without a word that is looked at, words up to this many show their strongest link. */
 const CROWDED = 32;
-
-interface Link {
-  readonly from: Entry;
-  readonly to: Entry;
-  readonly weight: number;
-}
 
 /** Arcs between words of one line; across lines there is shading instead. */
 export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Arc[] {
@@ -90,7 +84,7 @@ function linksOf({ matrix, lens, focus, read, above }: ArcsInput): Link[] {
     return links;
   }
   rows.forEach((from, r) => {
-    const own = matrix.weights.subarray(r * matrix.columns, (r + 1) * matrix.columns);
+    const own = rowWeights(matrix, r);
     if (focus.column >= 0) {
       const weight = own[focus.column];
       if (weight >= above) links.push({ from, to: columns[focus.column], weight });

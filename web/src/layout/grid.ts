@@ -1,5 +1,6 @@
 // All heads in a table: how large the cells are, and the picture of it.
 
+import type { Spot } from "../data/effects.ts";
 import type { Filter } from "../data/lens.ts";
 import type { Block } from "../data/trace.ts";
 import type { Rgb } from "../paint/color.ts";
@@ -71,7 +72,7 @@ export function gridPictures(
   grid: Grid,
   filter: Filter,
   ratio: number,
-  spots: readonly { readonly layerIndex: number; readonly head: number }[],
+  spots: readonly Spot[],
   look: (layerIndex: number, head: number) => CellLook,
 ): ImageMark[] {
   const sieve = sieveOf(block, filter);

@@ -1,9 +1,8 @@
 // One head as lines between two columns of words: where everything stands, and the lines.
 
 import type { Entry } from "../data/axis.ts";
-import type { Matrix } from "../data/lens.ts";
-import type { Rgb } from "../paint/color.ts";
-import { cssOf } from "../paint/color.ts";
+import { type Focus, type Matrix, rowWeights } from "../data/lens.ts";
+import { cssOf, type Rgb } from "../paint/color.ts";
 import type { Theme } from "../paint/theme.ts";
 import type { CurveMark, Mark } from "./scene.ts";
 
@@ -23,7 +22,7 @@ export interface Columns {
   readonly readers: number;
 }
 
-export interface ColumnsInput {
+interface ColumnsInput {
   readonly width: number;
   readonly height: number;
   readonly rows: number;
@@ -74,7 +73,7 @@ export interface LinesInput {
   readonly matrix: Matrix;
   readonly rows: readonly Entry[];
   readonly keys: readonly Entry[];
-  readonly focus: { readonly row: number; readonly column: number };
+  readonly focus: Focus;
   readonly above: number;
   readonly top: number;
   /** Whether special tokens are to stand back. */
@@ -89,68 +88,55 @@ export function lineWidth(weight: number): number {
   return 0.8 + 5.2 * Math.min(1, weight);
 }
 
-/** All lines of the row or column that is looked at; without one, each word's strongest. */
+/** All lines of the row or column that is looked at, and behind a row each other word's strongest;
+ *  where nothing is looked at, each word's strongest. */
 export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Mark[] {
-  const { matrix, focus } = input;
-  const behind: CurveMark[] = [];
-  const front: CurveMark[] = [];
+  const { matrix, focus, above, dashed } = input;
+  const color = cssOf(input.color);
+  const isFree = focus.row < 0 && focus.column < 0;
   const curve = (
     row: number,
     key: number,
     style: Pick<CurveMark, "color" | "opacity" | "width">,
-  ) => ({
-    kind: "curve" as const,
+  ): CurveMark => ({
+    kind: "curve",
     x1: columns.lines.left,
     y1: rowY(columns, row),
     x2: columns.lines.right,
     y2: rowY(columns, key),
-    dashed: input.dashed,
+    dashed,
     ...style,
   });
-  const isFree = focus.row < 0 && focus.column < 0;
+  const looked = (row: number, key: number, weight: number, most: number) =>
+    curve(row, key, {
+      color,
+      opacity: 0.25 + 0.75 * Math.min(1, weight / Math.max(most, 1e-6)),
+      width: lineWidth(weight),
+    });
+  const quiet = (row: number, key: number, weight: number) => {
+    const isBack = input.dims && (input.keys[key].special || input.rows[row].special);
+    const seen = weight * (isBack ? 0.4 : 1);
+    const style = isFree
+      ? { opacity: 0.25 + 0.65 * seen, width: lineWidth(weight) * 0.6 }
+      : { opacity: 0.3 + 0.3 * seen, width: 0.8 + 1.4 * weight };
+    return curve(row, key, { ...style, color: isFree && !isBack ? color : theme.tone.strong });
+  };
+  const [behind, front]: [CurveMark[], CurveMark[]] = [[], []];
   for (let row = 0; row < matrix.rows; row++) {
-    const own = matrix.weights.subarray(row * matrix.columns, (row + 1) * matrix.columns);
-    const kept = strongest(own, isFree || row === focus.row ? input.top : 1);
-    for (const key of kept) {
-      const weight = own[key];
-      const isAbove = weight >= input.above;
-      const looked = row === focus.row || (focus.row < 0 && key === focus.column);
-      if (looked) {
-        if (isAbove) front.push(curve(row, key, lookedAt(weight, largest(own), input.color)));
-      } else if (isAbove && (isFree ? key === kept[0] : key === kept[0] && focus.column < 0)) {
-        const back = input.dims && (input.keys[key].special || input.rows[row].special);
-        behind.push(
-          curve(row, key, {
-            color: isFree && !back ? cssOf(input.color) : theme.tone.strong,
-            opacity: (isFree ? 0.25 : 0.3) + (isFree ? 0.65 : 0.3) * weight * (back ? 0.4 : 1),
-            width: isFree ? lineWidth(weight) * 0.6 : 0.8 + 1.4 * weight,
-          }),
-        );
-      }
-    }
-  }
-  if (focus.column >= 0) {
-    // Every reader of the word, not only those whose strongest link it is.
-    front.length = focus.row >= 0 ? front.length : 0;
-    for (let row = 0; row < matrix.rows && focus.row < 0; row++) {
-      const weight = matrix.weights[row * matrix.columns + focus.column];
-      if (weight >= input.above)
-        front.push(curve(row, focus.column, lookedAt(weight, 1, input.color)));
+    const own = rowWeights(matrix, row);
+    if (row === focus.row) {
+      const keys = strongest(own, input.top);
+      const shown = keys.filter((key) => own[key] >= above);
+      front.push(...shown.map((key) => looked(row, key, own[key], own[keys[0]])));
+    } else if (focus.column >= 0) {
+      const weight = own[focus.column];
+      if (focus.row < 0 && weight >= above) front.push(looked(row, focus.column, weight, 1));
+    } else {
+      const [key] = strongest(own, 1);
+      if (own[key] > 0 && own[key] >= above) behind.push(quiet(row, key, own[key]));
     }
   }
   return [...behind, ...front.sort((a, b) => a.width - b.width)];
-}
-
-function lookedAt(weight: number, most: number, color: Rgb) {
-  return {
-    color: cssOf(color),
-    opacity: 0.25 + 0.75 * Math.min(1, weight / Math.max(most, 1e-6)),
-    width: lineWidth(weight),
-  };
-}
-
-function largest(row: Float32Array): number {
-  return row.reduce((most, weight) => Math.max(most, weight || 0), 0);
 }
 
 /** Columns by weight, strongest first; `top` of them, or all for 0. */

@@ -1,10 +1,10 @@
 // A head as a matrix: readers down, what is read across; fitted, magnified or moved.
 
 import { type Entry, printed } from "../data/axis.ts";
-import type { Matrix } from "../data/lens.ts";
-import { mix, type Rgb } from "../paint/color.ts";
+import type { Focus, Matrix } from "../data/lens.ts";
+import { mix, pixelsOf, type Rgb } from "../paint/color.ts";
 import type { Theme } from "../paint/theme.ts";
-import type { ImageMark, Mark } from "./scene.ts";
+import type { Mark, Raster } from "./scene.ts";
 
 /** What part is seen: pixels across a cell, and which cell lies in the upper left corner. */
 export interface Window {
@@ -92,7 +92,7 @@ export function revealed(
   return kept(next, layout);
 }
 
-export function seenCells(window: Window, layout: MatrixLayout): { rows: number; columns: number } {
+function seenCells(window: Window, layout: MatrixLayout): { rows: number; columns: number } {
   return {
     rows: Math.min(layout.rows, (layout.height - layout.top - 6) / (window.cell * layout.tall)),
     columns: Math.min(layout.columns, (layout.width - layout.left - 6) / window.cell),
@@ -110,7 +110,7 @@ function kept(window: Window, layout: MatrixLayout): Window {
 }
 
 /** The cell under a point, or null. */
-export function cellAt(window: Window, layout: MatrixLayout, x: number, y: number) {
+export function cellAt(window: Window, layout: MatrixLayout, x: number, y: number): Focus | null {
   if (x < layout.left || y < layout.top) return null;
   const column = Math.floor(window.column + (x - layout.left) / window.cell);
   const row = Math.floor(window.row + (y - layout.top) / (window.cell * layout.tall));
@@ -118,36 +118,29 @@ export function cellAt(window: Window, layout: MatrixLayout, x: number, y: numbe
 }
 
 /** The weights as a picture, one pixel per cell; what is below 0 in a color of its own. */
-export function heatMark(
-  matrix: Matrix,
-  box: { x: number; y: number; width: number; height: number },
+export function heatOf(
+  { rows, columns, weights }: Matrix,
   theme: Theme,
   color: Rgb,
   above = 0,
   negative = color,
-): ImageMark {
-  const { rows, columns, weights } = matrix;
-  const pixels = new Uint8ClampedArray(rows * columns * 4);
-  for (let i = 0; i < weights.length; i++) {
+): Raster {
+  const pixels = pixelsOf(weights.length, (i) => {
     const weight = weights[i];
-    const share = Math.sqrt(Math.min(1, Math.abs(weight)));
-    const [red, green, blue] = Number.isNaN(weight)
-      ? theme.rgb.missing
-      : mix(theme.rgb.panel, weight < 0 ? negative : color, Math.abs(weight) < above ? 0 : share);
-    pixels[4 * i] = red;
-    pixels[4 * i + 1] = green;
-    pixels[4 * i + 2] = blue;
-    pixels[4 * i + 3] = 255;
-  }
-  return { kind: "image", ...box, columns, rows, pixels };
+    if (Number.isNaN(weight)) return theme.rgb.missing;
+    const size = Math.abs(weight);
+    const share = size < above ? 0 : Math.sqrt(Math.min(1, size));
+    return mix(theme.rgb.panel, weight < 0 ? negative : color, share);
+  });
+  return { columns, rows, pixels };
 }
 
-export interface MatrixInput {
-  readonly heat: ImageMark;
+interface MatrixInput {
+  readonly heat: Raster;
   readonly rows: readonly Entry[];
   readonly keys: readonly Entry[];
-  readonly focus: { readonly row: number; readonly column: number };
-  readonly pinned: { readonly row: number; readonly column: number };
+  readonly focus: Focus;
+  readonly pinned: Focus;
 }
 
 /** The part that is seen, with labels; the view cuts off what lies outside. */
@@ -162,7 +155,7 @@ export function matrixMarks(
   const x = layout.left - window.column * cell;
   const y = layout.top - window.row * down;
   const [width, height] = [layout.columns * cell, layout.rows * down];
-  const marks: Mark[] = [{ ...input.heat, x, y, width, height }];
+  const marks: Mark[] = [{ kind: "image", ...input.heat, x, y, width, height }];
   const { focus, pinned } = input;
   const stroke = (row: number, column: number, thickness: number) => {
     const band = { kind: "frame" as const, color: theme.tone.ink, thickness };
@@ -222,7 +215,7 @@ export function matrixMarks(
 
 /** The whole in small, and a frame around what is seen. */
 export function minimapMarks(
-  heat: ImageMark,
+  heat: Raster,
   window: Window,
   layout: MatrixLayout,
   size: { width: number; height: number },
@@ -231,7 +224,7 @@ export function minimapMarks(
   const seen = seenCells(window, layout);
   const [right, down] = [size.width / layout.columns, size.height / layout.rows];
   return [
-    { ...heat, x: 0, y: 0, ...size },
+    { kind: "image", ...heat, x: 0, y: 0, ...size },
     {
       kind: "frame",
       x: window.column * right + 1,

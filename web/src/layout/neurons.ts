@@ -1,28 +1,33 @@
 // How a word finds what it reads: q beside k, their products, the sum and the share, as marks.
 
-import { type Entry, printed } from "../data/axis.ts";
+import { type Entry, printed, rowOf } from "../data/axis.ts";
 import { type Neurons, saturation } from "../data/neurons.ts";
 import { formatNumber, shortWeight } from "../data/number.ts";
-import type { Rgb } from "../paint/color.ts";
-import { cssOf, mix } from "../paint/color.ts";
+import { cssOf, mix, pixelsOf, type Rgb } from "../paint/color.ts";
 import type { Theme } from "../paint/theme.ts";
 import { shorten } from "./matrix.ts";
-import type { Mark } from "./scene.ts";
+import type { Mark, TextMark } from "./scene.ts";
 
-export interface NeuronLayout {
+/** A left edge and a width. */
+interface Span {
+  readonly x: number;
+  readonly width: number;
+}
+
+interface NeuronLayout {
   readonly width: number;
   readonly height: number;
   readonly rowHeight: number;
   readonly fontSize: number;
   readonly top: number;
-  /** Left edges and widths; null where there is no room for it. */
-  readonly reader: { x: number; width: number } | null;
-  readonly query: { x: number; width: number } | null;
-  readonly word: { x: number; width: number };
-  readonly key: { x: number; width: number } | null;
-  readonly product: { x: number; width: number };
-  readonly sum: { x: number; width: number };
-  readonly share: { x: number; width: number };
+  /** Null where there is no room for it. */
+  readonly reader: Span | null;
+  readonly query: Span | null;
+  readonly word: Span;
+  readonly key: Span | null;
+  readonly product: Span;
+  readonly sum: Span;
+  readonly share: Span;
 }
 
 export function neuronLayout(
@@ -32,10 +37,8 @@ export function neuronLayout(
   least: number,
 ): NeuronLayout {
   const { width } = size;
-  const rowHeight = Math.min(
-    44,
-    Math.max(least, Math.floor((size.height - 8) / Math.max(1, count))),
-  );
+  const fitting = Math.floor((size.height - 8) / Math.max(1, count));
+  const rowHeight = Math.min(44, Math.max(least, fitting));
   const fontSize = rowHeight >= 26 ? 16 : rowHeight >= 18 ? 14 : 12;
   const isSmall = width < 520;
   const gap = isSmall ? 8 : 18;
@@ -43,22 +46,10 @@ export function neuronLayout(
   const reader = Math.min(width * 0.16, ems.rows * fontSize + 14);
   const [sum, share] = [52, isSmall ? 74 : 96];
   const fixed = word + sum + share + gap * 4 + 24;
-  if (isSmall) {
-    const strip = Math.max(60, width - fixed - 8);
-    const product = { x: 12 + word + gap, width: strip };
-    const at = product.x + strip + gap;
-    return {
-      ...{ width, height: count * rowHeight + 8, rowHeight, fontSize, top: 4 },
-      ...{ reader: null, query: null, key: null },
-      word: { x: 12, width: word },
-      product,
-      sum: { x: at, width: sum },
-      share: { x: at + sum + gap, width: share },
-    };
-  }
-  const room = width - fixed - reader - gap * 4;
-  const strip = Math.max(60, Math.min(190, room / 3));
-  let x = 16;
+  const strip = isSmall
+    ? Math.max(60, width - fixed - 8)
+    : Math.max(60, Math.min(190, (width - fixed - reader - gap * 4) / 3));
+  let x = isSmall ? 12 : 16;
   const next = (own: number, space = gap) => {
     const box = { x, width: own };
     x += own + space;
@@ -66,17 +57,17 @@ export function neuronLayout(
   };
   return {
     ...{ width, height: count * rowHeight + 8, rowHeight, fontSize, top: 4 },
-    reader: next(reader),
-    query: next(strip, gap * 2.4),
-    word: next(word, 10),
-    key: next(strip),
+    reader: isSmall ? null : next(reader),
+    query: isSmall ? null : next(strip, gap * 2.4),
+    word: next(word, isSmall ? gap : 10),
+    key: isSmall ? null : next(strip),
     product: next(strip),
     sum: next(sum),
     share: next(share),
   };
 }
 
-export interface NeuronInput {
+interface NeuronInput {
   readonly neurons: Neurons;
   readonly rows: readonly Entry[];
   readonly keys: readonly Entry[];
@@ -89,10 +80,11 @@ export interface NeuronInput {
 export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: Theme): Mark[] {
   const { neurons, rows, keys, chosen, order, color } = input;
   const marks: Mark[] = [];
-  const { rowHeight, top } = layout;
+  const { rowHeight, top, fontSize } = layout;
+  const { ink, soft, paper } = theme.tone;
   const middle = (row: number) => top + (row + 0.5) * rowHeight;
-  const strip = Math.max(8, Math.min(20, rowHeight - 6));
-  const own = rows.findIndex(({ positions }) => positions.includes(neurons.query));
+  const height = Math.max(8, Math.min(20, rowHeight - 6));
+  const own = rowOf(rows, neurons.query);
   const y = middle(Math.max(0, own));
   const limits = {
     q: saturation([neurons.q]),
@@ -100,124 +92,69 @@ export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: The
     p: saturation(neurons.products),
     dot: saturation([neurons.dots]),
   };
-  const ink = cssOf(color);
-  const cells = (
-    vector: Float32Array,
-    box: { x: number; width: number },
-    at: number,
-    limit: number,
-  ) =>
-    marks.push({
-      kind: "image",
-      x: box.x,
-      y: at - strip / 2,
-      width: box.width,
-      height: strip,
-      columns: order.length,
-      rows: 1,
-      pixels: stripPixels([vector], order, limit, theme),
-    });
+  const cells = (vector: Float32Array, { x, width }: Span, at: number, limit: number) => {
+    const pixels = stripPixels(vector, order, limit, theme);
+    const box = { x, y: at - height / 2, width, height };
+    marks.push({ kind: "image", ...box, columns: order.length, rows: 1, pixels });
+  };
+  const bar = ({ x, width }: Span, at: number, fill: string) =>
+    marks.push({ kind: "rect", x, y: at - height / 2, width, height, fill });
   const join = (x1: number, y1: number, x2: number, y2: number, weight: number) =>
     marks.push({
       kind: "curve",
       ...{ x1, y1, x2, y2 },
-      color: ink,
+      color: cssOf(color),
       opacity: 0.25 + 0.75 * weight,
       width: 0.8 + 3.2 * weight,
     });
+  const write = (x: number, at: number, text: string, style: Partial<TextMark>) => {
+    const place = { x, y: at + 4 };
+    marks.push({ kind: "text", ...place, text, size: 11.5, anchor: "start", fill: ink, ...style });
+  };
+  const word = (x: number, at: number, text: string, style: Partial<TextMark>) =>
+    write(x, at, text, { y: at + fontSize * 0.35, size: fontSize, serif: true, ...style });
   if (layout.reader && layout.query) {
+    const end = layout.reader.x + layout.reader.width;
     rows.forEach((entry, row) => {
-      marks.push({
-        kind: "text",
-        x: layout.reader!.x + layout.reader!.width,
-        y: middle(row) + layout.fontSize * 0.35,
-        text: shorten(printed(entry.label), 16),
-        size: layout.fontSize,
-        serif: true,
-        bold: row === own,
-        anchor: "end",
-        fill: row === own ? theme.tone.ink : theme.tone.soft,
-      });
+      const bold = row === own;
+      const style = { anchor: "end", bold, fill: bold ? ink : soft } as const;
+      word(end, middle(row), shorten(printed(entry.label), 16), style);
     });
-    join(layout.reader.x + layout.reader.width + 4, y, layout.query.x - 3, y, 1);
+    join(end + 4, y, layout.query.x - 3, y, 1);
     cells(neurons.q, layout.query, y, limits.q);
   }
   keys.forEach((entry, row) => {
     const at = middle(row);
     const key = entry.positions[0];
     const weight = neurons.weights[key] || 0;
-    const isChosen = entry.positions.includes(chosen);
+    const bold = entry.positions.includes(chosen);
     const isMasked = Number.isNaN(neurons.scores[key]);
     if (layout.query && !isMasked && weight >= 0.02) {
       join(layout.query.x + layout.query.width + 3, y, layout.word.x - 4, at, weight);
     }
-    marks.push({
-      kind: "text",
-      x: layout.word.x,
-      y: at + layout.fontSize * 0.35,
-      text: shorten(printed(entry.label), Math.max(3, Math.floor(layout.word.width / 6))),
-      size: layout.fontSize,
-      serif: true,
-      bold: isChosen,
-      anchor: "start",
-      fill: isMasked || (entry.special && !isChosen) ? theme.tone.soft : theme.tone.ink,
-    });
+    const room = Math.max(3, Math.floor(layout.word.width / 6));
+    const fill = isMasked || (entry.special && !bold) ? soft : ink;
+    word(layout.word.x, at, shorten(printed(entry.label), room), { bold, fill });
     if (isMasked) {
-      marks.push({
-        kind: "text",
-        x: layout.product.x,
-        y: at + 4,
-        text: "not yet written: hidden from this word",
-        size: 11,
-        anchor: "start",
-        fill: theme.tone.soft,
-      });
+      const hidden = "not yet written: hidden from this word";
+      write(layout.product.x, at, hidden, { size: 11, fill: soft });
       return;
     }
     if (layout.key) cells(neurons.keys[key], layout.key, at, limits.k);
     cells(neurons.products[key], layout.product, at, limits.p);
     const dot = neurons.dots[key];
-    const tint = Math.min(1, Math.abs(dot) / limits.dot);
+    const tint = bold ? 1 : 0.12 + 0.4 * Math.min(1, Math.abs(dot) / limits.dot);
     const tone = dot >= 0 ? theme.rgb.positive : theme.rgb.negative;
-    const fill = mix(theme.rgb.paper, tone, isChosen ? 1 : 0.12 + 0.4 * tint);
-    marks.push({
-      kind: "rect",
-      x: layout.sum.x,
-      y: at - strip / 2,
-      width: layout.sum.width,
-      height: strip,
-      fill: cssOf(fill),
-    });
-    marks.push({
-      kind: "text",
-      x: layout.sum.x + layout.sum.width / 2,
-      y: at + 4,
-      text: formatNumber(dot),
-      size: 11.5,
+    bar(layout.sum, at, cssOf(mix(theme.rgb.paper, tone, tint)));
+    write(layout.sum.x + layout.sum.width / 2, at, formatNumber(dot), {
       anchor: "middle",
-      bold: isChosen,
-      fill: isChosen ? theme.tone.paper : theme.tone.ink,
+      bold,
+      fill: bold ? paper : ink,
     });
-    const bar = Math.max(1.5, (layout.share.width - 38) * weight);
-    marks.push({
-      kind: "rect",
-      x: layout.share.x,
-      y: at - strip / 2,
-      width: bar,
-      height: strip,
-      fill: ink,
-    });
-    marks.push({
-      kind: "text",
-      x: layout.share.x + bar + 5,
-      y: at + 4,
-      text: shortWeight(weight),
-      size: 11.5,
-      anchor: "start",
-      bold: isChosen,
-      fill: theme.tone.ink,
-    });
-    if (!isChosen) return;
+    const width = Math.max(1.5, (layout.share.width - 38) * weight);
+    bar({ x: layout.share.x, width }, at, cssOf(color));
+    write(layout.share.x + width + 5, at, shortWeight(weight), { bold });
+    if (!bold) return;
     const stops = [layout.key, layout.product, layout.sum, layout.share].filter(
       (box) => box !== null,
     );
@@ -228,34 +165,27 @@ export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: The
   return marks;
 }
 
-/** A row of cells per vector: one color positive, one negative, full from `limit` on. */
-export function stripPixels(
-  vectors: readonly Float32Array[],
+/** A row of cells: one color positive, one negative, full from `limit` on. */
+function stripPixels(
+  vector: Float32Array,
   order: readonly number[],
   limit: number,
   theme: Theme,
 ): Uint8ClampedArray<ArrayBuffer> {
-  const pixels = new Uint8ClampedArray(vectors.length * order.length * 4);
-  let at = 0;
-  for (const vector of vectors) {
-    for (const i of order) {
-      const share = vector[i] / limit;
-      const [red, green, blue]: Rgb = Number.isNaN(share)
-        ? theme.rgb.missing
-        : share >= 0
-          ? theme.rgb.positive
-          : theme.rgb.negative;
-      pixels[at++] = red;
-      pixels[at++] = green;
-      pixels[at++] = blue;
-      pixels[at++] = Number.isNaN(share) ? 255 : 255 * Math.min(1, Math.abs(share)) ** 0.8;
-    }
-  }
+  const { missing, positive, negative } = theme.rgb;
+  const pixels = pixelsOf(order.length, (i) => {
+    const value = vector[order[i]];
+    return Number.isNaN(value) ? missing : value >= 0 ? positive : negative;
+  });
+  order.forEach((neuron, i) => {
+    const share = Math.min(1, Math.abs(vector[neuron] / limit));
+    if (!Number.isNaN(share)) pixels[4 * i + 3] = 255 * share ** 0.8;
+  });
   return pixels;
 }
 
 /** The sum of one key, in the pieces that a sentence is made of. */
-export interface Worked {
+interface Worked {
   readonly up: number;
   readonly down: number;
   readonly dot: number;

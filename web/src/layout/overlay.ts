@@ -1,10 +1,10 @@
 // Attention laid over pictures and over a recording, as marks.
 
-import type { Matrix } from "../data/lens.ts";
+import type { Focus, Matrix } from "../data/lens.ts";
 import type { Frame, Patch, Picture, Piece, Sound } from "../data/media.ts";
 import { cssOf } from "../paint/color.ts";
 import type { Theme } from "../paint/theme.ts";
-import type { Mark } from "./scene.ts";
+import type { Box, Mark } from "./scene.ts";
 
 /** A weight for each piece of one side, and whose attention it is. */
 export interface Shares {
@@ -14,18 +14,11 @@ export interface Shares {
   readonly highest: number;
 }
 
-export interface Box {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
-
 /** Attention to the pieces of the keys: of the row that is looked at, else of all, on average. A
  *  column alone turns it around where the queries are pieces: who attends to it. */
 export function sharesOf(
   matrix: Matrix,
-  focus: { readonly row: number; readonly column: number },
+  focus: Focus,
   queries: readonly (Piece | null)[],
   keys: readonly (Piece | null)[],
 ): Shares | null {
@@ -171,7 +164,7 @@ export function timelineMarks(
   return marks;
 }
 
-export function frameSpan(frame: Frame, sound: Sound, width: number): { x: number; width: number } {
+function frameSpan(frame: Frame, sound: Sound, width: number): { x: number; width: number } {
   const x = (frame.start / sound.seconds) * width;
   const end = (Math.min(frame.end, sound.seconds) / sound.seconds) * width;
   return { x, width: Math.max(1, end - x) };

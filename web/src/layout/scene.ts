@@ -1,47 +1,33 @@
 // Marks with positions and colors, computed before anything is drawn.
 
-export interface LineMark {
-  readonly kind: "line";
-  readonly x1: number;
-  readonly y1: number;
-  readonly x2: number;
-  readonly y2: number;
-  readonly color: string;
-  readonly opacity: number;
+export interface Box {
+  readonly x: number;
+  readonly y: number;
   readonly width: number;
+  readonly height: number;
 }
 
-/** A line that leaves and arrives level, or an arc that rises and falls. */
+/** A line that leaves and arrives level. */
 export interface CurveMark {
   readonly kind: "curve";
   readonly x1: number;
   readonly y1: number;
   readonly x2: number;
   readonly y2: number;
-  /** How far the arc rises above its feet; missing for a level curve. */
-  readonly rise?: number;
   readonly color: string;
   readonly opacity: number;
   readonly width: number;
   readonly dashed?: boolean;
 }
 
-export interface RectMark {
+interface RectMark extends Box {
   readonly kind: "rect";
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
   readonly fill: string;
 }
 
 /** The outline of a rectangle, drawn around it. */
-export interface FrameMark {
+interface FrameMark extends Box {
   readonly kind: "frame";
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
   readonly color: string;
   readonly thickness: number;
 }
@@ -61,38 +47,36 @@ export interface TextMark {
 }
 
 /** A picture as pixels; painters turn it into what they need. */
-export interface ImageMark {
-  readonly kind: "image";
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
+export interface Raster {
   readonly columns: number;
   readonly rows: number;
   /** RGBA, row after row. */
   readonly pixels: Uint8ClampedArray<ArrayBuffer>;
+}
+
+export interface ImageMark extends Box, Raster {
+  readonly kind: "image";
   readonly smooth?: boolean;
 }
 
-export type Mark = LineMark | CurveMark | RectMark | FrameMark | TextMark | ImageMark;
+export type Mark = CurveMark | RectMark | FrameMark | TextMark | ImageMark;
 
 /** Where the middle of a frame's line runs. */
-export function outerFrame({ x, y, width, height, thickness }: FrameMark) {
+export function outerFrame({ x, y, width, height, thickness }: FrameMark): Box {
   const half = thickness / 2;
   return { x: x - half, y: y - half, width: width + thickness, height: height + thickness };
 }
 
 /** A mark somewhere else. */
 export function moved(mark: Mark, x: number, y: number): Mark {
-  if (mark.kind === "line" || mark.kind === "curve") {
+  if (mark.kind === "curve") {
     return { ...mark, x1: mark.x1 + x, x2: mark.x2 + x, y1: mark.y1 + y, y2: mark.y2 + y };
   }
   return { ...mark, x: mark.x + x, y: mark.y + y };
 }
 
 /** The two handles of a curve. */
-export function handlesOf({ x1, y1, x2, y2, rise }: CurveMark): [number, number, number, number] {
-  if (rise !== undefined) return [x1, y1 - rise * 1.33, x2, y2 - rise * 1.33];
+export function handlesOf({ x1, y1, x2, y2 }: CurveMark): [number, number, number, number] {
   const middle = (x1 + x2) / 2;
   return [middle, y1, middle, y2];
 }

@@ -1,14 +1,14 @@
 // A head as a small picture, from the strongest weights under each cell.
 
-import { COARSE, MISSING_CODE } from "../data/codes.ts";
-import type { Filter } from "../data/lens.ts";
+import { COARSE } from "../data/codes.ts";
+import { type Filter, LINES_LIMIT } from "../data/lens.ts";
 import type { Block, Tokens } from "../data/trace.ts";
-import { mix, type Rgb } from "../paint/color.ts";
+import { mix, pixelsOf, type Rgb } from "../paint/color.ts";
 
 const FAINTEST = 0.03;
 
 /** The cells of a thumbnail that the filter leaves, and in which row of the picture each is. */
-export interface Sieve {
+interface Sieve {
   readonly rows: readonly number[];
   readonly columns: readonly number[];
   /** Whether the cell at a place is drawn at all. */
@@ -17,9 +17,6 @@ export interface Sieve {
   /** Whether the longer side is short enough for lines. */
   readonly isLines: boolean;
 }
-
-/** Up to this many tokens, a thumbnail shows lines. */
-const LINES_LIMIT = 64;
 
 export function sieveOf(block: Block, filter: Filter): Sieve {
   const { rows, columns } = block.thumbs;
@@ -49,14 +46,11 @@ interface Bin {
 
 /** What the tokens of each cell are: special when all of them are, and of the first one's text. */
 function binsOf(tokens: Tokens, count: number): Bin[] {
-  const n = tokens.texts.length;
-  const bins = Array.from({ length: count }, () => ({ special: true, segment: 0 }));
-  bins.forEach((bin, i) => {
-    const [from, to] = [i, i + 1].map((edge) => Math.floor((edge * n) / count));
-    bin.segment = tokens.segments[from];
-    bin.special = tokens.special.slice(from, to).every(Boolean);
+  return Array.from({ length: count }, (_, i) => {
+    const [from, to] = [i, i + 1].map((edge) => Math.floor((edge * tokens.texts.length) / count));
+    const special = tokens.special.slice(from, to).every(Boolean);
+    return { special, segment: tokens.segments[from] };
   });
-  return bins;
 }
 
 /** The weights of one head in the cells that are left, row after row. */
@@ -66,8 +60,7 @@ export function sieved(block: Block, layerIndex: number, head: number, sieve: Si
   const weights = new Float32Array(sieve.rows.length * sieve.columns.length);
   sieve.rows.forEach((row, r) => {
     sieve.columns.forEach((column, c) => {
-      const code = codes[start + row * columns + column];
-      const weight = code === MISSING_CODE ? 0 : COARSE[code];
+      const weight = COARSE[codes[start + row * columns + column]];
       if (weight >= sieve.above && sieve.keeps(row, column)) {
         weights[r * sieve.columns.length + c] = weight;
       }
@@ -127,13 +120,5 @@ export function drawHeat(weights: Float32Array, rows: number, columns: number, o
 
 /** Ink as pixels, from a paper to a color. */
 export function colored({ ink }: Canvas, paper: Rgb, color: Rgb): Uint8ClampedArray<ArrayBuffer> {
-  const pixels = new Uint8ClampedArray(ink.length * 4);
-  for (let i = 0; i < ink.length; i++) {
-    const [red, green, blue] = mix(paper, color, Math.min(1, ink[i]));
-    pixels[4 * i] = red;
-    pixels[4 * i + 1] = green;
-    pixels[4 * i + 2] = blue;
-    pixels[4 * i + 3] = 255;
-  }
-  return pixels;
+  return pixelsOf(ink.length, (i) => mix(paper, color, Math.min(1, ink[i])));
 }

@@ -1,27 +1,30 @@
-// Scenes on a canvas.
+// Marks on a canvas.
 
-import {
-  handlesOf,
-  type ImageMark,
-  outerFrame,
-  type Scene,
-  type TextMark,
-} from "../layout/scene.ts";
+import { printed } from "../data/axis.ts";
+import { handlesOf, type Mark, outerFrame, type Raster, type TextMark } from "../layout/scene.ts";
 import { SANS, SERIF } from "./theme.ts";
-
-function fontOf(mark: Pick<TextMark, "size" | "bold" | "serif">): string {
-  return `${mark.bold ? "600 " : ""}${mark.size}px ${mark.serif ? SERIF : SANS}`;
-}
 
 let ruler: CanvasRenderingContext2D | null = null;
 
+/** A context that measures texts in a font. */
+export function rulerFor(font: string): CanvasRenderingContext2D {
+  ruler ??= document.createElement("canvas").getContext("2d")!;
+  ruler.font = font;
+  return ruler;
+}
+
 /** The widest of some texts, in ems. */
 export function widestEms(texts: Iterable<string>, serif = false): number {
-  ruler ??= document.createElement("canvas").getContext("2d")!;
-  ruler.font = `100px ${serif ? SERIF : SANS}`;
+  const own = rulerFor(`100px ${serif ? SERIF : SANS}`);
   let widest = 0;
-  for (const text of texts) widest = Math.max(widest, ruler.measureText(text).width / 100);
+  for (const text of texts) widest = Math.max(widest, own.measureText(text).width / 100);
   return widest;
+}
+
+/** The widest of some words as they are printed, in ems. */
+export function labelEms(entries: readonly { readonly label: string }[]): number {
+  const labels = entries.map(({ label }) => printed(label));
+  return widestEms(labels, true);
 }
 
 /** Give a canvas `width × height` CSS pixels at the screen's resolution, cleared. */
@@ -44,34 +47,10 @@ export function prepare(
   return context;
 }
 
-/** Part of the ink that a line keeps when one of its ends is out of sight. */
-const HALF_SEEN = 0.25;
-
-/** Draw marks; those wholly above or below the visible band are skipped, as are lines that only pass through. */
-export function paint(
-  context: CanvasRenderingContext2D,
-  scene: Pick<Scene, "marks">,
-  band: { top: number; bottom: number },
-): void {
-  for (const mark of scene.marks) {
+export function paint(context: CanvasRenderingContext2D, marks: readonly Mark[]): void {
+  for (const mark of marks) {
     switch (mark.kind) {
-      case "line": {
-        const isSeen = (y: number) => y >= band.top && y <= band.bottom;
-        const ends = Number(isSeen(mark.y1)) + Number(isSeen(mark.y2));
-        if (ends === 0) break;
-        context.globalAlpha = ends === 2 ? mark.opacity : mark.opacity * HALF_SEEN;
-        context.strokeStyle = mark.color;
-        context.lineWidth = mark.width;
-        context.beginPath();
-        context.moveTo(mark.x1, mark.y1);
-        context.lineTo(mark.x2, mark.y2);
-        context.stroke();
-        context.globalAlpha = 1;
-        break;
-      }
-      case "curve": {
-        const [low, high] = mark.y1 < mark.y2 ? [mark.y1, mark.y2] : [mark.y2, mark.y1];
-        if (high < band.top || low - (mark.rise ?? 0) > band.bottom) break;
+      case "curve":
         context.globalAlpha = mark.opacity;
         context.strokeStyle = mark.color;
         context.lineWidth = mark.width;
@@ -83,14 +62,11 @@ export function paint(
         context.setLineDash([]);
         context.globalAlpha = 1;
         break;
-      }
       case "rect":
-        if (mark.y + mark.height < band.top || mark.y > band.bottom) break;
         context.fillStyle = mark.fill;
         context.fillRect(mark.x, mark.y, mark.width, mark.height);
         break;
       case "frame": {
-        if (mark.y + mark.height < band.top || mark.y > band.bottom) break;
         const { x, y, width, height } = outerFrame(mark);
         context.strokeStyle = mark.color;
         context.lineWidth = mark.thickness;
@@ -98,12 +74,9 @@ export function paint(
         break;
       }
       case "text":
-        if (!mark.turn && (mark.y + mark.size < band.top || mark.y - mark.size > band.bottom))
-          break;
         paintText(context, mark);
         break;
       case "image":
-        if (mark.y + mark.height < band.top || mark.y > band.bottom) break;
         context.imageSmoothingEnabled = mark.smooth ?? false;
         context.drawImage(canvasOf(mark), mark.x, mark.y, mark.width, mark.height);
         break;
@@ -112,10 +85,9 @@ export function paint(
 }
 
 function paintText(context: CanvasRenderingContext2D, mark: TextMark): void {
-  context.font = fontOf(mark);
+  context.font = `${mark.bold ? "600 " : ""}${mark.size}px ${mark.serif ? SERIF : SANS}`;
   context.fillStyle = mark.fill;
   context.textAlign = mark.anchor === "middle" ? "center" : mark.anchor;
-  context.textBaseline = "alphabetic";
   if (!mark.turn) {
     context.fillText(mark.text, mark.x, mark.y);
     return;
@@ -127,16 +99,16 @@ function paintText(context: CanvasRenderingContext2D, mark: TextMark): void {
   context.restore();
 }
 
-const drawn = new WeakMap<ImageMark, HTMLCanvasElement>();
+const drawn = new WeakMap<Raster["pixels"], HTMLCanvasElement>();
 
-export function canvasOf(mark: ImageMark): HTMLCanvasElement {
-  const known = drawn.get(mark);
+/** A canvas with these pixels, made once. */
+export function canvasOf({ columns, rows, pixels }: Raster): HTMLCanvasElement {
+  const known = drawn.get(pixels);
   if (known) return known;
   const canvas = document.createElement("canvas");
-  canvas.width = mark.columns;
-  canvas.height = mark.rows;
-  const image = new ImageData(mark.pixels, mark.columns, mark.rows);
-  canvas.getContext("2d")!.putImageData(image, 0, 0);
-  drawn.set(mark, canvas);
+  canvas.width = columns;
+  canvas.height = rows;
+  canvas.getContext("2d")!.putImageData(new ImageData(pixels, columns, rows), 0, 0);
+  drawn.set(pixels, canvas);
   return canvas;
 }

@@ -26,3 +26,15 @@ export function ramp(stops: readonly Rgb[]): Rgb[] {
     return mix(stops[index], stops[index + 1], place - index);
   });
 }
+
+/** Opaque pixels, RGBA one after the other. */
+export function pixelsOf(count: number, color: (i: number) => Rgb): Uint8ClampedArray<ArrayBuffer> {
+  const pixels = new Uint8ClampedArray(4 * count).fill(255);
+  for (let i = 0; i < count; i++) {
+    const [red, green, blue] = color(i);
+    pixels[4 * i] = red;
+    pixels[4 * i + 1] = green;
+    pixels[4 * i + 2] = blue;
+  }
+  return pixels;
+}

@@ -16,12 +16,6 @@ ${body}
 
 function markSvg(mark: Mark, href: (mark: ImageMark) => string): string {
   switch (mark.kind) {
-    case "line":
-      return (
-        `<line x1="${round(mark.x1)}" y1="${round(mark.y1)}" x2="${round(mark.x2)}" ` +
-        `y2="${round(mark.y2)}" stroke="${mark.color}" stroke-opacity="${round(mark.opacity)}" ` +
-        `stroke-width="${round(mark.width)}"/>`
-      );
     case "curve": {
       const [hx1, hy1, hx2, hy2] = handlesOf(mark).map(round);
       const dash = mark.dashed ? ' stroke-dasharray="6 4"' : "";

@@ -18,7 +18,6 @@ const TONES = {
     positive: "#0b6bb0",
     negative: "#c65312",
     missing: "#b9a6c9",
-    warn: "#8a4b08",
     /** The two inputs, and the edges of their columns. */
     a: "#e7eef6",
     aedge: "#9fbbd6",
@@ -41,7 +40,6 @@ const TONES = {
     positive: "#5db2f2",
     negative: "#ff9455",
     missing: "#7b6690",
-    warn: "#f0b35f",
     a: "#1f2f40",
     aedge: "#46698d",
     b: "#382c1d",
@@ -62,7 +60,7 @@ const SCALE = {
   dark: ["#7089d6", "#45a5b8", "#7cc79a", "#e0c65c", "#f08a4b"],
 } as const;
 
-export type Tone = keyof (typeof TONES)["light"];
+type Tone = keyof (typeof TONES)["light"];
 
 export interface Theme {
   readonly scheme: Scheme;

@@ -1,7 +1,7 @@
 // A document in lines of text with an arc from a query token to a key token.
 
 import { printed } from "../data/axis.ts";
-import { round, svg, text, textWidth } from "./draw.ts";
+import { line, round, svg, text, textWidth } from "./draw.ts";
 
 const SIZE = 13;
 const LINE = 21;
@@ -25,35 +25,21 @@ export function arcOf(
 ): { group: SVGGElement; height: number } {
   const pieces = layOut(tokens, arc, width);
   const lines = (pieces.at(-1)?.line ?? 0) + 1;
-  const base = (line: number) => RISE + SIZE + line * (LINE + (lines > 1 ? 5 : 0));
+  const base = (row: number) => RISE + SIZE + row * (LINE + (lines > 1 ? 5 : 0));
   const group = svg("g");
   group.append(text(0, base(0), arc.weight.toFixed(2), { "font-size": 12 }));
   const at = new Map<number, Piece>();
   for (const piece of pieces) {
-    const isQuery = piece.position === arc.query;
     const isKey = piece.position === arc.key;
-    at.set(piece.position, piece);
+    const isEnd = isKey || piece.position === arc.query;
+    const y = base(piece.line);
     const ink = isKey ? color : "var(--ink)";
-    group.append(
-      text(piece.x, base(piece.line), piece.text, {
-        "font-size": SIZE,
-        fill: ink,
-        ...(isQuery || isKey ? { "font-weight": 600 } : {}),
-      }),
-    );
-    if (isQuery || isKey) {
-      const y = base(piece.line) + 4;
-      group.append(
-        svg("line", {
-          x1: piece.x,
-          x2: piece.x + piece.width,
-          y1: y,
-          y2: y,
-          stroke: ink,
-          "stroke-width": 1.5,
-        }),
-      );
-    }
+    const look = { "font-size": SIZE, fill: ink, ...(isEnd ? { "font-weight": 600 } : {}) };
+    at.set(piece.position, piece);
+    group.append(text(piece.x, y, piece.text, look));
+    if (!isEnd) continue;
+    const under = { stroke: ink, "stroke-width": 1.5 };
+    group.append(line([piece.x, y + 4], [piece.x + piece.width, y + 4], under));
   }
   const from = at.get(arc.query);
   const to = at.get(arc.key);
@@ -111,6 +97,6 @@ function arrow(
   const high = Math.min(y1, y2) - rise;
   const path = `M${x1} ${y1} C${x1} ${round(high)} ${x2} ${round(high)} ${x2} ${y2}`;
   const head = `M${x2 - 3.2} ${y2 - 5} L${x2} ${y2} L${x2 + 3.2} ${y2 - 5}`;
-  const line = { fill: "none", stroke: color, "stroke-width": width, "stroke-linecap": "round" };
-  return [svg("path", { d: path, ...line }), svg("path", { d: head, ...line })];
+  const look = { fill: "none", stroke: color, "stroke-width": width, "stroke-linecap": "round" };
+  return [svg("path", { d: path, ...look }), svg("path", { d: head, ...look })];
 }

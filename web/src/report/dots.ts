@@ -1,21 +1,26 @@
 // Means for each group of documents: a dot with its interval, a color for each model.
 
+import type { Row } from "../view/saving.ts";
 import type { DotsFigure, Interval } from "./data.ts";
 import {
   canvas,
   color,
   type Drawing,
   fitted,
+  flowNames,
+  line,
   type Scope,
   Spots,
   svg,
   text,
   textWidth,
+  tick,
 } from "./draw.ts";
-import { axisTitle } from "./lines.ts";
-import { axisNumber, isInterval, shown, ticks, withInterval } from "./number.ts";
+import { axisNumber, axisTitle, isInterval, shown, ticks, withInterval } from "./number.ts";
 
 const TOP = 24;
+
+type Column = DotsFigure["columns"][number];
 
 export class Dots implements Drawing {
   constructor(
@@ -23,131 +28,72 @@ export class Dots implements Drawing {
     private readonly scope: Scope,
   ) {}
 
+  private title(subject: number): string {
+    return this.scope.report.subjects[subject].title;
+  }
+
   render(width: number): SVGSVGElement {
-    const { figure } = this;
-    const { subjects } = this.scope.report;
-    const row = figure.subjects.length > 1 ? 10 + 8 * figure.subjects.length : 17;
-    const left = Math.min(
-      Math.max(...figure.groups.map((g) => textWidth(g, 11))) + 12,
-      width * 0.4,
-    );
-    const across = Math.max(1, Math.min(figure.columns.length, Math.floor((width - left) / 130)));
+    const { groups, columns, subjects, title } = this.figure;
+    const isAlone = subjects.length === 1;
+    const row = isAlone ? 17 : 10 + 8 * subjects.length;
+    const longest = Math.max(...groups.map((group) => textWidth(group, 11)));
+    const left = Math.min(longest + 12, width * 0.4);
+    const across = Math.max(1, Math.min(columns.length, Math.floor((width - left) / 130)));
     const cell = (width - left) / across - 12;
-    const height = TOP + figure.groups.length * row + 34;
-    const bands = Math.ceil(figure.columns.length / across);
-    const legend = figure.subjects.length > 1 ? 24 : 0;
-    const root = canvas(width, legend + bands * height, figure.title);
+    const height = TOP + groups.length * row + 34;
+    const legend = isAlone ? 0 : 24;
+    const root = canvas(width, legend + Math.ceil(columns.length / across) * height, title);
     const spots = new Spots(this.scope);
-    if (legend) {
-      let x = 0;
-      for (const subject of figure.subjects) {
-        const { title } = subjects[subject];
+    if (!isAlone) {
+      const room = { room: 36, width: Number.POSITIVE_INFINITY, step: 0 };
+      flowNames(subjects.map(this.title, this), room, (name, x, _, i) => {
         root.append(
-          svg("circle", { cx: x + 5, cy: 7, r: 4, fill: color(subject) }),
-          text(x + 14, 11, title, { fill: "var(--ink)" }),
+          svg("circle", { cx: x + 5, cy: 7, r: 4, fill: color(subjects[i]) }),
+          text(x + 14, 11, name, { fill: "var(--ink)" }),
         );
-        x += textWidth(title, 11) + 36;
-      }
+      });
     }
-    figure.columns.forEach((column, i) => {
+    columns.forEach((column, i) => {
       const x0 = left + (i % across) * (cell + 12);
-      const y0 = legend + Math.floor(i / across) * height;
+      const y0 = legend + Math.floor(i / across) * height + TOP;
+      const bottom = y0 + groups.length * row;
       const [low, high] = domain(column);
       const px = (value: number) =>
         x0 + Math.min(1, Math.max(0, (value - low) / (high - low))) * cell;
-      const bottom = y0 + TOP + figure.groups.length * row;
-      root.append(text(x0, y0 + 12, fitted(axisTitle(column), 11, cell), { fill: "var(--ink)" }));
-      for (const tick of ticks(low, high, 3)) {
+      root.append(text(x0, y0 - 12, fitted(axisTitle(column), 11, cell), { fill: "var(--ink)" }));
+      for (const value of ticks(low, high, 3)) {
+        const x = px(value);
         root.append(
-          svg("line", {
-            x1: px(tick),
-            x2: px(tick),
-            y1: y0 + TOP,
-            y2: bottom,
-            stroke: "var(--line)",
-          }),
-          text(px(tick), bottom + 14, axisNumber(tick, column.share), {
-            "text-anchor": "middle",
-            "font-size": 10,
-          }),
+          line([x, y0], [x, bottom], { stroke: "var(--line)" }),
+          tick(x, bottom + 14, axisNumber(value, column.share)),
         );
       }
-      figure.groups.forEach((group, g) => {
-        const middle = y0 + TOP + (g + 0.5) * row;
+      groups.forEach((group, g) => {
+        const middle = y0 + (g + 0.5) * row;
         if (i % across === 0) {
-          const place = {
-            "text-anchor": "end",
-            fill: "var(--ink)",
-            "dominant-baseline": "central",
-          };
-          root.append(text(left - 10, middle, fitted(group, 11, left - 12), place));
+          const place = { "text-anchor": "end", "dominant-baseline": "central" };
+          const name = fitted(group, 11, left - 12);
+          root.append(text(left - 10, middle, name, { ...place, fill: "var(--ink)" }));
         }
-        figure.subjects.forEach((subject, s) => {
-          const y = middle + (s - (figure.subjects.length - 1) / 2) * 8;
-          const value = column.values[s][g];
-          const found: Interval = isInterval(value) ? value : { value, low: null, high: null };
+        subjects.forEach((subject, s) => {
+          const found = intervalOf(column.values[s][g]);
           if (found.value === null) return;
-          const mark = svg("g");
-          if (found.low !== null && found.high !== null) {
-            mark.append(
-              svg("line", {
-                x1: px(found.low),
-                x2: px(found.high),
-                y1: y,
-                y2: y,
-                stroke: color(subject),
-                "stroke-opacity": 0.55,
-                "stroke-width": 2,
-              }),
-            );
-          }
+          const y = middle + (s - (subjects.length - 1) / 2) * 8;
           const base = column.baselines[s][g];
-          if (base !== null) {
-            mark.append(
-              svg("line", {
-                x1: px(base),
-                x2: px(base),
-                y1: y - 4,
-                y2: y + 4,
-                stroke: "var(--ink)",
-                "stroke-width": 1.75,
-              }),
-            );
-          }
-          mark.append(
-            svg("circle", {
-              cx: px(found.value),
-              cy: y,
-              r: 3.4,
-              class: "dot",
-              fill: color(subject),
-            }),
-            svg("rect", {
-              x: x0,
-              y: y - 4,
-              width: cell,
-              height: 8,
-              class: "strip",
-              fill: "transparent",
-            }),
+          const strip = { x: x0, y: y - 4, width: cell, height: 8 };
+          const mark = svg(
+            "g",
+            {},
+            ...dot(found, base, px, y, color(subject)),
+            svg("rect", { ...strip, class: "strip", fill: "transparent" }),
           );
+          const value = withInterval(found.value, found.low, found.high, column.share);
           const rows = [
-            {
-              label: `${subjects[subject].title}`,
-              value: withInterval(found.value, found.low, found.high, column.share),
-              color: color(subject),
-            },
+            { label: this.title(subject), value, color: color(subject) },
             ...(base === null ? [] : [{ label: "baseline", value: shown(base, column.share) }]),
           ];
-          root.append(
-            spots.add(mark, {
-              heading: `${group} · ${column.title}`,
-              rows,
-              panel: i,
-              x: px(found.value),
-              y,
-            }),
-          );
+          const heading = `${group} · ${column.title}`;
+          root.append(spots.add(mark, { heading, rows, panel: i, x: px(found.value), y }));
         });
       });
     });
@@ -155,26 +101,16 @@ export class Dots implements Drawing {
     return root;
   }
 
-  csv(): (string | number | null)[][] {
-    const { figure } = this;
-    const rows: (string | number | null)[][] = [
-      ["model", "group", "variable", "value", "low", "high", "baseline"],
-    ];
-    for (const column of figure.columns) {
-      figure.subjects.forEach((subject, s) => {
-        figure.groups.forEach((group, g) => {
-          const value = column.values[s][g];
-          const found = isInterval(value) ? value : { value, low: null, high: null };
-          const { title } = this.scope.report.subjects[subject];
-          rows.push([
-            title,
-            group.replace(/ \(\d+\)$/, ""),
-            column.title,
-            found.value,
-            found.low,
-            found.high,
-            column.baselines[s][g],
-          ]);
+  csv(): Row[] {
+    const { groups, columns, subjects } = this.figure;
+    const rows: Row[] = [["model", "group", "variable", "value", "low", "high", "baseline"]];
+    for (const column of columns) {
+      subjects.forEach((subject, s) => {
+        groups.forEach((group, g) => {
+          const { value, low, high } = intervalOf(column.values[s][g]);
+          const name = group.replace(/ \(\d+\)$/, "");
+          const base = column.baselines[s][g];
+          rows.push([this.title(subject), name, column.title, value, low, high, base]);
         });
       });
     }
@@ -182,16 +118,38 @@ export class Dots implements Drawing {
   }
 }
 
+function intervalOf(value: Interval | number | null): Interval {
+  return isInterval(value) ? value : { value, low: null, high: null };
+}
+
+/** A value, its interval behind it, and what it is held against. */
+function dot(
+  { value, low, high }: Interval,
+  base: number | null,
+  px: (value: number) => number,
+  y: number,
+  fill: string,
+): SVGElement[] {
+  const marks: SVGElement[] = [];
+  if (low !== null && high !== null) {
+    const look = { stroke: fill, "stroke-opacity": 0.55, "stroke-width": 2 };
+    marks.push(line([px(low), y], [px(high), y], look));
+  }
+  if (base !== null) {
+    const look = { stroke: "var(--ink)", "stroke-width": 1.75 };
+    marks.push(line([px(base), y - 4], [px(base), y + 4], look));
+  }
+  return [...marks, svg("circle", { cx: px(value!), cy: y, r: 3.4, class: "dot", fill })];
+}
+
 /** From the values, and their intervals where these do not dwarf them. */
-function domain({ values, baselines }: DotsFigure["columns"][number]): [number, number] {
-  const dots = [...values.flat().map((value) => (isInterval(value) ? value.value : value))];
-  const known = [...dots, ...baselines.flat()].filter((value): value is number => value !== null);
+function domain({ values, baselines }: Column): [number, number] {
+  const isKnown = (value: number | null) => value !== null;
+  const found = values.flat().map(intervalOf);
+  const known = [...found.map(({ value }) => value), ...baselines.flat()].filter(isKnown);
+  const near = found.flatMap(({ low, high }) => [low, high]).filter(isKnown);
   const ends = [Math.min(...known), Math.max(...known)];
   const room = ends[1] - ends[0] || Math.abs(ends[1]) || 1;
-  const bounds = values
-    .flat()
-    .flatMap((value) => (isInterval(value) ? [value.low, value.high] : []));
-  const near = bounds.filter((value): value is number => value !== null);
   const low = Math.max(Math.min(ends[0], ...near), ends[0] - room);
   const high = Math.min(Math.max(ends[1], ...near), ends[1] + room);
   const margin = 0.05 * (high - low) || 0.1;

@@ -1,8 +1,10 @@
 // SVG elements, and the spots in them that can be pointed at, focused and chosen.
 
+import { rulerFor } from "../paint/canvas.ts";
 import { SANS } from "../paint/theme.ts";
-import type { Tooltip, TooltipRow } from "../view/tooltip.ts";
+import type { Row } from "../view/saving.ts";
 import type { HeadId, Report } from "./data.ts";
+import type { Tooltip, TooltipRow } from "./tooltip.ts";
 
 type Attributes = Record<string, string | number>;
 
@@ -20,7 +22,7 @@ export interface Drawing {
   /** Controls above the figure. */
   readonly controls?: HTMLElement;
   render(width: number): SVGSVGElement | HTMLElement;
-  csv(): (string | number | null)[][];
+  csv(): Row[];
 }
 
 export function svg<K extends keyof SVGElementTagNameMap>(
@@ -61,18 +63,31 @@ export function text(
   return svg("text", { x, y, fill: "var(--soft)", ...attributes }, content);
 }
 
+/** A small label: of a tick, of a row or a column. */
+export function tick(
+  x: number,
+  y: number,
+  content: string,
+  anchor: "start" | "middle" | "end" = "middle",
+): SVGTextElement {
+  return text(x, y, content, { "text-anchor": anchor, "font-size": 10 });
+}
+
+export function line(
+  from: readonly [x: number, y: number],
+  to: readonly [x: number, y: number],
+  attributes: Attributes,
+): SVGLineElement {
+  return svg("line", { x1: from[0], y1: from[1], x2: to[0], y2: to[1], ...attributes });
+}
+
 /** The name of what stands below it. */
 export function heading(x: number, y: number, content: string, size = 12): SVGTextElement {
   return text(x, y, content, { fill: "var(--ink)", "font-weight": 600, "font-size": size });
 }
 
-const ruler = { context: null as CanvasRenderingContext2D | null };
-
 export function textWidth(content: string, size: number, bold = false): number {
-  ruler.context ??= document.createElement("canvas").getContext("2d");
-  if (!ruler.context) return content.length * size * 0.55;
-  ruler.context.font = `${bold ? "600 " : ""}${size}px ${SANS}`;
-  return ruler.context.measureText(content).width;
+  return rulerFor(`${bold ? "600 " : ""}${size}px ${SANS}`).measureText(content).width;
 }
 
 /** `content`, or as much of it as fits. */
@@ -215,4 +230,41 @@ export function flow(
     return place;
   });
   return { places, height: y + tallest };
+}
+
+/** Names one after the other, each with `room` for its sign, in as many lines as the width needs;
+ *  returns how far down the last line is. */
+export function flowNames(
+  names: readonly string[],
+  { room, width, step }: { room: number; width: number; step: number },
+  draw: (name: string, x: number, y: number, i: number) => void,
+): number {
+  let [x, y] = [0, 0];
+  names.forEach((name, i) => {
+    const own = textWidth(name, 11) + room;
+    if (x + own > width) [x, y] = [0, y + step];
+    draw(name, x, y, i);
+    x += own;
+  });
+  return y;
+}
+
+/** Width of a scale of colors, and in how many steps it is drawn. */
+export const SCALE = 160;
+const PARTS = 40;
+
+/** A scale of colors from 0 to 1, with its ends. */
+export function colorScale(
+  x: number,
+  y: number,
+  fill: (share: number) => string,
+  ends: readonly [low: string, high: string],
+): SVGGElement {
+  const group = svg("g", { transform: `translate(${x} ${y})` });
+  for (let i = 0; i < PARTS; i++) {
+    const box = { x: (i * SCALE) / PARTS, y: 0, width: SCALE / PARTS + 0.3, height: 9 };
+    group.append(svg("rect", { ...box, fill: fill((i + 0.5) / PARTS) }));
+  }
+  group.append(tick(0, 22, ends[0], "start"), tick(SCALE, 22, ends[1], "end"));
+  return group;
 }

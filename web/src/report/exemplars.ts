@@ -1,6 +1,7 @@
 // Documents in which chosen heads pay their highest weights.
 
 import { make } from "../view/element.ts";
+import type { Row } from "../view/saving.ts";
 import { arcOf } from "./arcs.ts";
 import type { ExemplarsFigure } from "./data.ts";
 import { canvas, type Drawing, heading, type Scope, Spots, svg, text, textWidth } from "./draw.ts";
@@ -52,9 +53,9 @@ export class Exemplars implements Drawing {
     return box;
   }
 
-  csv(): (string | number | null)[][] {
+  csv(): Row[] {
     const { report } = this.scope;
-    const rows: (string | number | null)[][] = [
+    const rows: Row[] = [
       ["model", "layer", "head", "weight", "query", "key", "query token", "key token", "text"],
     ];
     for (const panel of this.figure.panels) {

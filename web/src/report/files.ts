@@ -1,7 +1,7 @@
-// Figures as files: SVG with its colors written out, data as CSV. Nothing leaves the page.
+// Figures as files: SVG with its colors written out. Nothing leaves the page.
 
+import { cssOf, mix, rgbOfHex } from "../paint/color.ts";
 import { themeOf } from "../paint/theme.ts";
-import { download } from "../view/saving.ts";
 import { canvas, svg } from "./draw.ts";
 import { variablesOf } from "./palette.ts";
 
@@ -26,7 +26,6 @@ export function svgText(drawing: SVGSVGElement, title: string): string {
   const copy = drawing.cloneNode(true) as SVGSVGElement;
   const colors = variablesOf(themeOf("light"));
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  copy.removeAttribute("role");
   for (const element of [copy, ...copy.querySelectorAll("*")]) {
     for (const name of ["tabindex", "role", "aria-label", "data-spot", "data-head", "class"]) {
       element.removeAttribute(name);
@@ -37,17 +36,8 @@ export function svgText(drawing: SVGSVGElement, title: string): string {
     }
   }
   for (const strip of copy.querySelectorAll('[fill="transparent"]')) strip.remove();
-  const name = document.createElementNS("http://www.w3.org/2000/svg", "title");
-  name.textContent = title;
-  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [key, value] of [
-    ["width", "100%"],
-    ["height", "100%"],
-    ["fill", "#ffffff"],
-  ]) {
-    paper.setAttribute(key, value);
-  }
-  copy.prepend(name, paper);
+  const paper = svg("rect", { width: "100%", height: "100%", fill: "#ffffff" });
+  copy.prepend(svg("title", {}, title), paper);
   return new XMLSerializer().serializeToString(copy);
 }
 
@@ -59,25 +49,5 @@ function resolved(value: string, colors: ReadonlyMap<string, string>): string {
   );
   const mixed = /^color-mix\(in oklab, (#\w{6}) (\d+)%, (#\w{6})\)$/.exec(plain);
   if (!mixed) return plain;
-  const [from, to] = [mixed[3], mixed[1]].map((hex) => Number.parseInt(hex.slice(1), 16));
-  const share = Number(mixed[2]) / 100;
-  const part = (shift: number) => {
-    const [a, b] = [(from >> shift) & 255, (to >> shift) & 255];
-    return Math.round(a + (b - a) * share);
-  };
-  return `rgb(${part(16)},${part(8)},${part(0)})`;
-}
-
-export function csvText(rows: readonly (readonly (string | number | null)[])[]): string {
-  return `${rows.map((row) => row.map(field).join(",")).join("\r\n")}\r\n`;
-}
-
-function field(value: string | number | null): string {
-  if (value === null) return "";
-  const plain = String(value);
-  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
-}
-
-export function saveText(content: string, name: string, type: string): void {
-  download(new Blob([content], { type }), name);
+  return cssOf(mix(rgbOfHex(mixed[3]), rgbOfHex(mixed[1]), Number(mixed[2]) / 100));
 }

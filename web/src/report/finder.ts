@@ -1,11 +1,24 @@
 // The head finder: any two measures against one another, a point per head, brushed to a list.
 
 import { make, quiet, segments } from "../view/element.ts";
+import type { Row } from "../view/saving.ts";
 import type { FinderFigure, HeadId, Variable } from "./data.ts";
-import { canvas, type Drawing, flow, heading, type Scope, Spots, svg, text } from "./draw.ts";
-import { axisNumber, shown, ticks, withInterval } from "./number.ts";
+import {
+  canvas,
+  type Drawing,
+  flow,
+  heading,
+  line,
+  type Scope,
+  type Spot,
+  Spots,
+  svg,
+  text,
+  tick,
+} from "./draw.ts";
+import { axisNumber, axisTitle, shown, ticks } from "./number.ts";
 import { drawLegend, layerShade, lookOf, rolesByCount } from "./roles.ts";
-import { nameOf, variableList, variablesOf } from "./variable_list.ts";
+import { nameOf, valueAt, variableList, variablesOf } from "./variable_list.ts";
 
 const LEFT = 56;
 const TOP = 40;
@@ -132,7 +145,7 @@ export class Finder implements Drawing {
     });
     spots.listen(root);
     this.list.replaceChildren();
-    return make("div", {}, root as unknown as HTMLElement, this.list);
+    return make("div", {}, root, this.list);
   }
 
   private note(subject: number): string {
@@ -143,28 +156,24 @@ export class Finder implements Drawing {
   private axes(
     group: SVGGElement,
     { px, py, width, height }: Area,
-    [x, y]: readonly (readonly [number, number])[],
+    [across, up]: readonly (readonly [number, number])[],
   ): void {
-    for (const tick of ticks(y[0], y[1], 5)) {
-      const at = py(tick);
-      const line = { x1: LEFT, x2: LEFT + width, y1: at, y2: at };
-      const stroke = tick === 0 && y[0] < 0 ? "var(--soft)" : "var(--line)";
-      const label = axisNumber(tick, this.y.share);
+    for (const value of ticks(up[0], up[1], 5)) {
+      const at = py(value);
+      const stroke = value === 0 && up[0] < 0 ? "var(--soft)" : "var(--line)";
       group.append(
-        svg("line", { ...line, stroke }),
-        text(LEFT - 6, at + 3.5, label, { "text-anchor": "end", "font-size": 10 }),
+        line([LEFT, at], [LEFT + width, at], { stroke }),
+        tick(LEFT - 6, at + 3.5, axisNumber(value, this.y.share), "end"),
       );
     }
-    for (const tick of ticks(x[0], x[1], 6)) {
-      const label = axisNumber(tick, this.x.share);
-      group.append(
-        text(px(tick), TOP + height + 16, label, { "text-anchor": "middle", "font-size": 10 }),
-      );
+    for (const value of ticks(across[0], across[1], 6)) {
+      group.append(tick(px(value), TOP + height + 16, axisNumber(value, this.x.share)));
     }
+    const [x, y] = [this.x, this.y].map((one) => axisTitle({ ...one, title: nameOf(one) }));
     const turned = `translate(11 ${TOP + height / 2}) rotate(-90)`;
     group.append(
-      text(LEFT + width / 2, TOP + height + 33, titleOf(this.x), { "text-anchor": "middle" }),
-      text(0, 0, titleOf(this.y), { "text-anchor": "middle", transform: turned }),
+      text(LEFT + width / 2, TOP + height + 33, x, { "text-anchor": "middle" }),
+      text(0, 0, y, { "text-anchor": "middle", transform: turned }),
     );
   }
 
@@ -173,21 +182,13 @@ export class Finder implements Drawing {
     { px, py }: Area,
     roles: readonly string[],
     panel: number,
-  ): [SVGCircleElement, Parameters<Spots["add"]>[1]] {
+  ): [SVGCircleElement, Spot] {
     const [subject, layer, head] = id;
     const { layers } = this.scope.report.subjects[subject];
     const look =
       role === NO_ROLE ? { class: "dot", fill: layerShade(layer, layers) } : lookOf(role, roles);
-    const rows = [this.x, this.y].map((variable) => {
-      const values = variable.values[subject];
-      const row = layers.indexOf(layer);
-      const numbers = [values?.value, values?.low, values?.high].map((all) => all?.[row]?.[head]);
-      const said = withInterval(numbers[0], numbers[1], numbers[2], variable.share);
-      return {
-        label: nameOf(variable),
-        value: variable.share ? said : `${said} ${variable.units}`,
-      };
-    });
+    const row = layers.indexOf(layer);
+    const rows = [this.x, this.y].flatMap((one) => valueAt(one, subject, row, head) ?? []);
     if (role !== NO_ROLE) rows.push({ label: "role", value: role });
     const at = { panel, x: px(x), y: py(y) };
     const circle = svg("circle", { cx: at.x, cy: at.y, r: 4.2, ...look });
@@ -260,9 +261,9 @@ export class Finder implements Drawing {
     this.list.replaceChildren(make("strong", { text: `${count}. ` }), ...buttons);
   }
 
-  csv(): (string | number | null)[][] {
+  csv(): Row[] {
     const names = [nameOf(this.x), nameOf(this.y)];
-    const rows: (string | number | null)[][] = [["model", "layer", "head", "role", ...names]];
+    const rows: Row[] = [["model", "layer", "head", "role", ...names]];
     this.scope.report.subjects.forEach(({ title }, subject) => {
       for (const { id, role, x, y } of this.points(subject)) {
         rows.push([title, id[1], id[2], role, x, y]);
@@ -270,11 +271,6 @@ export class Finder implements Drawing {
     });
     return rows;
   }
-}
-
-function titleOf(variable: Variable): string {
-  const units = variable.share || !variable.units ? "" : ` (${variable.units})`;
-  return nameOf(variable) + units;
 }
 
 /** From 0, or from below it, with room above the highest. */

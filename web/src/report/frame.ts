@@ -1,11 +1,12 @@
 // What stands around a figure: number, title, controls, caption, equation, paper, downloads.
 
 import { make, quiet } from "../view/element.ts";
+import { csvText, download } from "../view/saving.ts";
 import type { Figure } from "./data.ts";
 import { Dots } from "./dots.ts";
 import type { Drawing, Scope } from "./draw.ts";
 import { Exemplars } from "./exemplars.ts";
-import { csvText, saveText, stacked, svgText } from "./files.ts";
+import { stacked, svgText } from "./files.ts";
 import { Finder } from "./finder.ts";
 import { HeadMap } from "./head_map.ts";
 import { Heads } from "./heads.ts";
@@ -28,7 +29,6 @@ export class Frame {
     numbers: ReadonlyMap<string, string>,
   ) {
     this.drawing = this.make();
-    const isTable = figure.kind === "table";
     const caption = make(
       "figcaption",
       {},
@@ -45,17 +45,21 @@ export class Frame {
       make(
         "div",
         { class: "downloads" },
-        isTable
+        figure.kind === "table"
           ? null
           : quiet("SVG", "Save this figure as SVG", () =>
-              saveText(this.svg(), `${figure.id}.svg`, "image/svg+xml"),
+              this.save(this.svg(), "svg", "image/svg+xml"),
             ),
         quiet("CSV", "Save the data of this figure as CSV", () =>
-          saveText(csvText(this.drawing.csv()), `${figure.id}.csv`, "text/csv"),
+          this.save(csvText(this.drawing.csv()), "csv", "text/csv"),
         ),
       ),
     );
     this.about();
+  }
+
+  private save(content: string, suffix: string, type: string): void {
+    download(new Blob([content], { type }), `${this.figure.id}.${suffix}`);
   }
 
   private make(): Drawing {
@@ -99,26 +103,21 @@ export class Frame {
   private about(): void {
     const { figure, drawing } = this;
     const { equations } = this.scope.report;
-    const rows: { name: string; key: string }[] = [];
-    if (drawing instanceof Heads) rows.push({ name: drawing.about.meaning, key: drawing.equation });
-    else if (figure.kind === "lines" && !figure.equation) {
-      for (const one of figure.columns) rows.push({ name: one.title, key: one.equation ?? "" });
-    } else if (figure.equation) rows.push({ name: "", key: figure.equation });
-    const paper = drawing instanceof Heads ? drawing.about.paper : figure.paper;
-    const isNamed = drawing instanceof Heads;
-    const known = rows.filter(({ key }) => isNamed || equations[key]);
-    const shown = known.map(({ name, key }) => {
+    const heads = drawing instanceof Heads ? drawing : null;
+    let rows = [
+      { name: heads?.about.meaning ?? "", key: heads?.equation ?? figure.equation ?? "" },
+    ];
+    if (figure.kind === "lines" && !figure.equation) {
+      rows = figure.columns.map(({ title, equation = "" }) => ({ name: title, key: equation }));
+    }
+    const shown = rows.flatMap(({ name, key }) => {
       const tree = equations[key];
-      return make(
-        "div",
-        { class: "equation" },
-        name ? make("span", { text: name }) : null,
-        tree ? (equation(tree) as unknown as Node) : null,
-      );
+      if (!tree && !(heads && name)) return [];
+      const text = name ? make("span", { text: name }) : null;
+      return make("div", { class: "equation" }, text, tree ? equation(tree) : null);
     });
-    this.notes.replaceChildren(
-      ...shown.filter((row) => row.childNodes.length > 0),
-      ...(paper ? [make("p", { class: "paper", text: paper })] : []),
-    );
+    const paper = heads?.about.paper ?? figure.paper;
+    const source = paper ? [make("p", { class: "paper", text: paper })] : [];
+    this.notes.replaceChildren(...shown, ...source);
   }
 }

@@ -1,6 +1,7 @@
 // The map of heads: those that attend alike are near, those that matter are large.
 
 import { segments } from "../view/element.ts";
+import type { Row } from "../view/saving.ts";
 import type { MapFigure } from "./data.ts";
 import { canvas, type Drawing, flow, heading, type Scope, Spots, svg, text } from "./draw.ts";
 import { plainNumber } from "./number.ts";
@@ -98,16 +99,8 @@ export class HeadMap implements Drawing {
         if (effect !== null) {
           rows.push({ label: "effect on the loss", value: `${plainNumber(effect)} ${UNITS}` });
         }
-        group.append(
-          spots.add(dot, {
-            heading: `L${layer} H${head}`,
-            rows,
-            panel: i,
-            x: cx,
-            y: cy,
-            head: [panel.subject, layer, head],
-          }),
-        );
+        const spot = { heading: `L${layer} H${head}`, rows, panel: i, x: cx, y: cy };
+        group.append(spots.add(dot, { ...spot, head: [panel.subject, layer, head] }));
       }
       root.append(group);
     });
@@ -115,23 +108,13 @@ export class HeadMap implements Drawing {
     return root;
   }
 
-  csv(): (string | number | null)[][] {
-    const rows: (string | number | null)[][] = [
-      ["model", "layer", "head", "x", "y", "behavior", "cluster", "effect"],
-    ];
-    for (const panel of this.figure.panels) {
-      const { title } = this.scope.report.subjects[panel.subject];
-      panel.layer.forEach((layer, k) => {
-        rows.push([
-          title,
-          layer,
-          panel.head[k],
-          panel.x[k],
-          panel.y[k],
-          panel.behavior[k],
-          panel.cluster[k],
-          panel.effect?.[k] ?? null,
-        ]);
+  csv(): Row[] {
+    const rows: Row[] = [["model", "layer", "head", "x", "y", "behavior", "cluster", "effect"]];
+    for (const { subject, layer, head, x, y, behavior, cluster, effect } of this.figure.panels) {
+      const { title } = this.scope.report.subjects[subject];
+      layer.forEach((own, k) => {
+        const at = [x[k], y[k], behavior[k], cluster[k], effect?.[k] ?? null];
+        rows.push([title, own, head[k], ...at]);
       });
     }
     return rows;

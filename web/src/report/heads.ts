@@ -2,21 +2,26 @@
 
 import { ROLES, type RoleLook, roleLook } from "../paint/roles.ts";
 import { make } from "../view/element.ts";
+import type { Row } from "../view/saving.ts";
 import type { HeadsFigure, HeadValues, Variable } from "./data.ts";
 import {
   canvas,
+  colorScale,
   type Drawing,
   flow,
+  flowNames,
   heading,
+  SCALE,
   type Scope,
   Spots,
   shade,
   svg,
   text,
-  textWidth,
+  tick,
 } from "./draw.ts";
-import { axisNumber, everyNth, withInterval } from "./number.ts";
-import { nameOf, variableList } from "./variable_list.ts";
+import { axisNumber, axisTitle, everyNth } from "./number.ts";
+import type { TooltipRow } from "./tooltip.ts";
+import { nameOf, valueAt, variableList } from "./variable_list.ts";
 
 const LEFT = 26;
 const TOP = 34;
@@ -30,6 +35,11 @@ const QUIET: Partial<Record<string, number>> = {
 };
 /** Values that a head is told with where cells show roles. */
 const TOLD = 3;
+
+interface Range {
+  readonly low: number;
+  readonly high: number;
+}
 
 export class Heads implements Drawing {
   readonly controls: HTMLElement;
@@ -66,32 +76,30 @@ export class Heads implements Drawing {
 
   render(width: number): SVGSVGElement {
     const { subjects } = this.scope.report;
-    const present = this.variable.values
-      .map((values, subject) => ({ values, subject }))
-      .filter((one): one is { values: HeadValues; subject: number } => one.values !== null);
-    const most = Math.max(...present.map((one) => one.values.value[0]?.length ?? 1));
-    const total = present.reduce((sum, one) => sum + (one.values.value[0]?.length ?? 1), 0);
+    const present = this.variable.values.flatMap((values, subject) =>
+      values ? [{ values, subject, across: values.value[0]?.length ?? 1 }] : [],
+    );
+    const most = Math.max(...present.map(({ across }) => across));
+    const total = present.reduce((sum, { across }) => sum + across, 0);
     const inRow = (width - present.length * (LEFT + 28)) / total;
     const alone = (width - LEFT - 4) / most;
     const cell = Math.max(9, Math.min(26, inRow >= 13 ? inRow : alone));
-    const sizes = present.map(({ values }) => {
+    const sizes = present.map(({ values, across }) => {
       const rows = values.value.length;
-      const height = rows > 16 ? Math.min(cell, 15) : Math.min(cell, 24);
-      const columns = values.value[0]?.length ?? 1;
-      return { width: LEFT + columns * cell, height: TOP + rows * height, cell, row: height };
+      const row = Math.min(cell, rows > 16 ? 15 : 24);
+      return { width: LEFT + across * cell, height: TOP + rows * row, cell, row };
     });
     const flowed = flow(sizes, width, 28);
-    const scale = this.scale();
-    const legend = this.showsRoles
-      ? this.roleLegend(flowed.height + 14, width)
-      : { element: this.legend(scale, flowed.height + 14), height: 30 };
-    const root = canvas(width, flowed.height + 14 + legend.height, this.figure.title);
+    const range = this.range();
+    const below = flowed.height + 14;
+    const legend = this.showsRoles ? this.roleLegend(below, width) : this.scale(range, below);
+    const root = canvas(width, below + legend.height, this.figure.title);
     const spots = new Spots(this.scope);
     present.forEach(({ values, subject }, i) => {
       const { x, y } = flowed.places[i];
       const group = svg("g", { transform: `translate(${x} ${y})` });
       group.append(heading(LEFT, 12, subjects[subject].title));
-      this.cells(group, values, subject, sizes[i], scale, spots, i);
+      this.cells(group, values, subject, sizes[i], range, spots, i);
       root.append(group);
     });
     root.append(legend.element);
@@ -104,7 +112,7 @@ export class Heads implements Drawing {
     { value }: HeadValues,
     subject: number,
     size: { cell: number; row: number },
-    scale: { low: number; high: number },
+    range: Range,
     spots: Spots,
     panel: number,
   ): void {
@@ -113,18 +121,18 @@ export class Heads implements Drawing {
     const gap = size.cell > 14 ? 1.5 : 0.75;
     const heads = everyNth(columns, (columns * size.cell) / 18);
     for (let head = 0; head < columns; head += heads) {
-      const x = LEFT + (head + 0.5) * size.cell;
-      group.append(text(x, TOP - 6, String(head), { "text-anchor": "middle", "font-size": 10 }));
+      group.append(tick(LEFT + (head + 0.5) * size.cell, TOP - 6, String(head)));
     }
     const step = everyNth(value.length, (value.length * size.row) / 13);
+    const central = { "text-anchor": "middle", "dominant-baseline": "central" };
     value.forEach((row, i) => {
       const y = TOP + i * size.row;
+      const layer = layers[i] ?? i;
       if (i % step === 0) {
-        const label = { "text-anchor": "end", "font-size": 10, "dominant-baseline": "central" };
-        group.append(text(LEFT - 6, y + size.row / 2, String(layers[i] ?? i), label));
+        const label = { ...central, "text-anchor": "end", "font-size": 10 };
+        group.append(text(LEFT - 6, y + size.row / 2, String(layer), label));
       }
       row.forEach((number, head) => {
-        const layer = layers[i] ?? i;
         const x = LEFT + head * size.cell;
         const rect = svg("rect", {
           x: x + gap / 2,
@@ -133,7 +141,7 @@ export class Heads implements Drawing {
           height: size.row - gap,
           rx: 1.5,
           class: "cell",
-          ...this.look(subject, i, head, number, scale),
+          ...this.look(subject, i, head, number, range),
         });
         spots.add(rect, {
           heading: `L${layer} H${head}`,
@@ -146,14 +154,9 @@ export class Heads implements Drawing {
         group.append(rect);
         const role = this.showsRoles ? this.roleAt(subject, i, head) : null;
         if (role && role.id !== "unnamed" && size.row >= 12) {
-          group.append(
-            text(x + size.cell / 2, y + size.row / 2, role.sign, {
-              "text-anchor": "middle",
-              "dominant-baseline": "central",
-              "pointer-events": "none",
-              fill: QUIET[role.id] ? "var(--soft)" : `var(--on-${role.id})`,
-            }),
-          );
+          const fill = QUIET[role.id] ? "var(--soft)" : `var(--on-${role.id})`;
+          const sign = { ...central, "pointer-events": "none", fill };
+          group.append(text(x + size.cell / 2, y + size.row / 2, role.sign, sign));
         }
       });
     });
@@ -168,10 +171,10 @@ export class Heads implements Drawing {
     row: number,
     head: number,
     number: number | null,
-    scale: { low: number; high: number },
+    range: Range,
   ): Record<string, string> {
     if (!this.showsRoles) {
-      return { fill: number === null ? "var(--missing)" : this.fill(number, scale) };
+      return { fill: number === null ? "var(--missing)" : fillOf(number, range) };
     }
     const { id } = this.roleAt(subject, row, head);
     if (id === "unnamed") return { fill: "var(--panel)", stroke: "var(--strong)" };
@@ -180,17 +183,9 @@ export class Heads implements Drawing {
   }
 
   /** What the tooltip says of a head. */
-  private told(subject: number, row: number, head: number): { label: string; value: string }[] {
-    const { variables } = this.figure;
-    const shown = this.showsRoles ? variables.slice(0, TOLD) : [this.variable];
-    const rows = shown.flatMap((variable) => {
-      const { value, low, high } = variable.values[subject] ?? {};
-      if (!value) return [];
-      const number = value[row]?.[head] ?? null;
-      const bounded = withInterval(number, low?.[row][head], high?.[row][head], variable.share);
-      const units = variable.share ? "" : variable.units;
-      return [{ label: nameOf(variable), value: `${bounded} ${units}`.trim() }];
-    });
+  private told(subject: number, row: number, head: number): TooltipRow[] {
+    const shown = this.showsRoles ? this.figure.variables.slice(0, TOLD) : [this.variable];
+    const rows = shown.flatMap((variable) => valueAt(variable, subject, row, head) ?? []);
     if (!this.showsRoles) return rows;
     return [{ label: this.roleAt(subject, row, head).name, value: "" }, ...rows];
   }
@@ -198,18 +193,16 @@ export class Heads implements Drawing {
   /** The roles that occur, each with its color, its sign and how many heads have it. */
   private roleLegend(y: number, width: number): { element: SVGGElement; height: number } {
     const counts = new Map<string, number>();
-    this.figure.roles.forEach((table) => {
-      table?.flat().forEach((role) => {
-        const { id } = roleLook(role || null);
-        counts.set(id, (counts.get(id) ?? 0) + 1);
-      });
-    });
+    for (const role of this.figure.roles.flatMap((table) => table?.flat() ?? [])) {
+      const { id } = roleLook(role || null);
+      counts.set(id, (counts.get(id) ?? 0) + 1);
+    }
     const element = svg("g", { transform: `translate(${LEFT} ${y})` });
-    let [x, line] = [0, 0];
-    for (const { id, sign, name } of ROLES.filter((role) => counts.has(role.id))) {
-      const label = `${name} ${counts.get(id)}`;
-      const room = textWidth(label, 11) + 36;
-      if (x + room > width - LEFT) [x, line] = [0, line + 20];
+    const roles = ROLES.filter(({ id }) => counts.has(id));
+    const labels = roles.map(({ id, name }) => `${name} ${counts.get(id)}`);
+    const room = { room: 36, width: width - LEFT, step: 20 };
+    const last = flowNames(labels, room, (label, x, line, i) => {
+      const { id, sign } = roles[i];
       const isHollow = id === "unnamed";
       const fill = isHollow ? "var(--panel)" : `var(--role-${id})`;
       const stroke = isHollow ? "var(--soft)" : "none";
@@ -222,76 +215,52 @@ export class Heads implements Drawing {
         }),
         text(x + 20, line + 11.5, label, { fill: "var(--ink)" }),
       );
-      x += room;
-    }
-    return { element, height: line + 18 };
+    });
+    return { element, height: last + 18 };
   }
 
-  private get name(): string {
-    return nameOf(this.variable);
-  }
-
-  private scale(): { low: number; high: number } {
+  private range(): Range {
     let [low, high] = [0, 0];
     for (const values of this.variable.values) {
-      for (const row of values?.value ?? []) {
-        for (const number of row) {
-          if (number === null) continue;
-          low = Math.min(low, number);
-          high = Math.max(high, number);
-        }
+      for (const number of values?.value.flat() ?? []) {
+        low = Math.min(low, number ?? 0);
+        high = Math.max(high, number ?? 0);
       }
     }
     return low === 0 && high === 0 ? { low: 0, high: 1 } : { low, high };
   }
 
-  private fill(number: number, { low, high }: { low: number; high: number }): string {
-    if (low >= 0) return shade(number / high);
-    const most = Math.max(-low, high);
-    const base = number < 0 ? "--negative" : "--positive";
-    return `color-mix(in oklab, var(${base}) ${Math.round((100 * Math.abs(number)) / most)}%, var(--panel))`;
+  /** The colors of the range; of numbers of both signs as far below 0 as above it. */
+  private scale(range: Range, y: number): { element: SVGGElement; height: number } {
+    const to = Math.max(-range.low, range.high);
+    const from = range.low < 0 ? -to : 0;
+    const end = (value: number) => axisNumber(Number(value.toPrecision(3)), this.variable.share);
+    const fill = (share: number) => fillOf(from + share * (to - from), range);
+    const element = colorScale(LEFT, y, fill, [end(from), end(to)]);
+    const title = axisTitle({ ...this.variable, title: nameOf(this.variable) });
+    element.append(text(SCALE + 10, 9, title));
+    return { element, height: 30 };
   }
 
-  private legend({ low, high }: { low: number; high: number }, y: number): SVGGElement {
-    const group = svg("g", { transform: `translate(${LEFT} ${y})` });
-    const steps = 40;
-    const from = low < 0 ? -Math.max(-low, high) : 0;
-    const to = Math.max(-low, high);
-    for (let i = 0; i < steps; i++) {
-      const number = from + ((i + 0.5) / steps) * (to - from);
-      const fill = this.fill(number, { low, high });
-      group.append(svg("rect", { x: i * 4, y: 0, width: 4.3, height: 9, fill }));
-    }
-    const share = this.variable.share;
-    const round = (value: number) => Number(value.toPrecision(3));
-    group.append(
-      text(0, 22, axisNumber(round(from), share), { "font-size": 10 }),
-      text(steps * 4, 22, axisNumber(round(to), share), { "text-anchor": "end", "font-size": 10 }),
-      text(steps * 4 + 10, 9, this.name + (share ? "" : ` (${this.variable.units})`)),
-    );
-    return group;
-  }
-
-  csv(): (string | number | null)[][] {
+  csv(): Row[] {
     const { subjects } = this.scope.report;
-    const rows: (string | number | null)[][] = [
-      ["model", "layer", "head", "role", this.variable.id, "low", "high"],
-    ];
+    const rows: Row[] = [["model", "layer", "head", "role", this.variable.id, "low", "high"]];
     this.variable.values.forEach((values, subject) => {
+      const { title, layers } = subjects[subject];
       values?.value.forEach((row, i) => {
         row.forEach((number, head) => {
+          const role = this.figure.roles[subject]?.[i]?.[head] ?? "";
           const bounds = [values.low?.[i][head] ?? null, values.high?.[i][head] ?? null];
-          rows.push([
-            subjects[subject].title,
-            subjects[subject].layers[i],
-            head,
-            this.figure.roles[subject]?.[i]?.[head] ?? "",
-            number,
-            ...bounds,
-          ]);
+          rows.push([title, layers[i], head, role, number, ...bounds]);
         });
       });
     });
     return rows;
   }
+}
+
+function fillOf(number: number, { low, high }: Range): string {
+  if (low >= 0) return shade(number / high);
+  const share = Math.round((100 * Math.abs(number)) / Math.max(-low, high));
+  return `color-mix(in oklab, var(${number < 0 ? "--negative" : "--positive"}) ${share}%, var(--panel))`;
 }

@@ -1,25 +1,34 @@
 // Small multiples of lines by layer, with bands for intervals and dashed baselines.
 
-import type { Axis, Line, LinePanel, LinesFigure } from "./data.ts";
+import type { Row } from "../view/saving.ts";
+import type { Line, LinePanel, LinesFigure } from "./data.ts";
 import {
   canvas,
   color,
   type Drawing,
   fitted,
+  flowNames,
   heading,
+  line,
   round,
   type Scope,
   Spots,
   svg,
   text,
-  textWidth,
+  tick,
 } from "./draw.ts";
-import { axisNumber, everyNth, shown, ticks, withInterval } from "./number.ts";
+import { axisNumber, axisTitle, everyNth, shown, ticks, withInterval } from "./number.ts";
 
 const HEIGHT = 132;
 const LEFT = 44;
 const BOTTOM = 34;
 const GAP = 18;
+
+interface Place {
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+}
 
 export class Lines implements Drawing {
   constructor(
@@ -28,50 +37,50 @@ export class Lines implements Drawing {
   ) {}
 
   render(width: number): SVGSVGElement {
-    const { figure } = this;
-    const isOneColumn = figure.columns.length === 1;
+    const { rows, columns, title } = this.figure;
+    const isOneColumn = columns.length === 1;
     const across = isOneColumn
-      ? Math.max(1, Math.min(figure.rows.length, Math.floor(width / 300)))
-      : Math.max(1, Math.min(figure.columns.length, Math.floor((width + GAP) / 210)));
-    const panelWidth = Math.min((width - (across - 1) * GAP) / across, 460);
+      ? Math.max(1, Math.min(rows.length, Math.floor(width / 300)))
+      : Math.max(1, Math.min(columns.length, Math.floor((width + GAP) / 210)));
+    const own = Math.min((width - (across - 1) * GAP) / across, 460);
     const spots = new Spots(this.scope);
     const content = svg("g");
     let y = 0;
-    let panel = 0;
+    let number = 0;
+    const panel = (
+      one: LinePanel | null,
+      column: number,
+      subject: number,
+      x: number,
+      top: number,
+    ) => {
+      if (!one) return;
+      const place = { x, y: top, width: own };
+      content.append(this.panel(one, column, subject, place, spots, number++));
+    };
     if (isOneColumn) {
-      const legend = this.legend(width);
-      if (legend) {
-        content.append(legend.group);
-        y = legend.height;
-      }
-      figure.rows.forEach((row, i) => {
-        const place = { x: (i % across) * (panelWidth + GAP), y: y + Math.floor(i / across) * 204 };
-        content.append(this.title(row.subject, place.x, place.y + 12));
-        const one = row.panels[0];
-        if (one)
-          content.append(
-            this.panel(one, 0, row.subject, place.x, place.y + 30, panelWidth, spots, panel++),
-          );
+      y = this.legend(content, width);
+      rows.forEach(({ subject, panels }, i) => {
+        const [x, top] = [(i % across) * (own + GAP), y + Math.floor(i / across) * 204];
+        content.append(this.title(subject, x, top + 12));
+        panel(panels[0], 0, subject, x, top + 30);
       });
-      y += Math.ceil(figure.rows.length / across) * 204;
+      y += Math.ceil(rows.length / across) * 204;
     } else {
-      for (const row of figure.rows) {
-        content.append(this.title(row.subject, 0, y + 12));
+      for (const { subject, panels } of rows) {
+        content.append(this.title(subject, 0, y + 12));
         y += 22;
-        row.panels.forEach((one, column) => {
-          const x = (column % across) * (panelWidth + GAP);
+        panels.forEach((one, column) => {
+          const x = (column % across) * (own + GAP);
           const top = y + Math.floor(column / across) * (HEIGHT + BOTTOM + 26);
-          const label = fitted(axisTitle(figure.columns[column]), 11, panelWidth - 10);
+          const label = fitted(axisTitle(columns[column]), 11, own - 10);
           content.append(text(x, top + 11, label, { fill: "var(--ink)" }));
-          if (one)
-            content.append(
-              this.panel(one, column, row.subject, x, top + 24, panelWidth, spots, panel++),
-            );
+          panel(one, column, subject, x, top + 24);
         });
-        y += Math.ceil(row.panels.length / across) * (HEIGHT + BOTTOM + 26) + 8;
+        y += Math.ceil(panels.length / across) * (HEIGHT + BOTTOM + 26) + 8;
       }
     }
-    const root = canvas(width, y, figure.title);
+    const root = canvas(width, y, title);
     root.append(content);
     spots.listen(root);
     return root;
@@ -81,30 +90,18 @@ export class Lines implements Drawing {
     return heading(x, y, this.scope.report.subjects[subject].title);
   }
 
-  private legend(width: number): { group: SVGGElement; height: number } | null {
-    const names = [
-      ...new Set(this.figure.rows.flatMap((row) => row.panels[0]?.series.map((s) => s.name) ?? [])),
-    ];
-    if (names.length < 2) return null;
-    const group = svg("g");
-    let [x, y] = [0, 10];
-    names.forEach((name, i) => {
-      const size = textWidth(name, 11) + 40;
-      if (x + size > width) [x, y] = [0, y + 18];
-      group.append(
-        svg("line", {
-          x1: x,
-          x2: x + 16,
-          y1: y - 4,
-          y2: y - 4,
-          stroke: color(i),
-          "stroke-width": 2,
-        }),
-        text(x + 22, y, name, { fill: "var(--ink)" }),
+  /** Names of the lines, where there are several; returns the room that they take. */
+  private legend(content: SVGGElement, width: number): number {
+    const series = this.figure.rows.flatMap(({ panels }) => panels[0]?.series ?? []);
+    const names = [...new Set(series.map(({ name }) => name))];
+    if (names.length < 2) return 0;
+    const last = flowNames(names, { room: 40, width, step: 18 }, (name, x, y, i) => {
+      content.append(
+        line([x, y + 6], [x + 16, y + 6], { stroke: color(i), "stroke-width": 2 }),
+        text(x + 22, y + 10, name, { fill: "var(--ink)" }),
       );
-      x += size;
     });
-    return { group, height: y + 18 };
+    return last + 28;
   }
 
   private domain(column: number): [number, number] {
@@ -125,109 +122,72 @@ export class Lines implements Drawing {
   }
 
   private panel(
-    panel: LinePanel,
+    { series, baseline }: LinePanel,
     column: number,
     subject: number,
-    x: number,
-    y: number,
-    width: number,
+    { x, y, width }: Place,
     spots: Spots,
     number: number,
   ): SVGGElement {
     const axis = this.figure.columns[column];
     const [low, high] = this.domain(column);
     const inner = width - LEFT - 8;
-    const xs = panel.series[0]?.x ?? [];
+    const xs = series[0]?.x ?? [];
     const px = (i: number) => LEFT + (xs.length < 2 ? inner / 2 : (i / (xs.length - 1)) * inner);
     const py = (value: number) => HEIGHT - ((value - low) / (high - low)) * HEIGHT;
     const group = svg("g", { transform: `translate(${round(x)} ${round(y)})` });
-    for (const tick of ticks(low, high, 4)) {
-      const at = py(tick);
+    for (const value of ticks(low, high, 4)) {
+      const at = py(value);
       group.append(
-        svg("line", { x1: LEFT - 4, x2: LEFT + inner, y1: at, y2: at, stroke: "var(--line)" }),
-        text(LEFT - 8, at + 3.5, axisNumber(tick, axis.share), {
-          "text-anchor": "end",
-          "font-size": 10,
-        }),
+        line([LEFT - 4, at], [LEFT + inner, at], { stroke: "var(--line)" }),
+        tick(LEFT - 8, at + 3.5, axisNumber(value, axis.share), "end"),
       );
     }
     const step = everyNth(xs.length, inner / 26);
     xs.forEach((label, i) => {
-      if (i % step) return;
-      group.append(
-        text(px(i), HEIGHT + 15, String(label), { "text-anchor": "middle", "font-size": 10 }),
-      );
+      if (i % step === 0) group.append(tick(px(i), HEIGHT + 15, String(label)));
     });
     group.append(
       text(LEFT + inner / 2, HEIGHT + 29, this.figure.axis, { "text-anchor": "middle" }),
     );
-    if (panel.baseline) {
-      const at = py(panel.baseline.value);
-      group.append(
-        svg("line", {
-          x1: LEFT,
-          x2: LEFT + inner,
-          y1: at,
-          y2: at,
-          stroke: "var(--ink)",
-          "stroke-width": 1.5,
-          "stroke-dasharray": "5 3",
-        }),
-      );
+    if (baseline) {
+      const look = { stroke: "var(--ink)", "stroke-width": 1.5, "stroke-dasharray": "5 3" };
+      const at = py(baseline.value);
+      group.append(line([LEFT, at], [LEFT + inner, at], look));
     }
-    panel.series.forEach((line, i) => {
-      const shownColor = panel.series.length > 1 ? color(i) : color(subject);
-      group.append(...curve(line, px, py, shownColor));
+    const isAlone = series.length === 1;
+    series.forEach((one, i) => {
+      group.append(...curve(one, px, py, color(isAlone ? subject : i)));
     });
     const strip = xs.length < 2 ? inner : inner / (xs.length - 1);
     xs.forEach((label, i) => {
-      const rows = panel.series.map((line, k) => ({
-        label: line.name || axis.title,
-        value: withInterval(line.value[i], line.low?.[i], line.high?.[i], axis.share),
-        ...(panel.series.length > 1 ? { color: color(k) } : {}),
+      const rows = series.map((one, k) => ({
+        label: one.name || axis.title,
+        value: withInterval(one.value[i], one.low?.[i], one.high?.[i], axis.share),
+        ...(isAlone ? {} : { color: color(k) }),
       }));
-      if (panel.baseline) {
-        rows.push({ label: panel.baseline.name, value: shown(panel.baseline.value, axis.share) });
-      }
-      const hit = svg("rect", {
-        x: px(i) - strip / 2,
-        y: 0,
-        width: strip,
-        height: HEIGHT,
-        class: "strip",
-        fill: "transparent",
-      });
-      group.append(
-        spots.add(hit, {
-          heading: `${this.figure.axis} ${label}`,
-          rows,
-          panel: number,
-          x: px(i),
-          y: 0,
-        }),
-      );
+      if (baseline) rows.push({ label: baseline.name, value: shown(baseline.value, axis.share) });
+      const box = { x: px(i) - strip / 2, y: 0, width: strip, height: HEIGHT };
+      const hit = svg("rect", { ...box, class: "strip", fill: "transparent" });
+      const heading = `${this.figure.axis} ${label}`;
+      group.append(spots.add(hit, { heading, rows, panel: number, x: px(i), y: 0 }));
     });
     return group;
   }
 
-  csv(): (string | number | null)[][] {
+  csv(): Row[] {
     const { figure } = this;
-    const rows: (string | number | null)[][] = [
+    const rows: Row[] = [
       ["model", "variable", "series", figure.axis, "value", "low", "high", "baseline"],
     ];
     for (const { subject, panels } of figure.rows) {
+      const { title } = this.scope.report.subjects[subject];
       panels.forEach((panel, column) => {
-        for (const line of panel?.series ?? []) {
-          line.x.forEach((x, i) => {
+        for (const { name, x, value, low, high } of panel?.series ?? []) {
+          x.forEach((at, i) => {
             rows.push([
-              this.scope.report.subjects[subject].title,
-              figure.columns[column].title,
-              line.name,
-              x,
-              line.value[i],
-              line.low?.[i] ?? null,
-              line.high?.[i] ?? null,
-              panel?.baseline?.value ?? null,
+              ...[title, figure.columns[column].title, name, at],
+              ...[value[i], low?.[i] ?? null, high?.[i] ?? null, panel?.baseline?.value ?? null],
             ]);
           });
         }
@@ -235,10 +195,6 @@ export class Lines implements Drawing {
     }
     return rows;
   }
-}
-
-export function axisTitle(axis: Axis): string {
-  return axis.share || !axis.units ? axis.title : `${axis.title} (${axis.units})`;
 }
 
 function curve(
@@ -259,15 +215,8 @@ function curve(
       made.push(svg("polygon", { points: band.join(" "), fill: stroke, "fill-opacity": 0.18 }));
     }
     const points = at.map((i) => point(i, value[i]!)).join(" ");
-    made.push(
-      svg("polyline", {
-        points,
-        fill: "none",
-        stroke,
-        "stroke-width": 1.75,
-        "stroke-linejoin": "round",
-      }),
-    );
+    const look = { fill: "none", stroke, "stroke-width": 1.75, "stroke-linejoin": "round" };
+    made.push(svg("polyline", { points, ...look }));
     if (value.length <= 40) {
       for (const i of at)
         made.push(svg("circle", { cx: px(i), cy: py(value[i]!), r: 2.1, fill: stroke }));

@@ -1,7 +1,7 @@
 // Numbers of the report as they are printed: shares in percent, intervals in brackets.
 
 import { formatNumber } from "../data/number.ts";
-import type { Interval } from "./data.ts";
+import type { Axis, Interval } from "./data.ts";
 
 const SPACE = "\u00a0";
 
@@ -45,6 +45,11 @@ export function plainNumber(value: number): string {
 export function axisNumber(value: number, share: boolean): string {
   const plain = Number((share ? value * 100 : value).toPrecision(6));
   return `${plain}`.replace("-", "−") + (share ? `${SPACE}%` : "");
+}
+
+/** `Mean distance (tokens)`; shares say their unit with each number. */
+export function axisTitle({ title, units, share }: Axis): string {
+  return share || !units ? title : `${title} (${units})`;
 }
 
 /** Round numbers from `low` to `high`, about `count` of them. */

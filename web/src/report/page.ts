@@ -2,13 +2,13 @@
 
 import { type Scheme, themeOf } from "../paint/theme.ts";
 import { make, segments } from "../view/element.ts";
-import { Tooltip } from "../view/tooltip.ts";
 import { CardPanel } from "./card.ts";
 import type { HeadId, Report, Rows } from "./data.ts";
 import { type Scope, svg } from "./draw.ts";
 import { Frame } from "./frame.ts";
 import { applyColors } from "./palette.ts";
 import { addressOf, finding, sentence } from "./text.ts";
+import { Tooltip } from "./tooltip.ts";
 import { headsFigure } from "./variable_list.ts";
 
 export class ReportPage {
@@ -72,7 +72,7 @@ export class ReportPage {
     return make(
       "header",
       { class: "top" },
-      logo() as unknown as Node,
+      logo(),
       make("span", { class: "brand", text: "headscope" }),
       make("span", { class: "where", text: "report" }),
       make("nav", { attributes: { "aria-label": "Contents" } }, make("ul", {}, ...links)),

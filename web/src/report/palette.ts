@@ -2,7 +2,7 @@
 
 import { cssOf } from "../paint/color.ts";
 import { inkOn, ROLES, roleColor } from "../paint/roles.ts";
-import { SANS, SERIF, type Theme } from "../paint/theme.ts";
+import { applyTheme, type Theme } from "../paint/theme.ts";
 import { COLORS, SHADES } from "./draw.ts";
 
 /** Okabe and Ito's palette (2008), which color-blind readers tell apart, toned for each scheme. */
@@ -60,8 +60,6 @@ export function variablesOf(theme: Theme): Map<string, string> {
 }
 
 export function applyColors(element: HTMLElement, theme: Theme): void {
+  applyTheme(element, theme);
   for (const [name, value] of variablesOf(theme)) element.style.setProperty(name, value);
-  element.style.setProperty("--sans", SANS);
-  element.style.setProperty("--serif", SERIF);
-  element.style.setProperty("color-scheme", theme.scheme);
 }

@@ -1,6 +1,6 @@
 // What heads do, as colors: the commonest roles are filled, rarer ones are rings.
 
-import { COLORS, color, shade, svg, text, textWidth } from "./draw.ts";
+import { COLORS, color, flowNames, shade, svg, text } from "./draw.ts";
 
 const OTHER = "other";
 
@@ -8,8 +8,8 @@ const OTHER = "other";
 export function rolesByCount(names: readonly string[]): string[] {
   const counts = new Map<string, number>();
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
-  const sorted = [...counts.keys()].sort((a, b) => counts.get(b)! - counts.get(a)!);
-  return [...sorted.filter((name) => name !== OTHER), ...sorted.filter((name) => name === OTHER)];
+  const size = (name: string) => (name === OTHER ? 0 : counts.get(name)!);
+  return [...counts.keys()].sort((a, b) => size(b) - size(a));
 }
 
 /** More roles than colors: the rarer ones are rings. */
@@ -32,15 +32,11 @@ export function drawLegend(
   width: number,
 ): { element: SVGGElement; height: number } {
   const element = svg("g");
-  let [x, y] = [0, 10];
-  for (const name of roles) {
-    const room = textWidth(name, 11) + 30;
-    if (x + room > width) [x, y] = [0, y + 18];
+  const last = flowNames(roles, { room: 30, width, step: 18 }, (name, x, y) => {
     element.append(
-      svg("circle", { cx: x + 5, cy: y - 4, r: 4.5, ...lookOf(name, roles) }),
-      text(x + 14, y, name, { fill: "var(--ink)" }),
+      svg("circle", { cx: x + 5, cy: y + 6, r: 4.5, ...lookOf(name, roles) }),
+      text(x + 14, y + 10, name, { fill: "var(--ink)" }),
     );
-    x += room;
-  }
-  return { element, height: y };
+  });
+  return { element, height: last + 10 };
 }

@@ -1,6 +1,7 @@
 // Tables: numbers with intervals, bars beside their baselines, heads as buttons.
 
 import { make } from "../view/element.ts";
+import type { Row } from "../view/saving.ts";
 import type { Cell, TableColumn, TableFigure } from "./data.ts";
 import type { Drawing, Scope } from "./draw.ts";
 import { isInterval, plainNumber, shown, withInterval } from "./number.ts";
@@ -98,7 +99,7 @@ export class Table implements Drawing {
     cell.append(bar, make("span", { text: this.number(row[index], true) }));
   }
 
-  csv(): (string | number | null)[][] {
+  csv(): Row[] {
     const header: string[] = [];
     for (const [i, { label }] of this.figure.columns.entries()) {
       header.push(label);
@@ -106,7 +107,7 @@ export class Table implements Drawing {
         header.push(`${label} low`, `${label} high`);
     }
     const rows = this.figure.rows.map((row) =>
-      this.figure.columns.flatMap((_, i): (string | number | null)[] => {
+      this.figure.columns.flatMap((_, i): Row => {
         const value = row[i];
         const isWide = this.figure.rows.some((other) => isInterval(other[i]));
         if (isInterval(value)) return [value.value, value.low, value.high];

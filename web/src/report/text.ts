@@ -1,9 +1,9 @@
 // Sentences: text, heads as buttons, figures as links.
 
 import { make } from "../view/element.ts";
-import type { TooltipRow } from "../view/tooltip.ts";
 import type { HeadId, MathTree, Part } from "./data.ts";
 import type { Scope } from "./draw.ts";
+import type { TooltipRow } from "./tooltip.ts";
 
 /** A link, not a button: it stays in the line, and opens in a new tab if one likes. */
 export function headLink(id: HeadId, scope: Scope): HTMLAnchorElement {

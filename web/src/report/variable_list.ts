@@ -3,9 +3,28 @@
 import { type RoleLook, roleLook } from "../paint/roles.ts";
 import { make } from "../view/element.ts";
 import type { HeadId, HeadsFigure, Report, Variable } from "./data.ts";
+import { withInterval } from "./number.ts";
+import type { TooltipRow } from "./tooltip.ts";
 
 export function nameOf({ group, label }: Variable): string {
   return label ? `${group}: ${label}` : group;
+}
+
+/** What is told of one head by a variable; null where the model has no values of it. */
+export function valueAt(
+  variable: Variable,
+  subject: number,
+  row: number,
+  head: number,
+): TooltipRow | null {
+  const values = variable.values[subject];
+  if (!values) return null;
+  const [value, low, high] = [values.value, values.low, values.high].map(
+    (all) => all?.[row]?.[head],
+  );
+  const said = withInterval(value, low, high, variable.share);
+  const shown = variable.share ? said : `${said} ${variable.units}`;
+  return { label: nameOf(variable), value: shown.trim() };
 }
 
 /** The figure of all heads, which every report of heads has. */

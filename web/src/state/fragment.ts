@@ -19,6 +19,8 @@ const FILTER_CHOICES: Partial<Record<keyof Filter, readonly string[]>> = {
   combine: ["off", "layer", "all"],
 };
 
+const EDITS = ["off", "cell", "neuron"] as const;
+
 /** What differs from `base`, in a fixed order: `head=L9H3&word=8`; the head is always named. */
 export function formatFragment(selection: Selection, base: Selection): string {
   const parts = [`head=${headCode(selection)}`];
@@ -36,9 +38,10 @@ export function formatFragment(selection: Selection, base: Selection): string {
   add("with", selection.also.map(headCode).join(), "");
   add("sort", Number(selection.sorted), 0);
   add("minus", Number(selection.minus), 0);
-  add("off", edits.flatMap((e) => (e.kind === "off" ? headCode(e) : [])).join(","), "");
-  add("cell", edits.flatMap((e) => (e.kind === "cell" ? cellCode(e, base.block) : [])).join(), "");
-  add("neuron", edits.flatMap((e) => (e.kind === "neuron" ? neuronCode(e) : [])).join(), "");
+  for (const kind of EDITS) {
+    const own = edits.filter((edit) => edit.kind === kind);
+    add(kind, own.map((edit) => editCode(edit, base.block)).join(), "");
+  }
   add("filter", filterCode(filter), "");
   add("example", selection.example, 0);
   add("story", selection.story < 0 ? "off" : selection.story, 0);
@@ -49,74 +52,44 @@ export function formatFragment(selection: Selection, base: Selection): string {
   return parts.join("&").replaceAll("%2C", ",").replaceAll("%3A", ":");
 }
 
-type Parsed = Partial<{ -readonly [K in keyof Selection]: Selection[K] }>;
-
 /** `base` changed by a fragment; what cannot be understood is left as it was. */
 export function parseFragment(fragment: string, base: Selection): Selection {
   const fields = new URLSearchParams(fragment.replace(/^#/, "").replaceAll("+", "%2B"));
-  const changes: Parsed = {};
-  const text = (name: string) => fields.get(name);
-  const number = (name: string, use: (value: number) => void) => {
-    const value = fields.get(name);
-    if (value !== null && /^\d+$/.test(value)) use(Number(value));
+  const text = (name: string) => fields.get(name) ?? undefined;
+  const number = (name: string, least = 0, most = Number.POSITIVE_INFINITY) => {
+    const value = text(name) ?? "";
+    return /^\d+$/.test(value) ? Math.min(most, Math.max(least, Number(value))) : undefined;
   };
-  const choice = <T extends string>(
-    name: string,
-    choices: readonly T[],
-    use: (value: T) => void,
-  ) => {
-    const value = fields.get(name) as T | null;
-    if (value !== null && choices.includes(value)) use(value);
+  const flag = (name: string) => (fields.has(name) ? text(name) === "1" : undefined);
+  const choice = <T extends string>(name: string, choices: readonly T[]) =>
+    choices.find((one) => one === text(name));
+  const block = text("block") || base.block;
+  const edits = EDITS.filter((kind) => fields.has(kind));
+  const changes = {
+    ...parseHead(text("head") ?? ""),
+    block,
+    word: text("word") === "" ? null : number("word"),
+    key: number("key"),
+    tab: choice("tab", TABS),
+    color: choice("color", COLORS),
+    named: choice("named", SOURCES),
+    theme: choice("theme", THEMES),
+    role: text("role"),
+    example: number("example"),
+    story: text("story") === "off" ? -1 : number("story"),
+    pane: number("pane", 1, 4),
+    side: number("side", 0, 1),
+    embed: flag("embed"),
+    sorted: flag("sort"),
+    minus: flag("minus"),
+    also: fields.has("with") ? list(text("with"), parseHead) : undefined,
+    filter: fields.has("filter") ? parseFilter(text("filter")!) : undefined,
+    edits: edits.length
+      ? edits.flatMap((kind) => list(text(kind), (code) => parseEdit(kind, code, block)))
+      : undefined,
   };
-  const head = parseHead(text("head") ?? "");
-  if (head) Object.assign(changes, head);
-  if (text("block")) changes.block = text("block")!;
-  if (text("word") === "") changes.word = null;
-  number("word", (value) => {
-    changes.word = value;
-  });
-  number("key", (value) => {
-    changes.key = value;
-  });
-  choice("tab", TABS, (value) => {
-    changes.tab = value;
-  });
-  choice("color", COLORS, (value) => {
-    changes.color = value;
-  });
-  choice("named", SOURCES, (value) => {
-    changes.named = value;
-  });
-  choice("theme", THEMES, (value) => {
-    changes.theme = value;
-  });
-  if (fields.has("role")) changes.role = text("role")!;
-  number("example", (value) => {
-    changes.example = value;
-  });
-  number("story", (value) => {
-    changes.story = value;
-  });
-  if (text("story") === "off") changes.story = -1;
-  number("pane", (value) => {
-    changes.pane = Math.min(4, Math.max(1, value));
-  });
-  number("side", (value) => {
-    changes.side = Math.min(1, value);
-  });
-  if (fields.has("embed")) changes.embed = text("embed") === "1";
-  if (fields.has("sort")) changes.sorted = text("sort") === "1";
-  if (fields.has("minus")) changes.minus = text("minus") === "1";
-  if (fields.has("with")) changes.also = list(text("with"), parseHead);
-  if (fields.has("filter")) changes.filter = parseFilter(text("filter")!);
-  const block = changes.block ?? base.block;
-  const edits = [
-    ...list(text("off"), (code) => parseEdit("off", code, block)),
-    ...list(text("cell"), (code) => parseEdit("cell", code, block)),
-    ...list(text("neuron"), (code) => parseEdit("neuron", code, block)),
-  ];
-  if (["off", "cell", "neuron"].some((name) => fields.has(name))) changes.edits = edits;
-  return { ...base, ...changes };
+  const known = Object.entries(changes).filter(([, value]) => value !== undefined);
+  return { ...base, ...(Object.fromEntries(known) as Partial<Selection>) };
 }
 
 export function parseHead(code: string): HeadId | null {
@@ -124,18 +97,16 @@ export function parseHead(code: string): HeadId | null {
   return found ? { layer: Number(found[1]), head: Number(found[2]) } : null;
 }
 
-function list<T>(text: string | null, parse: (code: string) => T | null): T[] {
+function list<T>(text: string | undefined, parse: (code: string) => T | null): T[] {
   return (text ?? "").split(",").flatMap((code) => parse(code) ?? []);
 }
 
-function cellCode(edit: Extract<Edit, { kind: "cell" }>, usual: string): string {
-  const { block, query, key, weight } = edit;
-  const name = block === usual ? "" : `${block}:`;
-  return `${name}${headCode(edit)}.${query}.${key}.${weight}`;
-}
-
-function neuronCode(edit: Extract<Edit, { kind: "neuron" }>): string {
-  return `${headCode(edit)}.${edit.neuron}x${edit.factor}`;
+function editCode(edit: Edit, usual: string): string {
+  const head = headCode(edit);
+  if (edit.kind === "off") return head;
+  if (edit.kind === "neuron") return `${head}.${edit.neuron}x${edit.factor}`;
+  const name = edit.block === usual ? "" : `${edit.block}:`;
+  return `${name}${head}.${edit.query}.${edit.key}.${edit.weight}`;
 }
 
 function parseEdit(kind: Edit["kind"], code: string, usual: string): Edit | null {

@@ -2,6 +2,7 @@
 
 import { type Filter, NO_FILTER } from "../data/lens.ts";
 import type { Block, Trace } from "../data/trace.ts";
+import { isResting } from "../data/words.ts";
 
 export const TABS = ["lines", "matrix", "neurons", "evidence", "effect"] as const;
 export const COLORS = ["role", "effect", "spread", "distance"] as const;
@@ -18,24 +19,18 @@ export interface HeadId {
 }
 
 /** A change of the model. */
-export type Edit =
-  | { readonly kind: "off"; readonly layer: number; readonly head: number }
-  | {
-      readonly kind: "cell";
-      readonly block: string;
-      readonly layer: number;
-      readonly head: number;
-      readonly query: number;
-      readonly key: number;
-      readonly weight: number;
-    }
-  | {
-      readonly kind: "neuron";
-      readonly layer: number;
-      readonly head: number;
-      readonly neuron: number;
-      readonly factor: number;
-    };
+export type Edit = HeadId &
+  (
+    | { readonly kind: "off" }
+    | {
+        readonly kind: "cell";
+        readonly block: string;
+        readonly query: number;
+        readonly key: number;
+        readonly weight: number;
+      }
+    | { readonly kind: "neuron"; readonly neuron: number; readonly factor: number }
+  );
 
 export interface Selection extends HeadId {
   /** Heads whose mean with the chosen one is shown. */
@@ -82,9 +77,6 @@ export function isSameHead(a: HeadId, b: HeadId): boolean {
   return a.layer === b.layer && a.head === b.head;
 }
 
-/** Roles that are resting places: they say little about what a head is for. */
-export const RESTING = new Set(["first", "special", "punctuation", "broad"]);
-
 /** The selection that a page without a fragment opens with: the head with the strongest role that
  *  is not a resting place. */
 export function defaultSelection(trace: Trace): Selection {
@@ -92,7 +84,7 @@ export function defaultSelection(trace: Trace): Selection {
   let [best, layer, head] = [-1, block.layers[0], 0];
   block.roles.heads.forEach((row, index) => {
     row.forEach(({ role, share }, h) => {
-      const strength = role && !RESTING.has(role) ? (share ?? 0) : -1;
+      const strength = role && role !== "broad" && !isResting(role) ? (share ?? 0) : -1;
       if (strength > best) [best, layer, head] = [strength, block.layers[index], h];
     });
   });

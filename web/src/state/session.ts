@@ -6,7 +6,7 @@ import { rowOf } from "../data/axis.ts";
 import type { EffectTable } from "../data/effects.ts";
 import { ExactRows } from "../data/exact.ts";
 import { Lazy } from "../data/lazy.ts";
-import { combine, Lens, type Matrix } from "../data/lens.ts";
+import { type Focus, Lens, LINES_LIMIT, type Matrix, meanOf, rowWeights } from "../data/lens.ts";
 import type { Precision } from "../data/number.ts";
 import type { Header, Role } from "../data/payload.ts";
 import type { Block, Trace, Vectors } from "../data/trace.ts";
@@ -43,12 +43,9 @@ export interface Hover {
   readonly key: number | null;
 }
 
-export const NO_HOVER: Hover = { query: null, key: null };
+const NO_HOVER: Hover = { query: null, key: null };
 
-/** Above this many tokens a matrix says more than lines. */
-export const LINES_LIMIT = 64;
-
-export type Layout = "wide" | "middle" | "phone";
+type Layout = "wide" | "middle" | "phone";
 
 export class Session {
   readonly base: Selection;
@@ -194,7 +191,7 @@ export class Session {
     if (known?.names === names) return known.mean;
     const all = heads.map(({ layer, head }) => lens.matrix(layers.indexOf(layer), head));
     if (!all.every((one) => one !== null)) return null;
-    const mean = combine(all, "mean");
+    const mean = meanOf(all);
     this.means.set(lens, { names, mean });
     return mean;
   }
@@ -207,11 +204,17 @@ export class Session {
       return others.length > 0 ? [{ layer, head }, ...others] : null;
     }
     const layers = filter.combine === "layer" ? [layer] : block.layers;
-    return layers.flatMap((own) =>
+    const heads = layers.flatMap((own) =>
       Array.from({ length: block.heads }, (_, h) => ({ layer: own, head: h })).filter((id) =>
         block.has(block.layers.indexOf(id.layer), id.head),
       ),
     );
+    return heads.length > 0 ? heads : null;
+  }
+
+  /** Show a head; a phone turns to its pane. */
+  choose({ layer, head }: HeadId): void {
+    this.update({ layer, head, ...(this.layout.peek() === "phone" ? { pane: 2 } : {}) });
   }
 
   /** Take a head into the mean, or out of it. */
@@ -232,15 +235,13 @@ export class Session {
   }
 
   /** Rows and columns of a side that are looked at: what the pointer is over, else what is pinned. */
-  focus(side: Side): { row: number; column: number } {
+  focus(side: Side): Focus {
     const { query, key } = this.hover.value;
     const { word, key: pinned } = this.selection.value;
     const hovered = query !== null || key !== null;
-    const row = this.place(side, hovered ? query : word, "query");
-    const column = this.place(side, hovered ? key : pinned, "key");
     return {
-      row: row === null ? -1 : rowOf(side.lens.rows, row),
-      column: column === null ? -1 : rowOf(side.lens.columns, column),
+      row: rowOf(side.lens.rows, this.place(side, hovered ? query : word, "query")),
+      column: rowOf(side.lens.columns, this.place(side, hovered ? key : pinned, "key")),
     };
   }
 
@@ -248,7 +249,7 @@ export class Session {
   row(side: Side, row: number): { weights: Float32Array; precision: Precision } | null {
     const matrix = this.matrix(side);
     if (!matrix || row < 0) return null;
-    const weights = matrix.weights.subarray(row * matrix.columns, (row + 1) * matrix.columns);
+    const weights = rowWeights(matrix, row);
     const precision = side.block.isFine ? "fine" : "coarse";
     const { layer, head, edits } = this.selection.value;
     const entry = side.lens.rows[row];

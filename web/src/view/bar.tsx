@@ -1,10 +1,12 @@
 // The bar on top: which model, where the page stands, and what can be done with it.
 
-import { useHere } from "./context.ts";
+import type { ComponentChildren } from "preact";
+import { useHere, useSession } from "./context.ts";
 import { ExportMenu } from "./export_menu.tsx";
 import { describeFilter, FilterPopover } from "./filter.tsx";
 import { Find } from "./find.tsx";
 import { nextTheme } from "./keyboard.ts";
+import { classes } from "./parts.tsx";
 
 const PLACES = { file: "saved file", notebook: "notebook", lab: "lab" } as const;
 
@@ -13,12 +15,7 @@ export function Bar() {
   const { session } = here;
   const side = session.sides.value[0];
   const { place, story, examples } = session.header;
-  const { story: step, filter, example } = session.selection.value;
-  const on = describeFilter(filter);
-  const toggle = (name: string) => {
-    here.open.value = here.open.value === name ? "" : name;
-  };
-  const layers = side.block.layers.length;
+  const { story: step, filter, example, theme } = session.selection.value;
   return (
     <header class="bar">
       <h1 class="logo">
@@ -33,7 +30,7 @@ export function Bar() {
       </h1>
       <span class="model roomy">{side.base.model}</span>
       <span class="mut roomy">
-        {layers} layers × {side.block.heads} heads
+        {side.block.layers.length} layers × {side.block.heads} heads
       </span>
       <span class="where">
         {place === "lab" && <i />}
@@ -60,47 +57,19 @@ export function Bar() {
           ▸ Tour
         </button>
       )}
-      <span class="anchor">
-        <button
-          type="button"
-          class="b"
-          aria-haspopup="dialog"
-          aria-expanded={here.open.value === "find"}
-          onClick={() => toggle("find")}
-        >
-          Find
-        </button>
-        {here.open.value === "find" && <Find />}
-      </span>
-      <span class="anchor">
-        <button
-          type="button"
-          class="b"
-          aria-haspopup="dialog"
-          aria-expanded={here.open.value === "filter"}
-          onClick={() => toggle("filter")}
-        >
-          Filter
-          <span class="mut roomy"> · {on}</span>
-        </button>
-        {here.open.value === "filter" && <FilterPopover />}
-      </span>
-      <span class="anchor roomy">
-        <button
-          type="button"
-          class="b"
-          aria-haspopup="menu"
-          aria-expanded={here.open.value === "export"}
-          onClick={() => toggle("export")}
-        >
-          Export ▾
-        </button>
-        {here.open.value === "export" && <ExportMenu />}
-      </span>
+      <Opener name="find" label="Find">
+        <Find />
+      </Opener>
+      <Opener name="filter" label="Filter" about={describeFilter(filter)}>
+        <FilterPopover />
+      </Opener>
+      <Opener name="export" label="Export ▾" kind="menu">
+        <ExportMenu />
+      </Opener>
       <button
         type="button"
         class="b"
-        aria-label={`Theme: ${session.selection.value.theme}`}
+        aria-label={`Theme: ${theme}`}
         onClick={() => nextTheme(session)}
       >
         ◐
@@ -110,11 +79,41 @@ export function Bar() {
         class="b"
         aria-label="Help"
         aria-haspopup="dialog"
-        onClick={() => toggle("help")}
+        onClick={() => here.toggle("help")}
       >
         ?
       </button>
     </header>
+  );
+}
+
+interface OpenerProps {
+  readonly name: string;
+  readonly label: string;
+  /** What is on, where there is room to say it. */
+  readonly about?: string;
+  readonly kind?: "dialog" | "menu";
+  readonly children: ComponentChildren;
+}
+
+/** A button, and the popover that it opens. Small screens have no menus. */
+function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) {
+  const here = useHere();
+  const isOpen = here.open.value === name;
+  return (
+    <span class={classes("anchor", kind === "menu" && "roomy")}>
+      <button
+        type="button"
+        class="b"
+        aria-haspopup={kind}
+        aria-expanded={isOpen}
+        onClick={() => here.toggle(name)}
+      >
+        {label}
+        {about && <span class="mut roomy"> · {about}</span>}
+      </button>
+      {isOpen && children}
+    </span>
   );
 }
 
@@ -129,7 +128,7 @@ const BLOCKS: Record<string, string> = {
 
 /** Which attention of a model with several. */
 function BlockChoice() {
-  const { session } = useHere();
+  const session = useSession();
   const { blocks } = session.sides.value[0].now;
   if (blocks.length < 2) return null;
   return (

@@ -6,7 +6,7 @@ import { useContext, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "../state/session.ts";
 
 /** A note beside the pointer. */
-export interface Tip {
+interface Tip {
   readonly x: number;
   readonly y: number;
   readonly heading: string;
@@ -23,12 +23,21 @@ export class Here {
   readonly tip = signal<Tip | null>(null);
   /** The popover that is open; empty for none. */
   readonly open = signal("");
-  /** Steps of all earlier edits, for undo. */
+
   constructor(
     readonly session: Session,
     readonly root: HTMLElement,
     readonly lab: LabActions | null,
   ) {}
+
+  /** Open a popover, or close it where it is open. */
+  toggle(name: string): void {
+    this.open.value = this.open.peek() === name ? "" : name;
+  }
+
+  close = (): void => {
+    this.open.value = "";
+  };
 
   /** A note beside what the event is about. */
   say(event: MouseEvent, heading: string, rows: Tip["rows"] = []): void {
@@ -38,6 +47,12 @@ export class Here {
 
   hush = (): void => {
     this.tip.value = null;
+  };
+
+  /** The pointer is over nothing any more. */
+  leave = (): void => {
+    this.session.point({});
+    this.hush();
   };
 }
 

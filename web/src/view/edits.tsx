@@ -1,7 +1,8 @@
 // Changes of the model: heads off, one weight set by dragging, a neuron scaled; each taken back.
 
 import { useEffect, useState } from "preact/hooks";
-import { printed } from "../data/axis.ts";
+import { type Entry, printed, rowOf } from "../data/axis.ts";
+import { rowWeights } from "../data/lens.ts";
 import { shortWeight } from "../data/number.ts";
 import { type Edit, headName, isSameHead } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
@@ -10,7 +11,7 @@ import { useSession } from "./context.ts";
 export function Edits({ side }: { side: Side }) {
   const session = useSession();
   const selection = session.selection.value;
-  const { edits } = selection;
+  const { edits, layer, head } = selection;
   const { asker, header } = session;
   if (!asker) {
     return (
@@ -67,9 +68,7 @@ export function Edits({ side }: { side: Side }) {
           <button
             type="button"
             class="b"
-            onClick={() =>
-              session.edit({ kind: "off", layer: selection.layer, head: selection.head })
-            }
+            onClick={() => session.edit({ kind: "off", layer, head })}
           >
             Switch {headName(selection)} off
           </button>
@@ -92,16 +91,17 @@ function editText(edit: Edit, { block }: Side): string {
 /** Sets one weight by dragging; the rest of the row keeps its proportions. */
 function CellSlider({ side }: { side: Side }) {
   const session = useSession();
-  const { layer, head, word, key, block, edits } = session.selection.value;
+  const { layer, head, word, key, block, edits, filter } = session.selection.value;
+  const { rows, columns } = side.lens;
   const matrix = session.matrix(side);
   const [dragged, setDragged] = useState<number | null>(null);
   useEffect(() => setDragged(null), [layer, head, word, key]);
-  if (word === null || !matrix || session.selection.value.filter.unit === "words") return null;
-  const row = side.lens.rows.findIndex(({ positions }) => positions.includes(word));
-  const own = matrix.weights.subarray(row * matrix.columns, (row + 1) * matrix.columns);
-  const read = key ?? side.lens.columns[strongestContent(side, own)]?.positions[0];
-  const column = side.lens.columns.findIndex(({ positions }) => positions.includes(read ?? -1));
-  if (row < 0 || column < 0 || read === undefined) return null;
+  const row = rowOf(rows, word);
+  if (word === null || row < 0 || !matrix || filter.unit === "words") return null;
+  const own = rowWeights(matrix, row);
+  const read = key ?? columns[strongestContent(columns, own)]?.positions[0];
+  const column = rowOf(columns, read);
+  if (column < 0 || read === undefined) return null;
   const set = edits.find(
     (one) =>
       one.kind === "cell" &&
@@ -110,11 +110,10 @@ function CellSlider({ side }: { side: Side }) {
       one.key === read,
   );
   const now = dragged ?? (set?.kind === "cell" ? set.weight : own[column]);
-  const names = [side.lens.rows[row].label, side.lens.columns[column].label].map(printed);
   return (
     <label class="slider">
       <span>
-        {names[0]} → {names[1]}
+        {printed(rows[row].label)} → {printed(columns[column].label)}
       </span>
       <input
         type="range"
@@ -133,11 +132,11 @@ function CellSlider({ side }: { side: Side }) {
   );
 }
 
-function strongestContent(side: Side, row: Float32Array): number {
+function strongestContent(columns: readonly Entry[], row: Float32Array): number {
   let best = 0;
-  side.lens.columns.forEach(({ special, positions }, i) => {
+  columns.forEach(({ special, positions }, i) => {
     const isContent = !special && positions[0] > 0;
-    if (isContent && (row[i] > row[best] || side.lens.columns[best].positions[0] === 0)) best = i;
+    if (isContent && (row[i] > row[best] || columns[best].positions[0] === 0)) best = i;
   });
   return best;
 }

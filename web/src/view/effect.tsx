@@ -1,7 +1,8 @@
 // So what: the prediction before and after, the edits, and the heads behind it.
 
 import { printed } from "../data/axis.ts";
-import { ordinal } from "../data/words.ts";
+import { placeIn } from "../data/effects.ts";
+import { capital, ordinal } from "../data/words.ts";
 import { headName } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
 import { useSession } from "./context.ts";
@@ -41,19 +42,26 @@ function BeforeAfter({ side }: { side: Side }) {
   const table = session.effectsOf(side);
   const ranked =
     table?.kind === "prediction" && effects ? table.candidates[effects.candidate] : null;
-  const moved = after
-    ? before.top.reduce((sum, { text, probability }) => {
-        const now = chance.get(text);
-        return now === undefined ? sum : sum + Math.abs(now - probability) / 2;
-      }, 0)
-    : 0;
-  const title = before.word
-    ? `${capital(before.title)} ${atOrAfter(before.title)} “${before.word}”`
-    : capital(before.title);
+  const moved = before.top.reduce(
+    (sum, { text, probability }) =>
+      sum + Math.abs((chance.get(text) ?? probability) - probability) / 2,
+    0,
+  );
+  const where = before.title.startsWith("next") ? "after" : "at";
+  const title = capital(before.title) + (before.word ? ` ${where} “${before.word}”` : "");
   return (
     <>
       <h2 class="sec">
-        {title} <small>{after ? <Key /> : "no edits yet"}</small>
+        {title}{" "}
+        <small>
+          {after ? (
+            <>
+              before <i class="key before" /> → after <i class="key after" />
+            </>
+          ) : (
+            "no edits yet"
+          )}
+        </small>
       </h2>
       <div class="answers">
         {shown.map(({ text, probability }) => {
@@ -105,17 +113,6 @@ function BeforeAfter({ side }: { side: Side }) {
   );
 }
 
-const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
-const atOrAfter = (title: string) => (title.startsWith("next") ? "after" : "at");
-
-function Key() {
-  return (
-    <>
-      before <i class="key before" /> → after <i class="key after" />
-    </>
-  );
-}
-
 /** A plain encoder writes no words: its vector turns. */
 function Turn({ side }: { side: Side }) {
   const session = useSession();
@@ -136,9 +133,7 @@ function Turn({ side }: { side: Side }) {
   }
   const turn = table.turn(index, selection.head);
   const most = Math.abs(effects.all[0]?.value ?? 1) || 1;
-  const place = effects.all.findIndex(
-    ({ layerIndex, head }) => layerIndex === index && head === selection.head,
-  );
+  const place = placeIn(effects.all, index, selection.head);
   const { likeness } = table;
   return (
     <>

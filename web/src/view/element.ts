@@ -2,7 +2,7 @@
 
 type Child = Node | string | null;
 
-export interface Options {
+interface Options {
   class?: string;
   text?: string;
   title?: string;
@@ -35,58 +35,22 @@ export function quiet(text: string, title: string, click: () => void): HTMLButto
   return make("button", { class: "quiet", text, title, attributes, on: { click } });
 }
 
-export interface Choice {
-  readonly value: string;
-  readonly label: string;
-  readonly title?: string;
-  readonly disabled?: boolean;
-}
-
-/** A labeled drop-down list. */
-export function select(
-  label: string,
-  choices: readonly Choice[],
-  change: (value: string) => void,
-): { element: HTMLElement; set(value: string): void } {
-  const list = make("select", {
-    attributes: { "aria-label": label },
-    on: { change: () => change(list.value) },
-  });
-  for (const choice of choices) {
-    list.append(make("option", { text: choice.label, attributes: { value: choice.value } }));
-  }
-  const element = make("label", { class: "field" }, make("span", { text: label }), list);
-  return {
-    element,
-    set(value) {
-      list.value = value;
-    },
-  };
-}
-
 /** A row of buttons of which one is pressed. */
 export function segments(
   label: string,
-  choices: readonly Choice[],
+  choices: readonly { readonly value: string; readonly label: string }[],
   change: (value: string) => void,
 ): { element: HTMLElement; set(value: string): void } {
-  const buttons = choices.map((choice) => {
-    const button = make("button", {
-      text: choice.label,
-      title: choice.title ?? "",
-      attributes: { type: "button", "aria-pressed": "false", "data-value": choice.value },
-      on: { click: () => change(choice.value) },
-    });
-    button.disabled = choice.disabled ?? false;
-    return button;
-  });
-  const element = make(
-    "div",
-    { class: "segments", attributes: { role: "group", "aria-label": label } },
-    ...buttons,
+  const buttons = choices.map(({ value, label: text }) =>
+    make("button", {
+      text,
+      attributes: { type: "button", "aria-pressed": "false", "data-value": value },
+      on: { click: () => change(value) },
+    }),
   );
+  const attributes = { role: "group", "aria-label": label };
   return {
-    element,
+    element: make("div", { class: "segments", attributes }, ...buttons),
     set(value) {
       for (const button of buttons) {
         button.setAttribute("aria-pressed", String(button.dataset.value === value));

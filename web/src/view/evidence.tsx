@@ -20,7 +20,7 @@ export function EvidenceTab() {
           <b>No corpus stands behind this page.</b> One text is an anecdote. Measure all heads over
           documents, and save the page with what was found:
           <br />
-          <code>headscope analyze MODEL CORPUS -o run/</code>
+          <code>headscope analyze CORPUS --model MODEL -o run</code>
           <br />
           <code>trace.save_page("page.html", evidence=result)</code>
         </div>

@@ -24,7 +24,7 @@ export interface Mounted {
   dispose(): void;
 }
 
-export interface MountOptions {
+interface MountOptions {
   /** Told of every change of the selection. */
   changed(fragment: string): void;
   readonly lab: LabActions | null;
@@ -41,16 +41,15 @@ export function mount(host: HTMLElement, session: Session, options: MountOptions
   root.className = "root";
   shadow.replaceChildren(root);
   const here = new Here(session, root, options.lab);
-  const observer = new ResizeObserver(() => {
+  const measure = () => {
     const { clientWidth: width, clientHeight: height } = root;
     const now = session.size.peek();
     if (width && (width !== now.width || height !== now.height)) {
       session.size.value = { width, height };
     }
-  });
-  if (root.clientWidth) {
-    session.size.value = { width: root.clientWidth, height: root.clientHeight };
-  }
+  };
+  measure();
+  const observer = new ResizeObserver(measure);
   observer.observe(root);
   const follow = () => {
     session.system.value = isDark(options.around) ? "dark" : "light";
@@ -106,12 +105,8 @@ function Explorer() {
   const { width, height } = session.size.value;
   const { heads } = session.sides.value[0].block;
   const isAlone = embed && pane !== 2;
-  const shows = (which: number) =>
-    isAlone ? pane === which : layout !== "phone" || pane === which;
-  const showsHead = isAlone ? pane === 2 : shows(2) && !(layout === "phone" && pane !== 2);
-  const showsEffect = isAlone
-    ? pane === 3
-    : layout === "wide" || (layout === "phone" && pane === 3);
+  const shows = (which: number) => pane === which || !(isAlone || layout === "phone");
+  const showsEffect = shows(3) && (isAlone || layout !== "middle");
   const columns =
     isAlone || layout === "phone"
       ? "minmax(0, 1fr)"
@@ -121,7 +116,7 @@ function Explorer() {
       const inside = event
         .composedPath()
         .some((node) => node instanceof HTMLElement && node.matches(".pop, [aria-haspopup]"));
-      if (!inside) here.open.value = "";
+      if (!inside) here.close();
     };
     here.root.addEventListener("pointerdown", close);
     return () => here.root.removeEventListener("pointerdown", close);
@@ -131,13 +126,13 @@ function Explorer() {
     <div class={kind}>
       {!embed && <Bar />}
       {(!isAlone || pane === 4) && <Sentence />}
-      {pane !== 4 || !embed ? (
+      {!(embed && pane === 4) && (
         <div class="panes" style={{ gridTemplateColumns: columns }}>
           {shows(1) && <HeadsPane />}
-          {showsHead && <HeadPane />}
+          {shows(2) && <HeadPane />}
           {showsEffect && <EffectPane />}
         </div>
-      ) : null}
+      )}
       {!embed && <StoryBar />}
       {!embed && layout === "phone" && <Navigation />}
       {layout === "phone" && <WordSheet />}

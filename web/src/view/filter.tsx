@@ -2,6 +2,7 @@
 
 import { type Filter, NO_FILTER } from "../data/lens.ts";
 import { useSession } from "./context.ts";
+import { Segments } from "./parts.tsx";
 
 /** What is on, in a few words. */
 export function describeFilter(filter: Filter): string {
@@ -78,8 +79,8 @@ export function FilterPopover() {
         choose={(combine) => set({ combine })}
       />
       <p class="mut">
-        Numbers never change, but “hidden” rescales each word to 1. To a word of several tokens
-        attention is added up, from it averaged.
+        The filter changes no number, but “hidden” rescales what each word reads to 1. Attention to
+        a word of several tokens is added up; attention from it is averaged.
       </p>
       <button
         type="button"
@@ -100,21 +101,11 @@ interface ChoiceProps<T extends string> {
 }
 
 function Choice<T extends string>({ name, value, options, choose }: ChoiceProps<T>) {
+  const listed = Object.entries(options) as [T, string][];
   return (
     <div class="field">
       <span>{name}</span>
-      <span class="seg" role="group" aria-label={name}>
-        {(Object.keys(options) as T[]).map((option) => (
-          <button
-            key={option}
-            type="button"
-            aria-pressed={option === value}
-            onClick={() => choose(option)}
-          >
-            {options[option]}
-          </button>
-        ))}
-      </span>
+      <Segments label={name} value={value} options={listed} choose={choose} />
     </div>
   );
 }

@@ -46,16 +46,13 @@ export function Find() {
   const input = useRef<HTMLInputElement>(null);
   useLayoutEffect(() => input.current?.focus(), []);
   const matches = matchesOf(session, typed);
-  const close = () => {
-    here.open.value = "";
-  };
   const choose = (match: Match | undefined) => {
     match?.choose();
-    if (match) close();
+    if (match) here.close();
   };
   const keyDown = (event: KeyboardEvent) => {
     if (event.key === "Enter") choose(matches[0]);
-    else if (event.key === "Escape") close();
+    else if (event.key === "Escape") here.close();
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -2,19 +2,20 @@
 
 import { printed } from "../data/axis.ts";
 import { formatNumber, shortWeight } from "../data/number.ts";
-import { percent, tellingLink, titleOf } from "../data/words.ts";
+import { capital, percent } from "../data/words.ts";
 import { lineWidth } from "../layout/lines.ts";
 import { cssOf } from "../paint/color.ts";
 import { inkOn } from "../paint/roles.ts";
-import { type HeadId, headCode, headName, type Tab } from "../state/selection.ts";
+import { type HeadId, headCode, headName, isSameHead, TABS } from "../state/selection.ts";
 import { useSession } from "./context.ts";
 import { EffectPane } from "./effect.tsx";
 import { EvidenceTab } from "./evidence.tsx";
 import { LinesTab } from "./lines.tsx";
-import { headColor, lookAt, otherRole, roleHere, roleWords } from "./look.ts";
+import { headColor, lookAt, otherRole, roleWords, sayingOf } from "./look.ts";
 import { MatrixTab } from "./matrix.tsx";
 import { MediaStrip } from "./media.tsx";
 import { NeuronsTab } from "./neurons.tsx";
+import { Segments } from "./parts.tsx";
 
 export function HeadPane() {
   const session = useSession();
@@ -35,31 +36,20 @@ export function HeadPane() {
   );
 }
 
-/** What is said of the head, as plain text too (for files and tests). */
-export function Title() {
+function Title() {
   const session = useSession();
   const selection = session.selection.value;
-  const { scheme } = session.theme.value;
   const lead = session.lead.value;
   const look = lookAt(session, lead, selection);
-  const { role, share } = roleHere(lead, selection);
   const combined = session.combined(lead);
-  const sides = session.sides.value;
-  const links = sides.map((side) => {
-    const matrix = session.matrix(side);
-    const { row } = session.focus(side);
-    return matrix && tellingLink(matrix, side.lens.rows, side.lens.columns, row, role);
-  });
-  const isPinned = session.focus(lead).row >= 0;
-  const said = titleOf(role, share, links, isPinned);
-  const color = headColor(session, lead);
-  const changed = sides.find((side) => side.base.changed)?.base.changed;
+  const said = sayingOf(session);
+  const background = look[session.theme.value.scheme];
   return (
     <div class="title">
       <div class="row">
         <span
           class="badge"
-          style={{ background: look[scheme], color: inkOn(color) }}
+          style={{ background, color: inkOn(headColor(session, lead)) }}
           title={roleWords(lead, selection)}
         >
           {look.sign} {combined ? `${combined.length} heads` : headName(selection)}
@@ -78,7 +68,7 @@ export function Title() {
         </h2>
       </div>
       <p class="sub">
-        <Subtitle changed={changed ?? null} />
+        <Subtitle />
       </p>
     </div>
   );
@@ -118,12 +108,10 @@ function Quoted({ words }: { words: readonly string[] }) {
   );
 }
 
-function Subtitle({ changed }: { changed: string | null }) {
+function Subtitle() {
   const session = useSession();
   const selection = session.selection.value;
   const side = session.lead.value;
-  const { statistics } = side.block;
-  const index = session.layerIndex(side.block);
   if (session.isOff(selection)) {
     return (
       <>
@@ -132,40 +120,32 @@ function Subtitle({ changed }: { changed: string | null }) {
       </>
     );
   }
+  const index = session.layerIndex(side.block);
+  const [rest, distance] = ["first", "distance"].map(
+    (name) => side.block.statistics[name]?.[index]?.[selection.head],
+  );
+  const changed = session.sides.value.find(({ base }) => base.changed)?.base.changed;
+  const card = session.header.evidence?.cards[headCode(selection)];
   const parts: string[] = [];
   if (changed) parts.push(`B is the model ${changed}`);
-  const rest = statistics.first?.[index]?.[selection.head];
   if (rest != null && rest >= 0.05) parts.push(`${percent(rest)} rests on the first token`);
-  const distance = statistics.distance?.[index]?.[selection.head];
   if (distance != null) parts.push(`words it reads are ${formatNumber(distance)} away on average`);
-  const card = session.header.evidence?.cards[headCode(selection)];
-  const over = otherRole(side, selection);
-  if (over) parts.push(roleWords(side, selection));
+  if (otherRole(side, selection)) parts.push(roleWords(side, selection));
   else if (card?.sentences[0]) parts.push(card.sentences[0].replace(/\.$/, ""));
-  const isEdited = selection.edits.some(
-    (edit) => edit.layer === selection.layer && edit.head === selection.head,
-  );
   return (
     <>
-      {isEdited && <b class="dn">Edited, drawn as it is now. </b>}
+      {selection.edits.some((edit) => isSameHead(edit, selection)) && (
+        <b class="dn">Edited, drawn as it is now. </b>
+      )}
       {parts.join(" · ")}
     </>
   );
 }
 
-const NAMES: Record<Tab, string> = {
-  lines: "Lines",
-  matrix: "Matrix",
-  neurons: "Neurons",
-  evidence: "Evidence",
-  effect: "Effect",
-};
-
 function Tabs() {
   const session = useSession();
   const now = session.tab.value;
-  const names: Tab[] = ["lines", "matrix", "neurons", "evidence"];
-  if (session.layout.value === "middle") names.push("effect");
+  const names = TABS.filter((name) => name !== "effect" || session.layout.value === "middle");
   const move = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
@@ -187,7 +167,7 @@ function Tabs() {
           tabIndex={now === name ? 0 : -1}
           onClick={() => session.update({ tab: name })}
         >
-          {NAMES[name]}
+          {capital(name)}
         </button>
       ))}
       {now === "lines" && <WidthLegend />}
@@ -212,18 +192,15 @@ function Minus() {
           <i class="dot up" /> more in B <i class="dot down" /> less
         </span>
       )}
-      <span class="seg" role="group" aria-label="Two inputs">
-        {[false, true].map((value) => (
-          <button
-            key={String(value)}
-            type="button"
-            aria-pressed={minus === value}
-            onClick={() => session.update({ minus: value })}
-          >
-            {value ? "B − A" : "A, B"}
-          </button>
-        ))}
-      </span>
+      <Segments
+        label="Two inputs"
+        value={minus}
+        options={[
+          [false, "A, B"],
+          [true, "B − A"],
+        ]}
+        choose={(value) => session.update({ minus: value })}
+      />
     </span>
   );
 }

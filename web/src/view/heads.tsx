@@ -1,28 +1,23 @@
 // All heads of the model: what each does by color, sign and name; one click away.
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { placeIn, type Spot } from "../data/effects.ts";
 import { formatNumber, points } from "../data/number.ts";
 import type { Role } from "../data/payload.ts";
-import { percent } from "../data/words.ts";
+import { isResting, percent } from "../data/words.ts";
 import { type CellLook, GAP, type Grid, gridOf, gridPictures, placeOf } from "../layout/grid.ts";
 import { mix, type Rgb } from "../paint/color.ts";
 import { inkOn, roleColor, roleLook } from "../paint/roles.ts";
 import type { Theme } from "../paint/theme.ts";
-import {
-  COLORS,
-  type ColorBy,
-  headName,
-  isSameHead,
-  RESTING,
-  type Selection,
-} from "../state/selection.ts";
+import { COLORS, type ColorBy, headCode, headName, isSameHead } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
 import { useHere, useSession, useSize } from "./context.ts";
 import { Drawing } from "./drawing.tsx";
-import { type HeadEffect, headEffects } from "./effect_numbers.ts";
-import { RoleLegend, rangeOf, SAYS, ScaleLegend } from "./legend.tsx";
+import { headEffects } from "./effect_numbers.ts";
+import { RoleLegend, SAYS, ScaleLegend } from "./legend.tsx";
 import { roleWords } from "./look.ts";
-import { type Share, spotsOf } from "./order.ts";
+import { type Share, shareOf, spotsOf } from "./order.ts";
+import { classes, Segments } from "./parts.tsx";
 
 export function HeadsPane() {
   const session = useSession();
@@ -37,19 +32,12 @@ export function HeadsPane() {
       <div class="hd">
         <h2 class="sec roomy">All heads</h2>
         <span class="mut roomy push">by</span>
-        <span class="seg" role="group" aria-label="Color heads by">
-          {choices.map((name) => (
-            <button
-              key={name}
-              type="button"
-              aria-pressed={color === name}
-              title={SAYS[name]}
-              onClick={() => session.update({ color: name })}
-            >
-              {name}
-            </button>
-          ))}
-        </span>
+        <Segments
+          label="Color heads by"
+          value={color}
+          options={choices.map((name) => [name, name, SAYS[name]])}
+          choose={(name) => session.update({ color: name })}
+        />
         <button
           type="button"
           class="b sort"
@@ -69,28 +57,7 @@ export function HeadsPane() {
   );
 }
 
-/** A number from 0 to 1 (or −1 to 1) for each head, by what the grid is colored by. */
-export function shareOf(session: Session, side: Side): Share {
-  const { color } = session.selection.value;
-  if (color === "role") return null;
-  if (color === "effect") {
-    const effects = headEffects(session, side);
-    if (!effects) return () => null;
-    const most = Math.max(1e-9, ...effects.all.map(({ value }) => Math.abs(value)));
-    const known = new Map(effects.all.map((one) => [`${one.layerIndex}/${one.head}`, one.value]));
-    return (layerIndex, head) => {
-      const value = known.get(`${layerIndex}/${head}`);
-      return value === undefined ? null : value / most;
-    };
-  }
-  const { low, high, table } = rangeOf(side, color);
-  return (layerIndex, head) => {
-    const value = table[layerIndex]?.[head] ?? null;
-    return value === null ? null : (value - low) / Math.max(high - low, 1e-9);
-  };
-}
-
-/** The same, ready to be painted. */
+/** How each cell of the grid is painted. */
 function lookOf(
   roles: ReturnType<Session["roles"]>,
   theme: Theme,
@@ -103,7 +70,7 @@ function lookOf(
       const { role } = roles[layerIndex][head];
       if (role === null) return { paper: panel, ink };
       const own = roleColor(roleLook(role), theme.scheme);
-      const rests = RESTING.has(role) && role !== "broad";
+      const rests = isResting(role);
       return {
         paper: mix(panel, own, rests ? 0.08 : 0.26),
         ink: rests ? mix(own, ink, 0.35) : mix(own, ink, 0.15),
@@ -140,12 +107,15 @@ function HeadGrid({ side, width, height }: GridProps) {
   );
   const value = shareOf(session, side);
   const roles = session.roles(side);
-  const effects = session.effects.value;
-  const spots = useMemo(() => spotsOf(session, side, value), [side, sorted, color, roles, effects]);
+  const [effects, candidate] = [session.effects.value, session.candidate.value];
+  const spots = useMemo(
+    () => spotsOf(session, side, value),
+    [side, sorted, color, roles, effects, candidate],
+  );
   const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
   const marks = useMemo(
     () => gridPictures(block, grid, filter, ratio, spots, lookOf(roles, theme, color, value)),
-    [block, grid, filter, theme, color, spots, effects, session.selection.value.word],
+    [block, grid, filter, theme, color, spots],
   );
   const { layer, head } = session.selection.value;
   useLayoutEffect(() => {
@@ -155,7 +125,7 @@ function HeadGrid({ side, width, height }: GridProps) {
   return (
     <div
       ref={ref}
-      class={`grid ${grid.label} ${isPhone ? "touch" : ""}`}
+      class={`grid ${grid.label}`}
       role="grid"
       aria-label={sorted ? `Heads sorted by ${color}` : "Heads: layers down, heads across"}
       aria-rowcount={layers}
@@ -185,81 +155,70 @@ function HeadGrid({ side, width, height }: GridProps) {
   );
 }
 
-interface CellProps {
+interface CellProps extends Spot {
   readonly side: Side;
   readonly grid: Grid;
   /** Its number in the table. */
   readonly place: number;
-  readonly layerIndex: number;
-  readonly head: number;
 }
 
 function Cell({ side, grid, place, layerIndex, head }: CellProps) {
   const here = useHere();
   const { session } = here;
+  const { scheme } = session.theme.value;
   const selection = session.selection.value;
-  const layer = side.block.layers[layerIndex];
+  const id = { layer: side.block.layers[layerIndex], head };
   const { role } = session.roles(side)[layerIndex][head];
   const look = roleLook(role);
-  const isChosen = selection.layer === layer && selection.head === head;
-  const isOff = session.isOff({ layer, head });
-  const background = look.id === "unnamed" ? "" : look[session.theme.value.scheme];
+  const isChosen = isSameHead(selection, id);
+  const isKept = selection.also.some((one) => isSameHead(one, id));
+  const isOther = selection.role !== "" && selection.role !== look.id;
+  const isOff = session.isOff(id);
   const showsRole = selection.color === "role" && look.id !== "unnamed";
+  const hidesSign = grid.label === "none" || (isResting(role) && grid.label === "side");
   const { x, y } = placeOf(grid, place, side.block.heads);
-  const style = {
-    left: `${x}px`,
-    top: `${y}px`,
-    width: `${grid.cellWidth}px`,
-    height: `${grid.cellHeight}px`,
-  };
-  const isKept = selection.also.some((id) => isSameHead(id, { layer, head }));
-  const isQuiet = RESTING.has(look.id) && look.id !== "broad";
-  const hidesSign = isQuiet && grid.label === "side";
-  const ink = showsRole ? inkOn(roleColor(look, session.theme.value.scheme)) : "";
+  const number = `${id.layer}.${head}`;
   return (
     <button
       type="button"
       role="gridcell"
-      class={["cell", isChosen && "sel", isKept && "kept", isOther(selection, look.id) && "dim"]
-        .filter(Boolean)
-        .join(" ")}
-      style={style}
+      class={classes("cell", isChosen && "sel", isKept && "kept", isOther && "dim")}
+      style={{
+        left: `${x}px`,
+        top: `${y}px`,
+        width: `${grid.cellWidth}px`,
+        height: `${grid.cellHeight}px`,
+      }}
       aria-selected={isChosen}
       aria-colindex={(place % side.block.heads) + 1}
       tabIndex={isChosen ? 0 : -1}
-      aria-label={`${headName({ layer, head })}: ${roleWords(side, { layer, head })}${isOff ? ", switched off" : ""}`}
-      data-head={`L${layer}H${head}`}
+      aria-label={`${headName(id)}: ${roleWords(side, id)}${isOff ? ", switched off" : ""}`}
+      data-head={headCode(id)}
       onClick={(event) => {
         here.hush();
-        if (event.ctrlKey || event.metaKey || event.shiftKey) {
-          session.toggleAlso({ layer, head });
-          return;
-        }
-        session.update({ layer, head, ...(session.layout.value === "phone" ? { pane: 2 } : {}) });
+        if (event.ctrlKey || event.metaKey || event.shiftKey) session.toggleAlso(id);
+        else session.choose(id);
       }}
       onPointerMove={(event) =>
         event.pointerType === "mouse" &&
-        here.say(event, headName({ layer, head }), noteOf(session, side, layerIndex, head))
+        here.say(event, headName(id), noteOf(session, side, layerIndex, head))
       }
       onPointerLeave={here.hush}
     >
-      {showsRole && !hidesSign && grid.label !== "none" && (
-        <span class="role" style={{ background, color: ink }}>
-          {grid.label === "name" ? (selection.sorted ? `${layer}.${head}` : look.short) : look.sign}
+      {showsRole && !hidesSign && (
+        <span
+          class="role"
+          style={{ background: look[scheme], color: inkOn(roleColor(look, scheme)) }}
+        >
+          {grid.label !== "name" ? look.sign : selection.sorted ? number : look.short}
         </span>
       )}
       {!showsRole && selection.sorted && grid.label === "name" && (
-        <span class="role">
-          {layer}.{head}
-        </span>
+        <span class="role">{number}</span>
       )}
       {isOff && <span class="off" />}
     </button>
   );
-}
-
-function isOther({ role }: Selection, id: string): boolean {
-  return role !== "" && role !== id;
 }
 
 function noteOf(
@@ -268,25 +227,24 @@ function noteOf(
   layerIndex: number,
   head: number,
 ): [string, string][] {
-  const { statistics } = side.block;
+  const { entropy, distance } = side.block.statistics;
   const { source, heads, here } = side.baseLens.block.roles;
   const rows: [string, string][] = [];
   const say = (where: string, { role, share }: Role) =>
     rows.push([where, [roleLook(role).name, share === null ? "" : percent(share)].join(" ")]);
   if (source === "corpus") say("over the corpus", heads[layerIndex][head]);
   say("in this text", (here ?? heads)[layerIndex][head]);
-  const spread = statistics.entropy?.[layerIndex][head];
+  const spread = entropy?.[layerIndex][head];
   if (spread != null) rows.push(["spread over", `${formatNumber(Math.exp(spread))} words`]);
-  const distance = statistics.distance?.[layerIndex][head];
-  if (distance != null) rows.push(["mean distance", `${formatNumber(distance)} tokens`]);
+  const apart = distance?.[layerIndex][head];
+  if (apart != null) rows.push(["mean distance", `${formatNumber(apart)} tokens`]);
   const effects = headEffects(session, side);
-  const own = effects?.all.find((one) => one.layerIndex === layerIndex && one.head === head);
-  if (effects && own) rows.push([`without it, ${effects.what}`, effectText(effects, own.value)]);
+  const own = effects?.all[placeIn(effects.all, layerIndex, head)];
+  if (effects && own) {
+    const change = effects.kind === "turn" ? own.value.toFixed(3) : `${points(own.value)} points`;
+    rows.push([`without it, ${effects.what}`, change]);
+  }
   return rows;
-}
-
-function effectText(effects: HeadEffect, value: number): string {
-  return effects.kind === "turn" ? value.toFixed(3) : `${points(value)} points`;
 }
 
 /** Layer and head numbers, and brackets over heads that share keys. */

@@ -1,9 +1,10 @@
 // What everything is, and the keys.
 
 import { useEffect, useRef } from "preact/hooks";
-import { inkOn, ROLES, roleColor } from "../paint/roles.ts";
+import { ROLES } from "../paint/roles.ts";
 import { useHere } from "./context.ts";
 import { KEYS } from "./keyboard.ts";
+import { Swatch } from "./parts.tsx";
 
 export function Help() {
   const here = useHere();
@@ -13,10 +14,6 @@ export function Help() {
     if (isOpen) ref.current?.focus();
   }, [isOpen]);
   if (!isOpen) return null;
-  const { scheme } = here.session.theme.value;
-  const close = () => {
-    here.open.value = "";
-  };
   return (
     <div class="cover">
       <div
@@ -38,16 +35,7 @@ export function Help() {
             <h3>Roles</h3>
             {ROLES.map((look) => (
               <p class="role-line" key={look.id}>
-                <span
-                  class={`sw ${look.id === "unnamed" ? "hollow" : ""}`}
-                  style={
-                    look.id === "unnamed"
-                      ? {}
-                      : { background: look[scheme], color: inkOn(roleColor(look, scheme)) }
-                  }
-                >
-                  {look.sign}
-                </span>
+                <Swatch look={look} />
                 <span>
                   <b>{look.name}</b> {look.says}
                 </span>
@@ -70,7 +58,7 @@ export function Help() {
             </table>
           </div>
         </div>
-        <button type="button" class="go" onClick={close}>
+        <button type="button" class="go" onClick={here.close}>
           Close
         </button>
       </div>

@@ -1,10 +1,12 @@
 // Keys for everything. Text fields and lists keep their own keys.
 
-import { headName, TABS, THEMES } from "../state/selection.ts";
+import { rowOf } from "../data/axis.ts";
+import { placeIn } from "../data/effects.ts";
+import type { Filter } from "../data/lens.ts";
+import { COLORS, isSameHead, TABS, THEMES } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import type { Here } from "./context.ts";
-import { shareOf } from "./heads.tsx";
-import { spotsOf } from "./order.ts";
+import { shareOf, spotsOf } from "./order.ts";
 import { goTo } from "./story.tsx";
 
 export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
@@ -41,55 +43,36 @@ export function handleKey(event: KeyboardEvent, here: Here): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const isButton = target.matches?.("button") && (event.key === "Enter" || event.key === " ");
   const isRange = target.matches?.("input[type=range]") && event.key.startsWith("Arrow");
-  const action = isButton || isRange ? undefined : actions(here)[keyOf(event)];
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const action = isButton || isRange ? undefined : actions(here)[key];
   if (!action) return;
   action();
   event.preventDefault();
   event.stopPropagation();
 }
 
-function keyOf({ key }: KeyboardEvent): string {
-  return key.length === 1 ? key.toLowerCase() : key;
-}
-
 function actions(here: Here): Record<string, () => void> {
   const { session } = here;
   const selection = session.selection.peek();
   const { filter, story } = selection;
-  const above = (step: number) => {
-    const next = Math.round(Math.min(0.5, Math.max(0, filter.above + step)) * 100) / 100;
-    session.update({ filter: { ...filter, above: next } });
-  };
-  const toggle = (name: string) => () => {
-    here.open.value = here.open.peek() === name ? "" : name;
-  };
+  const set = (changes: Partial<Filter>) => session.update({ filter: { ...filter, ...changes } });
+  const above = (step: number) =>
+    set({ above: Math.round(Math.min(0.5, Math.max(0, filter.above + step)) * 100) / 100 });
   const found: Record<string, () => void> = {
-    ArrowLeft: () => stepHead(session, here, -1),
-    ArrowRight: () => stepHead(session, here, 1),
-    ArrowUp: () => stepLayer(session, here, -1),
-    ArrowDown: () => stepLayer(session, here, 1),
+    ArrowLeft: () => stepHead(here, -1),
+    ArrowRight: () => stepHead(here, 1),
+    ArrowUp: () => stepLayer(here, -1),
+    ArrowDown: () => stepLayer(here, 1),
     ",": () => stepWord(session, -1),
     ".": () => stepWord(session, 1),
     Escape: () => clearStep(here),
-    "?": toggle("help"),
-    f: toggle("filter"),
-    "/": toggle("find"),
+    "?": () => here.toggle("help"),
+    f: () => here.toggle("filter"),
+    "/": () => here.toggle("find"),
     m: () => session.toggleAlso(selection),
-    w: () =>
-      session.update({
-        filter: { ...filter, unit: filter.unit === "tokens" ? "words" : "tokens" },
-      }),
-    s: () =>
-      session.update({
-        filter: {
-          ...filter,
-          specials: after(["shown", "dimmed", "hidden"] as const, filter.specials),
-        },
-      }),
-    c: () =>
-      session.update({
-        color: after(["role", "effect", "spread", "distance"] as const, selection.color),
-      }),
+    w: () => set({ unit: filter.unit === "tokens" ? "words" : "tokens" }),
+    s: () => set({ specials: after(["shown", "dimmed", "hidden"], filter.specials) }),
+    c: () => session.update({ color: after(COLORS, selection.color) }),
     t: () => nextTheme(session),
     "[": () => above(-0.05),
     "]": () => above(0.05),
@@ -114,48 +97,47 @@ function after<T>(list: readonly T[], now: T): T {
 function toggleHead(session: Session): void {
   const { layer, head, edits } = session.selection.peek();
   if (!session.asker) return;
-  const on = edits.find((one) => one.kind === "off" && headName(one) === headName({ layer, head }));
+  const on = edits.find((one) => one.kind === "off" && isSameHead(one, { layer, head }));
   if (on) session.removeEdit(on);
   else session.edit({ kind: "off", layer, head });
 }
 
 /** Among sorted heads: on by so many places. */
-function stepPlace(session: Session, here: Here, step: number): void {
+function stepPlace({ session }: Here, step: number): void {
   const side = session.lead.peek();
   const { block } = side;
   const { head } = session.selection.peek();
   const index = session.layerIndex(block);
   const spots = spotsOf(session, side, shareOf(session, side));
   const known = spots.filter((spot) => block.has(spot.layerIndex, spot.head));
-  const at = known.findIndex((spot) => spot.layerIndex === index && spot.head === head);
+  const at = placeIn(known, index, head);
   const next = known[Math.min(known.length - 1, Math.max(0, at + step))];
   session.update({ layer: block.layers[next.layerIndex], head: next.head });
-  keepFocus(here);
 }
 
-function stepHead(session: Session, here: Here, step: number): void {
+function stepHead(here: Here, step: number): void {
+  const { session } = here;
   const { head, sorted } = session.selection.peek();
   const { block } = session.lead.peek();
-  if (sorted) {
-    stepPlace(session, here, step);
-    return;
+  if (sorted) stepPlace(here, step);
+  else {
+    const index = session.layerIndex(block);
+    let next = head;
+    do next = (next + step + block.heads) % block.heads;
+    while (!block.has(index, next) && next !== head);
+    session.update({ head: next });
   }
-  const index = session.layerIndex(block);
-  let next = head;
-  do next = (next + step + block.heads) % block.heads;
-  while (!block.has(index, next) && next !== head);
-  session.update({ head: next });
   keepFocus(here);
 }
 
-function stepLayer(session: Session, here: Here, step: number): void {
+function stepLayer(here: Here, step: number): void {
+  const { session } = here;
   const { block } = session.lead.peek();
-  if (session.selection.peek().sorted) {
-    stepPlace(session, here, step * block.heads);
-    return;
+  if (session.selection.peek().sorted) stepPlace(here, step * block.heads);
+  else {
+    const index = Math.min(block.layers.length - 1, Math.max(0, session.layerIndex(block) + step));
+    session.update({ layer: block.layers[index] });
   }
-  const index = Math.min(block.layers.length - 1, Math.max(0, session.layerIndex(block) + step));
-  session.update({ layer: block.layers[index] });
   keepFocus(here);
 }
 
@@ -168,9 +150,8 @@ function keepFocus(here: Here): void {
 }
 
 function stepWord(session: Session, step: number): void {
-  const { word } = session.selection.peek();
   const { rows } = session.sides.peek()[0].lens;
-  const at = word === null ? -1 : rows.findIndex(({ positions }) => positions.includes(word));
+  const at = rowOf(rows, session.selection.peek().word);
   const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : (at + step + rows.length) % rows.length;
   session.update({ word: rows[next]?.positions[0] ?? null });
 }
@@ -178,9 +159,8 @@ function stepWord(session: Session, step: number): void {
 function clearStep(here: Here): void {
   const { session } = here;
   const { word, key, role, story, also } = session.selection.peek();
-  session.point({});
-  here.hush();
-  if (here.open.peek()) here.open.value = "";
+  here.leave();
+  if (here.open.peek()) here.close();
   else if (story > 0) session.update({ story: -1 });
   else if (also.length > 0) session.update({ also: [] });
   else if (key !== null) session.update({ key: null });

@@ -2,7 +2,6 @@
 
 import { render } from "preact";
 import { Refusal } from "../data/asker.ts";
-import type { Evidence } from "../data/payload.ts";
 import { askTrace, type Wish } from "../data/server.ts";
 import { applyTheme, themeOf } from "../paint/theme.ts";
 import { Session } from "../state/session.ts";
@@ -16,10 +15,9 @@ import { sheet } from "./style/sheet.ts";
 /** The data that a lab page starts with. */
 export interface LabStart {
   readonly models: readonly ServedModel[];
-  readonly examples?: readonly LabExample[];
+  readonly examples: readonly LabExample[];
   readonly text: string;
-  readonly limits?: { readonly tokens: number; readonly seconds: number };
-  readonly evidence?: Evidence | null;
+  readonly limits: { readonly tokens: number; readonly seconds: number };
 }
 
 export class Lab {
@@ -44,7 +42,7 @@ export class Lab {
     host.replaceChildren(this.stage, this.dialog);
     const usual = start.models[0].name;
     const asked = parseWish(location.hash.slice(1), usual);
-    const example = start.examples?.[0];
+    const example = start.examples.at(0);
     const given: Wish = start.text
       ? { model: usual, inputs: [{ text: start.text }] }
       : { model: example?.model ?? usual, inputs: example?.inputs ?? [{ text: "" }] };
@@ -67,7 +65,7 @@ export class Lab {
 
   /** Show the form, with what was said against the last wish. */
   private edit(problem = ""): void {
-    const { models, examples = [], limits = null } = this.start;
+    const { models, examples, limits } = this.start;
     const scheme = this.session?.theme.peek().scheme ?? systemScheme();
     applyTheme(this.root, themeOf(scheme));
     this.root.className = "root";
@@ -100,11 +98,10 @@ export class Lab {
     try {
       const { header, traces, asker } = await askTrace(wish, signal);
       if (signal.aborted) return;
-      const evidence = header.evidence ?? this.start.evidence ?? null;
       const view = make("div");
       this.explorer?.dispose();
       this.stage.replaceChildren(view);
-      this.session = new Session({ ...header, evidence }, traces, asker, fragment);
+      this.session = new Session(header, traces, asker, fragment);
       this.explorer = mount(view, this.session, {
         changed: (now) => history.replaceState(null, "", `#${formatWish(wish)}&${now}`),
         lab: { editText: () => this.edit() },

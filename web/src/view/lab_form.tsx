@@ -19,10 +19,10 @@ export interface LabExample {
   readonly inputs: readonly Input[];
 }
 
-export interface LabFormProps {
+interface LabFormProps {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
-  readonly limits: { readonly tokens: number; readonly seconds: number } | null;
+  readonly limits: { readonly tokens: number; readonly seconds: number };
   readonly wish: Wish;
   readonly problem: string;
   readonly isFirst: boolean;
@@ -129,11 +129,9 @@ export function LabForm(props: LabFormProps) {
             {problem}
           </p>
         )}
-        {limits && (
-          <p class="mut">
-            At most {limits.tokens} tokens and {limits.seconds} seconds.
-          </p>
-        )}
+        <p class="mut">
+          At most {limits.tokens} tokens and {limits.seconds} seconds.
+        </p>
         {examples.length > 0 && (
           <div class="examples">
             <h2 class="sec">Examples</h2>

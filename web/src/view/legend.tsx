@@ -1,13 +1,14 @@
 // What the colors of all heads say: roles with their counts, or a scale with its ends.
 
 import { formatNumber } from "../data/number.ts";
-import type { RoleId } from "../data/payload.ts";
 import type { Rgb } from "../paint/color.ts";
-import { inkOn, ROLES, roleColor } from "../paint/roles.ts";
+import { ROLES } from "../paint/roles.ts";
 import type { ColorBy } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
 import { useHere, useSession } from "./context.ts";
 import { headEffects } from "./effect_numbers.ts";
+import { rangeOf } from "./order.ts";
+import { Swatch } from "./parts.tsx";
 
 export const SAYS: Record<ColorBy, string> = {
   role: "",
@@ -16,24 +17,16 @@ export const SAYS: Record<ColorBy, string> = {
   distance: "how far away the words are that it reads",
 };
 
-/** A statistic of all heads, and its ends. */
-export function rangeOf(side: Side, color: "spread" | "distance") {
-  const table = side.block.statistics[color === "spread" ? "entropy" : "distance"] ?? [];
-  const values = table.flat().filter((value) => value !== null);
-  return { table, low: Math.min(...values), high: Math.max(...values) };
-}
-
 export function RoleLegend({ side }: { side: Side }) {
   const here = useHere();
   const { session } = here;
-  const { scheme } = session.theme.value;
   const { role: chosen, named } = session.selection.value;
   const hasBoth = side.baseLens.block.roles.here !== undefined;
   const counts = new Map<string, number>();
   session.roles(side).forEach((row, layerIndex) => {
     row.forEach(({ role }, head) => {
       if (!side.block.has(layerIndex, head)) return;
-      const id: RoleId | "unnamed" = role ?? "unnamed";
+      const id = role ?? "unnamed";
       counts.set(id, (counts.get(id) ?? 0) + 1);
     });
   });
@@ -49,17 +42,7 @@ export function RoleLegend({ side }: { side: Side }) {
           onPointerMove={(event) => event.pointerType === "mouse" && here.say(event, look.says)}
           onPointerLeave={here.hush}
         >
-          <span
-            class={`sw ${look.id === "unnamed" ? "hollow" : ""}`}
-            style={
-              look.id === "unnamed"
-                ? {}
-                : { background: look[scheme], color: inkOn(roleColor(look, scheme)) }
-            }
-            aria-hidden="true"
-          >
-            {look.sign}
-          </span>
+          <Swatch look={look} isHidden />
           {look.name} <span class="mut num">{counts.get(look.id)}</span>
         </button>
       ))}

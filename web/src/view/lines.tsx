@@ -1,17 +1,19 @@
 // A head as lines between words that read and words that are read.
 
 import { useLayoutEffect, useMemo } from "preact/hooks";
-import { type Entry, printed } from "../data/axis.ts";
+import { type Entry, printed, rowOf } from "../data/axis.ts";
+import { columnWeights } from "../data/lens.ts";
 import { pieceOf } from "../data/media.ts";
 import { formatWeight, shortWeight } from "../data/number.ts";
 import { type Columns, columnsOf, lineMarks, rowY } from "../layout/lines.ts";
-import { widestEms } from "../paint/canvas.ts";
-import { cssOf, mix } from "../paint/color.ts";
+import { labelEms } from "../paint/canvas.ts";
+import { cssOf } from "../paint/color.ts";
 import { inkOn } from "../paint/roles.ts";
 import type { Side } from "../state/session.ts";
 import { reveal, useHere, useSession, useSize } from "./context.ts";
 import { Drawing } from "./drawing.tsx";
-import { headColor } from "./look.ts";
+import { groundOf, headColor, linesInput } from "./look.ts";
+import { classes } from "./parts.tsx";
 import { PatchThumbnail } from "./patch.tsx";
 
 const LEAST_ROW = { wide: 15, middle: 15, phone: 32 } as const;
@@ -47,8 +49,6 @@ function Panel({ side, width, height }: PanelProps) {
   const theme = session.theme.value;
   const { filter } = session.selection.value;
   const { lens } = side;
-  const { rows, columns: keys } = lens;
-  const focus = session.focus(side);
   const matrix = session.matrix(side);
   const layout = session.layout.value;
   const columns = useMemo(
@@ -56,43 +56,22 @@ function Panel({ side, width, height }: PanelProps) {
       columnsOf({
         width,
         height: height - 40,
-        rows: rows.length,
-        columns: keys.length,
-        rowEms: widestEms(
-          rows.map(({ label }) => printed(label)),
-          true,
-        ),
-        columnEms: widestEms(
-          keys.map(({ label }) => printed(label)),
-          true,
-        ),
+        rows: lens.rows.length,
+        columns: lens.columns.length,
+        rowEms: labelEms(lens.rows),
+        columnEms: labelEms(lens.columns),
         least: LEAST_ROW[layout],
       }),
     [lens, width, height, layout],
   );
-  const color = headColor(session, side);
-  const dashed = session.isOff(session.selection.value);
-  const input = matrix && {
-    matrix,
-    rows,
-    keys,
-    focus,
-    above: filter.above,
-    top: filter.top,
-    dims: filter.specials === "dimmed",
-    color,
-    dashed,
-  };
+  const input = matrix && linesInput(session, side, matrix);
+  const { row, column } = session.focus(side);
   const marks = useMemo(
     () => (input ? lineMarks(input, columns, theme) : []),
-    [matrix, columns, focus.row, focus.column, filter, color.join(), dashed, theme],
+    [matrix, columns, row, column, filter, input?.color.join(), input?.dashed, theme],
   );
-  const isReading = focus.row >= 0;
-  const by = isReading
-    ? `by “${printed(rows[focus.row].label)}”`
-    : focus.column < 0 && layout === "wide"
-      ? "hover a word"
-      : "";
+  const hint = column < 0 && layout === "wide" ? "hover a word" : "";
+  const by = row >= 0 ? `by “${printed(lens.rows[row].label)}”` : hint;
   const isNarrow = columns.numbers.bar === 0;
   return (
     <div class={`panel ${matrix ? "" : "waiting"}`}>
@@ -160,7 +139,6 @@ interface WordsProps {
 function Words({ side, axis, columns }: WordsProps) {
   const here = useHere();
   const { session } = here;
-  const theme = session.theme.value;
   const selection = session.selection.value;
   const isReaders = axis === "query";
   const { lens } = side;
@@ -198,10 +176,7 @@ function Words({ side, axis, columns }: WordsProps) {
     event.preventDefault();
     event.stopPropagation();
   };
-  const atTab = Math.max(
-    0,
-    entries.findIndex(({ positions }) => positions.includes(pinned ?? -1)),
-  );
+  const atTab = Math.max(0, rowOf(entries, pinned));
   return (
     <div
       class={`words ${axis}`}
@@ -215,8 +190,7 @@ function Words({ side, axis, columns }: WordsProps) {
         const y = rowY(columns, i) - columns.rowHeight / 2;
         const isPinned = pinned !== null && entry.positions.includes(pinned);
         const isSpecial = entry.special && selection.filter.specials === "dimmed";
-        const isShaded = weight !== null && weight >= Math.max(0.005, selection.filter.above);
-        const ground = isShaded ? mix(theme.rgb.paper, color, 0.07 + 0.5 * weight ** 0.7) : null;
+        const ground = groundOf(session, side, weight);
         const place = isReaders
           ? { right: `${columns.width - columns.labels.left}px` }
           : { left: `${columns.labels.right}px` };
@@ -226,15 +200,13 @@ function Words({ side, axis, columns }: WordsProps) {
             key={entry.positions[0]}
             role="option"
             data-position={entry.positions[0]}
-            class={[
+            class={classes(
               "word",
               isSpecial && "sp",
               entry.generated && "written",
               isPinned && "pin",
               i === focused && !isPinned && "over",
-            ]
-              .filter(Boolean)
-              .join(" ")}
+            )}
             aria-selected={isPinned}
             tabIndex={i === atTab ? 0 : -1}
             style={{
@@ -250,10 +222,7 @@ function Words({ side, axis, columns }: WordsProps) {
             onPointerMove={(event) => {
               if (event.pointerType === "mouse" && matrix) note(event, entry);
             }}
-            onPointerLeave={() => {
-              session.point({});
-              here.hush();
-            }}
+            onPointerLeave={here.leave}
             onFocus={() => session.point({ [axis]: entry.positions[0] })}
             onBlur={() => session.point({})}
             onClick={() => pin(entry)}
@@ -280,14 +249,13 @@ function Words({ side, axis, columns }: WordsProps) {
   function note(event: PointerEvent, entry: Entry): void {
     const at = entries.indexOf(entry);
     const own = isReaders ? session.row(side, at) : null;
-    const values = own ? own.weights : matrix!.weights.filter((_, i) => i % matrix!.columns === at);
+    const values = own ? own.weights : columnWeights(matrix!, at);
     const others = isReaders ? lens.columns : lens.rows;
     const order = Array.from(values.keys()).sort((a, b) => (values[b] || 0) - (values[a] || 0));
     const precision = own?.precision ?? (side.block.isFine ? "fine" : "coarse");
-    const place = `${isReaders ? "query" : "key"} ${entry.positions[0]}`;
     here.say(
       event,
-      `${printed(entry.label)} · ${place}`,
+      `${printed(entry.label)} · ${axis} ${entry.positions[0]}`,
       order
         .slice(0, 5)
         .map((i) => [

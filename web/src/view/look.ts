@@ -1,7 +1,11 @@
-// How the chosen head looks: its role, and the color that goes with it.
+// The chosen head: its role and color, what is said of it, and what its drawings are made of.
 
+import type { Matrix } from "../data/lens.ts";
+import { type Neurons, neuronsOf } from "../data/neurons.ts";
 import type { Role } from "../data/payload.ts";
-import type { Rgb } from "../paint/color.ts";
+import { type Said, tellingLink, titleOf } from "../data/words.ts";
+import type { LinesInput } from "../layout/lines.ts";
+import { mix, type Rgb } from "../paint/color.ts";
 import { type RoleLook, roleColor, roleLook } from "../paint/roles.ts";
 import type { HeadId } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
@@ -39,4 +43,50 @@ export function headColor(session: Session, side: Side): Rgb {
 
 function layerIndex(side: Side, { layer }: HeadId): number {
   return Math.max(0, side.block.layers.indexOf(layer));
+}
+
+/** What the head does on this text, and its telling links. */
+export function sayingOf(session: Session): Said {
+  const lead = session.lead.value;
+  const { role, share } = roleHere(lead, session.selection.value);
+  const links = session.sides.value.map((side) => {
+    const matrix = session.matrix(side);
+    const { row } = session.focus(side);
+    return matrix && tellingLink(matrix, side.lens.rows, side.lens.columns, row, role);
+  });
+  return titleOf(role, share, links, session.focus(lead).row >= 0);
+}
+
+export function linesInput(session: Session, side: Side, matrix: Matrix): LinesInput {
+  const { filter } = session.selection.value;
+  return {
+    matrix,
+    rows: side.lens.rows,
+    keys: side.lens.columns,
+    focus: session.focus(side),
+    above: filter.above,
+    top: filter.top,
+    dims: filter.specials === "dimmed",
+    color: headColor(session, side),
+    dashed: session.isOff(session.selection.value),
+  };
+}
+
+/** The ground of a word by its share; null where that is too small to be drawn. */
+export function groundOf(session: Session, side: Side, weight: number | null): Rgb | null {
+  const least = Math.max(0.005, session.selection.value.filter.above);
+  if (weight === null || !(weight >= least)) return null;
+  return mix(session.theme.value.rgb.paper, headColor(session, side), 0.07 + 0.5 * weight ** 0.7);
+}
+
+/** How a query finds its keys; null while the layer is unpacked, or without its vectors. */
+export function neuronsAt(session: Session, side: Side, query: number): Neurons | null {
+  const { block } = side;
+  const { head } = session.selection.value;
+  const vectors = session.vectors(side)?.value;
+  const planes = block.planes[session.layerIndex(block)]?.value;
+  if (!vectors || !planes) return null;
+  const n = block.keyTokens.texts.length;
+  const recorded = planes.weights(head).subarray(query * n, (query + 1) * n);
+  return neuronsOf(block, vectors, head, query, recorded);
 }

@@ -1,12 +1,12 @@
 // A head as a matrix: wheel or buttons magnify, dragging moves, a click pins a pair.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { printed } from "../data/axis.ts";
-import { bothNames, difference } from "../data/lens.ts";
+import { printed, rowOf } from "../data/axis.ts";
+import { bothNames, difference, type Focus } from "../data/lens.ts";
 import { formatWeight } from "../data/number.ts";
 import {
   cellAt,
-  heatMark,
+  heatOf,
   matrixLayout,
   matrixMarks,
   minimapMarks,
@@ -16,7 +16,7 @@ import {
   wholeWindow,
   zoomed,
 } from "../layout/matrix.ts";
-import { widestEms } from "../paint/canvas.ts";
+import { labelEms } from "../paint/canvas.ts";
 import type { Side } from "../state/session.ts";
 import { useHere, useSession, useSize } from "./context.ts";
 import { Drawing } from "./drawing.tsx";
@@ -68,10 +68,10 @@ function Heat({ side, minus, width, height }: HeatProps) {
       ? [bothNames(rows, other.rows), bothNames(columns, other.columns)]
       : [rows, columns];
   }, [side.lens, minus?.lens]);
-  const layout = useMemo(() => {
-    const labels = [...rows, ...keys].map(({ label }) => printed(label));
-    return matrixLayout({ width, height }, rows.length, keys.length, widestEms(labels, true));
-  }, [rows, keys, width, height]);
+  const layout = useMemo(
+    () => matrixLayout({ width, height }, rows.length, keys.length, labelEms([...rows, ...keys])),
+    [rows, keys, width, height],
+  );
   const [window, setWindow] = useState<Window>(wholeWindow(layout));
   useEffect(() => setWindow(wholeWindow(layout)), [layout]);
   const [at, setAt] = useState({ row: 0, column: 0 });
@@ -79,28 +79,23 @@ function Heat({ side, minus, width, height }: HeatProps) {
   const { positive, negative } = theme.rgb;
   const [color, below] = minus ? [positive, negative] : [headColor(session, side)];
   const heat = useMemo(
-    () =>
-      matrix &&
-      heatMark(matrix, { x: 0, y: 0, width: 0, height: 0 }, theme, color, filter.above, below),
+    () => matrix && heatOf(matrix, theme, color, filter.above, below),
     [matrix, theme, color.join(), filter.above],
   );
   const focus = session.focus(side);
   const { word, key } = session.selection.value;
-  const find = (position: number | null, entries: typeof rows) =>
-    entries.findIndex(({ positions }) => positions.includes(position ?? -1));
   const pinned = {
-    row: find(session.place(side, word, "query"), rows),
-    column: find(session.place(side, key, "key"), keys),
+    row: rowOf(rows, session.place(side, word, "query")),
+    column: rowOf(keys, session.place(side, key, "key")),
   };
   const marks = useMemo(
     () => (heat ? matrixMarks({ heat, rows, keys, focus, pinned }, window, layout, theme) : []),
     [heat, window, layout, theme, focus.row, focus.column, pinned.row, pinned.column],
   );
   const isWhole = window.cell <= layout.fit * 1.001;
-  const look = (event: PointerEvent, cell: { row: number; column: number } | null) => {
+  const look = (event: PointerEvent, cell: Focus | null) => {
     if (!cell || !matrix) {
-      session.point({});
-      here.hush();
+      here.leave();
       return;
     }
     const [from, to] = [rows[cell.row], keys[cell.column]];
@@ -113,7 +108,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
       ["query, key", `${from.positions[0]}, ${to.positions[0]}`],
     ]);
   };
-  const pin = (cell: { row: number; column: number } | null) => {
+  const pin = (cell: Focus | null) => {
     if (!cell) return;
     const [query, read] = [rows[cell.row].positions[0], keys[cell.column].positions[0]];
     const isPinned = word === query && key === read;
@@ -193,10 +188,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
           if (!drag.current?.moved) pin(cellAt(window, layout, x, y));
           drag.current = null;
         }}
-        onPointerLeave={() => {
-          session.point({});
-          here.hush();
-        }}
+        onPointerLeave={here.leave}
       >
         <Drawing marks={marks} width={width} height={height} />
       </div>

@@ -2,11 +2,11 @@
 
 import { useMemo } from "preact/hooks";
 import { type Entry, printed } from "../data/axis.ts";
+import type { Focus } from "../data/lens.ts";
 import { type Piece, pieceOf } from "../data/media.ts";
 import { formatWeight } from "../data/number.ts";
 import type { Tokens } from "../data/trace.ts";
 import {
-  type Box,
   patchAt,
   patchBox,
   pictureBoxes,
@@ -15,7 +15,7 @@ import {
   sharesOf,
   timelineMarks,
 } from "../layout/overlay.ts";
-import type { Mark } from "../layout/scene.ts";
+import type { Box, Mark } from "../layout/scene.ts";
 import type { Session, Side } from "../state/session.ts";
 import { useHere, useSession, useSize } from "./context.ts";
 import { Drawing } from "./drawing.tsx";
@@ -97,10 +97,7 @@ function Medium({ side }: { side: Side }) {
           if (entry) here.say(event, `${printed(entry.label)} · ${axis} ${entry.positions[0]}`);
           else here.hush();
         }}
-        onPointerLeave={() => {
-          session.point({});
-          here.hush();
-        }}
+        onPointerLeave={here.leave}
         onClick={(event) => {
           const entry = entryAt(event);
           if (!entry) return;
@@ -121,11 +118,7 @@ function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
 }
 
 /** The patches that are looked at, as boxes. */
-function looked(
-  { lens, block }: Side,
-  { row, column }: { row: number; column: number },
-  boxes: readonly Box[],
-): Box[] {
+function looked({ lens, block }: Side, { row, column }: Focus, boxes: readonly Box[]): Box[] {
   const found = [
     row >= 0 ? pieceOf(block.queryTokens.pieces, lens.rows[row].positions) : null,
     column >= 0 ? pieceOf(block.keyTokens.pieces, lens.columns[column].positions) : null,

@@ -3,32 +3,28 @@
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Refusal, type ScoreSum } from "../data/asker.ts";
 import { type Entry, printed } from "../data/axis.ts";
-import { type Neurons, neuronOrder, neuronsOf } from "../data/neurons.ts";
+import { type Neurons, neuronOrder } from "../data/neurons.ts";
 import { formatNumber, formatSigned, formatWeight } from "../data/number.ts";
 import { neuronLayout, neuronMarks, workedSum } from "../layout/neurons.ts";
-import { widestEms } from "../paint/canvas.ts";
+import { labelEms } from "../paint/canvas.ts";
 import type { Side } from "../state/session.ts";
 import { reveal, useHere, useSession, useSize } from "./context.ts";
 import { Drawing } from "./drawing.tsx";
-import { headColor } from "./look.ts";
+import { headColor, neuronsAt } from "./look.ts";
 
 export function NeuronsTab() {
   const session = useSession();
   const side = session.lead.value;
-  const { layer, word } = session.selection.value;
+  const { layer, head, word } = session.selection.value;
   const { row } = session.focus(side);
   const { ref, width, height } = useSize<HTMLDivElement>();
   const lazy = session.vectors(side);
-  const vectors = lazy?.value ?? null;
+  const planes = side.block.planes[session.layerIndex(side.block)];
   const query = row >= 0 ? side.lens.rows[row].positions[0] : lastWord(side);
-  const planes = side.block.planes[session.layerIndex(side.block)]?.value ?? null;
-  const { head } = session.selection.value;
-  const neurons = useMemo(() => {
-    if (!vectors || !planes) return null;
-    const n = side.block.keyTokens.texts.length;
-    const recorded = planes.weights(head).subarray(query * n, (query + 1) * n);
-    return neuronsOf(side.block, vectors, head, query, recorded);
-  }, [vectors, planes, head, query]);
+  const neurons = useMemo(
+    () => neuronsAt(session, side, query),
+    [lazy?.value, planes?.value, head, query],
+  );
   let note = "";
   if (!lazy) {
     note = `The vectors of layer ${layer} are not in this file. Layers that are: ${
@@ -80,16 +76,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
       neuronLayout(
         { width, height: height - 150 },
         Math.max(rows.length, keys.length),
-        {
-          rows: widestEms(
-            rows.map(({ label }) => printed(label)),
-            true,
-          ),
-          keys: widestEms(
-            keys.map(({ label }) => printed(label)),
-            true,
-          ),
-        },
+        { rows: labelEms(rows), keys: labelEms(keys) },
         isPhone ? 32 : 16,
       ),
     [lens, width, height, isPhone],

@@ -2,12 +2,9 @@
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Media, Piece } from "../data/media.ts";
-import type { ImageMark } from "../layout/scene.ts";
 import { canvasOf } from "../paint/canvas.ts";
 
 const SIDE = 28;
-
-const marks = new WeakMap<object, ImageMark>();
 
 /** A canvas with a patch's pixels; nothing for what is no patch of a picture. */
 export function PatchThumbnail({ piece, media }: { piece: Piece | null; media: Media }) {
@@ -18,14 +15,10 @@ export function PatchThumbnail({ piece, media }: { piece: Piece | null; media: M
     const context = ref.current?.getContext("2d");
     if (!context || !patch || !picture) return;
     const { width, height, pixels } = picture;
-    let mark = marks.get(picture);
-    if (!mark) {
-      mark = { kind: "image", x: 0, y: 0, width, height, columns: width, rows: height, pixels };
-      marks.set(picture, mark);
-    }
     const { left, top, right, bottom } = patch;
     const [w, h] = [(right - left) * width, (bottom - top) * height];
-    context.drawImage(canvasOf(mark), left * width, top * height, w, h, 0, 0, SIDE, SIDE);
+    const whole = canvasOf({ columns: width, rows: height, pixels });
+    context.drawImage(whole, left * width, top * height, w, h, 0, 0, SIDE, SIDE);
   }, [patch, picture]);
   if (!picture) return null;
   return <canvas class="thumbnail" width={SIDE} height={SIDE} ref={ref} />;

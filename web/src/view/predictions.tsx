@@ -10,7 +10,6 @@ const KINDS = {
   next: "next word",
   mask: "masked word",
   label: "label",
-  token_label: "label of the word",
 } as const;
 
 export interface Predicted {

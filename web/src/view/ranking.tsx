@@ -1,15 +1,17 @@
 // Heads in the order of a number: what the output loses without each, or one weight.
 
 import { useEffect, useState } from "preact/hooks";
+import type { Progress } from "../data/asker.ts";
 import { printed } from "../data/axis.ts";
-import type { Ranked } from "../data/effects.ts";
+import { placeIn, type Ranked } from "../data/effects.ts";
 import { formatNumber, points } from "../data/number.ts";
 import { ordinal } from "../data/words.ts";
-import { inkOn, roleColor, roleLook } from "../paint/roles.ts";
-import { headName } from "../state/selection.ts";
+import { headCode, headName } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
 import { useSession } from "./context.ts";
-import { type HeadEffect, headEffects } from "./effect_numbers.ts";
+import { headEffects } from "./effect_numbers.ts";
+import { lookAt } from "./look.ts";
+import { classes, Swatch } from "./parts.tsx";
 import { predictedAt } from "./predictions.tsx";
 
 const LISTED = 8;
@@ -48,7 +50,7 @@ export function Ranking({ side }: { side: Side }) {
           Measure them for the word after “{shown.word}”
         </button>
       )}
-      {progress && <Progressing />}
+      {progress && <Progressing {...progress} />}
       {!isTurn && (
         <div class="ends mut" aria-hidden="true">
           <span>◂ falls</span>
@@ -61,15 +63,13 @@ export function Ranking({ side }: { side: Side }) {
         format={(value) => (isTurn ? value.toFixed(3) : points(value))}
         isSigned={!isTurn}
       />
-      <p class="mut foot">{footOf(effects)}</p>
+      <p class="mut foot">
+        {isTurn
+          ? "1 − cosine between the text's vector with and without the head"
+          : `points of ${effects.what} gained or lost when the head is off`}
+      </p>
     </>
   );
-}
-
-function footOf(effects: HeadEffect): string {
-  return effects.kind === "turn"
-    ? "1 − cosine between the text's vector with and without the head"
-    : `points of ${effects.what} gained or lost when the head is off`;
 }
 
 interface RankedProps {
@@ -81,10 +81,7 @@ interface RankedProps {
 
 function RankedHeads({ side, list, format, isSigned }: RankedProps) {
   const session = useSession();
-  const selection = session.selection.value;
-  const { scheme } = session.theme.value;
-  const index = session.layerIndex(side.block);
-  const own = list.findIndex((one) => one.layerIndex === index && one.head === selection.head);
+  const own = placeIn(list, session.layerIndex(side.block), session.selection.value.head);
   const most = Math.max(1e-9, Math.abs(list[0]?.value ?? 0));
   const shown = list.slice(0, LISTED).map((one, place) => ({ one, place }));
   if (own >= LISTED) shown.push({ one: list[own], place: own });
@@ -92,37 +89,23 @@ function RankedHeads({ side, list, format, isSigned }: RankedProps) {
     <div class="ranking">
       {shown.map(({ one, place }) => {
         const id = { layer: side.block.layers[one.layerIndex], head: one.head };
-        const look = roleLook(session.roles(side)[one.layerIndex][one.head].role);
         const share = (one.value / most) * (isSigned ? 50 : 100);
-        const isHollow = look.id === "unnamed";
+        const left = isSigned ? `${50 + Math.min(0, share)}%` : 0;
         return (
           <button
-            key={`${one.layerIndex}/${one.head}`}
+            key={headCode(id)}
             type="button"
-            class={`rank ${place === own ? "on" : ""} ${place >= LISTED ? "apart" : ""}`}
+            class={classes("rank", place === own && "on", place >= LISTED && "apart")}
             aria-current={place === own ? "true" : undefined}
             title={`${ordinal(place + 1)} of ${list.length}`}
-            onClick={() =>
-              session.update({ ...id, ...(session.layout.value === "phone" ? { pane: 2 } : {}) })
-            }
+            onClick={() => session.choose(id)}
           >
-            <span
-              class={`sw ${isHollow ? "hollow" : ""}`}
-              style={
-                isHollow ? {} : { background: look[scheme], color: inkOn(roleColor(look, scheme)) }
-              }
-            >
-              {look.sign}
-            </span>
+            <Swatch look={lookAt(session, side, id)} />
             <span>{headName(id)}</span>
-            <span class={`d ${isSigned ? "signed" : ""}`}>
+            <span class={classes("d", isSigned && "signed")}>
               <i
                 class={one.value >= 0 ? "up" : "down"}
-                style={
-                  isSigned
-                    ? { left: `${50 + Math.min(0, share)}%`, width: `${Math.abs(share)}%` }
-                    : { left: 0, width: `${Math.abs(share)}%` }
-                }
+                style={{ left, width: `${Math.abs(share)}%` }}
               />
             </span>
             <span class="num">{format(one.value)}</span>
@@ -143,7 +126,7 @@ function NotMeasured({ side }: { side: Side }) {
   return (
     <>
       <h2 class="sec">Which heads matter</h2>
-      {progress && <Progressing />}
+      {progress && <Progressing {...progress} />}
       {!progress && asker && (
         <div class="note">
           <b>Not measured yet.</b> The model runs once without each of its {count} heads.
@@ -169,11 +152,7 @@ function NotMeasured({ side }: { side: Side }) {
   );
 }
 
-function Progressing() {
-  const session = useSession();
-  const progress = session.progress.value;
-  if (!progress) return null;
-  const { done, total } = progress;
+function Progressing({ done, total }: Progress) {
   return (
     <div class="progress">
       <progress max={total} value={done} aria-label="Heads measured" />

@@ -1,4 +1,4 @@
-// What is on the screen as a file: scenes beside and below one another, as SVG or PNG.
+// What is on the screen as a file: scenes side by side, as SVG or PNG; and tables as CSV.
 
 import { type ImageMark, type Mark, moved, type Scene, type TextMark } from "../layout/scene.ts";
 import { canvasOf, widestEms } from "../paint/canvas.ts";
@@ -12,56 +12,40 @@ const SHARPNESS = 2;
 /** Pixels along one side of a picture that every browser can make. */
 const LONGEST = 16_000;
 
-/** A scene with what its caption says. */
-export interface Captioned {
-  readonly scene: Scene;
+/** Marks, and the room they take. */
+export type Drawn = Omit<Scene, "background">;
+
+interface Captioned {
+  readonly scene: Drawn;
   readonly caption: string;
 }
 
-/** Scenes that stand side by side under a title of their own; an empty title takes no room. */
-export interface Section {
-  readonly title: string;
-  readonly scenes: readonly Captioned[];
-}
-
-/** Sections one below another, under one title. */
-export function sheet(title: string, sections: readonly Section[], theme: Theme): Scene {
+/** Scenes side by side, each under its caption, and all under one title. */
+export function sheet(title: string, scenes: readonly Captioned[], theme: Theme): Scene {
   const marks: Mark[] = [];
-  let [right, y] = [200, 0];
-  const write = (x: number, text: string, style: Pick<TextMark, "size" | "fill" | "bold">) => {
-    marks.push({
-      kind: "text",
-      x: x + PAD,
-      y: y + style.size + 8,
-      text,
-      anchor: "start",
-      ...style,
-    });
-    right = Math.max(
-      right,
-      x + PAD + widestEms([text]) * style.size * (style.bold ? 1.1 : 1) + PAD,
-    );
+  let right = 200;
+  const write = (
+    x: number,
+    y: number,
+    text: string,
+    style: Pick<TextMark, "size" | "fill" | "bold">,
+  ) => {
+    marks.push({ kind: "text", x: x + PAD, y, text, anchor: "start", ...style });
+    const width = widestEms([text]) * style.size * (style.bold ? 1.1 : 1);
+    right = Math.max(right, x + PAD + width + PAD);
   };
-  write(0, title, { size: 13, fill: theme.tone.ink, bold: true });
-  y += 34;
-  for (const section of sections) {
-    if (section.title) {
-      write(0, section.title, { size: 12, fill: theme.tone.ink, bold: true });
-      y += 26;
-    }
-    let x = 0;
-    const hasCaptions = section.scenes.some(({ caption }) => caption);
-    for (const { scene, caption } of section.scenes) {
-      if (caption) write(x, caption, { size: 11, fill: theme.tone.soft });
-      const top = y + (hasCaptions ? 24 : 0);
-      for (const mark of scene.marks) marks.push(moved(mark, x, top));
-      right = Math.max(right, x + scene.width);
-      x += scene.width + GAP;
-    }
-    const tallest = Math.max(0, ...section.scenes.map(({ scene }) => scene.height));
-    y += (hasCaptions ? 24 : 0) + tallest + (section === sections.at(-1) ? 0 : GAP);
+  write(0, 21, title, { size: 13, fill: theme.tone.ink, bold: true });
+  const top = scenes.some(({ caption }) => caption) ? 58 : 34;
+  let x = 0;
+  for (const { scene, caption } of scenes) {
+    if (caption) write(x, 53, caption, { size: 11, fill: theme.tone.soft });
+    for (const mark of scene.marks) marks.push(moved(mark, x, top));
+    right = Math.max(right, x + scene.width);
+    x += scene.width + GAP;
   }
-  return { width: Math.ceil(right), height: Math.ceil(y), background: theme.tone.panel, marks };
+  const height = top + Math.max(0, ...scenes.map(({ scene }) => scene.height));
+  const size = { width: Math.ceil(right), height: Math.ceil(height) };
+  return { ...size, background: theme.tone.panel, marks };
 }
 
 export function svgFile(scene: Scene): Blob {
@@ -89,4 +73,15 @@ export function download(blob: Blob, name: string): void {
   link.href = URL.createObjectURL(blob);
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+export type Row = readonly (string | number | null)[];
+
+/** Rows as CSV; what would be read as something else is quoted. */
+export function csvText(rows: readonly Row[], end = "\r\n"): string {
+  const field = (value: Row[number]) => {
+    const text = String(value ?? "");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(field).join(",") + end).join("");
 }

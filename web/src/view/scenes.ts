@@ -1,147 +1,114 @@
-// What is on the screen as scenes, for files: the text with its arcs, and the chosen head.
+// The chosen head as a scene, for files: its lines, its matrix or its neurons, of every input.
 
-import { printed } from "../data/axis.ts";
-import { neuronOrder, neuronsOf } from "../data/neurons.ts";
+import { type Entry, printed } from "../data/axis.ts";
+import type { Matrix } from "../data/lens.ts";
+import { neuronOrder } from "../data/neurons.ts";
 import { shortWeight } from "../data/number.ts";
-import { tellingLink, titleOf } from "../data/words.ts";
 import { columnsOf, lineMarks, rowY } from "../layout/lines.ts";
-import { heatMark, matrixLayout, matrixMarks, wholeWindow } from "../layout/matrix.ts";
+import { heatOf, matrixLayout, matrixMarks, wholeWindow } from "../layout/matrix.ts";
 import { neuronLayout, neuronMarks } from "../layout/neurons.ts";
 import type { Mark, Scene } from "../layout/scene.ts";
-import { widestEms } from "../paint/canvas.ts";
-import { cssOf, mix } from "../paint/color.ts";
+import { labelEms, widestEms } from "../paint/canvas.ts";
+import { cssOf } from "../paint/color.ts";
 import { headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { headColor, lookAt, roleHere } from "./look.ts";
-import { type Captioned, sheet } from "./saving.ts";
+import { groundOf, headColor, linesInput, lookAt, neuronsAt, sayingOf } from "./look.ts";
+import { type Drawn, sheet } from "./saving.ts";
 
 /** The chosen head of every input, side by side under its title. */
 export function sceneOf(session: Session): Scene {
-  const theme = session.theme.peek();
-  const scenes: Captioned[] = session.sides
-    .peek()
-    .map((side) => ({ scene: sideScene(session, side), caption: captionOf(side) }));
-  return sheet(headTitle(session), [{ title: "", scenes }], theme);
-}
-
-function captionOf(side: Side): string {
-  return [side.letter, side.base.title, side.base.changed].filter(Boolean).join(" · ");
+  const scenes = session.sides.peek().map((side) => ({
+    scene: sideScene(session, side),
+    caption: [side.letter, side.base.title, side.base.changed].filter(Boolean).join(" · "),
+  }));
+  return sheet(headTitle(session), scenes, session.theme.peek());
 }
 
 /** The title of the head as plain text. */
-export function headTitle(session: Session): string {
+function headTitle(session: Session): string {
   const selection = session.selection.peek();
-  const lead = session.lead.peek();
-  const { role, share } = roleHere(lead, selection);
-  const links = session.sides.peek().map((side) => {
-    const matrix = session.matrix(side);
-    const { row } = session.focus(side);
-    return matrix && tellingLink(matrix, side.lens.rows, side.lens.columns, row, role);
-  });
-  const said = titleOf(role, share, links, session.focus(lead).row >= 0);
+  const said = sayingOf(session);
   const parts = said.links.map(
     ({ from, to, weight }) =>
       `${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
   );
-  const { sign } = lookAt(session, lead, selection);
+  const { sign } = lookAt(session, session.lead.peek(), selection);
   const words = said.words.map((word) => `“${word}”`).join(" and ");
   const start = words ? `${said.lead} ${words}:` : said.lead;
   return `${sign} ${headName(selection)} ${start} ${parts.join(", ")}`.trim();
 }
 
-function sideScene(session: Session, side: Side): Scene {
-  const theme = session.theme.peek();
+function sideScene(session: Session, side: Side): Drawn {
   const tab = session.tab.peek();
   const matrix = session.matrix(side);
-  const color = headColor(session, side);
-  const focus = session.focus(side);
-  const { rows, columns: keys } = side.lens;
-  const background = theme.tone.paper;
-  const ems = (entries: typeof rows) =>
-    widestEms(
-      entries.map(({ label }) => printed(label)),
-      true,
-    );
-  if (!matrix) return { width: 200, height: 40, background, marks: [] };
-  if (tab === "matrix") {
-    const cell = Math.max(3, Math.min(24, 900 / Math.max(rows.length, keys.length)));
-    const labels = Math.min(120, Math.max(ems(rows), ems(keys)) * 13 + 14);
-    const size = {
-      width: labels + keys.length * cell + 40,
-      height: labels + rows.length * cell + 20,
-    };
-    const layout = matrixLayout(size, rows.length, keys.length, Math.max(ems(rows), ems(keys)));
-    const heat = heatMark(matrix, { x: 0, y: 0, width: 0, height: 0 }, theme, color);
-    const none = { row: -1, column: -1 };
-    const marks = matrixMarks(
-      { heat, rows, keys, focus, pinned: none },
-      wholeWindow(layout),
-      layout,
-      theme,
-    );
-    return { ...size, background, marks };
-  }
-  const vectors = tab === "neurons" ? session.vectors(side)?.value : null;
-  const planes = side.block.planes[session.layerIndex(side.block)]?.value;
-  if (vectors && planes && focus.row >= 0) {
-    const query = rows[focus.row].positions[0];
-    const { head } = session.selection.peek();
-    const n = side.block.keyTokens.texts.length;
-    const recorded = planes.weights(head).subarray(query * n, (query + 1) * n);
-    const neurons = neuronsOf(side.block, vectors, head, query, recorded);
-    const room = { width: 860, height: 26 * keys.length };
-    const layout = neuronLayout(room, keys.length, { rows: ems(rows), keys: ems(keys) }, 20);
-    const chosen = focus.column >= 0 ? keys[focus.column].positions[0] : -1;
-    const order = neuronOrder(neurons, "number");
-    const marks = neuronMarks({ neurons, rows, keys, chosen, order, color }, layout, theme);
-    return { width: layout.width, height: layout.height, background, marks };
-  }
-  return linesScene(session, side, { rowEms: ems(rows), columnEms: ems(keys) });
+  if (!matrix) return { width: 200, height: 40, marks: [] };
+  if (tab === "matrix") return matrixScene(session, side, matrix);
+  const neurons = tab === "neurons" ? neuronScene(session, side) : null;
+  return neurons ?? linesScene(session, side, matrix);
 }
 
-function linesScene(
-  session: Session,
-  side: Side,
-  ems: { rowEms: number; columnEms: number },
-): Scene {
+function matrixScene(session: Session, side: Side, matrix: Matrix): Drawn {
   const theme = session.theme.peek();
-  const matrix = session.matrix(side)!;
-  const { filter } = session.selection.peek();
+  const { rows, columns: keys } = side.lens;
+  const ems = Math.max(labelEms(rows), labelEms(keys));
+  const cell = Math.max(3, Math.min(24, 900 / Math.max(rows.length, keys.length)));
+  const labels = Math.min(120, ems * 13 + 14);
+  const size = {
+    width: labels + keys.length * cell + 40,
+    height: labels + rows.length * cell + 20,
+  };
+  const layout = matrixLayout(size, rows.length, keys.length, ems);
+  const heat = heatOf(matrix, theme, headColor(session, side));
+  const pinned = { row: -1, column: -1 };
+  const input = { heat, rows, keys, focus: session.focus(side), pinned };
+  return { ...size, marks: matrixMarks(input, wholeWindow(layout), layout, theme) };
+}
+
+/** Null without a word that is looked at, or without its vectors. */
+function neuronScene(session: Session, side: Side): Drawn | null {
+  const { rows, columns: keys } = side.lens;
+  const { row, column } = session.focus(side);
+  const neurons = row < 0 ? null : neuronsAt(session, side, rows[row].positions[0]);
+  if (!neurons) return null;
+  const room = { width: 860, height: 26 * keys.length };
+  const layout = neuronLayout(
+    room,
+    keys.length,
+    { rows: labelEms(rows), keys: labelEms(keys) },
+    20,
+  );
+  const chosen = column >= 0 ? keys[column].positions[0] : -1;
+  const order = neuronOrder(neurons, "number");
+  const input = { neurons, rows, keys, chosen, order, color: headColor(session, side) };
+  const marks = neuronMarks(input, layout, session.theme.peek());
+  return { width: layout.width, height: layout.height, marks };
+}
+
+function linesScene(session: Session, side: Side, matrix: Matrix): Drawn {
+  const theme = session.theme.peek();
   const { rows, columns: keys } = side.lens;
   const focus = session.focus(side);
-  const color = headColor(session, side);
-  const count = Math.max(rows.length, keys.length);
   const columns = columnsOf({
     width: 620,
-    height: 28 * count,
+    height: 28 * Math.max(rows.length, keys.length),
     rows: rows.length,
     columns: keys.length,
-    ...ems,
+    rowEms: labelEms(rows),
+    columnEms: labelEms(keys),
     least: 16,
   });
-  const input = {
-    matrix,
-    rows,
-    keys,
-    focus,
-    above: filter.above,
-    top: filter.top,
-    dims: filter.specials === "dimmed",
-    color,
-    dashed: session.isOff(session.selection.peek()),
-  };
-  const marks: Mark[] = lineMarks(input, columns, theme);
-  const read = focus.row >= 0 ? session.row(side, focus.row)!.weights : null;
-  const label = (entry: (typeof rows)[number], row: number, isReader: boolean) => {
+  const marks: Mark[] = lineMarks(linesInput(session, side, matrix), columns, theme);
+  const read = session.row(side, focus.row)?.weights;
+  const label = (entry: Entry, row: number, isReader: boolean) => {
     const y = rowY(columns, row);
     const weight = isReader ? null : (read?.[row] ?? null);
+    const ground = groundOf(session, side, weight);
     const x = isReader ? columns.labels.left : columns.labels.right + 4;
     const text = printed(entry.label);
-    if (weight !== null && weight >= Math.max(0.005, filter.above)) {
+    if (weight !== null && ground) {
       const width = widestEms([text], true) * columns.fontSize + 10;
-      const fill = cssOf(mix(theme.rgb.paper, color, 0.07 + 0.5 * weight ** 0.7));
       const height = columns.rowHeight - 4;
-      marks.push({ kind: "rect", x: x - 5, y: y - height / 2, width, height, fill });
+      marks.push({ kind: "rect", x: x - 5, y: y - height / 2, width, height, fill: cssOf(ground) });
       marks.push({
         kind: "text",
         x: columns.numbers.x,
@@ -164,11 +131,7 @@ function linesScene(
       fill: entry.special ? theme.tone.soft : theme.tone.ink,
     });
   };
-  rows.forEach((entry, row) => {
-    label(entry, row, true);
-  });
-  keys.forEach((entry, row) => {
-    label(entry, row, false);
-  });
-  return { width: columns.width, height: columns.height, background: theme.tone.paper, marks };
+  for (const [row, entry] of rows.entries()) label(entry, row, true);
+  for (const [row, entry] of keys.entries()) label(entry, row, false);
+  return { width: columns.width, height: columns.height, marks };
 }

@@ -3,6 +3,7 @@
 import { Fragment } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { printed, rowOf } from "../data/axis.ts";
+import { columnWeights } from "../data/lens.ts";
 import { shortWeight } from "../data/number.ts";
 import type { Tokens } from "../data/trace.ts";
 import { summary } from "../data/words.ts";
@@ -13,6 +14,7 @@ import { inkOn } from "../paint/roles.ts";
 import type { Session, Side } from "../state/session.ts";
 import { useHere, useSession } from "./context.ts";
 import { headColor } from "./look.ts";
+import { classes, Segments } from "./parts.tsx";
 import { Predictions } from "./predictions.tsx";
 
 /** A text that would take more lines than these is one line that scrolls. */
@@ -84,10 +86,9 @@ function bandsOfTokens(
   name: string,
 ): Band[] {
   const bands: { letter: string; name: string; words: Word[]; special: boolean; of: number }[] = [];
-  const outer = (position: number) => tokens.special[position] && tokens.pieces[position] === null;
   tokens.texts.forEach((text, position) => {
     if (tokens.pieces[position] !== null) return;
-    const special = outer(position);
+    const special = tokens.special[position];
     const segment = tokens.segments[position];
     const last = bands.at(-1);
     const word: Word = {
@@ -174,12 +175,11 @@ function Flow({ side }: { side: Side }) {
     ? arcsOf({ matrix, lens, focus: { row, column }, read, above, isCross }, places)
     : [];
   const first = Math.min(...[...places.values()].map(({ y }) => y));
-  const rgb = color;
   const dashed = session.isOff(session.selection.value);
   const act = (w: Word) => {
     const field = w.axis === "query" ? "word" : "key";
     const now = session.selection.value[field];
-    session.hover.value = { query: null, key: null };
+    session.point({});
     session.update({ [field]: now === w.position ? null : w.position });
     if (session.layout.peek() === "phone") here.open.value = now === w.position ? "" : "word";
   };
@@ -194,8 +194,7 @@ function Flow({ side }: { side: Side }) {
     event.stopPropagation();
   };
   const reachable = pinned ?? firstOf(bands);
-  const hover = (w: Word | null) =>
-    session.point(w ? { [w.axis === "query" ? "query" : "key"]: w.position } : {});
+  const hover = (w: Word | null) => session.point(w ? { [w.axis]: w.position } : {});
   return (
     <div class={`flow ${isLong ? "long" : ""}`}>
       <div class="scrolled">
@@ -214,7 +213,7 @@ function Flow({ side }: { side: Side }) {
                 const isRow = w.axis === "query" && row >= 0 &&
                   lens.rows[row].positions.includes(w.position); // biome-ignore format: one claim
                 const shade = weight >= Math.max(above, 0.005) ? weight ** 0.7 : 0;
-                const ground = mix(theme.rgb.paper, rgb, 0.08 + 0.55 * shade);
+                const ground = mix(theme.rgb.paper, color, 0.08 + 0.55 * shade);
                 const style =
                   shade && !isPin ? { background: cssOf(ground), color: inkOn(ground) } : {};
                 return (
@@ -224,7 +223,7 @@ function Flow({ side }: { side: Side }) {
                     <span
                       role="button"
                       data-at={`${w.axis}${w.position}`}
-                      class={[
+                      class={classes(
                         "tok",
                         w.special && "sp",
                         w.joined && "joined",
@@ -232,9 +231,7 @@ function Flow({ side }: { side: Side }) {
                         w.generated && "written",
                         isPin && "pin",
                         isRow && !isPin && "over",
-                      ]
-                        .filter(Boolean)
-                        .join(" ")}
+                      )}
                       style={style}
                       aria-pressed={isPin}
                       tabIndex={w.axis === "query" && w.position === reachable ? 0 : -1}
@@ -257,7 +254,7 @@ function Flow({ side }: { side: Side }) {
               <path
                 key={`${arc.from}-${arc.to}`}
                 d={arc.path}
-                stroke={cssOf(rgb)}
+                stroke={cssOf(color)}
                 stroke-width={arc.width}
                 stroke-opacity={arc.opacity}
                 stroke-dasharray={dashed ? "6 4" : undefined}
@@ -298,19 +295,15 @@ function Caption() {
         </button>
       )}
       {all.length > 1 && sides.length === 1 && (
-        <span class="seg" role="group" aria-label="Input">
-          {all.map((side, i) => (
-            <button
-              key={side.letter}
-              type="button"
-              aria-pressed={chosen === i}
-              onClick={() => session.update({ side: i })}
-            >
-              {side.letter}
-              {side.base.changed ? ` · ${side.base.changed}` : ""}
-            </button>
-          ))}
-        </span>
+        <Segments
+          label="Input"
+          value={chosen}
+          options={all.map(({ letter, base }, i) => [
+            i,
+            base.changed ? `${letter} · ${base.changed}` : letter,
+          ])}
+          choose={(side) => session.update({ side })}
+        />
       )}
       <p class="say" aria-live="polite">
         {sides.map((side) => (
@@ -338,12 +331,7 @@ function Reading({ side, above }: { side: Side; above: number }) {
       : "Unpacking …";
     return side === session.shown.value[0] ? <span class="mut">{text}</span> : null;
   }
-  const weights = isReader
-    ? session.row(side, row)!.weights
-    : Float32Array.from(
-        { length: matrix.rows },
-        (_, r) => matrix.weights[r * matrix.columns + column],
-      );
+  const weights = isReader ? session.row(side, row)!.weights : columnWeights(matrix, column);
   const entries = isReader ? lens.columns : lens.rows;
   const own = isReader ? lens.rows[row] : lens.columns[column];
   const { top, others, rest } = summary(weights, 3, Math.max(above, 0.01));

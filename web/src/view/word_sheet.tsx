@@ -1,6 +1,6 @@
 // On a phone: what the pinned word reads, from below.
 
-import { printed } from "../data/axis.ts";
+import { printed, rowOf } from "../data/axis.ts";
 import { shortWeight } from "../data/number.ts";
 import { summary } from "../data/words.ts";
 import { cssOf } from "../paint/color.ts";
@@ -15,9 +15,8 @@ export function WordSheet() {
   if (here.open.value !== "word" || word === null) return null;
   const side = session.lead.value;
   const { rows, columns } = side.lens;
-  const at = session.place(side, word, "query");
-  const row = rows.findIndex(({ positions }) => positions.includes(at ?? -1));
-  const own = row < 0 ? null : session.row(side, row);
+  const row = rowOf(rows, session.place(side, word, "query"));
+  const own = session.row(side, row);
   if (!own) return null;
   const { top, others, rest } = summary(own.weights, 12, 0.01);
   const color = cssOf(headColor(session, side));
@@ -25,9 +24,6 @@ export function WordSheet() {
   const step = (by: number) => {
     const next = rows[(row + by + rows.length) % rows.length];
     session.update({ word: next.positions[0] });
-  };
-  const close = () => {
-    here.open.value = "";
   };
   return (
     <div class="cover sheet-cover">
@@ -48,7 +44,7 @@ export function WordSheet() {
           <button type="button" class="b" aria-label="Next word" onClick={() => step(1)}>
             ▸
           </button>
-          <button type="button" class="b" aria-label="Close" onClick={close}>
+          <button type="button" class="b" aria-label="Close" onClick={here.close}>
             ×
           </button>
         </div>

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def analyze(
     corpus: options.CorpusName,
     out: options.Out,
+    *,
     model: options.ModelName = "minilm",
     device: options.Device = None,
     metrics: Annotated[
@@ -39,11 +40,7 @@ def analyze(
         str | None, typer.Option(help="Also measure each group of documents: genre.")
     ] = None,
     over: options.Over = "attention",
-    workers: options.Workers = None,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
-    resume: options.Resume = True,
-    on_error: options.OnError = "raise",
+    running: options.Running,
     figures: Annotated[
         bool,
         typer.Option(
@@ -55,7 +52,7 @@ def analyze(
     from headscope.run.engines.processes import warm_up
     from headscope.run.progress import phase
 
-    warm_up(corpus, workers)
+    warm_up(corpus, running.workers)
 
     import headscope as hs
     from headscope.results.described import described
@@ -64,21 +61,13 @@ def analyze(
     if segments:
         unit = "document"
     max_tokens = max_tokens or (128 if segments else 512)
-    documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=on_error)
+    documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=running.on_error)
     loaded = load_model(model, device)
     result = hs.analyze(
         loaded,
         hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
         metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
-        out=out,
-        by=by,
-        over=over,
-        max_tokens=max_tokens,
-        engine=engine,
-        address=address,
-        workers=workers,
-        resume=resume,
-        progress=settings.progress,
+        **running.options(out=out, by=by, over=over, max_tokens=max_tokens),
     )
     drawn = []
     if figures:

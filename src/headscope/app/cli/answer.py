@@ -11,8 +11,8 @@ import inspect
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated
 
 import typer
 
@@ -73,16 +73,25 @@ def register(
 
     Args:
         app: the command that the verb belongs to: `headscope`, or `headscope probe`.
-        verb: the function; its signature is the verb's options.
+        verb: the function; its parameters are the verb's options. A parameter that is a dataclass
+            stands for the fields of that class.
         example: a call to show below the help, without `headscope`.
         name: the name of the verb; by default the name of the function.
     """
+    own = _parameters(verb)
+    records = {
+        each.name: each.annotation
+        for each in own
+        if isinstance(each.annotation, type) and is_dataclass(each.annotation)
+    }
 
-    def run(*, as_json: bool, quiet: bool, debug: bool, **options: Any) -> None:
+    def run(*, as_json: bool, quiet: bool, debug: bool, **options: object) -> None:
         settings.quiet = quiet
-        settings.allow_pickle = options.pop("allow_pickle", False)
+        settings.allow_pickle = bool(options.pop("allow_pickle", False))
         logging.getLogger("headscope").setLevel(logging.ERROR if quiet else logging.NOTSET)
         settings.debug = settings.debug or debug
+        for key, record in records.items():
+            options[key] = record(**{each.name: options.pop(each.name) for each in fields(record)})
         with stoppable():
             answer = verb(**options)
         if as_json:
@@ -90,19 +99,24 @@ def register(
         elif answer.text:
             typer.echo(answer.text)
 
-    signature = inspect.signature(verb, eval_str=True)
-    common = [
+    shown: list[inspect.Parameter] = []
+    for each in own:
+        shown += _parameters(each.annotation) if each.name in records else [each]
+    common = _COMMON | (_LOADING if any(each.name == "device" for each in own) else {})
+    shown += [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-        for key, kind in (_COMMON | (_LOADING if "device" in signature.parameters else {})).items()
+        for key, kind in common.items()
     ]
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in signature.parameters.values()
-    ]
-    whole = signature.replace(parameters=[*parameters, *common], return_annotation=None)
-    run.__signature__ = whole  # type: ignore[attr-defined]
-    run.__annotations__ = {key: value.annotation for key, value in whole.parameters.items()}
+    signature = inspect.Signature(
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
+    )
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in shown}
     run.__doc__ = verb.__doc__
     app.command(name or verb.__name__.replace("_", "-"), epilog=f"Example: headscope {example}")(
         run
     )
+
+
+def _parameters(of: Callable[..., object]) -> list[inspect.Parameter]:
+    return list(inspect.signature(of, eval_str=True).parameters.values())

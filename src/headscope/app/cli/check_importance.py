@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,8 +11,8 @@ from headscope.app.cli.analyze import open_corpus
 from headscope.app.cli.answer import Answer, settings
 from headscope.app.cli.models import load_model
 
-if TYPE_CHECKING:
-    import xarray as xr
+AGREEMENT = ("r", "rho", "r_importance", "rho_importance", "error")
+"""What says how well gradients foretell the rise; each has an interval beside it."""
 
 
 def check_importance(
@@ -62,13 +62,21 @@ def check_importance(
         "  removed      share   estimate and rise of the loss      |∂L/∂a| and |rise|",
         "                       r                  ρ                  ρ                  error",
     ]
-    rows = _rows(checked)
-    for row in rows:
-        shown = "  ".join(
-            f"{row[name][0]:5.2f} ({row[name][1]:5.2f} {row[name][2]:5.2f})"
-            for name in ("r", "rho", "rho_importance", "error")
-        )
-        lines.append(f"  {row['class']:<12} {row['level']:>5.0%}   {shown}")
+    rows = []
+    for name in map(str, checked["key_class"].values):
+        for level in map(float, checked["level"].values):
+            at = checked.sel(key_class=name, level=level)
+            numbers = {
+                what: [float(at[what]), *at[f"{what}_interval"].values.tolist()]
+                for what in AGREEMENT
+            }
+            rows.append({"class": name, "level": level, **numbers})
+            shown = "  ".join(
+                f"{value:5.2f} ({low:5.2f} {high:5.2f})"
+                for what, (value, low, high) in numbers.items()
+                if what != "r_importance"
+            )
+            lines.append(f"  {name:<12} {level:>5.0%}   {shown}")
     lines += [f"  data         {data}", f"  figure       {figure}"]
     answer = {
         **{name: getattr(value, "item", lambda v=value: v)() for name, value in about.items()},
@@ -78,17 +86,3 @@ def check_importance(
         "figure": str(figure),
     }
     return Answer(answer, "\n".join(lines))
-
-
-def _rows(checked: xr.Dataset) -> list[dict[str, Any]]:
-    """A row for each class and level: each correlation, and the error, with its interval."""
-    rows = []
-    for name in checked["key_class"].values:
-        for level in checked["level"].values:
-            at = checked.sel(key_class=name, level=level)
-            row: dict[str, Any] = {"class": str(name), "level": float(level)}
-            for variable in ("r", "rho", "r_importance", "rho_importance", "error"):
-                bounds = at[f"{variable}_interval"].values.tolist()
-                row[variable] = [float(at[variable]), *bounds]
-            rows.append(row)
-    return rows

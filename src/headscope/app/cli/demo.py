@@ -6,18 +6,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.app.cli import options
 from headscope.app.cli.answer import Answer, say, settings
-from headscope.app.cli.demo_page import Story, make_demo_page
+from headscope.app.cli.demo_page import make_demo_page
 from headscope.atomic import atomic_path
 from headscope.errors import OtherRun
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+    from headscope.page.payload import Step
     from headscope.results.result import Result
-    from headscope.results.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,11 @@ class _Job:
     alias: str
     title: str
     """What a link to its story says."""
-    text: dict[str, Any]
-    """What the model reads on that page: arguments of `Model.trace`."""
-    story: tuple[tuple[str, dict[str, Any]], ...]
+    text: str
+    """What the model reads on that page."""
+    pair: str | None
+    """A second text beside it."""
+    story: tuple[Step, ...]
     """The tour of the page: captions and selections."""
 
 
@@ -37,8 +39,9 @@ JOBS = (
     _Job(
         "minilm",
         "MiniLM: two sentences",
-        {"text": "The cat sat on the mat.", "pair": "The cat lay on the rug.", "effects": True},
-        (
+        text="The cat sat on the mat.",
+        pair="The cat lay on the rug.",
+        story=(
             ("Every head by what it does with these two sentences. Many rest.", {"color": "role"}),
             ("This head reads the word before.", {"layer": 0, "head": 2, "word": 4}),
             (
@@ -58,8 +61,9 @@ JOBS = (
     _Job(
         "smollm2",
         "SmolLM2: the next word",
-        {"text": "The doctor asked the nurse a question. She", "effects": True},
-        (
+        text="The doctor asked the nurse a question. She",
+        pair=None,
+        story=(
             ("Every head by what it does with this text. Most rest.", {"color": "role"}),
             ("This head reads the word before.", {"layer": 16, "head": 0, "word": 4}),
             (
@@ -93,15 +97,14 @@ def demo(
 
     out.mkdir(parents=True, exist_ok=True)
     say("Measuring two models over the bundled corpus: a minute or two")
-    running = {"workers": workers, "resume": resume, "progress": False}
     results, pages = [], {}
     for job in JOBS:
         with _under_way(f"{job.alias}: loading"):
             model = hs.load(job.alias)
-        measured = _measure(model, job.alias, out, running)
+        measured = _measure(model, out / job.alias, workers, resume=resume)
         page = out / f"{job.alias}.html"
         with _under_way(f"{job.alias}: its page"):
-            trace: Trace = model.trace(**job.text)
+            trace = model.trace(job.text, job.pair, effects=True)
             hs.save_page(
                 trace,
                 page,
@@ -115,13 +118,13 @@ def demo(
     with _under_way("the report"):
         report = hs.report(results, out / "report.html", pages=pages)
     index = out / "index.html"
-    stories = [Story(f"{job.alias}.html", job.title) for job in JOBS]
+    stories = {f"{job.alias}.html": job.title for job in JOBS}
     with atomic_path(index) as path:
         path.write_text(make_demo_page(stories, report.name), encoding="utf-8")
     data = {
         "page": str(index),
         "report": str(report),
-        "stories": [str(out / story.page) for story in stories],
+        "stories": [str(out / name) for name in stories],
     }
     text = (
         f"Open {index} in a browser: what the heads of two models do. It needs no network.\n"
@@ -138,20 +141,21 @@ def _under_way(name: str) -> AbstractContextManager[None]:
     return phase(name, settings.progress)
 
 
-def _measure(model: Model, alias: str, out: Path, running: dict[str, Any]) -> list[Result]:
+def _measure(model: Model, out: Path, workers: int | None, *, resume: bool) -> list[Result]:
     """The results of every analysis that the model and the bundled corpus allow."""
     import headscope as hs
 
     sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
 
-    def run(name: str, measure: Callable[..., Result], *given: Any) -> Result:
-        folder = out / alias / name
-        with _under_way(f"{alias}: {name}"):
+    def run(name: str, measure: Callable[..., Result], *given: object) -> Result:
+        folder = out / name
+        running = {"out": folder, "workers": workers, "progress": False}
+        with _under_way(f"{out.name}: {name}"):
             try:
-                return measure(model, *given, out=folder, **running)
+                return measure(model, *given, **running, resume=resume)
             except OtherRun:
                 say(f"{folder} was measured by another version; measuring it again")
-                return measure(model, *given, out=folder, **{**running, "resume": False})
+                return measure(model, *given, **running, resume=False)
 
     results = [
         run("metrics", hs.analyze, sentences, ["all", "js"]),

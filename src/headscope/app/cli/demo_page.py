@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 STYLE = """
 :root { color-scheme: light dark; --line: #d9dce1; --quiet: #5b6470; --link: #2159c9; }
@@ -27,21 +26,16 @@ iframe { flex: 1; width: 100%; min-height: 0; border: 0; }
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
-    """A page beside this one, and what a link to it says."""
+def make_demo_page(stories: Mapping[str, str], report: str) -> str:
+    """HTML with the first story open. Links change the frame; no script runs in the page itself.
 
-    page: str
-    title: str
-
-
-def make_demo_page(stories: Sequence[Story], report: str) -> str:
-    """HTML with the first story open. Links change the frame; no script runs in the page itself."""
-    links = "\n".join(
-        f'<a href="{html.escape(story.page)}" target="story">{html.escape(story.title)}</a>'
-        for story in stories
-    )
-    first = stories[0]
+    Args:
+        stories: pages beside this one, and what a link to each says.
+        report: the file of the report.
+    """
+    listed = [(html.escape(page), html.escape(title)) for page, title in stories.items()]
+    links = "\n".join(f'<a href="{page}" target="story">{title}</a>' for page, title in listed)
+    first, title = listed[0]
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -56,7 +50,7 @@ def make_demo_page(stories: Sequence[Story], report: str) -> str:
 {links}
 <a href="{html.escape(report)}">The report</a>
 </nav>
-<iframe name="story" title="{html.escape(first.title)}" src="{html.escape(first.page)}"></iframe>
+<iframe name="story" title="{title}" src="{first}"></iframe>
 </body>
 </html>
 """

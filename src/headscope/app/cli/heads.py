@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap
     from headscope.results.result import Result
 
-PROBED = ("accuracy", "coref_accuracy")
 MOST_LISTED = 6
 
 
@@ -58,6 +58,7 @@ def map_heads(
     """
     import headscope as hs
     from headscope.errors import InputError
+    from headscope.heads.probed import of_probes
 
     results = open_results(runs)
     with_js = [result for result in results if "js" in result and over in (None, _over(result))]
@@ -68,11 +69,9 @@ def map_heads(
             "pairs of heads; a map needs exactly one. Measure it: headscope analyze CORPUS -o RUN "
             "--metrics all,js. Of one over attention and one over norms, choose with --over."
         )
-    probes = [result for result in results if any(name in result for name in PROBED)]
     effects = next((result for result in results if "effect" in result), None)
-    heads = hs.map_heads(
-        with_js[0], probes=probes or None, effects=effects, seed=seed, starts=starts
-    )
+    probes = of_probes(results)
+    heads = hs.map_heads(with_js[0], probes=probes, effects=effects, seed=seed, starts=starts)
     if out is None:
         out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
     page = out / "map.html"
@@ -157,15 +156,11 @@ def _behaviors(heads: HeadMap) -> dict[str, list[str]]:
 
 def _clusters(heads: HeadMap) -> list[_Cluster]:
     """The clusters, in the order of their numbers."""
-    clusters: dict[int, dict[int, int]] = {}
-    for cluster, layer in zip(
-        heads.data["cluster"].values.tolist(), heads.data["layer"].values.tolist(), strict=True
-    ):
-        layers = clusters.setdefault(cluster, {})
-        layers[layer] = layers.get(layer, 0) + 1
-    return [
-        {"size": sum(layers.values()), "layers": layers} for _, layers in sorted(clusters.items())
-    ]
+    clusters: dict[int, Counter[int]] = {}
+    numbers, layers = (heads.data[name].values.tolist() for name in ("cluster", "layer"))
+    for number, layer in zip(numbers, layers, strict=True):
+        clusters.setdefault(number, Counter())[layer] += 1
+    return [{"size": own.total(), "layers": dict(own)} for _, own in sorted(clusters.items())]
 
 
 def _listed(names: list[str]) -> str:

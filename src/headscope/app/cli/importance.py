@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from headscope.app.cli import options
 from headscope.app.cli.analyze import open_corpus
-from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.answer import Answer
 from headscope.app.cli.models import load_model
 
 
 def importance(
     corpus: options.CorpusName,
     out: options.Out,
+    *,
     model: options.ModelName = "smollm2",
     device: options.Device = None,
     unit: options.UnitName = "sentence",
@@ -18,11 +19,7 @@ def importance(
     max_tokens: options.MaxTokens = 128,
     sample: options.Sample = None,
     seed: options.Seed = 0,
-    workers: options.Workers = None,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
-    resume: options.Resume = True,
-    on_error: options.OnError = "raise",
+    running: options.Running,
 ) -> Answer:
     """Measure how much the loss depends on attention to each class of keys (gradients).
 
@@ -35,20 +32,11 @@ def importance(
     loaded = load_model(model, device)
     if segments:
         unit = "document"
-    documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=on_error)
+    documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=running.on_error)
     if segments:
         documents = hs.cut_segments(loaded, documents, max_tokens)
     result = hs.importance(
-        loaded,
-        documents,
-        out=out,
-        max_tokens=max_tokens,
-        seed=seed,
-        engine=engine,
-        address=address,
-        workers=workers,
-        resume=resume,
-        progress=settings.progress,
+        loaded, documents, seed=seed, **running.options(out=out, max_tokens=max_tokens)
     )
     figure = save_figure(result.figure("clark-3"), out / "clark-3.png")
     values = result["importance"].mean(("layer", "head"))

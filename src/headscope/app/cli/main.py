@@ -98,16 +98,13 @@ def main(arguments: list[str] | None = None) -> None:
     except Stopped as stop:
         typer.echo(f"headscope: {stop}", err=True)
         sys.exit(stop.exit_code)
-    except HeadscopeError as error:
+    except (HeadscopeError, OSError) as error:
         if settings.debug:
             raise
         typer.echo(f"headscope: {error}", err=True)
-        sys.exit(2)
-    except OSError as error:  # a path that cannot be read or written, a full disk
-        if settings.debug:
-            raise
-        typer.echo(f"headscope: {error}", err=True)
-        sys.exit(2 if error.filename is not None else 1)
+        # A path that cannot be read or written is the user's mistake; a full disk is a failure.
+        is_mistake = isinstance(error, HeadscopeError) or error.filename is not None
+        sys.exit(2 if is_mistake else 1)
     except Exception as error:
         # click's own complaints about options and arguments
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):

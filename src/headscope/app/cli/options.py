@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 import typer
+
+from headscope.app.cli.answer import settings
+
+if TYPE_CHECKING:
+    from headscope.run.options import RunOptions
 
 CorpusName = Annotated[
     str, typer.Argument(help="A file or folder (text, JSON lines, CoNLL-U, …), or 'demo'.")
@@ -52,3 +58,25 @@ MaxTokens = Annotated[int, typer.Option(min=2, help="Cut longer documents.")]
 OnError = Annotated[
     Literal["raise", "skip"], typer.Option(help="Stop at what cannot be read, or skip it.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The options of every verb that makes a run over a corpus: who works, and how."""
+
+    workers: Workers = None
+    engine: EngineName = "local"
+    address: Address = None
+    resume: Resume = True
+    on_error: OnError = "raise"
+
+    def options(self, **more: Unpack[RunOptions]) -> RunOptions:
+        """What the library takes of them, with what the verb adds."""
+        return {
+            "workers": self.workers,
+            "engine": self.engine,
+            "address": self.address,
+            "resume": self.resume,
+            "progress": settings.progress,
+            **more,
+        }

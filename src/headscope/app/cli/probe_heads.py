@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,6 +14,8 @@ from headscope.app.cli.models import load_model
 from headscope.app.cli.runs import open_results
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headscope.model.model import Model
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
@@ -27,6 +29,7 @@ Figures = Annotated[
 def dependencies(
     corpus: options.CorpusName,
     out: options.Out,
+    *,
     model: options.ModelName = "minilm",
     device: options.Device = None,
     min_cases: Annotated[
@@ -44,11 +47,7 @@ def dependencies(
     seed: options.Seed = 0,
     by: By = None,
     over: options.Over = "attention",
-    workers: options.Workers = None,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
-    resume: options.Resume = True,
-    on_error: options.OnError = "raise",
+    running: options.Running,
     figures: Figures = True,
 ) -> Answer:
     """Find the best head for every dependency relation (Clark et al. 2019, Table 1)."""
@@ -56,7 +55,7 @@ def dependencies(
     from headscope.run.progress import phase
 
     loaded = load_model(model, device)
-    documents = open_corpus(corpus, unit="sentence", sample=sample, seed=seed, on_error=on_error)
+    documents = open_corpus(corpus, sample=sample, seed=seed, on_error=running.on_error)
     rules: dict[str, Literal["auto", True, False]] = {"auto": "auto", "yes": True, "no": False}
     result = hs.probe_dependencies(
         loaded,
@@ -65,14 +64,7 @@ def dependencies(
         punctuation=punctuation,
         possessive=rules[possessive],
         fold_subtypes=fold_subtypes,
-        out=out,
-        by=by,
-        over=over,
-        engine=engine,
-        address=address,
-        workers=workers,
-        resume=resume,
-        progress=settings.progress,
+        **running.options(out=out, by=by, over=over),
     )
     if not figures:
         return _answer(result, out, [])
@@ -85,6 +77,7 @@ def dependencies(
 def coreference(
     corpus: options.CorpusName,
     out: options.Out,
+    *,
     model: options.ModelName = "minilm",
     device: options.Device = None,
     brackets: Annotated[
@@ -101,16 +94,13 @@ def coreference(
     seed: options.Seed = 0,
     by: By = None,
     over: options.Over = "attention",
-    workers: options.Workers = None,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
-    resume: options.Resume = True,
-    on_error: options.OnError = "raise",
+    running: options.Running,
     figures: Figures = True,
 ) -> Answer:
     """Find the best head for antecedents of mentions (Clark et al. 2019, Table 2)."""
     import headscope as hs
 
+    on_error = running.on_error
     if brackets is None:
         documents = open_corpus(
             corpus, unit="document", sample=sample, seed=seed, on_error=on_error
@@ -122,16 +112,8 @@ def coreference(
     result = hs.probe_coreference(
         load_model(model, device),
         documents,
-        max_tokens=max_tokens or None,
         candidates=candidates,
-        out=out,
-        by=by,
-        over=over,
-        engine=engine,
-        address=address,
-        workers=workers,
-        resume=resume,
-        progress=settings.progress,
+        **running.options(out=out, by=by, over=over, max_tokens=max_tokens or None),
     )
     return _answer(result, out, _figures(result, out) if figures else [])
 
@@ -140,6 +122,7 @@ def bias(
     pro: Annotated[Path, typer.Argument(help="Sentences that fit the stereotype.")],
     anti: Annotated[Path, typer.Argument(help="The same sentences with the other pronoun.")],
     out: options.Out,
+    *,
     model: options.ModelName = "minilm",
     device: options.Device = None,
     heads: Annotated[
@@ -148,11 +131,7 @@ def bias(
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many heads to show.")] = 5,
     over: options.Over = "attention",
-    workers: options.Workers = None,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
-    resume: options.Resume = True,
-    on_error: options.OnError = "raise",
+    running: options.Running,
 ) -> Answer:
     """See whether coreference heads follow gender stereotypes (WinoBias)."""
     import headscope as hs
@@ -162,15 +141,9 @@ def bias(
     chosen = None if heads is None else open_results([heads])[0]
     result = hs.probe_bias(
         load_model(model, device),
-        hs.read(pro, on_error=on_error),
-        hs.read(anti, on_error=on_error),
-        out=out,
-        over=over,
-        engine=engine,
-        address=address,
-        workers=workers,
-        resume=resume,
-        progress=settings.progress,
+        hs.read(pro, on_error=running.on_error),
+        hs.read(anti, on_error=running.on_error),
+        **running.options(out=out, over=over),
     )
     table = bias_table(result, chosen, n=n)
     table.to_csv(out / "table.csv")
@@ -179,8 +152,8 @@ def bias(
         "result": str(out / RESULT),
         "table": str(out / "table.csv"),
         "pronouns": table.pairs,
-        "heads": _plain(table.records()),
-        "honest": _plain([dict(zip(("pro", "anti"), table.honest, strict=True))])[0],
+        "heads": [_plain(record) for record in table.records()],
+        "honest": _plain(dict(zip(("pro", "anti"), table.honest, strict=True))),
     }
     return Answer(data, f"{table}\n\nresult {data['result']}, table {data['table']}")
 
@@ -191,26 +164,22 @@ def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
 
     table = probe_table(result)
     table.to_csv(out / "table.csv")
-    counts = result.provenance["counts"]
     data = {
         "model": result.model,
-        "documents": counts["documents"],
+        "documents": result.provenance["counts"]["documents"],
         "result": str(out / RESULT),
         "table": str(out / "table.csv"),
         "figures": [str(path) for path in drawn],
-        "best": _plain(table.records()),
+        "best": [_plain(record) for record in table.records()],
     }
     lines = [str(table), "", f"result {data['result']}, table {data['table']}"]
     lines += [f"figure {path}" for path in drawn]
     return Answer(data, "\n".join(lines))
 
 
-def _plain(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records as JSON can hold them: None in place of NaN."""
-    return [
-        {name: None if value != value else value for name, value in record.items()}
-        for record in records
-    ]
+def _plain(record: Mapping[str, object]) -> dict[str, object]:
+    """The record as JSON can hold it: None in place of NaN."""
+    return {name: None if value != value else value for name, value in record.items()}
 
 
 def _figures(result: Result, out: Path) -> list[Path]:

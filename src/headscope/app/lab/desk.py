@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from headscope.app.lab.limits import Limits
 from headscope.app.lab.shelf import Shelf
@@ -13,11 +12,12 @@ from headscope.app.lab.wishes import Input, Wish
 from headscope.model.model import Model
 from headscope.page.evidence_part import make_evidence
 from headscope.page.payload import Contents, Evidence, make_payload
+from headscope.page.replies import Reply
 from headscope.page.save_page import make_app
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 
-EXAMPLES: tuple[tuple[str, str, tuple[dict[str, Any], ...]], ...] = (
+EXAMPLES: tuple[tuple[str, str, tuple[Mapping[str, object], ...]], ...] = (
     (
         "Equal words of two sentences",
         "pairs",
@@ -41,7 +41,7 @@ EXAMPLES: tuple[tuple[str, str, tuple[dict[str, Any], ...]], ...] = (
     ),
     ("A translation", "targets", ({"text": "The cat sat on the mat.", "generate": 12},)),
 )  # fmt: skip
-"""Titles, which models they are for, and inputs."""
+"""Titles, what a model must be able to do for them, and inputs."""
 
 
 @dataclass(eq=False)
@@ -70,7 +70,7 @@ class Desk:
     def page(self) -> str:
         """The page, with the models, the examples and the first text in it."""
         models = [_described(name, model) for name, model in self.models.items()]
-        examples = [
+        examples: list[dict[str, object]] = [
             {"title": title, "model": model["name"], "inputs": list(inputs)}
             for model in models
             for title, ability, inputs in EXAMPLES
@@ -85,7 +85,7 @@ class Desk:
         start = {"place": "lab", "models": models, "examples": examples, "text": text}
         return make_app({**start, "limits": limits})
 
-    def trace(self, reader: str, wish: Wish) -> dict[str, Any]:
+    def trace(self, reader: str, wish: Wish) -> dict[str, object]:
         """Texts as the explorer reads them, and the name by which to ask about them."""
         model = self.models[wish.model]
         traces = [_trace(model, one) for one in wish.inputs]
@@ -96,25 +96,25 @@ class Desk:
         return {"id": name, "header": payload.header, "buffers": packed(payload.buffers)}
 
     def ask(
-        self,
-        reader: str,
-        kind: str,
-        request: Mapping[str, object],
-        advance: Callable[[int, int], None] | None = None,
-    ) -> dict[str, Any] | bytes:
+        self, reader: str, kind: str, request: Mapping[str, object]
+    ) -> Mapping[str, object] | bytes:
         """The answer to a question about kept traces; a row of attention is bare bytes.
 
         Raises:
             HeadscopeError: the traces are not kept, or do not have what is named.
         """
-        replies = self.shelf.find(reader, request.get("id"))
-        if advance is not None:
-            answer, buffers = replies.effects(request, advance)
-        else:
-            answer, buffers = getattr(replies, kind)(request)
+        reply: Reply = getattr(self.shelf.find(reader, request.get("id")), kind)(request)
+        answer, buffers = reply
         if kind == "row":
-            return bytes(buffers[0])
+            return buffers[0]
         return {**answer, "buffers": packed(buffers)} if kind != "score" else answer
+
+    def measure_effects(
+        self, reader: str, request: Mapping[str, object], advance: Callable[[int, int], None]
+    ) -> Mapping[str, object]:
+        """What each head does to the prediction; `advance` is told how many heads are done."""
+        answer, buffers = self.shelf.find(reader, request.get("id")).effects(request, advance)
+        return {**answer, "buffers": packed(buffers)}
 
     def _evidence_for(self, name: str, trace: Trace) -> Evidence | None:
         if name not in self.results:
@@ -129,7 +129,7 @@ def packed(buffers: Sequence[bytes]) -> list[str]:
     return [base64.b64encode(buffer).decode("ascii") for buffer in buffers]
 
 
-def _described(name: str, model: Model) -> dict[str, Any]:
+def _described(name: str, model: Model) -> dict[str, str | bool]:
     info = model.info
     is_pair = "decoder" in info.blocks
     return {

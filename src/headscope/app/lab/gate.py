@@ -1,5 +1,5 @@
-"""Who may ask: requests to this machine by its own name, from the lab's own page, by a reader who
-had the token.
+"""Which requests the lab answers: those that call this machine by its own name, come from the lab's
+own page, and are sent by a reader who had the token.
 
 The address that `headscope serve` prints carries a token. It is exchanged for a cookie by a
 redirect, so the address that stays in the browser, and is shared, carries none. The Host header

@@ -10,9 +10,10 @@ import asyncio
 import json
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 import uvicorn
 from starlette.applications import Starlette
@@ -29,11 +30,13 @@ from headscope.app.lab.wishes import check_length, read_json, read_wish
 from headscope.app.lab.worker import Busy, Late, Stopped, Worker
 from headscope.errors import HeadscopeError, InputError
 
+T = TypeVar("T")
 LEFT = 499
 """The status of a request whose reader has left; nobody sees it."""
 QUICK = ("row", "neurons")
 """What is answered from kept numbers, without the model."""
 SLOW = ("edit", "score")
+"""What the model runs for once."""
 BACKLOG = 2048
 """Connections that wait to be accepted."""
 
@@ -57,7 +60,7 @@ def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlet
         finally:
             worker.close()
 
-    async def run(request: Request, job: Callable[[], Any], seconds: float) -> Any:
+    async def run(request: Request, job: Callable[[], T], seconds: float) -> T:
         assert worker is not None
         return await worker.run(job, request.is_disconnected, seconds)
 
@@ -67,46 +70,38 @@ def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlet
     async def trace(request: Request) -> Response:
         wish = read_wish(await _body(request, desk.limits.body), desk.models)
         await asyncio.to_thread(check_length, wish, desk.models[wish.model], desk.limits)
-        reader = reader_of(request.headers)
-        answer = await run(request, lambda: desk.trace(reader, wish), desk.limits.seconds)
-        return JSONResponse(answer)
+        job = partial(desk.trace, reader_of(request.headers), wish)
+        return JSONResponse(await run(request, job, desk.limits.seconds))
 
-    def quick(kind: str) -> Callable[[Request], Awaitable[Response]]:
-        async def ask(request: Request) -> Response:
-            wanted = await _body(request, desk.limits.body)
-            return _answer(desk.ask(reader_of(request.headers), kind, wanted))
-
-        return ask
-
-    def slow(kind: str) -> Callable[[Request], Awaitable[Response]]:
-        async def ask(request: Request) -> Response:
+    def ask(kind: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
             wanted = await _body(request, desk.limits.body)
             reader = reader_of(request.headers)
+            job = partial(desk.ask, reader, kind, wanted)
+            if kind in QUICK:
+                return _answer(job())
             desk.shelf.find(reader, wanted.get("id"))  # before it waits
-            job: Callable[[], Any] = lambda: desk.ask(reader, kind, wanted)  # noqa: E731
             return _answer(await run(request, job, desk.limits.seconds))
 
-        return ask
+        return answer
 
     async def effects(request: Request) -> Response:
         wanted = await _body(request, desk.limits.body)
         reader = reader_of(request.headers)
         desk.shelf.find(reader, wanted.get("id"))
         loop = asyncio.get_running_loop()
-        events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        events: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
 
-        def tell(event: dict[str, Any] | None) -> None:
+        def tell(event: Mapping[str, object] | None) -> None:
             loop.call_soon_threadsafe(events.put_nowait, event)
 
-        def job() -> Any:
-            return desk.ask(
-                reader, "effects", wanted, lambda done, all_: tell({"done": done, "total": all_})
-            )
+        def advance(done: int, total: int) -> None:
+            tell({"done": done, "total": total})
 
         async def measure() -> None:
+            job = partial(desk.measure_effects, reader, wanted, advance)
             try:
-                answer = await run(request, job, desk.limits.seconds * EFFECTS_TIMES)
-                tell(answer)
+                tell(await run(request, job, desk.limits.seconds * EFFECTS_TIMES))
             except Stopped:
                 pass
             except HeadscopeError as error:
@@ -131,8 +126,7 @@ def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlet
         Route("/", page),
         Route("/trace", trace, methods=["POST"]),
         Route("/effects", effects, methods=["POST"]),
-        *(Route(f"/{kind}", quick(kind), methods=["POST"]) for kind in QUICK),
-        *(Route(f"/{kind}", slow(kind), methods=["POST"]) for kind in SLOW),
+        *(Route(f"/{kind}", ask(kind), methods=["POST"]) for kind in (*QUICK, *SLOW)),
     ]
     return Starlette(
         routes=routes,
@@ -182,7 +176,7 @@ def make_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-async def _body(request: Request, most: int) -> Any:
+async def _body(request: Request, most: int) -> Mapping[str, object]:
     """The JSON object of a request, no longer than it may be."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
@@ -195,7 +189,7 @@ async def _body(request: Request, most: int) -> Any:
     return read_json(body)
 
 
-def _answer(answer: dict[str, Any] | bytes) -> Response:
+def _answer(answer: Mapping[str, object] | bytes) -> Response:
     if isinstance(answer, bytes):
         return Response(answer, media_type="application/octet-stream")
     return JSONResponse(answer)
