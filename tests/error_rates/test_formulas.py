@@ -31,6 +31,7 @@ from headscope.statistics.pulls import (
     pool,
     ratio_pulls,
     recomputed_pulls,
+    scale_of,
 )
 
 
@@ -301,6 +302,18 @@ def test_a_long_document_dominates() -> None:
     assert largest_share(shares) == (pytest.approx(9000 / 14700), 0)
     assert is_dominated(shares)
     assert not is_dominated(ratio_pulls(np.ones(20), np.full(20, 300.0)))
+
+
+def test_the_scale_is_that_of_the_sums_but_for_rounding() -> None:
+    a, b = _sums()
+    assert scale_of("share of attention", a, b) == "logit"
+    assert scale_of("nats", a, b) == scale_of("share of attention", 2 * b, b) == "positive"
+    below = np.concatenate((a, [-3e-7])), np.concatenate((b, [1.0]))
+    assert scale_of("nats", *below) == "positive"
+    assert ratio_pulls(*below, "positive").df == pytest.approx(
+        float(ratio_pulls(np.maximum(below[0], 0), below[1], "positive").df)
+    )
+    assert scale_of("nats", a - 0.1 * b.max(), b) == "identity"
 
 
 def test_parts_of_one_unit_are_added_up() -> None:

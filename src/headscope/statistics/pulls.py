@@ -214,15 +214,19 @@ def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "
 
 
 def _shares_of(sums: np.ndarray) -> np.ndarray:
-    """`part …`: each part's share of a sum of what is not negative."""
+    """`part …`: each part's share of a sum of what is not negative but for rounding."""
+    sums = np.maximum(sums, 0.0)
     total = sums.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(total > 0, sums / total, 0.0)
 
 
 def scale_of(units: str, numerator: np.ndarray, denominator: np.ndarray) -> Scale:
-    """The scale of a ratio's interval: by its units, as far as the sums bear it out."""
-    if (numerator < 0).any():
+    """The scale of a ratio's interval: by its units, as far as the sums bear it out.
+
+    What is below 0 by rounding alone (the entropy of a head that looks at one token) is positive.
+    """
+    if (numerator < -ROUNDING * denominator).any():
         return "identity"
     is_share = units.startswith("share") and bool((numerator <= (1 + ROUNDING) * denominator).all())
     return "logit" if is_share else "positive"
