@@ -194,16 +194,13 @@ class TappedModule:
     ) -> ModelOutput:
         """One forward pass, its attention handed to `reader` layer by layer, without
         gradients; at most one layer's attention is held. Returns the model's output.
-
-        Raises:
-            TapUnsupported: a layer was read twice, because the model ran again inside the pass.
         """
         placed = self.placed(inputs)
         if not self.wiring_for(inputs).may_cache:
             placed = uncached(self.module) | placed
         with (
             torch.inference_mode(),
-            self.tapped(_once(reader), scores=scores, returns_weights=False, inputs=placed),
+            self.tapped(reader, scores=scores, returns_weights=False, inputs=placed),
         ):
             outputs: ModelOutput = self.module(**placed | options)
             return outputs
@@ -244,8 +241,10 @@ class TappedModule:
         return next((wired for wired in known if named <= set(wired.wiring.blocks)), own)
 
 
-def _once(reader: LayerReader) -> LayerReader:
-    """A reader of one forward pass, which a second pass inside it would mislead."""
+def once(reader: LayerReader) -> LayerReader:
+    """A reader of one forward pass, which a second pass inside it would mislead: it refuses to read
+    a layer twice.
+    """
     seen: set[tuple[str, int]] = set()
 
     def read(attention: Attention) -> None:

@@ -23,6 +23,7 @@ from headscope.model.packaged.weights import PACKAGED
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
 from headscope.model.tap.sites import Wiring
+from headscope.model.tapped import once
 from headscope.results.predictions import Predictions
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
@@ -220,7 +221,7 @@ def run_trace(
     )
     collector = Collector(wiring, vectors=vectors, scores=scores, layers=wanted)
     more = {"output_hidden_states": True} if vectors else {}
-    outputs = model.run(inputs, collector, scores=collector.needs_scores, **more)
+    outputs = model.run(inputs, once(collector), scores=collector.needs_scores, **more)
     stacks = _numbered(model, collector, inputs) | stacks
     about = {
         "model": model.name,

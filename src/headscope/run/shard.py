@@ -13,6 +13,7 @@ from headscope.measuring.fold import Fold, States
 from headscope.measuring.kernels import load_loops
 from headscope.model.model import Model
 from headscope.model.norm_weights import NormWeights
+from headscope.model.tapped import once
 from headscope.run.backward import can_ask, measure_gradients
 from headscope.run.batches import EncodedDocument, Encoder
 from headscope.run.memory import FreedMemory
@@ -156,12 +157,12 @@ def _run(
         measure_gradients(encoder.model, plan, inputs, batch, fold)
     elif plan.settings.over == "norm":
         with fold.batch(batch) as read:
-            weighted = NormWeights(encoder.model, read)
+            weighted = NormWeights(encoder.model, once(read))
             encoder.model.read(inputs, weighted)
         report.rows_without_length += weighted.n_empty
     else:
         with fold.batch(batch) as read:
-            encoder.model.read(inputs, read)
+            encoder.model.read(inputs, once(read))
     report.documents += len(documents)
     report.tokens += sum(len(next(iter(d.stacks.values()))) for d in documents)
     report.truncated += sum(d.n_cut > 0 for d in documents)
