@@ -38,7 +38,11 @@ def test_measurements_are_those_of_the_table(page: Path) -> None:
 
 
 def test_another_table_would_change_the_pages() -> None:
-    table = CLAIMS.TABLE.read_text(encoding="utf-8").replace("| 1.18 |", "| 1.99 |")
+    start = f"| corpus | {CLAIMS.VB.format('minilm')} |"
+    lines = CLAIMS.TABLE.read_text(encoding="utf-8").splitlines()
+    (at,) = (n for n, line in enumerate(lines) if line.startswith(start))
+    lines[at] = f"{start} 2 s | a bare sdpa forward, 1 s | 1.99 | |"
+    table = "\n".join(lines)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "99 %" in CLAIMS.written(readme, CLAIMS.Measured(CLAIMS.rows(table)))
 

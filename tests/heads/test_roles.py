@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.app.cli.demo import JOBS
 from headscope.heads.roles import CONTENT, ROLES, corpus_roles, name_roles, role_places
 from headscope.model.control import randomized
 from headscope.page.first_look import first_look, widest_difference
@@ -18,6 +17,11 @@ from headscope.results.trace import Trace
 TOKENS = ["[CLS]", "the", "cat", "saw", "the", "cat", ".", "[SEP]"]
 SPECIAL = [token.startswith("[") for token in TOKENS]
 N = len(TOKENS)
+PARAGRAPH = (
+    "The doctor asked the nurse a question about the patient. She looked at the chart, thought for "
+    "a while, and then said that the fever had gone down. The doctor thanked her and went to the "
+    "next room, where"
+)
 
 
 def rows(*targets: int) -> np.ndarray:
@@ -91,17 +95,21 @@ def test_heads_of_cross_attention_and_missing_heads() -> None:
 
 @pytest.mark.packaged
 @pytest.mark.parametrize(
-    ("number", "expected"),
+    ("alias", "texts", "n_written", "expected"),
     [
-        (0, (2, 9, "cat → cat")),
-        pytest.param(1, (16, 0, "doctor → next"), marks=pytest.mark.long),
+        (
+            "minilm",
+            ("The cat sat on the mat.", "The cat lay on the rug."),
+            0,
+            (2, 9, "cat → cat"),
+        ),
+        pytest.param("smollm2", (PARAGRAPH,), 12, (16, 0, "doctor → next"), marks=pytest.mark.long),
     ],
 )
 def test_pages_open_on_the_head_that_shows_most(
-    number: int, expected: tuple[int, int, str]
+    alias: str, texts: tuple[str, ...], n_written: int, expected: tuple[int, int, str]
 ) -> None:
-    job = JOBS[number]
-    trace = hs.load(job.alias).trace(job.text, job.pair, generate=job.generate, vectors=False)
+    trace = hs.load(alias).trace(*texts, generate=n_written, vectors=False)
     look = first_look(trace.main)
     assert (look.layer, look.head) == expected[:2]
     assert look.query is not None

@@ -159,8 +159,8 @@ class Variability(MergedMetric):
         ratio = np.full((n_layers, n_heads), np.nan)
         for layer, values in enumerate(state["values"]):
             is_there = self._is_there(state, layer)
-            sums = np.ones(n_documents, values.dtype) @ values.reshape(n_documents, -1)
-            sums = sums.reshape(n_heads, n_pairs)
+            by_place = values.reshape(n_documents, n_heads * n_pairs)
+            sums = (np.ones(n_documents, values.dtype) @ by_place).reshape(n_heads, n_pairs)
             with np.errstate(divide="ignore", invalid="ignore"):
                 # Outside a document its values are 0, and so must the mean be.
                 mean = np.nan_to_num(sums / is_there.sum(0)).astype(values.dtype)
