@@ -73,9 +73,9 @@ def costs(m: Measured) -> str:
     added = [m.cost("corpus", VB.format(name)) for name in (BERT, "minilm")]
     probed = [m.cost("probes", PROBE.format(name)) for name in (BERT, "minilm")]
     items = (
-        "`headscope analyze` measures every head of SmolLM2 over 2,001 sentences, from the shell to "
-        f"the saved result, in {m.ratio('end to end', SHELL):.2f} of the time that merely running "
-        "the model over them takes;",
+        "`headscope analyze` measures every head of SmolLM2 over 2,001 sentences, from the shell "
+        f"to the saved result, in {m.ratio('end to end', SHELL):.2f} of the time that merely "
+        "running the model over them takes;",
         f"all metrics of Vig & Belinkov add {added[0]} to a bare forward pass of BERT-base's shape "
         f"and {added[1]} to MiniLM's, {fast[0]:.0f} and {fast[1]:.0f} times faster than the way of "
         "2019; peak memory for ten times the documents grows by "
