@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile
 LOCKED := $(PIP) --require-hashes --no-deps
 WORKERS ?= 2
 PYTHON_FILES := src tests benchmarks studies publishing hatch_build.py docs/claims.py docs/generate.py docs/licenses.py \
-	docs/metric_tables.py requirements/lock.py
+	docs/metric_tables.py docs/pictures.py requirements/lock.py
 
 .PHONY: setup lock demo test test-long families check format web bench peers docs study dist \
 	release matrix clean

@@ -11,14 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "benchmarks.md"
-PAGES = tuple(
-    ROOT / name
-    for name in (
-        "README.md",
-        *(f"docs/{name}.md" for name in ("explorer", "heads", "measuring", "probing")),
-        "docs/guide/bertviz.md",
-    )
-)
+PAGES = ROOT / "README.md", ROOT / "docs" / "guide" / "bertviz.md"
 MARK = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end of measured -->)", re.DOTALL)
 Rows = dict[tuple[str, str], list[tuple[str, str, str]]]
 """Part and what → headscope, beside, ratio; several where there are several to compare with."""
@@ -92,66 +85,22 @@ def costs(m: Measured) -> str:
     )
 
 
-def runs(m: Measured) -> str:
-    """For the page on measuring."""
-    fast = [m.ratio("corpus", WHOLE.format(name)) for name in ("minilm", BERT)]
-    return (
-        f"All metrics add {m.cost('corpus', VB.format('minilm'))} to a bare forward pass of MiniLM "
-        f"and {m.cost('corpus', VB.format(BERT))} to one of BERT-base's shape; from text to states "
-        f"a run is {fast[0]:.0f} and {fast[1]:.0f} times faster than the way of 2019 (pad to 128, "
-        "keep all attention, loop in NumPy). Two workers take "
-        f"{m.ours('corpus', 'two workers')} where one takes {m.theirs('corpus', 'two workers')}. "
-        f"MiniLM over 1,100 sentences takes {m.theirs('corpus', MEMORY)} at its peak, over 11,000 "
-        f"sentences {m.ours('corpus', MEMORY)}."
-    )
-
-
-def classifiers(m: Measured) -> str:
-    """For the page on probing."""
-    slow = [m.ratio("probes", PROBE.format(name), 1) for name in ("minilm", BERT)]
-    return (
-        "All heads, both directions and all relations add "
-        f"{m.cost('probes', PROBE.format('minilm'))} to a bare forward pass of MiniLM and "
-        f"{m.cost('probes', PROBE.format(BERT))} to one of BERT-base's shape; keeping attention "
-        f"and looping over it, as in 2019, takes {slow[0]:.0f} and {slow[1]:.0f} times as long, "
-        "with the same counts, case for case."
-    )
-
-
-def divergences(m: Measured) -> str:
-    """For the page on what heads do."""
-    importance = m.ratio("heads", "gradient importance of every weight, smollm2")
-    return (
-        "The divergences of all pairs of 144 heads over 128 tokens take "
-        f"{m.ours('heads', PAIRS.format('numba'))} of CPU time with numba, "
-        f"{m.ratio('heads', PAIRS.format('numba')):.0f} times less than the formula of 2019 in "
-        f"NumPy, and {m.ours('heads', PAIRS.format('without numba (NumPy)'))} without numba. "
-        f"Importance (forward, backward and all sums) costs {importance:.1f} forward passes of "
-        "SmolLM2."
-    )
-
-
 def views(m: Measured) -> str:
-    """For the explorer and the guide for users of BertViz."""
-    lines = ["| 12 × 12 heads | tokens | headscope | BertViz 1.4.1 |", "|---|---|---|---|"]
+    """For the guide for users of BertViz."""
+    lines = ["| 12 × 12 heads, 128 tokens | headscope | BertViz 1.4.1 |", "|---|---|---|"]
     for what in (
         "page",
         "model view, CPU",
         "layer change, all heads, CPU",
         "hover, all heads, CPU",
     ):
-        for n in (64, 128):
-            name = f"{what}, {n} tokens"
-            cells = (what, str(n), m.ours("views", name), m.theirs("views", name))
-            lines.append(f"| {' | '.join(cells)} |")
+        name = f"{what}, 128 tokens"
+        lines.append(f"| {what} | {m.ours('views', name)} | {m.theirs('views', name)} |")
     return "\n".join(lines)
 
 
 WRITTEN: dict[str, Callable[[Measured], str]] = {
     "costs": costs,
-    "runs": runs,
-    "classifiers": classifiers,
-    "divergences": divergences,
     "views": views,
 }
 

@@ -83,7 +83,10 @@ def notebook_page(notebook: Path) -> str:
         for cell in cells
     ]
     opening = f"[{notebook.name}]({notebook.name}) opens in JupyterLab: `jupyter lab notebooks`."
-    return "\n\n".join([parts[0], opening, *parts[1:]]) + "\n"
+    page = "\n\n".join([parts[0], opening, *parts[1:]]) + "\n"
+    return page.replace(
+        "](../docs/", "](../"
+    )  # on the site, pages stand beside the notebooks' folder
 
 
 def public_names() -> str:

@@ -12,6 +12,15 @@ from headscope.metrics import METRICS
 
 PAGE = Path(__file__).with_name("papers.md")
 MARK = re.compile(r"(<!-- metrics: (\w+) -->\n).*?(<!-- end of metrics -->)", re.DOTALL)
+SHORT = {
+    "Vig & Belinkov 2019,": "V&B",
+    "Clark et al. 2019,": "CLARK",
+    "Vig 2019,": "VIG",
+    "sections ": "§",
+    "section ": "§",
+    "Figures ": "Fig. ",
+    "Figure ": "Fig. ",
+}
 FAMILIES = {
     "structure": lambda metric: metric.paper.startswith("Vig & Belinkov"),
     "surface": lambda metric: (
@@ -32,12 +41,19 @@ def table(family: str) -> str:
 
 
 def row(metric: type[Metric]) -> str:
-    """Name, title and meaning, equation, units, paper."""
+    """Name, title, equation, units, paper."""
     equations = dict.fromkeys(v.equation for v in metric().variables() if v.equation)
     shown = "; ".join(f"${equation}$".replace("|", r"\vert ") for equation in equations)
-    what = f"**{metric.title.replace('|', chr(92) + '|')}.** {metric().meaning.rstrip(',')}"
-    cells = (f"`{metric.name}`", what.replace(" |", r" \|"), shown, metric.units, metric.paper)
+    what = metric.title.replace("|", r"\|")
+    cells = (f"`{metric.name}`", what, shown, metric.units, short(metric.paper))
     return f"| {' | '.join(cells)} |"
+
+
+def short(paper: str) -> str:
+    """A paper's place by the short names of the page."""
+    for name, shortened in SHORT.items():
+        paper = paper.replace(name, shortened)
+    return paper
 
 
 def written(text: str) -> str:

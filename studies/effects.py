@@ -1,4 +1,4 @@
-"""The tables and the figure of docs/effects.md: who receives, and what a job says of a pronoun.
+"""What docs/effects.md shows: who receives, and what a job says of a pronoun.
 
     python -m studies.effects --data FOLDER
 
@@ -9,9 +9,10 @@ two jobs exchanged.
 from __future__ import annotations
 
 import argparse
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,12 @@ import xarray as xr
 import headscope as hs
 from headscope.figures.style import GRAY, new_figure, styled
 from headscope.model.model import Model
-from headscope.results.norm_weighted import OVER
-from studies.probing import MARK
+from studies.probing_page import MARK
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "effects.md"
 FIGURE = ROOT / "docs" / "figures" / "smollm2-ioi.png"
+PAIR_SHARES = ROOT / "docs" / "data" / "effects-pairs.csv"
 NAMES = (("Mary", "John"), ("Anna", "Tom"), ("Sarah", "Paul"), ("Emma", "James"))
 PLACES = (
     ("store", "a drink"),
@@ -37,7 +38,16 @@ EXACT = 16
 """Heads that are measured exactly, those that an estimate ranks first."""
 PAIRS = 120
 """Of WinoBias."""
-STUDIES = ("objects", "patched", "pairs", "jobs", "null")
+STUDIES = ("objects", "patched", "pairs", "nurse", "jobs")
+HAPPENED = (
+    "The {a} asked the {b} a question.",
+    "The {a} met the {b} in the hall.",
+    "The {a} talked to the {b} about a patient.",
+    "The {a} worked with the {b} all night.",
+    "The {a} called the {b} this morning.",
+    "The {a} had lunch with the {b}.",
+)
+"""Before “She is the”; the doctor and the nurse are named in either order."""
 FOUR = ((23, 3), (17, 4), (20, 0), (29, 1))
 """Heads whose shares are compared between kinds of pairs."""
 KINDS = {
@@ -50,18 +60,12 @@ KINDS = {
 }
 """By what is exchanged: who is named in the one text, who in the other, and who gives there."""
 THIRD = "Lisa"
-SENTENCES = 150
-"""Of UD-EWT: the first that are neither headings nor very long."""
-WORDS = range(5, 41)
-"""So many words these sentences have."""
 
 
 def main() -> None:
     """Measure, draw, and write the tables into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with winobias/ and ud_ewt/"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="folder with winobias/")
     parser.add_argument("--only", choices=STUDIES, nargs="*", default=STUDIES)
     options = parser.parse_args()
     model = hs.load("smollm2")
@@ -70,17 +74,17 @@ def main() -> None:
         found = indirect_objects(model)
         with styled():
             draw(found).savefig(FIGURE, dpi=150)
-        tables["objects"] = "\n".join(effect_lines(found))
+        tables["objects"] = effect_line(found)
     if "patched" in options.only:
-        tables["patched"] = "\n".join(share_lines(exchanged_names(model)))
+        tables["patched"] = share_line(exchanged_names(model))
     if "pairs" in options.only:
-        tables["pairs"] = "\n".join(pair_lines(model))
+        with PAIR_SHARES.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(pair_shares(model))
+    if "nurse" in options.only:
+        tables["nurse"] = share_line(exchanged_pronouns(model))
     if "jobs" in options.only:
         jobs = exchanged_jobs(model, options.data / "winobias")
-        tables["jobs"] = "\n".join(share_lines(jobs))
-    if "null" in options.only:
-        path = options.data / "ud_ewt" / "en_ewt-ud-dev.conllu"
-        tables["null"] = "\n".join(null_lines([hs.load("minilm"), model], path))
+        tables["jobs"] = share_line(jobs)
     text = PAGE.read_text(encoding="utf-8")
     text = MARK.sub(lambda mark: _filled(mark, tables), text)
     PAGE.write_text(text, encoding="utf-8")
@@ -118,10 +122,9 @@ def exchanged_names(model: Model) -> xr.Dataset:
     return hs.patch(model, pairs, targets, foils, exact=EXACT)
 
 
-def pair_lines(model: Model) -> Iterator[str]:
+def pair_shares(model: Model) -> Iterator[list[str]]:
     """What four heads carry, by the kind of pair: eight texts each, at the store."""
-    yield f"| text ← where its heads come from | {' | '.join(f'L{a} H{b}' for a, b in FOUR)} |"
-    yield "|---|" + "---|" * len(FOUR)
+    yield ["text ← where its heads come from", *(f"L{layer} H{head}" for layer, head in FOUR)]
     place, thing = PLACES[0]
     for kind, names in KINDS.items():
         form = f"{kind.split()[0]} {{}} went to the {place}, {{}} gave {thing} to"
@@ -132,9 +135,19 @@ def pair_lines(model: Model) -> Iterator[str]:
             targets.append(f" {a}")
             foils.append(f" {b}")
         share = hs.patch(model, pairs, targets, foils, heads=FOUR)["share"]
-        cells = [f"{float(share.sel(layer=layer, head=head)):.2f}" for layer, head in FOUR]
         first = kind.format(a=NAMES[0][0], b=NAMES[0][1], c=THIRD)
-        yield f"| {first} | {' | '.join(cells)} |".replace("-0.", "−0.").replace("−0.00", "0.00")
+        yield [first, *(f"{float(share.sel(layer=layer, head=head)):.2f}" for layer, head in FOUR)]
+
+
+def exchanged_pronouns(model: Model, heads: Sequence[tuple[int, int]] | None = None) -> xr.Dataset:
+    """The share of the gap between “She is the” and “He is the”, for the nurse against the
+    doctor.
+    """
+    pairs = []
+    for sentence, (a, b) in product(HAPPENED, (("doctor", "nurse"), ("nurse", "doctor"))):
+        start = sentence.format(a=a, b=b)
+        pairs.append((f"{start} She is the", f"{start} He is the"))
+    return hs.patch(model, pairs, " nurse", " doctor", exact=EXACT, heads=heads)
 
 
 def exchanged_jobs(model: Model, folder: Path) -> xr.Dataset:
@@ -160,56 +173,28 @@ def _with_jobs_exchanged(path: Path) -> Iterator[tuple[str, str]]:
             yield " ".join(before), " ".join(other)
 
 
-def effect_lines(effects: xr.DataArray) -> Iterator[str]:
-    """The heads whose removal moves the number most."""
-    yield "| head | effect on logit(receiver) − logit(giver) |"
-    yield "|---|---|"
+def effect_line(effects: xr.DataArray) -> str:
+    """The heads whose removal moves the number most, with their intervals."""
     sizes = np.abs(effects.values)
+    listed = []
     for place in np.argsort(-sizes, axis=None)[:TOP]:
         row, column = np.unravel_index(place, sizes.shape)
         here = effects.isel(layer=row, head=column)
         low, high = (f"{float(here[bound]):+.2f}" for bound in ("low", "high"))
-        line = (
-            f"| L{int(here['layer'])} H{int(here['head'])} | {float(here):+.2f} [{low}, {high}] |"
-        )
-        yield line.replace("-", "−")
+        name = f"L{int(here['layer'])} H{int(here['head'])}"
+        listed.append(f"{name} **{float(here):+.2f}** [{low}, {high}]")
+    return " · ".join(listed).replace("-", "−")
 
 
-def share_lines(patched: xr.Dataset) -> Iterator[str]:
+def share_line(patched: xr.Dataset) -> str:
     """The heads that carry most of the gap, each measured exactly."""
-    yield "| head | share of the gap |"
-    yield "|---|---|"
     shares = patched["share"].to_series().dropna().sort_values(key=abs, ascending=False)
-    for (layer, head), share in shares[:TOP].items():
-        yield f"| L{layer} H{head} | {share:.2f} |".replace("-", "−")
-
-
-def null_lines(models: Sequence[Model], path: Path) -> Iterator[str]:
-    """Null attention and r(distance, alignment) over heads, by attention and by norm."""
-    fitting = (document for document in hs.read(path, unit="sentence") if len(document) in WORDS)
-    corpus = hs.read(list(islice(fitting, SENTENCES)))
-    yield (
-        "| model | null share | by norm | heads above one half | of them by norm "
-        "| r(distance, alignment) | by norm |"
-    )
-    yield "|---|---|---|---|---|---|---|"
-    for model in models:
-        plain, normed = (
-            hs.analyze(model, corpus, ["null_share", "distance", "dep_alignment"], over=over)
-            for over in OVER
-        )
-        rests = plain["null_share"].values > 0.5
-        stays = rests & (normed["null_share"].values > 0.5)
-        shares = [float(of["null_share"].mean()) for of in (plain, normed)]
-        rs = [_alignment_r(of) for of in (plain, normed)]
-        cells = [model.name, *(f"{share:.3f}" for share in shares), rests.sum(), stays.sum()]
-        line = " | ".join(map(str, [*cells, *(f"{r:.3f}" for r in rs)]))
-        yield f"| {line} |".replace("-0", "−0")
-
-
-def _alignment_r(result: hs.Result) -> float:
-    aligned = result["dep_alignment"].sel(parent="either").values.ravel()
-    return float(np.corrcoef(result["distance"].values.ravel(), aligned)[0, 1])
+    listed = []
+    for layer, head in shares[:TOP].index:
+        here = patched.sel(layer=layer, head=head)
+        share, low, high = (f"{float(here[name]):.2f}" for name in ("share", "low", "high"))
+        listed.append(f"L{layer} H{head} **{share}** [{low}, {high}]")
+    return " · ".join(listed).replace("-", "−").replace("−0.00", "0.00")
 
 
 def draw(effects: xr.DataArray):  # type: ignore[no-untyped-def]

@@ -1,20 +1,22 @@
-"""The tables of docs/probing.md: heads as classifiers on English EWT, GUM and WinoBias.
+"""Heads as classifiers on English EWT, GUM and WinoBias: the data files behind docs/probing.md.
 
-    python -m studies.probing --data FOLDER
+    python -m studies.probing --data FOLDER    # measure, write docs/data, then page and figure
+    python -m studies.probing_page             # page and figure alone, from docs/data
 
-Runs are kept in studies/runs: one that is there is opened, and the page is written anew.
+Runs are kept in studies/runs: one that is there is opened.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import headscope as hs
 from headscope.results.opening import RESULT
+from studies import probing_page
 
 if TYPE_CHECKING:
     from headscope.heads.bias_table import BiasRow, BiasTable
@@ -22,15 +24,14 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "probing.md"
-MARK = re.compile(r"(<!-- studied: (\w+) -->\n\n).*?(\n\n<!-- end of studied -->)", re.DOTALL)
+Row = dict[str, str]
 MODELS = {"minilm": "MiniLM", "smollm2": "SmolLM2"}
 FEWEST = 200
-"""Relations of fewer words are left out of the table."""
+"""Relations of fewer words are left out."""
 COREFERENCE = (
-    ("{}, OntoGUM dev", "ontogum-dev", ("minilm", "smollm2")),
-    ("{}, OntoGUM train", "ontogum-train", ("minilm",)),
-    ("{}, GUM dev, own entities", "gum-dev", ("minilm", "smollm2")),
+    ("OntoGUM dev", "ontogum-dev", ("minilm", "smollm2")),
+    ("OntoGUM train", "ontogum-train", ("minilm",)),
+    ("GUM dev, own entities", "gum-dev", ("minilm", "smollm2")),
 )
 
 
@@ -69,120 +70,142 @@ class Runs:
 
 
 def main() -> None:
-    """Measure what is not there, and write the tables into the page."""
+    """Measure what is not there, write the data files, then the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="ud_ewt/, gum/ and winobias/")
     parser.add_argument("--out", type=Path, default=ROOT / "studies" / "runs")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     runs = Runs(options.data, options.out, options.workers)
-    tables = {
-        "relations": "\n".join(relation_lines(runs)),
-        "coreference": "\n".join(coreference_lines(runs)),
-        "bias": "\n".join(bias_lines(runs)),
-    }
-    text = PAGE.read_text(encoding="utf-8")
-    text = MARK.sub(lambda mark: f"{mark[1]}{tables[mark[2]]}{mark[3]}", text)
-    PAGE.write_text(text, encoding="utf-8")
+    for name, rows in (
+        ("relations", relation_rows(runs)),
+        ("coreference", coreference_rows(runs)),
+        ("bias", bias_rows(runs)),
+    ):
+        write_data(probing_page.data_file(name), list(rows))
+    probing_page.main()
 
 
-def relation_lines(runs: Runs) -> Iterator[str]:
+def write_data(path: Path, rows: list[Row]) -> None:
+    """One CSV file: percentages have one digit, weights three."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def relation_rows(runs: Runs) -> Iterator[Row]:
     """The best head of each relation that is frequent, in both models."""
     first, second = (runs.relations(model).table() for model in MODELS)
-    yield (
-        "| relation | words | offset | MiniLM | honest | ties | head | SmolLM2 | honest | ties "
-        "| visible | head |"
-    )
-    yield "|---" * 12 + "|"
     for row in first.rows:
-        if row.cases < FEWEST:
-            continue
-        other = second[row.label]
-        visible = "" if other.visible is None else f"{100 * other.visible:.1f}"
-        yield (
-            f"| `{row.label}` | {row.cases:,} | {100 * row.baselines['offset']:.1f} "
-            f"({_signed(row.offset)}) | {_accuracy(row)} | {_honest(row)} | {row.ties} "
-            f"| {_head(row)} | {_accuracy(other)} | {_honest(other)} | {other.ties} | {visible} "
-            f"| {_head(other)} |"
-        )
+        if row.cases >= FEWEST:
+            found = {
+                "relation": row.label,
+                "words": str(row.cases),
+                "offset_accuracy": _percent(row.baselines["offset"]),
+                "offset": "" if row.offset is None else str(row.offset),
+            }
+            for model, of in zip(MODELS, (row, second[row.label]), strict=True):
+                found |= {f"{model}_{name}": value for name, value in _best(of).items()}
+            yield found
 
 
-def coreference_lines(runs: Runs) -> Iterator[str]:
+def _best(row: ProbeRow) -> Row:
+    low, high = row.interval
+    return {
+        "accuracy": _percent(row.accuracy),
+        "low": _percent(low),
+        "high": _percent(high),
+        **_honest(row, "honest", "clear"),
+        "ties": str(row.ties),
+        "visible": "" if row.visible is None else _percent(row.visible),
+        "layer": str(row.layer),
+        "head": str(row.head),
+        "direction": "dep→parent" if row.direction == "dependent" else "parent→dep",
+    }
+
+
+def _honest(row: ProbeRow, score: str, clear: str) -> Row:
+    """The honest score, and whether it beats every baseline after correction."""
+    is_clear = all(gain.is_clear for gain in row.gains.values())
+    return {score: _percent(row.honest), clear: "yes" if is_clear else "no"}
+
+
+def coreference_rows(runs: Runs) -> Iterator[Row]:
     """The best head over all mentions, and the honest scores of each kind."""
-    yield (
-        "| model, data | mentions | best head | all | honest | pronoun | proper | nominal "
-        "| nearest | head match | sieves |"
-    )
-    yield "|---" * 11 + "|"
     for title, corpus, models in COREFERENCE:
         for model in models:
             table = runs.coreference(model, corpus).table()
             row = table["all"]
-            kinds = [
-                next((_honest(of) for of in table.rows if of.label == kind), "")
-                for kind in ("pronoun", "proper", "nominal")
-            ]
-            rules = " | ".join(f"{100 * value:.1f}" for value in row.baselines.values())
-            yield (
-                f"| {title.format(MODELS[model])} | {row.cases:,} | L{row.layer} H{row.head} "
-                f"| {_accuracy(row)} | {_honest(row)} | {' | '.join(kinds)} | {rules} |"
-            )
+            low, high = row.interval
+            found = {
+                "model": MODELS[model],
+                "data": title,
+                "mentions": str(row.cases),
+                "layer": str(row.layer),
+                "head": str(row.head),
+                "accuracy": _percent(row.accuracy),
+                "low": _percent(low),
+                "high": _percent(high),
+                **_honest(row, "honest", "honest_clear"),
+            }
+            kinds = {of.label: of for of in table.rows}
+            for kind in ("pronoun", "proper", "nominal"):
+                of = kinds.get(kind)
+                none = {kind: "", f"{kind}_clear": ""}
+                found |= none if of is None else _honest(of, kind, f"{kind}_clear")
+            yield found | {rule: _percent(value) for rule, value in row.baselines.items()}
 
 
-def bias_lines(runs: Runs) -> Iterator[str]:
+def bias_rows(runs: Runs) -> Iterator[Row]:
     """The three best coreference heads on WinoBias, and heads chosen on its other half."""
-    yield (
-        "| type, model, head | coreference | pro | anti | gap | attention to antecedent / other: "
-        "pro | anti |"
-    )
-    yield "|---" * 7 + "|"
     for kind in (1, 2):
         for model, title in MODELS.items():
             heads = runs.coreference(model, "ontogum-dev")
             table = runs.bias(model, kind).table(heads, n=3)
+            start = {"type": str(kind), "model": title}
             for row in table.rows:
-                yield f"| {kind}, {title}, {_bias(row)} |"
-            yield f"| {kind}, {title}, chosen on the other half | | {_chosen(table)} | | |"
+                yield start | _bias(row)
+            yield start | _chosen(table)
 
 
-def _bias(row: BiasRow) -> str:
-    known = "" if row.coreference is None else f"{100 * row.coreference:.1f}"
-    low, high = (f"{100 * bound:+.1f}" for bound in (row.gap_low, row.gap_high))
-    gap = f"{100 * row.gap:+.1f} [{low}, {high}]".replace("-", "−")
-    return (
-        f"L{row.layer} H{row.head} | {known} | {100 * row.pro:.1f} | {100 * row.anti:.1f} | {gap} "
-        f"| {row.to_true_pro:.3f} / {row.to_other_pro:.3f} "
-        f"| {row.to_true_anti:.3f} / {row.to_other_anti:.3f}"
-    )
+def _bias(row: BiasRow) -> Row:
+    return {
+        "layer": str(row.layer),
+        "head": str(row.head),
+        "coreference": "" if row.coreference is None else _percent(row.coreference),
+        "pro": _percent(row.pro),
+        "pro_low": "",
+        "pro_high": "",
+        "anti": _percent(row.anti),
+        "anti_low": "",
+        "anti_high": "",
+        "gap": _percent(row.gap),
+        "gap_low": _percent(row.gap_low),
+        "gap_high": _percent(row.gap_high),
+        "pro_to_antecedent": f"{row.to_true_pro:.3f}",
+        "pro_to_other": f"{row.to_other_pro:.3f}",
+        "anti_to_antecedent": f"{row.to_true_anti:.3f}",
+        "anti_to_other": f"{row.to_other_anti:.3f}",
+    }
 
 
-def _chosen(table: BiasTable) -> str:
+def _chosen(table: BiasTable) -> Row:
+    """Without a head: it is another one in each half."""
+    found: Row = {}
+    intervals = table.honest_intervals
+    for side, value, (low, high) in zip(("pro", "anti"), table.honest, intervals, strict=True):
+        found |= {
+            side: _percent(value),
+            f"{side}_low": _percent(low),
+            f"{side}_high": _percent(high),
+        }
     pro, anti = table.honest
-    sides = (
-        f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-        for value, (low, high) in zip(table.honest, table.honest_intervals, strict=True)
-    )
-    return " | ".join([*sides, f"{100 * (pro - anti):+.1f}".replace("-", "−")])
+    return found | {"gap": _percent(pro - anti)}
 
 
-def _accuracy(row: ProbeRow) -> str:
-    low, high = row.interval
-    return f"{100 * row.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def _honest(row: ProbeRow) -> str:
-    """With a star where it beats every baseline, corrected."""
-    star = "*" if all(gain.is_clear for gain in row.gains.values()) else ""
-    return f"{100 * row.honest:.1f}{star}"
-
-
-def _head(row: ProbeRow) -> str:
-    way = "dep→parent" if row.direction == "dependent" else "parent→dep"
-    return f"L{row.layer} H{row.head} {way}"
-
-
-def _signed(offset: int | None) -> str:
-    return "" if offset is None else f"{offset:+d}".replace("-", "−")
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
 
 
 if __name__ == "__main__":

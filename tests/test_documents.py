@@ -26,7 +26,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"
 RUN = sorted(
     [
         ROOT / "README.md",
-        *(DOCS / f"{n}.md" for n in ("index", "explorer", "corpora", "heads", "probing", "report")),
+        *(DOCS / f"{n}.md" for n in ("index", "explorer", "corpora", "effects", "heads", "report")),
         DOCS / "gallery.md",
         *(DOCS / "guide").glob("*.md"),
         *(DOCS / "jobs").glob("*.md"),

@@ -10,11 +10,17 @@ from headscope.errors import InputError
 MOST_SHOWN = 60
 
 
+def as_integer(value: object) -> int | None:
+    """An int, also of NumPy's; None for anything else, True and False among it."""
+    return None if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+
+
 def whole_number(name: str, value: object, least: int = 1) -> int:
     """The value of an argument that counts something."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    number = as_integer(value)
+    if number is None or number < least:
         raise _wrong(name, value, f"a whole number from {least} on")
-    return int(value)
+    return number
 
 
 def expect(name: str, value: object, kinds: type | UnionType, what: str) -> None:

@@ -60,8 +60,9 @@ class UnknownName(InputError):
     def of(cls, what: str, name: object, known: Iterable[str]) -> UnknownName:
         """The error for `name`, listing the known names and the nearest one."""
         known = sorted(known)
-        nearest = difflib.get_close_matches(str(name), known, n=1)
-        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        by_lower = {each.lower(): each for each in known}
+        nearest = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+        hint = f" Did you mean {by_lower[nearest[0]]!r}?" if nearest else ""
         return cls(f"Unknown {what} {name!r}.{hint} Known: {', '.join(known) or '(none)'}.")
 
 

@@ -25,6 +25,10 @@ from headscope.reporting.findings_of_probes import relations
 from headscope.reporting.subjects import find_subjects
 from headscope.reporting.wording import plain
 from headscope.text.document import Document
+from studies.errors.page import write_page
+from studies.errors.populations import TITLES
+from studies.errors.rates import Counted
+from studies.errors.record import Rate, write_rates
 from studies.gum.corpora import draw_per_document
 
 METRICS = ["null_share", "distance", "entropy", "dep_alignment"]
@@ -33,24 +37,29 @@ SENTENCES = 4
 
 
 def main() -> None:
-    """Count, and print the table."""
+    """Count, and write the rates and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with ud_ewt/")
-    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--model", default="minilm", choices=TITLES)
     parser.add_argument("--repetitions", type=int, default=240)
     options = parser.parse_args()
     model = hs.load(options.model)
     documents = _documents(options.data)
-    print("| what | rate |\n|---|---|")
-    for n in (8, 20):
-        shares, effective = _coverage(model, documents, n, options.repetitions)
-        for name, share in shares.items():
-            what = f"95 % intervals of {name} that hold, {n} documents"
-            print(f"| {what} ({effective[name]:.0f} effective) | {share:.3f} |", flush=True)
-    groups = _false_groups(model, documents, options.repetitions)
-    print(f"| reports that find kinds of text in 5 random ones of 30 documents | {groups:.3f} |")
-    claims = _false_relations(model, documents, options.repetitions // 3)
-    print(f"| reports on random weights with a head that beats every offset | {claims:.3f} |")
+    population = f"{TITLES[options.model]}, EWT"
+    times, few = options.repetitions, options.repetitions // 3
+    found = _false_relations(model, documents, few)
+    write_rates(
+        [Rate("front relations", population, "any relation", 40, few, found.rate, found.bound)]
+    )
+    found = _false_groups(model, documents, times)
+    write_rates([Rate("front groups", population, "5 groups", 30, times, found.rate, found.bound)])
+    covered = [(n, _coverage(model, documents, n, times)) for n in (8, 20)]
+    write_rates(
+        Rate("front coverage", population, name, n, times, share, effective=effective[name])
+        for n, (shares, effective) in covered
+        for name, share in shares.items()
+    )
+    write_page()
 
 
 Pieces = list[list[Document]]
@@ -97,9 +106,9 @@ def _coverage(
     )
 
 
-def _false_groups(model: hs.Model, documents: Pieces, repetitions: int) -> float:
+def _false_groups(model: hs.Model, documents: Pieces, repetitions: int) -> Counted:
     """The share of reports that find a difference between labels dealt at random."""
-    claims = 0
+    claims = []
     for seed in range(repetitions):
         labels = np.random.default_rng(seed).permutation(30) % 5
         dealt = [
@@ -109,23 +118,24 @@ def _false_groups(model: hs.Model, documents: Pieces, repetitions: int) -> float
         ]
         result = hs.analyze(model, dealt, METRICS, by="kind", progress=False)
         said = [plain(text) for text in about_groups(find_subjects([result]))]
-        claims += any("kinds of text differ" in text for text in said)
-    return claims / repetitions
+        claims.append(float(any("kinds of text differ" in text for text in said)))
+    return Counted.of(claims)
 
 
-def _false_relations(model: hs.Model, documents: Pieces, repetitions: int) -> float:
+def _false_relations(model: hs.Model, documents: Pieces, repetitions: int) -> Counted:
     """The share of reports that claim a relation for a model that knows none."""
-    claims = 0
+    claims = []
     for seed in range(repetitions):
         control = randomized(model, seed)
         drawn: Sequence[Document] = _joined(_drawn(documents, 40, seed))
         try:
             result = hs.probe_dependencies(control, drawn, min_cases=20, progress=False)
         except InputError:  # no relation has so many cases
+            claims.append(0.0)
             continue
         said = relations(find_subjects([result])[0], 0)
-        claims += said is not None and "beat the best fixed offset" in plain(said)
-    return claims / repetitions
+        claims.append(float(said is not None and "beat the best fixed offset" in plain(said)))
+    return Counted.of(claims)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from headscope.statistics.intervals import is_enough, p_above
 from headscope.statistics.pulls import AGREEMENT, Pulls, Scale, ratio_pulls
 from headscope.statistics.student import both_tails, critical, upper_tail
 from studies.errors.rates import pool_sample, samples
+from studies.errors.record import upper_bound
 
 __all__ = ["Rates", "alike", "changed_heads", "correlations", "heads_above_the_mean"]
 
@@ -36,6 +38,8 @@ class Rates:
 
     before: float
     now: float
+    bound: float = math.nan
+    """The upper 95 % Monte Carlo bound of the second."""
 
 
 def alike(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> np.ndarray:
@@ -77,14 +81,15 @@ def heads_above_the_mean(
     same = alike(numerator, denominator, scale)
     values = numerator.sum(0) / denominator.sum(0)
     is_clear = values > CLEAR * values.mean()
-    false, found = np.zeros(2), []
+    false, found = [], []
     for number, (_, parts) in enumerate(samples(len(numerator), n, repetitions, seed)):
         b = pool_sample(denominator, *parts)
-        false += [_is_listed(p).any() for p in _tests(pool_sample(same, *parts), b, scale)]
+        tests = _tests(pool_sample(same, *parts), b, scale)
+        false.append([float(_is_listed(p).any()) for p in tests])
         if number % SPARSE == 0:
             tests = _tests(pool_sample(numerator, *parts), b, scale)
             found.append([_is_listed(p)[is_clear].mean() for p in tests])
-    return Rates(*(false / repetitions)), Rates(*np.mean(found, axis=0))
+    return _rates(false), Rates(*np.mean(found, axis=0))
 
 
 def _tests(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> list[np.ndarray]:
@@ -102,13 +107,13 @@ def changed_heads(sums: Sums, scale: Scale, n: int, *, repetitions: int, seed: i
     numerator, denominator = sums
     same = alike(numerator, denominator, scale)
     order = np.random.default_rng(seed).permutation(same.shape[1])
-    counts = np.zeros(2)
+    false = []
     for _, parts in samples(len(same), n, repetitions, seed):
         left = ratio_pulls(pool_sample(same, *parts), pool_sample(denominator, *parts), scale)
         right = left.changed(left.value[order], lambda array: array[:, order])
         tests = (_p_differs_before(left - right), paired(left, right).p)
-        counts += [_is_listed(p).any() for p in tests]
-    return Rates(*(counts / repetitions))
+        false.append([float(_is_listed(p).any()) for p in tests])
+    return _rates(false)
 
 
 def correlations(left: Scaled, right: Scaled, n: int, *, repetitions: int, seed: int = 0) -> Rates:
@@ -124,6 +129,11 @@ def correlations(left: Scaled, right: Scaled, n: int, *, repetitions: int, seed:
         if np.isfinite(bounds).all():
             holds.append((bounds[:, 0] <= truth) & (truth <= bounds[:, 1]))
     return Rates(*np.mean(holds, axis=0))
+
+
+def _rates(outcomes: list[list[float]]) -> Rates:
+    before, now = np.array(outcomes).T
+    return Rates(float(before.mean()), float(now.mean()), upper_bound(now))
 
 
 def _is_listed(p: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ __all__ = ["Population", "Relations", "read_populations"]
 
 METRICS = ("null_share", "distance", "entropy", "dep_alignment", "pos_to")
 RELATIONS = ("dep_accuracy", "dep_offset")
+TITLES = {"minilm": "MiniLM", "smollm2": "SmolLM2"}
 SENTENCES = {"minilm": 12, "smollm2": 3}
 """Of each document, at most; a document of EWT has 1 to 60."""
 
@@ -61,9 +62,9 @@ def read_populations(data: Path, out: Path, models: Sequence[str]) -> dict[str, 
         for corpus, documents in (("gum", gum), ("ewt", ewt)):
             pieces = (p for d in documents for p in d.split("sentence"))
             chosen = [_named(piece) for piece in draw_per_document(pieces, n)]
-            name = f"{model}, {corpus.upper()}"
+            name = f"{TITLES[model]}, {corpus.upper()}"
             loaded = hs.load(model)
-            read = hs.read(chosen, name=name)
+            read = hs.read(chosen, name=f"{model}, {corpus.upper()}")
             folder = out / f"{model}-{corpus}"
             result = hs.analyze(loaded, read, [*METRICS, *RELATIONS], by="source", out=folder)
             populations[name] = _population(name, result, documents)

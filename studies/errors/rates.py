@@ -13,8 +13,10 @@ from headscope.statistics.grouped import permutation_test
 from headscope.statistics.honest import honest_score
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.pulls import Scale, pool, ratio_pulls
+from studies.errors.record import upper_bound
 
 __all__ = [
+    "Counted",
     "Coverage",
     "coverage",
     "discoveries",
@@ -29,6 +31,20 @@ __all__ = [
 N_PARTS = 64
 N_DRAWS = 200
 """Of the percentile bootstrap that earlier versions had."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An error rate."""
+
+    rate: float
+    bound: float
+    """The upper 95 % Monte Carlo bound."""
+
+    @classmethod
+    def of(cls, outcomes: list[float]) -> Counted:
+        """From the outcome of each repetition."""
+        return cls(float(np.mean(outcomes)), upper_bound(outcomes))
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,8 @@ def false_groups(
     repetitions: int,
     seed: int = 0,
     n_permutations: int = 499,
-) -> tuple[float, float]:
+    n_bootstraps: int = 0,
+) -> tuple[Counted, float]:
     """Share of reports that call groups different, of labels dealt at random: now, and before.
 
     Args:
@@ -101,20 +118,23 @@ def false_groups(
         repetitions: how many samples.
         seed: of the samples.
         n_permutations: of each test.
+        n_bootstraps: the first so many samples are also judged by the rule of before.
     """
     size = len(next(iter(sums.values()))[0])
-    now, before = 0, 0
-    for generator, (documents, parts) in samples(size, n, repetitions, seed):
+    now, before = [], []
+    for number, (generator, (documents, parts)) in enumerate(samples(size, n, repetitions, seed)):
         labels = np.arange(n) % n_groups
         units, groups = _by_group(labels, parts)
         p, is_apart = [], False
         for a, b in sums.values():
             of = ratio_pulls(pool(a[documents], units), pool(b[documents], units))
             p.append(permutation_test(of, groups, n_permutations=n_permutations).p)
-            is_apart = is_apart or _are_apart(a[documents], b[documents], labels, parts, generator)
-        now += bool((holm(np.array(p)) < 0.05).any())
-        before += is_apart
-    return now / repetitions, before / repetitions
+            if number < n_bootstraps and not is_apart:
+                is_apart = _are_apart(a[documents], b[documents], labels, parts, generator)
+        now.append(float((holm(np.array(p)) < 0.05).any()))
+        if number < n_bootstraps:
+            before.append(is_apart)
+    return Counted.of(now), float(np.mean(before)) if before else float("nan")
 
 
 def false_relations(
@@ -125,7 +145,8 @@ def false_relations(
     *,
     repetitions: int,
     seed: int = 0,
-) -> tuple[float, float, float]:
+    n_bootstraps: int = 0,
+) -> tuple[Counted, float, float]:
     """Heads that are exactly as good as the best offset: how often one is said to be better.
 
     Heads and offset guess each case of a document with the document's accuracy of the offset.
@@ -137,13 +158,17 @@ def false_relations(
         n: documents of each sample.
         repetitions: how many samples.
         seed: of the samples.
+        n_bootstraps: the first so many samples are also judged by the rule of before.
 
     Returns:
         The share of samples with any relation claimed (Holm), the share of relations that are
         nominally significant, and the share claimed by the rule of earlier versions.
     """
-    any_claim, nominal, before, n_tests = 0, 0, 0, 0
-    for generator, (documents, parts) in samples(len(cases), n, repetitions, seed):
+    any_claim: list[float] = []
+    nominal: list[bool] = []
+    before: list[bool] = []
+    drawn = samples(len(cases), n, repetitions, seed)
+    for number, (generator, (documents, parts)) in enumerate(drawn):
         p = []
         for relation in range(cases.shape[1]):
             counts = cases[documents, relation].astype(int)
@@ -153,13 +178,13 @@ def false_relations(
             total = pool(counts.astype(float), parts)
             score = honest_score(right, total, rival)
             p.append(score.p)
-            if np.isfinite(score.p):
-                before += _was_better(right, total, rival, score.score, generator)
+            if number < n_bootstraps and np.isfinite(score.p):
+                before.append(_was_better(right, total, rival, score.score, generator))
         known = np.array(p)[np.isfinite(p)]
-        n_tests += len(known)
-        nominal += int((known < 0.05).sum())
-        any_claim += bool((holm(known) < 0.05).any()) if len(known) else False
-    return any_claim / repetitions, nominal / max(n_tests, 1), before / max(n_tests, 1)
+        nominal.extend(known < 0.05)
+        any_claim.append(float((holm(known) < 0.05).any()))
+    alone, ruled = (float(np.mean(x)) if x else float("nan") for x in (nominal, before))
+    return Counted.of(any_claim), alone, ruled
 
 
 def found_relations(
@@ -193,7 +218,7 @@ def discoveries(
     repetitions: int,
     null: float = 0.5,
     seed: int = 0,
-) -> tuple[float, float]:
+) -> tuple[Counted, float]:
     """False discovery rate and power over heads, some of which are above a threshold.
 
     Each head's threshold is its own true value (there is nothing to find) or, for a share
@@ -210,7 +235,7 @@ def discoveries(
         found = np.nan_to_num(adjusted, nan=1.0) < 0.05
         false.append((found & is_null).sum() / max(found.sum(), 1))
         power.append((found & ~is_null).sum() / max((~is_null).sum(), 1))
-    return float(np.mean(false)), float(np.mean(power))
+    return Counted.of(false), float(np.mean(power))
 
 
 def pairing(
@@ -242,8 +267,11 @@ def pairing(
 
 
 def pool_sample(values: np.ndarray, documents: np.ndarray, parts: np.ndarray) -> np.ndarray:
-    """`part …`: the sums of the documents drawn, by the part each was dealt into."""
-    return pool(values[documents], parts)
+    """`part …`: the sums of the documents drawn, by the part each was dealt into.
+
+    Parts that got no document are left out: they change nothing.
+    """
+    return pool(values[documents], np.unique(parts, return_inverse=True)[1])
 
 
 def samples(

@@ -159,8 +159,9 @@ def test_why_it_looked_there(lab: Lab, tiny_llama: Model) -> None:
 
 def test_the_first_text_may_be_a_pair(tiny_bert: Model) -> None:
     page = Desk({"bert": tiny_bert}, "the cat", pair="the dog").page()
-    assert '"text": "", ' in page
-    assert '"inputs": [{"text": "the cat", "pair": "the dog"}]' in page
+    assert '"first": [{"text": "the cat", "pair": "the dog"}]' in page
+    page = Desk({"bert": tiny_bert}, "the cat", other="the dog").page()
+    assert '"first": [{"text": "the cat"}, {"text": "the dog"}]' in page
 
 
 def test_two_texts_are_compared(lab: Lab) -> None:
@@ -178,6 +179,17 @@ def test_readers_stay_apart(desk: Desk) -> None:
         said = other.post("/neurons", json=place)
         assert said.status_code == 410
         assert "does not keep this text" in said.json()["error"]
+
+
+def test_readers_stay_apart_without_a_token(desk: Desk) -> None:
+    app = make_lab(desk)
+    with TestClient(app, "http://127.0.0.1") as one, TestClient(app, "http://127.0.0.1") as other:
+        for client in (one, other):
+            assert "HttpOnly" in client.get("/").headers["set-cookie"]
+            assert "set-cookie" not in client.get("/").headers
+        place = {"id": traced(one, {"text": "the cat"})["id"], "trace": 0, "layer": 0}
+        assert one.post("/neurons", json=place).status_code == 200
+        assert other.post("/neurons", json=place).status_code == 410
 
 
 def test_old_traces_are_forgotten(lab: Lab, desk: Desk) -> None:
@@ -208,6 +220,7 @@ ONE = {"text": "the cat"}
         ({"model": ["llama"], "inputs": [ONE]}, "Unknown model"),
         ({"model": "bert", "inputs": [{"text": " "}]}, "text is empty"),
         ({"model": "bert", "inputs": [{"text": 7}]}, "text should be a text, not 7."),
+        ({"model": "bert", "inputs": [{"text": "a\ud800"}]}, "text holds half of a character"),
         ({"model": "bert", "inputs": []}, "list of 1 to 2"),
         ({"model": "bert", "inputs": [ONE] * 3}, "list of 1 to 2"),
         ({"model": "llama", "inputs": [{**ONE, "generate": -1}]}, "from 0 to 200, not -1"),

@@ -17,8 +17,8 @@ import pytest
 
 from headscope.app.lab.desk import Desk
 from headscope.app.lab.limits import Limits
+from headscope.app.lab.queue import Late, Queue, Stopped
 from headscope.app.lab.server import bind, make_server
-from headscope.app.lab.worker import Late, Stopped, Worker
 from headscope.model.model import Model
 
 
@@ -99,15 +99,15 @@ def test_a_run_that_takes_too_long_is_stopped(tiny_llama: Model) -> None:
             tiny_llama.trace("the cat sat", vectors=False)
 
     async def ask(seconds: float, is_gone: bool) -> None:
-        worker = Worker([tiny_llama], 4)
+        queue = Queue([tiny_llama], 4)
 
         async def gone() -> bool:
-            return is_gone and worker._turn.locked() and bool(worker._stops)
+            return is_gone and queue._turn.locked() and bool(queue._stops)
 
         try:
-            await worker.run(endless, gone, seconds)
+            await queue.run(endless, gone, seconds)
         finally:
-            worker.close()
+            queue.close()
 
     with pytest.raises(Late, match=r"did not finish within 0\.3 seconds"):
         asyncio.run(ask(0.3, is_gone=False))

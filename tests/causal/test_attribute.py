@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
-import headscope as hs
 from headscope.causal.attribute import attribute
 from headscope.causal.explain_score import explain_score
 from headscope.errors import InputError, MissingObjective, TapUnsupported
 from tests.causal.classifiers import tiny_classifier
+from tests.causal.decoders import tiny_decoder
 from tests.causal.planted import planted_induction
-from tests.conftest import byte_tokenizer
-from tests.families.zoo import DECODERS, Family, build
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -29,19 +26,12 @@ REFUSED = {
     "granite": "as they are",
     "cohere": "scaled or capped",
 }
-SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
-
-
-def _tiny(name: str) -> Model:
-    family: Family = next(f for f in DECODERS if f.name == name)
-    scaled = {"residual_multiplier": 0.5} if name == "granite" else {}
-    larger = replace(family, settings={**family.settings, "vocab_size": 300, **SPECIAL, **scaled})
-    return hs.load(build(larger), byte_tokenizer())
+SCALED: dict[str, dict[str, Any]] = {"granite": {"residual_multiplier": 0.5}}
 
 
 @pytest.mark.parametrize("name", VALID)
 def test_parts_sum_to_the_logits(name: str) -> None:
-    model = _tiny(name)
+    model = tiny_decoder(name)
     found = attribute(model, TEXT, "t", "a")
     ids = model.need_tokenizer()(TEXT, return_tensors="pt")
     with torch.inference_mode():
@@ -56,7 +46,7 @@ def test_parts_sum_to_the_logits(name: str) -> None:
 
 def test_a_head_of_the_last_layer_by_hand() -> None:
     """Frozen norm: x/rms(x)·w of what the head writes, times the unembedding's difference."""
-    model = _tiny("llama")
+    model = tiny_decoder("llama")
     found = attribute(model, TEXT, "t", "a")
     seen: dict[str, torch.Tensor] = {}
     attention = model.module.model.layers[1].self_attn
@@ -83,7 +73,7 @@ def test_a_head_of_the_last_layer_by_hand() -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_add_up_is_refused(name: str) -> None:
-    model = _tiny(name)
+    model = tiny_decoder(name, **SCALED.get(name, {}))
     with pytest.raises(TapUnsupported, match=REFUSED[name]):
         attribute(model, TEXT, "t", "a")
 
@@ -109,9 +99,9 @@ def test_a_planted_circuit_is_named() -> None:
     assert score.figure() is not None
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neox", "phi", "opt"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gpt_neox", "phi", "opt", "xglm", "ctrl"])
 def test_scores_are_sums(name: str) -> None:
-    model = _tiny(name)
+    model = tiny_decoder(name)
     trace = model.trace(TEXT, scores=True)
     found = explain_score(model, TEXT, 1, 2, 5, 3)
     row = trace.main.scores.sel(layer=1, head=2).values[5, :6].astype(np.float64)
@@ -123,9 +113,34 @@ def test_scores_are_sums(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["gpt_neo", "mistral"])
+def test_keys_out_of_the_window_are_not_compared_with(name: str) -> None:
+    model = tiny_decoder(name)
+    trace = model.trace(TEXT, scores=True)
+    weights = trace.attention.sel(layer=1, head=2).values[13]
+    (seen,) = np.nonzero(weights)
+    assert len(seen) < 13
+    row = trace.main.scores.sel(layer=1, head=2).values[13].astype(np.float64)
+    found = explain_score(model, TEXT, 1, 2, 13, int(seen[0]))
+    assert found.contrast == pytest.approx(row[seen[0]] - row[seen[1:]].mean(), abs=1e-4)
+    with pytest.raises(InputError, match="cannot attend to key 1: it is out of the layer's window"):
+        explain_score(model, TEXT, 1, 2, 13, 1)
+
+
+def test_the_table_of_a_score_sums_to_it() -> None:
+    score = explain_score(tiny_decoder("gpt2"), TEXT, 1, 2, 5, 3)
+    first, *lines = repr(score).splitlines()
+    assert score.contrast < 0
+    assert first.endswith(f"{-score.contrast:.2f} below the mean of the other keys")
+    numbers = [line.split()[-1] for line in lines if not line.endswith("parts")]
+    assert sum(map(float, numbers)) == pytest.approx(2 * score.contrast, abs=0.1)
+    assert "0.00" not in numbers
+    assert len({len(line) for line in lines if not line.endswith("parts")}) == 1
+
+
 def test_norms_on_queries_are_refused() -> None:
     with pytest.raises(TapUnsupported, match="queries of layer 1 are not affine"):
-        explain_score(_tiny("qwen3"), TEXT, 1, 2, 5, 3)
+        explain_score(tiny_decoder("qwen3"), TEXT, 1, 2, 5, 3)
 
 
 def test_predictions_that_cannot_be(tiny_llama: Model, minilm: Model) -> None:
@@ -137,7 +152,7 @@ def test_predictions_that_cannot_be(tiny_llama: Model, minilm: Model) -> None:
         attribute(tiny_llama, "t")
     with pytest.raises(MissingObjective, match="needs a model that predicts"):
         attribute(minilm, TEXT, "cat")
-    with pytest.raises(InputError, match="predicts a label"):
+    with pytest.raises(InputError, match=r"is a classifier\. hs\.effects works"):
         attribute(tiny_classifier(), TEXT)
 
 
@@ -152,17 +167,3 @@ def test_positions_that_cannot_be(tiny_llama: Model) -> None:
         explain_score(tiny_llama, "t", 1, 2, 0, 0)
     with pytest.raises(InputError, match="There is no layer 9"):
         explain_score(tiny_llama, TEXT, 9, 2, 3, 0)
-
-
-@pytest.mark.packaged
-def test_keller(smollm2: Model) -> None:
-    text = "Barbara Keller is a doctor from Chicago. Everyone in town likes Barbara"
-    score = explain_score(smollm2, text, 17, 4, -1, 2)
-    assert score.data.attrs["key_token"] == " Keller"
-    assert score.weight > 0.9
-    name, value = score.top(1)[0]
-    assert name == "L16 H0"
-    assert value > 0.75 * score.contrast
-    with smollm2.edit(hs.ablate(16, 0)):
-        without = smollm2.trace(text, layers=[17], vectors=False).attention
-    assert float(without.sel(layer=17, head=4)[-1, 2]) < 0.6

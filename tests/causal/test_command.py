@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+import json
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 
+import headscope as hs
 from tests.app.test_cli import run
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
 
 
 @pytest.mark.packaged
-@pytest.mark.usefixtures("smollm2")
-def test_effects_are_ranked_and_say_what_they_hold_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_effects_are_ranked_and_say_what_they_hold_for(
+    capsys: pytest.CaptureFixture[str], smollm2: Model
+) -> None:
     text = "When Mary and John went to the store, John gave a drink to"
     arguments = ["effects", text, "--target", " Mary", "--foil", " John", "--method", "gradient"]
     assert run(*arguments, "--top", "3") == 0
     said = capsys.readouterr().out
     assert "logit(' Mary') − logit(' John') = 6.1" in said
-    assert "L23 H3" in said
+    assert "exact for the heads that the gradient ranks first" in said
+    (line,) = (line for line in said.splitlines() if "L23 H3" in line)
+    value, estimate = (float(part) for part in re.findall(r"[+-]\d+\.\d+", line))
+    known = hs.effects(smollm2, text, " Mary", " John", heads=[(23, 3)])
+    assert value == pytest.approx(float(known.sel(layer=23, head=3)), abs=1e-3)
+    assert estimate != value
     assert "of this text alone" in said
     assert run("effects", text, "--target", "Maryland Mary") == 2
     assert "A prediction is of one token" in capsys.readouterr().err
+
+
+@pytest.mark.packaged
+@pytest.mark.usefixtures("minilm")
+def test_too_few_texts_have_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["The cat sat on the mat.", "A dog slept."]
+    assert run("effects", *texts, "--model", "minilm", "--top", "2") == 0
+    said = capsys.readouterr().out
+    assert "mean over 2 texts: too few for an interval" in said
+    assert "nan" not in said
+    assert "(mean over tokens) (exact, in 1 − cosine)" in said
+    assert run("effects", *texts, "--model", "minilm", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["heads"][0]["low"] is None
+    assert run("effects", *texts, "It rained.", "--model", "minilm", "--top", "2") == 0
+    assert re.search(r"L\d+ H\d+ +\+0\.\d+  \[[+-]", capsys.readouterr().out)

@@ -150,7 +150,7 @@ def test_sets_and_some_heads(tiny_llama: Model) -> None:
     one = effects(tiny_llama, TEXT, "t", "a", heads=[(1, 3)])
     assert float(one.sel(layer=1, head=3)) == pytest.approx(float(both.sel(set="L1 H3")), abs=1e-5)
     assert int(one.notnull().sum()) == 1
-    assert [name for name, _ in rank(one)] == ["L1 H3"]
+    assert rank(one) == [(1, 3, float(one.sel(layer=1, head=3)))]
 
 
 def test_classifiers_encoders_and_own_scalars() -> None:

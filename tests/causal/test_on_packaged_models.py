@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from studies.effects import PAGE, exchanged_pronouns, share_line
 from torch import Tensor
 
 import headscope as hs
@@ -75,6 +76,9 @@ def test_effects_of_some_heads(smollm2: Model) -> None:
     for (layer, head), wanted in one_by_one(smollm2, SOME).items():
         value = float(found.sel(layer=layer, head=head))
         assert value == pytest.approx(wanted, abs=TOLERANCE), (layer, head)
+    in_docs = {(23, 3): -3.0, (29, 1): -1.7, (20, 0): -1.3, (17, 4): -0.9}
+    for (layer, head), value in in_docs.items():
+        assert round(float(found.sel(layer=layer, head=head)), 1) == value
 
 
 @pytest.mark.long
@@ -152,3 +156,46 @@ def test_scores_sum(smollm2: Model, layer: int, head: int, key: int) -> None:
     allowed = TOLERANCE * max(1.0, float(np.abs(scores).max()))
     for side in ("key_side", "query_side"):
         assert float(found.data[side].sum()) == pytest.approx(contrast, abs=allowed)
+
+
+KELLER = (
+    "Barbara Keller is a doctor from Chicago. Everyone in town likes Barbara",
+    "My neighbor is Barbara Keller. Everyone likes Barbara",
+    "Yesterday Barbara Keller went to the store. The clerk greeted Barbara",
+    "Last week Barbara Keller opened a shop. Yesterday I saw Barbara",
+    "In 1990 Barbara Keller moved to Paris. In 1995 Barbara",
+    "We spoke with Barbara Keller about the weather. The next day Barbara",
+)
+"""METHODS 11; docs/effects.md states the range over these texts."""
+
+
+def test_keller(smollm2: Model) -> None:
+    """The parts sum where the first token's stream is a thousand times as long as the others'."""
+    weights, parts, without = [], [], []
+    for text in KELLER:
+        key = smollm2.need_tokenizer().tokenize(text).index("ĠKeller")
+        score = explain_score(smollm2, text, 17, 4, -1, key)
+        assert score.data.attrs["difference"] < TOLERANCE
+        name, value = score.top(1)[0]
+        assert name == "L16 H0"
+        weights.append(score.weight)
+        parts.append(value)
+        with changed(projection(smollm2, 16), 0, SIZE, 0.0):
+            attention = smollm2.trace(text, layers=[17], vectors=False).attention
+        without.append(float(attention.sel(layer=17, head=4)[-1, key]))
+    assert 0.96 < min(weights) < max(weights) < 1
+    assert 9.2 < min(parts) < max(parts) < 11.5
+    assert 0.16 < min(without) < max(without) < 0.47
+    first = attribute(smollm2, KELLER[1])
+    assert first.attrs["difference"] < TOLERANCE
+
+
+@pytest.mark.long
+def test_the_nurse_of_the_docs(smollm2: Model) -> None:
+    """The table of docs/effects.md, and the sentence before it."""
+    found = exchanged_pronouns(smollm2, heads=[(25, 1), (23, 5)])
+    page = PAGE.read_text("utf-8")
+    for share in share_line(found).split(" · "):
+        assert share in page
+    assert float(found["gap"].min()) == pytest.approx(0.5, abs=0.05)
+    assert float(found["gap"].max()) == pytest.approx(1.9, abs=0.05)

@@ -49,6 +49,8 @@ def test_a_notebook_is_a_page(generate: ModuleType) -> None:
     assert page.startswith("# Quick start\n")
     assert "[quickstart.ipynb](quickstart.ipynb)" in page
     assert "```python\nimport headscope as hs" in page
+    assert "](../guide/views.md)" in page
+    assert "../docs/" not in page
 
 
 def test_frames_of_the_site_show_what_the_gallery_makes(generate: ModuleType) -> None:

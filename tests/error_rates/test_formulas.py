@@ -116,11 +116,46 @@ def test_no_interval_rests_on_one_document() -> None:
 
 
 def test_p_values_agree_with_intervals() -> None:
-    of = ratio_pulls(*_sums(), "logit")
-    bounds = interval(of)
-    assert p_above(of, bounds.low) == pytest.approx(0.025)
-    assert p_differs(of, bounds.high) == pytest.approx(0.05)
-    assert p_differs(of, of.value) == 1
+    a, b = _sums()
+    for of in (ratio_pulls(a, b, "logit"), ratio_pulls(9 * a, b, "positive")):
+        bounds = interval(of)
+        assert p_differs(of, bounds.low) == pytest.approx(0.05)
+        assert p_differs(of, bounds.high) == pytest.approx(0.05)
+        assert p_differs(of, of.value) == 1
+
+
+def test_a_share_is_listed_with_care() -> None:
+    """Student's t of the log odds by hand: full agreement, a third of a skewness that endangers."""
+    a, b = _sums(24, seed=2)
+    for numerator, is_pulled_down in ((a, False), (b - a, True)):
+        of = ratio_pulls(numerator, b, "logit")
+        assert (of.skewness < 0) == is_pulled_down
+        tau = 0.85 * float(of.value)
+        log_odds = np.log(of.value / (1 - of.value)) - np.log(tau / (1 - tau))
+        t = log_odds * of.value * (1 - of.value) / np.sqrt(of.variance)
+        third = of.skewness / 3
+        hall = t + third * t**2 / 3 + third**2 * t**3 / 27 + third / 6
+        df = degrees_of_freedom(b / b.sum(), 2.0)
+        expected = stats.t.sf(hall if is_pulled_down else t, df)
+        assert 0 < p_above(of, tau) == pytest.approx(float(expected))
+
+
+def test_what_is_the_same_in_every_part_is_sure() -> None:
+    b = np.arange(20.0, 40.0)
+    of = ratio_pulls(4.0 * b, b, "positive")
+    assert (p_above(of, 3.0), p_above(of, 5.0), p_differs(of, 3.0)) == (0, 1, 0)
+
+
+def test_a_positive_number_is_listed_with_care() -> None:
+    """Hall's transformation by hand: all of a skewness that endangers, half of one that favors."""
+    a, b = _sums(24, seed=2)
+    for numerator in (9 * a, 9 * (b - a)):
+        of = ratio_pulls(numerator, b, "positive")
+        tau = 0.85 * float(of.value)
+        t = (of.value - tau) / np.sqrt(of.variance)
+        g = of.skewness if of.skewness < 0 else of.skewness / 2
+        hall = t + g * t**2 / 3 + g**2 * t**3 / 27 + g / 6
+        assert 0 < p_above(of, tau) == pytest.approx(float(stats.t.sf(hall, of.df)))
 
 
 def test_the_mean_over_texts_is_students() -> None:
@@ -336,6 +371,18 @@ def test_shares_are_above_none_and_below_all() -> None:
     of = ratio_pulls(*_sums(), "logit")
     assert p_above(of, 0.0) == 0
     assert p_above(of, 1.0) == 1
+
+
+def test_a_thousandth_of_attention_is_no_remainder() -> None:
+    """Heads that rest in every document of a sample may not in those that it lacks."""
+    b = np.full(20, 50.0)
+    rest = b * (1 - np.linspace(1e-6, 9e-4, 20))
+    of = ratio_pulls(rest, b, "logit")
+    assert np.isnan(interval(of).low)
+    # With a share of 0.85, at most 0.85/0.999 of documents would be whole.
+    assert p_above(of, 0.85) == pytest.approx((0.85 / 0.999) ** 20)
+    assert p_above(of, 0.9992) == 1
+    assert np.isfinite(interval(ratio_pulls(b * (1 - np.linspace(2e-3, 9e-3, 20)), b, "logit")).low)
 
 
 def test_small_whole_parts_say_nothing_against_large_ones() -> None:

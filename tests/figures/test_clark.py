@@ -15,7 +15,7 @@ import pytest
 import headscope as hs
 from headscope.causal.importance import importance
 from headscope.causal.removal import check_importance
-from headscope.errors import InputError
+from headscope.errors import InputError, UnknownName
 from headscope.figures.clark_importance import clark_figure_3, removal_figure
 from headscope.figures.clark_map import clark_figure_6, cluster_figure
 from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clark_figure_4
@@ -144,6 +144,16 @@ def test_effects_make_points_larger(causal: Result, encoder: Result, tiny_llama:
 def test_maps_over_norms_say_so(tiny_llama: Model, causal: Result) -> None:
     normed = analyze(tiny_llama, make_corpus(6), METRICS, over="norm")
     heads, plain = (map_heads(result, starts=1) for result in (normed, causal))
+    for over, one in (("norm", heads), ("attention", plain)):
+        chosen = map_heads([causal, normed], over=over, starts=1)  # type: ignore[arg-type]
+        assert chosen.title == one.title
+        assert chosen.data.equals(one.data)
+    with pytest.raises(InputError, match=r"over attention\. Measure it over norm: .*over='norm'"):
+        map_heads(causal, over="norm")
+    with pytest.raises(InputError, match=r"2 of these results .*Choose with over='attention'"):
+        map_heads([causal, normed])
+    with pytest.raises(UnknownName, match="Unknown over 'norms'"):
+        map_heads(causal, over="norms")  # type: ignore[arg-type]
     assert heads.title == f"{plain.title} · weighted by norms"
     assert not np.allclose(heads.data["distance"], plain.data["distance"])
     np.testing.assert_allclose(

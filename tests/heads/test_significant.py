@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -79,11 +81,29 @@ def test_against_the_mean_a_variable_and_another_result(result: Result) -> None:
         ({"name": "dep_alignment"}, InputError),
         ({"name": "dep_alignment", "parent": "mother"}, UnknownName),
         ({"name": "null_share", "against": "nothing"}, UnknownName),
+        ({"name": "null_share", "level": "0.05"}, InputError),
     ],
 )
 def test_wrong_questions(result: Result, options: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
         result.significant(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("against", "said"),
+    [
+        (1.5, "null_share is a share: expected a number from 0 to 1"),
+        (-0.2, "expected a number from 0 to 1"),
+        (float("nan"), "against=nan; expected a number, the name of a variable"),
+        (None, "against=None; expected a number"),
+        (True, "against=True; expected a number"),
+        ([0.3], "expected a number"),
+        ("distance", "distance is in tokens, and what it is compared with in share of attention"),
+    ],
+)
+def test_what_no_share_can_be_compared_with(result: Result, against: float, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        result.significant("null_share", against=against)
 
 
 def test_a_document_that_dominates_a_sum_is_named(tiny_bert: Model) -> None:

@@ -32,6 +32,16 @@ CARD = {
             "baseline_name": "best offset (1)",
         }
     ],
+    "looks": [
+        {
+            "name": "offset_share/-1",
+            "title": "the previous token",
+            "value": 0.61,
+            "low": 0.55,
+            "high": 0.67,
+            "unit": "share",
+        }
+    ],
     "numbers": [
         {
             "name": "distance",
@@ -126,7 +136,13 @@ def golden_payload() -> dict[str, Any]:
             ("Two cats.", {"example": 1, "tab": "matrix"}),
         ],
         hidden=True,
-        evidence=Evidence({"about": "demo, 40 documents", "cards": {"L0H0": CARD}}),
+        evidence=Evidence(
+            {
+                "about": "demo, 40 documents",
+                "meanings": {"distance": "How far it looks."},
+                "cards": {"L0H0": CARD},
+            }
+        ),
     )
     payload = make_payload([golden_trace(), golden_encoder(), golden_encoder()], contents)
     buffers = [base64.b64encode(buffer).decode("ascii") for buffer in payload.buffers]

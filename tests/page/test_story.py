@@ -112,6 +112,12 @@ def test_effects_of_a_position_and_under_edits(tiny_llama: hs.Model) -> None:
     assert np.abs(outside.effects.values).max() > 1e-4
 
 
+@pytest.mark.parametrize("step", ["It rests.", ("It rests.",), (3, {"layer": 0}), None])
+def test_a_step_that_is_none_is_refused(tmp_path: Path, step: Any) -> None:
+    with pytest.raises(InputError, match="should be a caption and a selection"):
+        golden_trace().save_page(tmp_path / "page.html", story=[step])
+
+
 def test_evidence_makes_cards(tmp_path: Path, tiny_bert: hs.Model, encoder_results: Any) -> None:
     trace = tiny_bert.trace("the cat sat")
     analysis = next(result for result in encoder_results if "distance" in result)
@@ -124,6 +130,11 @@ def test_evidence_makes_cards(tmp_path: Path, tiny_bert: hs.Model, encoder_resul
     assert (number["low"], number["high"]) == pytest.approx((low, high), rel=1e-3)
     assert number["unit"] == "tokens"
     assert card["sentences"][0].endswith(f"{analysis.n_documents} documents.")
+    reordered = make_evidence([*probes, analysis], trace).part["cards"]["L1H2"]
+    assert reordered["sentences"][0] == card["sentences"][0]
+    before = next(number for number in card["looks"] if number["title"] == "the previous token")
+    share = float(analysis["offset_share"].sel(offset=-1)[1, 2])
+    assert before["value"] == pytest.approx(share, rel=1e-3)
     for relation in card["relations"]:
         assert relation["value"] > (relation["baseline"] or 0)
     trace.save_page(tmp_path / "page.html", evidence=analysis)
@@ -149,6 +160,8 @@ def test_the_command_for_a_live_page(tiny_bert: hs.Model) -> None:
     trace = tiny_bert.trace("the cat's mat", "the dog")
     shown = live_command(trace)
     assert shown == "headscope serve --model FOLDER --text 'the cat'\"'\"'s mat' --pair 'the dog'"
+    compared = live_command(tiny_bert.trace("the cat"), tiny_bert.trace("the dog"))
+    assert compared == "headscope serve --model FOLDER --text 'the cat' --compare 'the dog'"
 
 
 @pytest.mark.packaged

@@ -81,5 +81,15 @@ def test_the_command(
     out = capsys.readouterr().out
     assert "right-branching" in out
     assert f"{100 * hs.open(tmp_path / 'out' / 'probe-attention.nc').uas:.1f}" in out
+    plain = hs.open(tmp_path / "out" / "probe-attention.nc")
+    app(
+        [str(file), str(file), *options, "--kinds", "attention", "--over", "norm"],
+        standalone_mode=False,
+    )
+    normed = hs.open(tmp_path / "out" / "probe-attention.nc")
+    assert isinstance(plain, hs.Probe)
+    assert isinstance(normed, hs.Probe)
+    assert normed.provenance["options"]["over"] == "norm"
+    assert not np.allclose(normed.parameters["weights"], plain.parameters["weights"])
     with pytest.raises(UnknownName, match="Unknown kind of probe 'words'"):
         app([str(file), str(file), *options, "--kinds", "words"], standalone_mode=False)

@@ -296,7 +296,7 @@ def test_what_changed_names_heads_measures_and_how_much() -> None:
         "paired; after correction over 8 heads for each measure)."
     )
     (same,) = about_changes(subjects, [(0, 1, compare(before, before))])
-    assert "no head changed in any measure" in plain(same)
+    assert "no head clearly changed in any measure" in plain(same)
 
 
 def test_what_could_not_be_tested_is_not_called_unchanged() -> None:

@@ -71,6 +71,27 @@ def test_files_of_earlier_versions_open(small: Result, tmp_path: Path) -> None:
                 assert opened.states[block][metric].identical(data)
 
 
+def test_intervals_of_earlier_versions_are_made_again(result: Result, tmp_path: Path) -> None:
+    """From their sums, in every group; values stay as they are."""
+    file = tmp_path / "result.nc"
+    result.save(file)
+    with h5py.File(file, "a") as root:
+        for at in [root, *(of for of in root["groups"].values())]:
+            for name, of in at.items():
+                if name.endswith("_interval"):
+                    of.attrs["method"] = "bootstrap over 64 parts"
+                    of[...] = -1.0
+    opened = hs.open(file)
+    assert isinstance(opened, Result)
+    for ours, theirs in ((result, opened), (result.group("news"), opened.group("news"))):
+        names = [str(name) for name in ours.dataset if str(name).endswith("_interval")]
+        assert names
+        for name in names:
+            xr.testing.assert_allclose(theirs[name], ours[name])
+            value = name.removesuffix("_interval")
+            xr.testing.assert_identical(theirs[value], ours[value])
+
+
 def test_states_that_do_not_fit_their_table_are_refused(small: Result, tmp_path: Path) -> None:
     file = tmp_path / "result.nc"
     small.save(file)

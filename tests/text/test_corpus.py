@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import gzip
 import pickle
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from headscope.text.readers.conllu import conllu_sentences
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import read
 from headscope.text.readers.sentence import Sentence, assemble
+from headscope.text.spool import Spool
 
 TEXTS = [f"Document number {i}." for i in range(200)]
 
@@ -76,6 +78,33 @@ def test_a_run_reads_a_sample_once() -> None:
     assert list(pickle.loads(pickle.dumps(hold_documents(read(TEXTS, sample=3))))) == list(
         read(TEXTS, sample=3)
     )
+
+
+def test_a_run_reads_a_large_source_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    passes = []
+
+    def texts() -> Iterator[str]:
+        passes.append(1)
+        yield from TEXTS
+
+    corpus = read(texts)
+    held = hold_documents(corpus)
+    both = zip(held, held, strict=True)  # at the same time
+    assert [(one, other) for one, other in both] == [(d, d) for d in corpus]
+    assert len(passes) == 2
+    assert len(list(tmp_path.iterdir())) == 1
+    del held, both
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr("headscope.text.spool.MOST_BYTES", 1000)
+    assert list(hold_documents(corpus)) == list(corpus)
+    assert len(passes) == 5  # one that did not fit
+    assert not list(tmp_path.iterdir())
+
+
+def test_trees_and_mentions_come_back_from_a_temporary_file() -> None:
+    documents = list(demo_corpus("document"))
+    assert list(Spool(documents)) == documents
 
 
 def test_what_a_held_corpus_left_out_is_told_at_every_pass(tmp_path: Path) -> None:

@@ -17,6 +17,11 @@ from headscope.model.load import as_model
 from headscope.model.model import Model
 
 TOLERANCE = 1e-4
+NOT_ONE_STACK = {
+    "label": "a classifier",
+    "token_label": "a classifier of tokens",
+    "seq2seq": "an encoder-decoder",
+}
 
 
 def attribute(
@@ -58,7 +63,8 @@ def attribute(
     objective = model.need_objective("Attribution of a prediction")
     if objective not in ("causal", "masked"):
         raise InputError(
-            f"Attribution is of a language model's logits; {model.name} predicts a {objective}."
+            "Attribution is of the tokens that a language model with one stack predicts; "
+            f"{model.name} is {NOT_ONE_STACK[objective]}. hs.effects works for it."
         )
     stacks, inputs = read_text(model, text, None, None)
     at = find_position(model, stacks, position)

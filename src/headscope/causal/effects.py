@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
@@ -16,10 +16,11 @@ from transformers.utils.generic import ModelOutput
 from headscope.arguments import expect
 from headscope.attention import Block
 from headscope.causal.estimate import estimate_effects
-from headscope.causal.loss_effects import effects_on_loss
+from headscope.causal.loss_effects import LossEffects, effects_on_loss
 from headscope.causal.passes import Pass
 from headscope.causal.readout import (
     OwnScalar,
+    Pooling,
     Readout,
     Turn,
     find_answers,
@@ -44,11 +45,11 @@ from headscope.text.tokens import Tokens
 
 Method = Literal["exact", "gradient"]
 METHODS: tuple[Method, ...] = ("exact", "gradient")
-CHECKED = 1e-3
-"""How far the largest effect of a batch may be from the same by a plain pass, relative to the
-largest of 1 and its size."""
+POOLINGS: tuple[Pooling, ...] = ("mean", "first")
 ONE_TEXT = "of this text alone: give several texts of one kind for a claim about the head"
-Answers = str | int | Scalar | Sequence[str | int] | None
+Aim = str | int | Scalar | None
+Foil = str | int | bool | None
+Answers = Aim | Sequence[str | int]
 
 
 def effects(
@@ -66,7 +67,7 @@ def effects(
     block: Block | None = None,
     pair: str | None = None,
     decoder: str | None = None,
-    pooling: Literal["mean", "first"] = "mean",
+    pooling: Pooling = "mean",
     control: bool = False,
     max_tokens: int = 128,
     seed: int = 0,
@@ -105,8 +106,9 @@ def effects(
         pair: a second text, as in sentence-pair tasks.
         decoder: what the decoder of an encoder-decoder has read so far; nothing by default.
         pooling: how a plain encoder's tokens make the text's vector: `mean` or `first`.
-        control: also compute the effects in the same architecture with random weights, and put
-            the largest of them into the attributes: what is no larger says nothing.
+        control: also ask the same of the same architecture with random weights (its embeddings
+            kept), and put the largest effect there into the attributes: what is no larger says
+            nothing.
         max_tokens: longer documents of a corpus are cut.
         seed: decides which tokens an encoder has to guess (corpora), and the random weights.
         progress: show progress; by default on a terminal.
@@ -126,49 +128,76 @@ def effects(
         chosen_block = model.wiring.main_block() if block is None else block
     if method not in METHODS:
         raise UnknownName.of("method", method, METHODS)
+    if pooling not in POOLINGS:
+        raise UnknownName.of("pooling", pooling, POOLINGS)
+    expect("text", text, str | Sequence | Corpus, "a text, several texts or a corpus")
     sets = wanted_sets(model, heads, chosen_block)
-    replacement = make_replacement(model, replace, reference, chosen_block)
+    means_over = None if reference is None else as_corpus(reference)
+    replacement_in = partial(
+        make_replacement, replace=replace, reference=means_over, block=chosen_block
+    )
+    how: dict[str, str | int | float] = {"replace": replace, "method": method}
+    if means_over is not None:
+        how["reference"] = means_over.name
+    if model.module.dtype != torch.float32:
+        how["dtype"] = str(model.module.dtype).removeprefix("torch.")
     if isinstance(text, Corpus):
-        _refuse_for_corpora(target=target, foil=foil, pair=pair, decoder=decoder)
+        _refuse_for_corpora(
+            target=target, foil=foil, pair=pair, decoder=decoder,
+            position=None if position == -1 else position,
+            measure=None if measure == "logit" else measure,
+        )  # fmt: skip
         if method == "gradient":
             raise InputError(
                 "The gradient estimate over a corpus is headscope.importance (removal_estimate)."
             )
-        found = effects_on_loss(
-            model, text, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
-        )
-        return label_sets(model, chosen_block, sets, found.mean, found.intervals, found.about
-                          | {"replace": replace, "method": method})  # fmt: skip
+
+        def on_loss(one: Model) -> LossEffects:
+            return effects_on_loss(
+                one, text, sets, replacement_in(one),
+                max_tokens=max_tokens, seed=seed, progress=progress,
+            )  # fmt: skip
+
+        found = on_loss(model)
+        if control:
+            how |= _control(model, seed, found.mean, lambda other: on_loss(other).mean)
+        about = found.about | how
+        return label_sets(model, chosen_block, sets, found.mean, found.intervals, about)
     texts = [text] if isinstance(text, str) else list(text)
-    expect("text", text, str | Sequence, "a text, several texts or a corpus")
     if not texts:
         raise InputError("There is no text: give one, several, or a corpus.")
-    study = _Study(
-        model, sets, replacement, method, measure, position, pair, decoder, pooling, chosen_block
-    )
-    targets = cast("list[str | int | Scalar | None]", _one_each(texts, target, "target"))
-    foils = cast("list[str | int | None]", _one_each(texts, foil, "foil"))
-    meter = Meter(len(texts) * len(sets), shown=progress)
-    try:
-        several = [
-            study.run(one, aim, other, meter.advance)
-            for one, aim, other in zip(texts, targets, foils, strict=True)
-        ]
-    finally:
-        meter.close()
+    targets = _one_each(texts, target, "target")
+    foils = _one_each(texts, foil, "foil")
+
+    def on_texts(one: Model, questions: Iterable[tuple[object, object]]) -> list[_OneText]:
+        study = _Study(
+            one, sets, replacement_in(one), method, measure, position, pair, decoder, pooling,
+            chosen_block,
+        )  # fmt: skip
+        meter = Meter(len(texts) * len(sets), shown=progress)
+        try:
+            return [
+                study.run(text, cast("Aim", aim), cast("Foil", other), meter.advance)
+                for text, (aim, other) in zip(texts, questions, strict=True)
+            ]
+        finally:
+            meter.close()
+
+    several = on_texts(model, zip(targets, foils, strict=True))
+    values = np.stack([one.values for one in several])
     about = {
         "model": model.name,
-        "replace": replace,
-        "method": method,
+        **how,
         "block": chosen_block,
         "texts": len(texts),
         **_shared([one.about for one in several]),
     }
-    if reference is not None:
-        about["reference"] = as_corpus(reference).name
     if control:
-        about |= _control(study, texts[0], several[0], seed)
-    values = np.stack([one.values for one in several])
+        same = [one.readout.question for one in several]
+        about |= _control(
+            model, seed, values.mean(0),
+            lambda other: np.mean([one.values for one in on_texts(other, same)], axis=0),
+        )  # fmt: skip
     intervals = None
     if len(texts) > 1:
         bounds = mean_interval(values)
@@ -183,7 +212,14 @@ class _OneText:
     """The effects of all sets on one text."""
 
     values: np.ndarray
-    about: dict[str, str | int | float]
+    readout: Readout
+    value: float
+    text: str
+
+    @property
+    def about(self) -> dict[str, str | int | float]:
+        """The text, the number, and what it is with all heads."""
+        return {"text": self.text, **self.readout.describe(), "with": self.value}
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,17 +234,18 @@ class _Study:
     position: int
     pair: str | None
     decoder: str | None
-    pooling: Literal["mean", "first"]
+    pooling: Pooling
     block: Block
 
     def run(
         self,
         text: str,
-        target: str | int | Scalar | None,
-        foil: str | int | bool | None,
+        target: Aim,
+        foil: Foil,
         advance: Callable[[int], None],
     ) -> _OneText:
         """The effects on one text."""
+        self._refuse_what_says_nothing(target, foil)
         stacks, inputs = read_text(self.model, text, self.pair, self.decoder)
         has_answers = not callable(target) and self.model.info.objective is not None
         at = find_position(self.model, stacks, self.position) if has_answers else None
@@ -223,13 +260,34 @@ class _Study:
             readout, value = base.readout, float(base.value)
             values = rows.values(base, self.sets, self.replacement.edit, advance) - value
             self._check(rows, base, values)
-        return _OneText(values, {"text": text, **readout.describe(), "with": value})
+        return _OneText(values, readout, value, text)
+
+    def _refuse_what_says_nothing(self, target: Aim, foil: Foil) -> None:
+        """Refuse options that the number does not depend on."""
+        objective = self.model.info.objective
+        given = {
+            "foil": None if foil is False else foil,
+            "measure": None if self.measure == "logit" else self.measure,
+            "position": None if self.position == -1 else self.position,
+            "pooling": None if self.pooling == "mean" else self.pooling,
+        }
+        if callable(target):
+            useless, why = list(given), "target is a function of the output, which is the number"
+        elif objective is None:
+            useless, why = ["measure", "position"], "the number is how far the text's vector turns"
+        elif objective == "label":
+            useless, why = ["position", "pooling"], "a label is of the whole text"
+        else:
+            useless, why = ["pooling"], f"{self.model.name} has logits"
+        for name in useless:
+            if given[name] is not None:
+                raise InputError(f"{name}={given[name]!r} says nothing here: {why}.")
 
     def _readout(
         self,
         at: int | None,
-        target: str | int | Scalar | None,
-        foil: str | int | bool | None,
+        target: Aim,
+        foil: Foil,
         outputs: ModelOutput,
         logits: Tensor | None,
     ) -> Readout:
@@ -251,7 +309,7 @@ class _Study:
         """The largest effect once more, by a plain pass."""
         largest = int(np.argmax(np.abs(values)))
         again = rows.alone(base, self.sets[largest], self.replacement.edit) - float(base.value)
-        if abs(again - values[largest]) > CHECKED * max(1.0, abs(again)):
+        if abs(again - values[largest]) > rows.tolerance * max(1.0, abs(again)):
             raise HeadscopeError(
                 f"The largest effect is {values[largest]:.6g} in a batch and {again:.6g} by a "
                 f"plain pass: rows of a batch of {self.model.info.family} are not independent."
@@ -304,16 +362,16 @@ def _shared(abouts: Sequence[dict[str, str | int | float]]) -> dict[str, str | i
     return shared
 
 
-def _control(study: _Study, text: str, real: _OneText, seed: int) -> dict[str, str | int | float]:
-    """The effects in the same architecture with random weights, on the first text."""
-    other = randomized(study.model, seed)
-    same = _Study(**{**vars(study), "model": other})
-    random = same.run(text, None, None, lambda n: None)
-    sizes = np.abs(random.values)
+def _control(
+    model: Model, seed: int, real: np.ndarray, measure: Callable[[Model], np.ndarray]
+) -> dict[str, str | int | float]:
+    """The same question to the same architecture with random weights."""
+    other = randomized(model, seed)
+    largest = float(np.abs(measure(other)).max())
     return {
         "control": f"{other.name}, seed {seed}",
-        "control_largest": float(sizes.max()),
-        "control_heads_above": int((np.abs(real.values) > sizes.max()).sum()),
+        "control_largest": largest,
+        "control_heads_above": int((np.abs(real) > largest).sum()),
     }
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headscope.attention import Attention, Block
 from headscope.causal.passes import Pass
-from headscope.causal.readout import Readout, Turn
+from headscope.causal.readout import Readout, Turn, refuse_nonsense
 from headscope.causal.replacement import Replacement
 from headscope.causal.rows import HeadSet, MakeReadout
 from headscope.errors import InputError
@@ -93,5 +93,6 @@ def _backward(text: Pass, make: MakeReadout, tap: Attachment) -> tuple[Readout, 
                 "a model with logits, or a function of the output as target."
             )
         value = readout.read(outputs, logits)[0]
+        refuse_nonsense(text.model, readout, value.detach().double().cpu().numpy())
         value.backward()
     return readout, value.item()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast, final
+from typing import cast, final
 
 import numpy as np
 import torch
@@ -13,18 +13,23 @@ from torch.nn import functional
 from transformers.utils.generic import ModelOutput
 
 from headscope.causal.passes import Pass
-from headscope.causal.readout import Readout, find_position, pooled, refuse_one_token
+from headscope.causal.readout import Pooling, Readout, find_position, pooled, refuse_one_token
 from headscope.causal.replacement import Replacement
 from headscope.causal.rows import HeadSet, Rows
 from headscope.errors import InputError, MissingObjective
-from headscope.model.answers import KINDS, N_ANSWERS, answer_names
+from headscope.model.answers import (
+    KINDS,
+    N_ANSWERS,
+    answer_names,
+    are_exclusive,
+    has_probabilities,
+)
 from headscope.model.model import Model
 from headscope.results.head_effects import HeadEffects
 from headscope.text.tokens import Tokens
 
 CHUNKS = 10
 """Into so many the heads are cut, so that one can see how far it is."""
-Pooling = Literal["mean", "first"]
 
 
 @final
@@ -109,7 +114,7 @@ def measure_every_head(
         ids = _likeliest(model, logits)
         kind = KINDS[model.need_objective("An effect on a prediction")]
         names.extend(answer_names(model, kind, ids.tolist()))
-        return Candidates(ids, model.module.config.problem_type != "multi_label_classification")
+        return Candidates(ids, are_exclusive(model))
 
     base = rows.base(make)
     parts: list[np.ndarray] = []
@@ -129,8 +134,7 @@ def measure_every_head(
 
 
 def _likeliest(model: Model, logits: Tensor) -> Tensor:
-    problem = model.module.config.problem_type
-    if logits.shape[-1] == 1 or problem == "regression":
+    if not has_probabilities(model):
         raise InputError(
             f"{model.name} predicts a score, which has no probability. For what heads do to it, "
             "call headscope.effects(model, text)."

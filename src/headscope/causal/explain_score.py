@@ -13,7 +13,16 @@ from torch import Tensor, nn
 from headscope.attention import Attention
 from headscope.causal.effects import read_text
 from headscope.causal.norms import Norm
-from headscope.causal.stream import Part, Stream, find_norm, read_stream, refusal
+from headscope.causal.passes import map_tensors, spread
+from headscope.causal.readout import place_of
+from headscope.causal.stream import (
+    Part,
+    Stream,
+    find_norm,
+    read_stream,
+    refusal,
+    refuse_half_precision,
+)
 from headscope.errors import InputError
 from headscope.model.edit import group_of
 from headscope.model.load import as_model
@@ -24,6 +33,8 @@ from headscope.results.explained_score import ExplainedScore
 from headscope.text.tokens import Tokens
 
 TOLERANCE = 1e-4
+MASKED = -1e30
+"""Scores of keys that a query may not see are below this."""
 
 
 def explain_score(
@@ -77,29 +88,29 @@ def explain_place(
 ) -> ExplainedScore:
     """`explain_score` of prepared inputs and their tokens."""
     layer, head, query, key = place
-    block = model.wiring.main_block()
     site = _site(model, place)
     scale = site.scale
     assert scale is not None
     tokens = next(iter(stacks.values()))
-    at_query, at_key = (_position(len(tokens), p, n) for p, n in ((query, "query"), (key, "key")))
-    is_causal = block in model.wiring.causal_blocks
-    if is_causal and at_key > at_query:
-        raise InputError(f"Query {at_query} cannot attend to key {at_key}: it comes later.")
-    visible = [j for j in range(at_query + 1 if is_causal else len(tokens)) if j != at_key]
+    at_query, at_key = (place_of(n, p, len(tokens)) for p, n in ((query, "query"), (key, "key")))
+    stream = read_stream(model, cast("Mapping[str, Tensor]", inputs))
+    attention = stream.attentions[layer]
+    assert attention.scores is not None
+    row = attention.scores[0, head, at_query].double().cpu()
+    if model.wiring.main_block() in model.wiring.causal_blocks:
+        row[at_query + 1 :] = -torch.inf
+    visible = [j for j, score in enumerate(row.tolist()) if score > MASKED and j != at_key]
+    if row[at_key] <= MASKED:
+        where = "it comes later" if at_key > at_query else "it is out of the layer's window"
+        raise InputError(f"Query {at_query} cannot attend to key {at_key}: {where}.")
     if not visible:
         raise InputError(f"Query {at_query} sees key {at_key} alone: there is nothing to explain.")
-    stream = read_stream(model, cast("Mapping[str, Tensor]", inputs))
     read = _read_sides(model, stream, site)
     group = group_of(head, site)
     queries, keys = read.queries[:, head, at_query], read.keys[:, group]
     contrast = keys[:, at_key] - keys[:, visible].mean(1)
     key_side = scale * contrast @ queries.sum(0)
     query_side = scale * queries @ contrast.sum(0)
-    attention = stream.attentions[layer]
-    scores = attention.scores
-    assert scores is not None
-    row = scores[0, head, at_query].double().cpu()
     total = float(row[at_key] - row[visible].mean())
     off = max(abs(float(side.sum()) - total) for side in (key_side, query_side))
     if off > TOLERANCE * max(1.0, abs(total), float(row[[at_key, *visible]].abs().max())):
@@ -131,15 +142,10 @@ def explain_place(
 
 def _site(model: Model, place: Place) -> Site:
     site = model.wiring.find(None, place.layer, place.head)
+    refuse_half_precision(model)
     if not site.is_dot_product or site.scale is None:
         raise refusal(model, f"the scores of layer {place.layer} are not plain scale · q·k")
     return site
-
-
-def _position(n: int, position: int, name: str) -> int:
-    if isinstance(position, bool) or not isinstance(position, int) or not -n <= position < n:
-        raise InputError(f"{name}={position!r} is out of range: the text has {n} tokens.")
-    return position % n
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,14 +209,17 @@ def _run_rows(
         if attention.layer == site.layer and attention.block == site.block:
             kept.append(attention)
 
-    args, kwargs = call.args, dict(call.kwargs)
+    args, kwargs = map_tensors((call.args, dict(call.kwargs)), lambda x: spread(x, len(rows)))
     given = rows.to(model.module.device)
     if not args:
         kwargs[_hidden_name(kwargs)] = given
     else:
         args = (given, *args[1:])
-    with torch.inference_mode(), model.tapped(keep):
-        module(*args, **kwargs)
+    try:
+        with torch.inference_mode(), model.tapped(keep):
+            module(*args, **kwargs)
+    except (RuntimeError, ValueError) as error:
+        raise refusal(model, f"{site.module} could not be run by itself ({error})") from error
     if len(kept) != 1 or kept[0].queries is None or kept[0].keys is None:
         raise refusal(model, f"{site.module} could not be run by itself")
     return kept[0].queries.double().cpu(), kept[0].keys.double().cpu()

@@ -16,7 +16,7 @@ from headscope.causal.passes import Pass
 from headscope.causal.readout import LossSum
 from headscope.causal.replacement import Replacement, make_replacement
 from headscope.causal.rows import HeadSet, Rows
-from headscope.causal.wanted import rank
+from headscope.causal.wanted import rank, wanted_sets
 from headscope.errors import InputError
 from headscope.model.aims import NOTHING
 from headscope.model.fingerprint import describe_model, versions
@@ -148,15 +148,13 @@ def _order(model: Model, order: xr.DataArray | Sequence[tuple[int, int]]) -> lis
     if isinstance(order, xr.DataArray):
         if order.dims != ("layer", "head"):
             raise InputError(f"order has axes {order.dims}; expected effects over layer and head.")
-        names = [name for name, _ in reversed(rank(order))]
-        pairs = [(int(a[1:]), int(b[1:])) for a, b in (name.split() for name in names)]
-    else:
-        pairs = [(int(layer), int(head)) for layer, head in order]
-    if not pairs or len(set(pairs)) < len(pairs):
-        raise InputError("order should name each head to remove once, and at least one.")
-    for layer, head in pairs:
-        model.wiring.find(None, layer, head)
-    return pairs
+        pairs = [(layer, head) for layer, head, _ in reversed(rank(order))]
+        order = pairs
+    listed = list(order)
+    sets = wanted_sets(model, listed, model.wiring.main_block())
+    if len(sets) < len(listed) or any(len(heads) > 1 for heads in sets):
+        raise InputError("order should name each head to remove once, in pairs of layer and head.")
+    return [head for (head,) in sets]
 
 
 def _bounds(pulls: Pulls) -> np.ndarray:

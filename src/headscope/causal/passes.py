@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
 from headscope.model.model import Model
+
+T = TypeVar("T")
 
 
 class Pass:
@@ -57,3 +60,14 @@ def spread(tensor: Tensor, n_rows: int) -> Tensor:
     if tensor.ndim < 2 or tensor.shape[0] != 1 or n_rows == 1:
         return tensor
     return tensor.expand(n_rows, *tensor.shape[1:]).contiguous()
+
+
+def map_tensors(tree: T, change: Callable[[Tensor], Tensor]) -> T:
+    """A call's arguments or result with every tensor in it changed."""
+    if isinstance(tree, Tensor):
+        return change(tree)  # type: ignore[return-value]
+    if isinstance(tree, dict):
+        return type(tree)((name, map_tensors(part, change)) for name, part in tree.items())
+    if type(tree) in (tuple, list):
+        return type(tree)(map_tensors(part, change) for part in tree)  # type: ignore[call-arg, attr-defined]
+    return tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ import xarray as xr
 from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
-from headscope.arguments import whole_number
+from headscope.arguments import expect, whole_number
 from headscope.attention import Attention, Block
 from headscope.causal.effects import read_text
 from headscope.causal.estimate import output_gradients
@@ -219,7 +219,8 @@ def _prepare(
         if number == other:
             raise InputError(
                 f"The two texts {texts[0]!r} and {texts[1]!r} have the same answer, "
-                f"{answer_names(model, KINDS[objective], [number])[0]!r}: give target and foil."
+                f"{answer_names(model, KINDS[objective], [number])[0]!r}: give a target and a foil "
+                "that differ."
             )
         return make_answer(model, number, other, "logit", at)
 
@@ -250,11 +251,13 @@ def _outputs(text: Pass, block: Block) -> tuple[dict[int, Tensor], Tensor]:
 
 
 def _checked(pairs: Pairs) -> list[tuple[str, str]]:
+    expect("pairs", pairs, Iterable, "pairs of texts")
     listed = list(pairs)
     if not listed:
         raise InputError("There are no pairs: give at least one pair of texts.")
     for pair in listed:
-        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(t, str) for t in pair):
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        if not is_pair or not all(isinstance(text, str) for text in pair):
             raise InputError(f"{pair!r:.80} is not a pair of texts.")
     return [(first, second) for first, second in listed]
 

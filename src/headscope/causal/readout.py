@@ -7,17 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, final
 
+import numpy as np
 from torch import Tensor
 from torch.nn import functional
 from transformers.utils.generic import ModelOutput
 
+from headscope.arguments import as_integer
 from headscope.errors import InputError, UnknownName
 from headscope.model.aims import Scalar, scalar_values
-from headscope.model.answers import KINDS, answer_names, find_answer
+from headscope.model.answers import (
+    KINDS,
+    answer_names,
+    are_exclusive,
+    find_answer,
+    has_probabilities,
+)
 from headscope.model.model import Model
 from headscope.model.objective import losses_of
 from headscope.text.tokens import Tokens
 
+Pooling = Literal["mean", "first"]
 Measure = Literal["logit", "logprob"]
 MEASURES: tuple[Measure, ...] = ("logit", "logprob")
 
@@ -36,6 +45,11 @@ class Readout(ABC):
     def describe(self) -> dict[str, str | int | float]:
         """What the number is, for the attributes of results."""
 
+    @property
+    def question(self) -> tuple[object, object]:
+        """Target and foil by which the same number is asked of another model."""
+        return None, None
+
 
 @final
 @dataclass(frozen=True)
@@ -47,13 +61,21 @@ class Answer(Readout):
     measure: Measure
     names: tuple[str, str]
     position: int | None
+    excludes: bool = True
+    """Do the answers exclude one another, as tokens do? Labels of a text may not."""
+
+    @property
+    def question(self) -> tuple[object, object]:
+        """The same two answers, by number."""
+        return self.target, False if self.foil is None else self.foil
 
     def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
         """The difference of two logits, or a log-probability."""
         assert logits is not None
         rows = logits.float()
         if self.measure == "logprob":
-            return rows.log_softmax(-1)[:, self.target]
+            logs = rows.log_softmax(-1) if self.excludes else functional.logsigmoid(rows)
+            return logs[:, self.target]
         value = rows[:, self.target]
         return value if self.foil is None else value - rows[:, self.foil]
 
@@ -83,7 +105,7 @@ class Turn(Readout):
     """1 − cosine between the text's vector in a row and as it is: how far it turns."""
 
     vector: Tensor = field(repr=False)
-    pooling: Literal["mean", "first"] = "mean"
+    pooling: Pooling = "mean"
 
     def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
         """0 where the vector keeps its direction, 2 where it is reversed."""
@@ -102,6 +124,11 @@ class OwnScalar(Readout):
     """A user's function of the model's output."""
 
     scalar: Scalar
+
+    @property
+    def question(self) -> tuple[object, object]:
+        """The same function."""
+        return self.scalar, None
 
     def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
         """One number for each row."""
@@ -132,7 +159,7 @@ class LossSum(Readout):
         return {"measure": "loss", "number": "loss of the model's own objective", "units": "nats"}
 
 
-def pooled(outputs: ModelOutput, pooling: Literal["mean", "first"]) -> Tensor:
+def pooled(outputs: ModelOutput, pooling: Pooling) -> Tensor:
     """`row unit`: the vector of each text."""
     hidden: Tensor = outputs["last_hidden_state"]
     return hidden.mean(1) if pooling == "mean" else hidden[:, 0]
@@ -148,20 +175,41 @@ def refuse_one_token(stacks: Mapping[str, Tokens]) -> None:
         )
 
 
+def place_of(name: str, position: int, n: int) -> int:
+    """A position from 0 on; negative ones count from the end."""
+    at = as_integer(position)
+    if at is None:
+        raise InputError(f"{name} should be a whole number, not {position!r}.")
+    if not -n <= at < n:
+        raise InputError(f"{name}={at} is out of range: the text has {n} tokens, {-n} to {n - 1}.")
+    return at % n
+
+
+def refuse_nonsense(model: Model, readout: Readout, value: np.ndarray) -> None:
+    """Refuse a number that is none: every effect on it would be NaN."""
+    if np.isnan(value).any() or not np.isfinite(value).any():
+        number = readout.describe().get("number", "What is read")
+        raise InputError(
+            f"{number} is {value.ravel()[0]} for this text: {model.name} puts out numbers that are "
+            "not finite. Look for NaN or infinity in its weights; in float16 large numbers "
+            "overflow, so load it in float32."
+        )
+
+
 def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> int | None:
     """The row of the logits that a position means; None for a label of the whole text.
 
-    In a masked model, −1 is the last mask of the text.
+    In a masked model −1 is the last mask of the text, in a classifier of tokens the last token
+    that is not special.
     """
     objective = model.need_objective("An effect on a prediction")
     if objective == "label":
         return None
     stack = stacks["decoder"] if objective == "seq2seq" else next(iter(stacks.values()))
     n = len(stack)
-    if isinstance(position, bool) or not isinstance(position, int) or not -n <= position < n:
-        raise InputError(
-            f"position={position!r} is out of range: the text has {n} tokens, {-n} to {n - 1}."
-        )
+    at = place_of("position", position, n)
+    if objective == "token_label" and position == -1:
+        return max((i for i, special in enumerate(stack.special) if not special), default=at)
     if objective == "masked" and position == -1:
         mask = model.need_tokenizer().mask_token_id
         masks = [i for i, token in enumerate(stack.ids) if token == mask]
@@ -171,7 +219,7 @@ def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> 
                 f"{model.name} predicts nothing in it. Write one, or give a position."
             )
         return masks[-1]
-    return position % n
+    return at
 
 
 def find_answers(
@@ -197,9 +245,13 @@ def find_answers(
     likeliest = logits.argsort(descending=True)[:3].tolist()
     number = likeliest[0] if target is None else find_answer(model, target)
     other: int | None = None
+    if measure == "logprob" and not has_probabilities(model):
+        raise InputError(
+            f"{model.name} predicts a score, which has no probability: leave measure='logprob' out."
+        )
     if measure == "logit" and foil is not False:
         others = [answer for answer in likeliest if answer != number]
-        other = others[0] if foil is None else find_answer(model, foil, "foil")
+        other = next(iter(others), None) if foil is None else find_answer(model, foil, "foil")
         if other == number:
             raise InputError(f"target and foil are both {target!r}: their difference is always 0.")
     elif measure == "logprob" and foil not in (None, False):
@@ -213,4 +265,4 @@ def make_answer(
     """The readout of two answers that are known by number."""
     kind = KINDS[model.need_objective("An effect on a prediction")]
     names = answer_names(model, kind, [target, target if foil is None else foil])
-    return Answer(target, foil, measure, (names[0], names[1]), position)
+    return Answer(target, foil, measure, (names[0], names[1]), position, are_exclusive(model))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,8 +18,8 @@ from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Block
-from headscope.causal.passes import Pass, spread
-from headscope.causal.readout import Readout
+from headscope.causal.passes import Pass, map_tensors, spread
+from headscope.causal.readout import Readout, refuse_nonsense
 from headscope.causal.replay import layer_modules, recorded
 from headscope.errors import HeadscopeError
 from headscope.model.edit import Edit
@@ -34,9 +33,9 @@ MOST_LOGITS = 1 << 26
 MOST_WEIGHTS = 1 << 26
 """Attention weights of one layer of a batch."""
 TOLERANCE = 1e-3
-"""How far the unchanged row of a batch may be from the text run alone, relative to the largest
-of 1 and its value: float32 rounds differently in batches."""
-T = TypeVar("T")
+ROUNDINGS = 16
+"""How far a row of a batch may be from the same run alone, relative to the largest of 1 and its
+value: at least `TOLERANCE`, and so many roundings of the model's numbers."""
 
 MakeReadout = Callable[[ModelOutput, Tensor | None], Readout]
 """Decides what is read by the output of the unchanged text, and its logits at the position."""
@@ -67,6 +66,7 @@ class Rows:
         is_main = block == self.model.wiring.main_block()
         self._layers = layer_modules(self.model) if is_main else {}
         self._cuts_rows = True
+        self.tolerance = max(TOLERANCE, ROUNDINGS * torch.finfo(self.model.module.dtype).eps)
         self._n_heads = max(site.n_heads for site in self.model.wiring.of_block(block))
 
     def base(self, make: MakeReadout) -> Base:
@@ -79,7 +79,8 @@ class Rows:
             outputs, logits = self.text.run()
             readout = make(outputs, logits)
             value = readout.read(outputs, logits)[0].double().cpu().numpy()
-            return Base(readout, value, kept)
+        refuse_nonsense(self.model, readout, value)
+        return Base(readout, value, kept)
 
     def values(
         self,
@@ -134,7 +135,7 @@ class Rows:
             outputs, logits = self.text.run(n_rows)
             values = base.readout.read(outputs, logits).double().cpu().numpy()
         apart = np.abs(values[0] - base.value)
-        if (apart > TOLERANCE * np.maximum(1.0, np.abs(base.value))).any():
+        if (apart > self.tolerance * np.maximum(1.0, np.abs(base.value))).any():
             worst = np.unravel_index(apart.argmax(), apart.shape)
             raise HeadscopeError(
                 f"{self.model.name} gives {values[0][worst]:.6g} for a text in a batch and "
@@ -177,7 +178,7 @@ def _stand_in(stack: ExitStack, module: nn.Module, forward: Callable[..., object
 
 
 def _giver(output: object, n_rows: int) -> Callable[..., object]:
-    return lambda *_, **__: _mapped(output, lambda tensor: spread(tensor, n_rows))
+    return lambda *_, **__: map_tensors(output, lambda tensor: spread(tensor, n_rows))
 
 
 def _cutter(module: nn.Module, active: int, n_rows: int) -> Callable[..., object]:
@@ -193,18 +194,7 @@ def _cutter(module: nn.Module, active: int, n_rows: int) -> Callable[..., object
         return torch.cat((tensor, spread(tensor[:1], n_rows - active)))
 
     def forward(*args: object, **kwargs: object) -> object:
-        result = original(*_mapped(args, cut), **_mapped(kwargs, cut))
-        return _mapped(result, fill)
+        result = original(*map_tensors(args, cut), **map_tensors(kwargs, cut))
+        return map_tensors(result, fill)
 
     return forward
-
-
-def _mapped(tree: T, change: Callable[[Tensor], Tensor]) -> T:
-    """A call's arguments or result with every tensor in it changed."""
-    if isinstance(tree, Tensor):
-        return change(tree)  # type: ignore[return-value]
-    if isinstance(tree, dict):
-        return type(tree)((name, _mapped(part, change)) for name, part in tree.items())
-    if type(tree) in (tuple, list):
-        return type(tree)(_mapped(part, change) for part in tree)  # type: ignore[call-arg, attr-defined]
-    return tree

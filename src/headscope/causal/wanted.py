@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import xarray as xr
 
+from headscope.arguments import as_integer
 from headscope.attention import Block
 from headscope.causal.rows import Head, HeadSet
 from headscope.errors import InputError
@@ -23,32 +24,37 @@ def wanted_sets(model: Model, heads: Heads, block: Block) -> list[HeadSet]:
         return [
             ((site.layer, head),) for site in wiring.of_block(block) for head in range(site.n_heads)
         ]
-    if not isinstance(heads, Sequence) or not len(heads):
-        raise InputError(
-            f"heads={heads!r}; expected pairs of layer and head, or sets of such pairs."
-        )
     sets: list[HeadSet] = []
-    for entry in heads:
+    for entry in _listed(heads):
         pair = _as_head(entry)
-        several = entry if isinstance(entry, Iterable) and not isinstance(entry, str) else ()
-        members = [_as_head(member) for member in several] if pair is None else [pair]
+        members = [_as_head(member) for member in _listed(entry)] if pair is None else [pair]
         known = sorted({member for member in members if member is not None})
         if not known or None in members:
-            raise InputError(f"{entry!r} is neither a pair (layer, head) nor a set of such pairs.")
+            raise InputError(
+                f"heads={heads!r:.80}: {entry!r:.80} is neither a pair (layer, head) nor a set of "
+                "such pairs. Write heads=[(23, 3)], or heads=[[(1, 3), (1, 5)]] for a set."
+            )
         for layer, head in known:
             wiring.find(block, layer, head)
         sets.append(tuple(known))
-    return sets
+    if not sets:
+        raise InputError(
+            f"heads={heads!r} names no head: give pairs of layer and head, or None for all heads."
+        )
+    return list(dict.fromkeys(sets))
+
+
+def _listed(several: object) -> list[object]:
+    """The members of a list, tuple, set or array; none of a text or a number."""
+    return [] if isinstance(several, str) or not isinstance(several, Iterable) else [*several]
 
 
 def _as_head(entry: object) -> Head | None:
     """A pair of layer and head; None for anything else."""
-    if not isinstance(entry, Sequence) or isinstance(entry, str) or len(entry) != 2:
-        return None
-    layer, head = entry
-    if not isinstance(layer, int | np.integer) or not isinstance(head, int | np.integer):
-        return None
-    return int(layer), int(head)
+    match [as_integer(number) for number in _listed(entry)]:
+        case [int(layer), int(head)]:
+            return layer, head
+    return None
 
 
 def label_sets(
@@ -98,15 +104,8 @@ def label_sets(
     return array
 
 
-def rank(array: xr.DataArray, n: int | None = None) -> list[tuple[str, float]]:
-    """Heads by the size of their effect, largest first: `L23 H3` and the effect."""
-    if array.dims == ("set",):
-        named = [(str(name), float(array.sel(set=name))) for name in array["set"].values]
-    else:
-        named = [
-            (f"L{int(layer)} H{int(head)}", float(array.sel(layer=layer, head=head)))
-            for layer in array["layer"].values
-            for head in array["head"].values
-        ]
-    known = [(name, value) for name, value in named if np.isfinite(value)]
-    return sorted(known, key=lambda entry: -abs(entry[1]))[:n]
+def rank(array: xr.DataArray, n: int | None = None) -> list[tuple[int, int, float]]:
+    """Heads by the size of their effect, largest first: layer, head and the effect."""
+    known = array.transpose("layer", "head").to_series().dropna()
+    largest = known.sort_values(key=lambda sizes: -abs(sizes), kind="stable")[:n]
+    return [(layer, head, float(value)) for (layer, head), value in largest.items()]

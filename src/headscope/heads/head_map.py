@@ -9,12 +9,19 @@ import numpy as np
 import xarray as xr
 
 from headscope.arguments import expect
-from headscope.errors import InputError
+from headscope.errors import InputError, UnknownName
 from headscope.heads.behavior import Probes, Thresholds, behaviors
 from headscope.notebook import facts_table
 from headscope.results.effect_result import result_of_effects
+from headscope.results.norm_weighted import OVER
 from headscope.results.result import Result
+from headscope.run.options import Over
 from headscope.surface.probe_methods import HeadMapMethods
+
+ANALYZE = (
+    'headscope.analyze(model, corpus, ["js", "offset_share", "class_share", "row_entropy", '
+    '"uniform_entropy"])'
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +123,9 @@ def nearest_in(data: xr.Dataset, layer: int, head: int) -> list[tuple[int, int, 
 
 
 def map_heads(
-    result: Result,
+    result: Result | Sequence[Result],
     *,
+    over: Over | None = None,
     probes: Probes | None = None,
     effects: xr.DataArray | Result | None = None,
     thresholds: Thresholds | None = None,
@@ -130,7 +138,10 @@ def map_heads(
     Args:
         result: of `analyze` with `js` and the surface metrics:
             `hs.analyze(model, corpus, ["js", "offset_share", "class_share", "row_entropy",
-            "uniform_entropy"])`. With `over="norm"` there, the map is of norm-weighted attention.
+            "uniform_entropy"])`. Also several of one model, of which `over` chooses.
+        over: `attention`, or `norm` for attention times the length of what it fetches: which of
+            the results to map. By default the only one with `js`, which was measured with
+            `hs.analyze(…, over=…)`.
         probes: results of probes on the same model, or names for heads, as `{(7, 9): "obj"}`:
             they come before the names of surface behavior.
         effects: of the same model's heads over a corpus, `hs.effects(model, corpus)`: the larger a
@@ -142,12 +153,7 @@ def map_heads(
     """
     from headscope.heads.embed import cluster, embed
 
-    if "js" not in result:
-        raise InputError(
-            "A map needs the divergences of all pairs of heads. Measure them: "
-            'headscope.analyze(model, corpus, ["js", "offset_share", "class_share", '
-            '"row_entropy", "uniform_entropy"]).'
-        )
+    result = _chosen(result, over)
     labels = behaviors(result, thresholds, probes)
     n_layers, n_heads = result["js"].shape[:2]
     distances = result["js"].values.reshape(n_layers * n_heads, -1)
@@ -183,6 +189,29 @@ def map_heads(
     if effects is not None:
         data["effect"] = _effect_at(data, result, effects)
     return HeadMap(data, stress, result.title)
+
+
+def _chosen(results: Result | Sequence[Result], over: Over | None) -> Result:
+    """The one result with the divergences of all pairs of heads, over what is asked for."""
+    if over not in (None, *OVER):
+        raise UnknownName.of("over", over, OVER)
+    given = [results] if isinstance(results, Result) else list(results)
+    with_js = [result for result in given if "js" in result]
+    fitting = [result for result in with_js if over in (None, result.over)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if len(fitting) > 1:
+        over_what = ", ".join(result.over for result in fitting)
+        raise InputError(
+            f"{len(fitting)} of these results have js (over {over_what}): a map is of one. Choose "
+            "with over='attention' or over='norm'."
+        )
+    if with_js:
+        raise InputError(f"This result is over {with_js[0].over}. Measure it over {over}: "
+                         f"{ANALYZE[:-1]}, over={over!r}).")  # fmt: skip
+    raise InputError(
+        f"A map needs the divergences of all pairs of heads (js). Measure them: {ANALYZE}."
+    )
 
 
 def _effect_at(data: xr.Dataset, result: Result, effects: xr.DataArray | Result) -> xr.DataArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import xarray as xr
 from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import HEADS
 from headscope.notebook import columns_table
+from headscope.results.described import CURE, described
 from headscope.results.result import Result
 from headscope.run.compare import Labeled, is_of_same_documents, labeled_pulls
 from headscope.run.merge import check_results
@@ -95,8 +97,12 @@ def significant_heads(
     **labels: str | int,
 ) -> SignificantHeads:
     """What `Result.significant` gives; see there."""
-    if not 0 < level < 1:
+    if not _is_number(level) or not 0 < level < 1:
         raise InputError(f"level={level!r}; expected a number between 0 and 1, such as 0.05.")
+    if not isinstance(against, str | Result) and not _is_number(against):
+        raise InputError(
+            f"against={against!r}; expected a number, the name of a variable, 'mean', or a result."
+        )
     known = labeled_pulls(result, block)
     of = _of_heads(known, name, labels)
     if isinstance(against, Result):
@@ -117,9 +123,24 @@ def significant_heads(
         pulls = of.pulls - _rival(known, of, against, labels)
         p, said = p_above(pulls), "its mean over heads" if against == "mean" else against
     else:
+        _check_number(name, of.pulls, float(against))
         p, said = p_above(of.pulls, float(against)), f"{against:g}"
     bounds = interval(of.pulls).bounds
     return _listed(f"{name} above {said}", of.array, bounds, p, level, _caution(name, of.pulls))
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return math.isfinite(value)
+
+
+def _check_number(name: str, of: Pulls, against: float) -> None:
+    """Is there anything to test? No share is below 0 or above 1."""
+    if of.scale == "logit" and not 0 <= against <= 1:
+        raise InputError(
+            f"against={against:g}, but {name} is a share: expected a number from 0 to 1."
+        )
 
 
 def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]) -> Labeled:
@@ -163,6 +184,11 @@ def _rival(
     dims = known[name].array.dims
     rival = _at(known[name], {axis: labels[axis] for axis in labels if axis in dims})
     array, pulls = rival.array, rival.pulls
+    units, theirs = (described(side).units for side in (of.array, array))
+    if units != theirs and not (units.startswith("share") and theirs.startswith("share")):
+        raise InputError(
+            f"{name} is in {theirs}, and what it is compared with in {units}: expected the same."
+        )
     if array.dims not in ((), HEADS):
         raise InputError(f"{name} has the axes {', '.join(map(str, array.dims))}: expected none.")
     return pulls if array.dims else pulls.at(None, None)
@@ -175,7 +201,7 @@ def _caution(name: str, *sides: Pulls) -> str:
         return ""
     return (
         f"One document holds {max(shares):.0%} of {name}, and few heads can be told from others: "
-        "cut long documents (max_tokens) or read smaller units."
+        f"{CURE}."
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.utils.generic import ModelOutput
 
+from headscope.arguments import as_integer
 from headscope.errors import InputError, UnknownName
 from headscope.model.readable import Speller
 from headscope.results.predictions import WHOLE_TEXT, Predicted, Predictions
@@ -70,7 +71,7 @@ def _likeliest(
     for some in rows.split(ROWS_AT_ONCE):
         logits = some.float()
         best = logits.topk(n, dim=-1)
-        parts.append((best.indices, best.values, _probabilities(model, kind, logits, best.indices)))
+        parts.append((best.indices, best.values, _probabilities(model, logits, best.indices)))
     ids, values, shares = (torch.cat(columns).cpu().numpy() for columns in zip(*parts, strict=True))
     return Predictions.of(
         kind,
@@ -83,16 +84,28 @@ def _likeliest(
     )
 
 
-def _probabilities(model: Model, kind: Predicted, logits: Tensor, ids: Tensor) -> Tensor:
+def _probabilities(model: Model, logits: Tensor, ids: Tensor) -> Tensor:
     """Of the named answers. Labels that do not exclude one another have one each; a score
     (regression) has none.
     """
-    problem = model.module.config.problem_type if kind == "label" else None
-    if logits.shape[-1] == 1 or problem == "regression":
+    if not has_probabilities(model):
         return torch.full_like(logits.gather(-1, ids), float("nan"))
-    if problem == "multi_label_classification":
+    if not are_exclusive(model):
         return logits.sigmoid().gather(-1, ids)
     return logits.log_softmax(-1).gather(-1, ids).exp()
+
+
+def has_probabilities(model: Model) -> bool:
+    """A score (regression) has none."""
+    config = model.module.config
+    is_score = config.problem_type == "regression" or len(label_names(config)) == 1
+    return not (model.info.objective == "label" and is_score)
+
+
+def are_exclusive(model: Model) -> bool:
+    """Do answers exclude one another, as tokens do? Labels of a text may not."""
+    is_loose = model.module.config.problem_type == "multi_label_classification"
+    return not (model.info.objective == "label" and is_loose)
 
 
 def _names(model: Model, kind: Predicted, ids: np.ndarray) -> list[list[str]]:
@@ -123,16 +136,22 @@ def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
         InputError: no such label, or a text of several tokens.
     """
     objective = model.need_objective(f"{name}={answer!r}")
+    number = as_integer(answer)
     if objective in ("label", "token_label"):
         labels = label_names(model.module.config)
-        if isinstance(answer, int) and not isinstance(answer, bool) and answer in labels:
-            return answer
-        for number, label in labels.items():
+        if number in labels:
+            return number
+        for i, label in labels.items():
             if label == answer:
-                return number
+                return i
         raise UnknownName.of("label", answer, labels.values())
+    if number is not None:
+        n = model.module.config.get_text_config().vocab_size
+        if not 0 <= number < n:
+            raise InputError(f"{name}={number} is no token of {model.name}: ids are 0 to {n - 1}.")
+        return number
     if not isinstance(answer, str) or not answer:
-        raise InputError(f"{name} should be a token, as text, not {answer!r}.")
+        raise InputError(f"{name} should be a token, as text or by its id, not {answer!r}.")
     return _one_token(model, answer, name)
 
 
@@ -145,7 +164,7 @@ def _one_token(model: Model, text: str, name: str) -> int:
     shown = ", ".join(repr(token) for token in speller.spell(ids))
     if len(ids) == 1:
         raise InputError(f"{name}={text!r} is not in the vocabulary of {model.name} ({shown}).")
-    advice = "Give one of them."
+    advice = "Give one token; one that begins a word mostly begins with a space, as ' Paris' does."
     if not text.startswith(" ") and len(_encoded(model, f" {text}")) == 1:
         advice = f"With a space before it, {' ' + text!r}, it is one token."
     raise InputError(

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
 from transformers import PreTrainedTokenizerBase
 
 from headscope.errors import InputError
 from headscope.model.encode import Encoded, decoded_tokens
-from headscope.model.options import Messages
+
+Messages = Sequence[Mapping[str, Any]]
+"""A chat: dicts with `role` and `content`."""
+
+
+def is_chat(text: object) -> TypeGuard[Messages]:
+    """Is this a list of messages, each with a role?"""
+    return (
+        isinstance(text, Sequence)
+        and not isinstance(text, str)
+        and bool(text)
+        and all(isinstance(message, Mapping) and "role" in message for message in text)
+    )
 
 
 def encode_chat(

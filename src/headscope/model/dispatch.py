@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from headscope.errors import InputError
-from headscope.model.options import Messages, Options, is_chat
+from headscope.model.chat import Messages, is_chat
 from headscope.model.trace_media import trace_media
+from headscope.model.trace_options import TraceOptions
 from headscope.model.tracing import trace_inputs, trace_text
 from headscope.results.trace import Trace
 
@@ -23,7 +24,7 @@ def trace_any(
     pair: str | Sequence[str] | None,
     target: str | Sequence[str] | None,
     media: tuple[object | None, object | None],
-    options: Options,
+    options: TraceOptions,
 ) -> Trace | list[Trace]:
     """See `Model.trace`; `media` are the image and the recording."""
     has_media = any(one is not None for one in media)

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention import Block
 from headscope.errors import InputError, MissingObjective, TapUnsupported
+from headscope.model.chat import Messages
 from headscope.model.edit import Edit, check_edit
 from headscope.model.info import (
     ModelInfo,
@@ -19,9 +20,9 @@ from headscope.model.info import (
     is_language_model,
     model_facts,
 )
-from headscope.model.options import Messages, Options
 from headscope.model.tap.attachment import Attachment
 from headscope.model.tapped import Checks, TappedModule
+from headscope.model.trace_options import TraceOptions
 from headscope.model.transfer import structure_of, weights_version
 from headscope.notebook import facts_table
 from headscope.results.predictions import Predictions
@@ -178,7 +179,7 @@ class Model(TappedModule):
         """
         from headscope.model.dispatch import trace_any
 
-        options = Options(vectors, scores, layers, norms, effects, generate, truncate)
+        options = TraceOptions(vectors, scores, layers, norms, effects, generate, truncate)
         return trace_any(self, text, pair, target, (image, audio), options)
 
     def predict(

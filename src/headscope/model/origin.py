@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from headscope.model.edit import Edit
-from headscope.model.options import Options
+from headscope.model.trace_options import TraceOptions
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
@@ -26,7 +26,7 @@ class Origin:
     model: Model
     inputs: Mapping[str, object]
     stacks: Mapping[str, Tokens]
-    options: Options
+    options: TraceOptions
     edits: tuple[Edit, ...]
 
     @contextmanager

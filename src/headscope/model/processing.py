@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.model.options import Messages
+from headscope.model.chat import Messages
 from headscope.model.quiet import quiet
 from headscope.model.sources import read_image, read_sound
 from headscope.results.media import Media

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.attention import Block
+from headscope.model.chat import Messages
 from headscope.model.encode import decoded_tokens, encode
 from headscope.model.frames import find_frames
-from headscope.model.options import Messages, Options
 from headscope.model.patches import find_patches
 from headscope.model.processing import MEDIA_INPUTS, Prepared, prepare, sound_processor
+from headscope.model.trace_options import TraceOptions
 from headscope.model.tracing import (
     IDS_OF_STACK,
     check_target,
@@ -44,7 +45,7 @@ def trace_media(
     image: object | None,
     audio: object | None,
     target: str | None,
-    options: Options,
+    options: TraceOptions,
 ) -> Trace:
     """See `Model.trace`."""
     generate = whole_number("generate", options.generate, 0)

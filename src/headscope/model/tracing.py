@@ -12,18 +12,18 @@ from torch import Tensor
 from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, MissingObjective
 from headscope.model.answers import read_predictions
-from headscope.model.chat import encode_chat
+from headscope.model.chat import Messages, encode_chat, is_chat
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.edit import describe_edits
 from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
 from headscope.model.fingerprint import versions
-from headscope.model.options import Messages, Options, is_chat
 from headscope.model.origin import Origin
 from headscope.model.packaged.weights import PACKAGED
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
+from headscope.model.trace_options import TraceOptions
 from headscope.results.predictions import Predictions
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
@@ -49,7 +49,7 @@ ONE_ANSWER: dict[str, object] = {
 
 
 def trace_text(
-    model: Model, text: str | Messages, pair: str | None, target: str | None, options: Options
+    model: Model, text: str | Messages, pair: str | None, target: str | None, options: TraceOptions
 ) -> Trace:
     """See `Model.trace`."""
     encoded, stacks, inputs = encode_for(
@@ -78,7 +78,7 @@ def predict_text(
     return predictions
 
 
-def trace_inputs(model: Model, inputs: Mapping[str, object], options: Options) -> Trace:
+def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptions) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
     for name, value in inputs.items():
         is_patches = "grid_thw" in inputs and name != "grid_thw"
@@ -107,6 +107,10 @@ def encode_for(
         raise InputError(
             f"{model.name} compares a text with an image or a recording, and runs on both: "
             "model.trace('a cat', image=…)."
+        )
+    if model.module.main_input_name in ("input_features", "input_values"):
+        raise InputError(
+            f"{model.name} listens to recordings and reads no text: model.trace(audio=…)."
         )
     limit = model.info.max_length
     has_decoder = "decoder" in model.info.blocks
@@ -197,7 +201,7 @@ def run_trace(
     model: Model,
     inputs: Mapping[str, object],
     stacks: dict[str, Tokens],
-    options: Options,
+    options: TraceOptions,
     *,
     n_cut: int,
 ) -> Trace:

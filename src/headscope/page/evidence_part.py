@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import numpy as np
@@ -16,7 +16,7 @@ from headscope.heads.explain import shown_variables
 from headscope.heads.head_map import nearest_in
 from headscope.heads.roles import corpus_roles
 from headscope.page.payload import Evidence
-from headscope.results.described import described
+from headscope.results.described import described, label_of
 from headscope.results.result import Exemplar, Result
 from headscope.results.trace import Trace
 
@@ -36,6 +36,38 @@ CLAIMS = {
     "special": "Rests on special tokens",
     "punctuation": "Rests on punctuation",
 }
+LOOKS = {"class_share": "rest", "offset_share": ""}
+"""Variables that say where a head looks, a number for each label, and the label to leave out."""
+TOKENS_LIKE_IT = {
+    "duplicate_token": "an earlier equal token",
+    "induction": "what followed an earlier equal token",
+}
+"""Variables that say so in one number, and to what."""
+RELATIONS = {
+    "advcl": "adverbial clause",
+    "advmod": "adverb",
+    "amod": "adjective",
+    "aux": "auxiliary verb",
+    "case": "preposition",
+    "cc": "and, or",
+    "ccomp": "clause of a verb",
+    "compound": "compound",
+    "conj": "words joined by and",
+    "cop": "to be",
+    "det": "article",
+    "mark": "that, because",
+    "nmod": "noun of a noun",
+    "nmod:poss": "owner",
+    "nsubj": "subject",
+    "nummod": "number",
+    "obj": "object",
+    "obl": "place, time",
+    "proper": "what a name refers to",
+    "nominal": "what a noun refers to",
+    "pronoun": "what a pronoun refers to",
+    "xcomp": "verb of a verb",
+}
+"""Relations and kinds of mentions in plain words; the label follows in brackets."""
 BASELINES = {"accuracy": ("baseline", "best offset"), "coref_accuracy": ("coref_baseline", "rules")}
 
 
@@ -75,6 +107,7 @@ class Card(TypedDict):
 
     sentences: list[str]
     relations: list[Relation]
+    looks: list[Number]
     numbers: list[Number]
     exemplars: list[Shown]
     neighbors: list[str]
@@ -96,21 +129,25 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
     if not given:
         raise InputError("evidence is an empty list: give at least one result.")
     _check_shape(given, trace)
-    roles = {
-        name: table
-        for result in reversed(given)
-        for name, data in result.blocks.items()
-        if name in trace.blocks and (table := corpus_roles(data)) is not None
-    }
+    roles: dict[str, xr.Dataset] = {}
+    documents: dict[str, int] = {}
+    for result in reversed(given):
+        for name, data in result.blocks.items():
+            if name in trace.blocks and (table := corpus_roles(data)) is not None:
+                roles[name], documents[name] = table, result.n_documents
     main = trace.main.name
     tables = [_Table.of(result, main) for result in given]
     cards = {
-        f"L{layer}H{head}": _card(tables, roles.get(main), layer, head)
+        f"L{layer}H{head}": _card(tables, roles.get(main), documents.get(main, 0), layer, head)
         for layer in trace.layers
         for head in range(trace.n_heads)
     }
-    about = "; ".join(dict.fromkeys(f"{r.title}, {r.n_documents:,} documents" for r in given))
-    return Evidence({"about": about, "cards": cards}, roles)
+    prefix = f"{given[0].model} · "
+    about = "; ".join(
+        dict.fromkeys(f"{r.title.removeprefix(prefix)}, {r.n_documents:,} documents" for r in given)
+    )
+    meanings = {c.name: c.meaning for t in tables for c in t.numbers + t.looks if c.meaning}
+    return Evidence({"about": about, "meanings": meanings, "cards": cards}, roles)
 
 
 def _check_shape(results: Sequence[Result], trace: Trace) -> None:
@@ -139,6 +176,7 @@ class _Column:
     """`bound layer head`."""
     baseline: float | None = None
     baseline_name: str = ""
+    meaning: str = ""
 
     def at(self, row: int, head: int) -> Bounded:
         """The value of a head, with its interval."""
@@ -157,6 +195,7 @@ class _Table:
     block: str
     data: xr.Dataset
     layers: list[int]
+    looks: list[_Column]
     numbers: list[_Column]
     relations: list[_Column]
 
@@ -164,11 +203,16 @@ class _Table:
     def of(cls, result: Result, block: str) -> _Table:
         data = result.blocks.get(block, result.dataset)
         layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
-        return cls(result, block, data, layers, list(_numbers(data)), list(_relations(data)))
+        looks = list(_looks(data))
+        numbers = [c for c in _numbers(data) if c.name not in TOKENS_LIKE_IT]
+        return cls(result, block, data, layers, looks, numbers, list(_relations(data)))
 
 
-def _card(tables: Sequence[_Table], roles: xr.Dataset | None, layer: int, head: int) -> Card:
+def _card(
+    tables: Sequence[_Table], roles: xr.Dataset | None, n_documents: int, layer: int, head: int
+) -> Card:
     relations: list[Relation] = []
+    looks: dict[str, Number] = {}
     numbers: dict[str, Number] = {}
     exemplars: list[Shown] = []
     for table in tables:
@@ -185,25 +229,27 @@ def _card(tables: Sequence[_Table], roles: xr.Dataset | None, layer: int, head: 
                     "baseline_name": column.baseline_name,
                 }
                 relations.append(relation)
-        for column in table.numbers:
-            found = column.at(row, head)
-            if not math.isnan(found["value"]):
-                number: Number = {
-                    "name": column.name,
-                    "title": column.title,
-                    **found,
-                    "unit": column.unit,
-                }
-                numbers.setdefault(column.name, number)
+        for kept, columns in ((looks, table.looks), (numbers, table.numbers)):
+            for column in columns:
+                found = column.at(row, head)
+                if not math.isnan(found["value"]):
+                    number: Number = {
+                        "name": column.name,
+                        "title": column.title,
+                        **found,
+                        "unit": column.unit,
+                    }
+                    kept.setdefault(column.name, number)
         if "exemplar_weight" in table.data:
             examples = table.result.exemplars(layer, head, table.block)
             exemplars += [_shown(exemplar) for exemplar in examples[:MOST_EXEMPLARS]]
     relations.sort(key=lambda relation: (relation["baseline"] or 0.0) - relation["value"])
-    sentences = _role_claim(roles, layer, head, tables[0].result.n_documents)
+    sentences = _role_claim(roles, layer, head, n_documents)
     sentences += [_relation_claim(r) for r in relations[:1] if _is_above(r)]
     return {
         "sentences": sentences,
         "relations": relations[:MOST_RELATIONS],
+        "looks": list(looks.values()),
         "numbers": list(numbers.values()),
         "exemplars": exemplars,
         "neighbors": _neighbors(tables, layer, head),
@@ -259,7 +305,9 @@ def _relations(data: xr.Dataset) -> Iterator[_Column]:
             if baseline in data:
                 axes = {dim: labels[dim] for dim in ("relation", "mention_kind") if dim in labels}
                 rule = float(data[baseline].sel(axes).max())
-            shown = f"{label} (from its parent)" if labels.get("direction") == "head" else label
+            shown = f"{RELATIONS[label]} ({label})" if label in RELATIONS else label
+            if labels.get("direction") == "head":
+                shown += ", from its parent"
             yield _Column(
                 shown,
                 shown,
@@ -286,7 +334,37 @@ def _numbers(data: xr.Dataset) -> Iterator[_Column]:
             "share" if known.is_share else known.units,
             array.transpose("layer", "head").values,
             data[interval].transpose("bound", "layer", "head").values if interval in data else None,
+            meaning=known.meaning,
         )
+
+
+def _looks(data: xr.Dataset) -> Iterator[_Column]:
+    """Where attention goes, in shares: to the first token, the one before, or an equal one."""
+    for name, left_out in LOOKS.items():
+        if name not in data:
+            continue
+        array, interval = data[name], data.get(f"{name}_interval")
+        (dim,) = (str(dim) for dim in array.dims if dim not in ("layer", "head"))
+        seen: list[np.ndarray] = []
+        for label in array[dim].values:
+            values = array.sel({dim: label}).transpose("layer", "head").values
+            # [CLS] is the first token in BERT; no causal head can read the next one.
+            is_said = any(np.array_equal(values, other, equal_nan=True) for other in seen)
+            if str(label) == left_out or is_said or not np.any(values > 0):
+                continue
+            seen.append(values)
+            bounds = None if interval is None else interval.sel({dim: label})
+            yield _Column(
+                f"{name}/{label}",
+                label_of(dim, label),
+                "share",
+                values,
+                None if bounds is None else bounds.transpose("bound", "layer", "head").values,
+                meaning=described(array).meaning,
+            )
+    for column in _numbers(data):
+        if column.name in TOKENS_LIKE_IT:
+            yield replace(column, title=TOKENS_LIKE_IT[column.name])
 
 
 def _shown(exemplar: Exemplar) -> Shown:

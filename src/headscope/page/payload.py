@@ -91,7 +91,7 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
     selection = opened_at(_shown(traces, examples, contents.selection), contents.selection)
     story = [
         {"caption": caption, "selection": make_step(_shown(traces, examples, step), step)}
-        for caption, step in contents.story
+        for caption, step in map(_step, contents.story)
     ]
     fragments = [selection, *(step["selection"] for step in story)]
     layers = _stored_layers(traces, contents.neurons, fragments)
@@ -117,7 +117,7 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
         "examples": [
             {"title": titles[numbers[0]], "traces": list(numbers)} for numbers in examples
         ],
-        "command": live_command(traces[0]),
+        "command": live_command(*(traces[index] for index in examples[0])),
         "evidence": None if contents.evidence is None else contents.evidence.part,
         **({"report": contents.report} if contents.report else {}),
         "traces": parts,
@@ -159,13 +159,16 @@ def trace_part(
     }
 
 
-def live_command(trace: Trace) -> str:
-    """What to type for a page of this text that can run the model."""
+def live_command(trace: Trace, other: Trace | None = None) -> str:
+    """What to type for a page of this text (and one to compare it with) that can run the model."""
     words = ["headscope", "serve", "--model", str(trace.about.get("load") or "FOLDER")]
     texts = trace.text.texts
     if texts and 0 < sum(map(len, texts)) <= LONGEST_COMMAND and not trace.media:
         words += ["--text", texts[0]]
         words += ["--pair", texts[1]] if len(texts) > 1 else []
+        others = other.text.texts if other else ()
+        if len(others) == 1 and others != texts and len(others[0]) <= LONGEST_COMMAND:
+            words += ["--compare", others[0]]
     return shlex.join(words)
 
 
@@ -179,6 +182,17 @@ def _examples(
     if not groups:
         raise InputError("There is no trace to show: give at least one.")
     return groups
+
+
+def _step(given: object) -> Step:
+    """A step of a story, if it is one."""
+    match given:
+        case (str() as caption, (Mapping() | str()) as selection):
+            return caption, selection
+    raise InputError(
+        f"A step of a story should be a caption and a selection, such as "
+        f'("It rests.", {{"layer": 0, "head": 3}}), not {given!r:.80}.'
+    )
 
 
 def _shown(

@@ -113,11 +113,13 @@ def about_changes(subjects: Sequence[Subject], differences: Differences) -> list
         test = f"the same documents, paired; after correction over {most} heads for each measure"
         some = [c for c in changed if c.heads]
         if not some:
-            sentences.append([f"{pair}, no head changed in any measure", aside(f" ({test})"), "."])
+            sentences.append(
+                [f"{pair}, no head clearly changed in any measure", aside(f" ({test})"), "."]
+            )
             continue
         parts = [_said(subjects, right, c) for c in some]
         rest = [_spoken(c.name, subjects) for c in changed if not c.heads]
-        none = ["; ", *listed(rest), " changed in none"] if rest else []
+        none = ["; ", *listed(rest), " clearly changed in none"] if rest else []
         sentences.append(
             sentence(f"{pair}, ", listed(parts), *none, aside(f" ({test})"), figure("changes"), ".")
         )
@@ -154,7 +156,7 @@ def about_differences(subjects: Sequence[Subject], differences: Differences) -> 
                 units = describe(subjects, name).units
                 said.append(f"{_spoken(name, subjects)} {way} by {points(size, units)}")
         if said:
-            kind = "paired" if data.attrs.get("comparison") == SAME else "on different documents"
+            kind = "paired" if data.attrs.get("comparison") == SAME else "not the same documents"
             sentences.append(
                 [
                     f"Compared with {subjects[right].title}, {subjects[left].title} has ",

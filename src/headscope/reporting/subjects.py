@@ -155,7 +155,7 @@ def find_subjects(
     for given in (result_of_effects(g) if isinstance(g, xr.DataArray) else g for g in results):
         if isinstance(given, Result):
             for result in _by_block(with_descriptions(given)):
-                if _is_by_norm(result):
+                if result.over == "norm":
                     by_norm.append(result)
                 else:
                     _place(result, placed)
@@ -238,10 +238,6 @@ def _key(result: Result) -> _Key:
     )
 
 
-def _is_by_norm(result: Result) -> bool:
-    return bool(result.provenance.get("settings", {}).get("over") == "norm")
-
-
 def _renamed(result: Result) -> Result:
     """An analysis over norms under names of its own, to stand beside the one over attention."""
     data = result.dataset
@@ -290,7 +286,7 @@ def _details(result: Result) -> tuple[str, ...]:
     """What may tell a result from others of its model, the most telling first."""
     return (
         "edited" if result.provenance.get("model", {}).get("edits") else "",
-        "by norm" if _is_by_norm(result) else "",
+        "by norm" if result.over == "norm" else "",
         next(iter(result.blocks)),
         str(result.provenance.get("group") or ""),
         result.corpus_name,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Side = Literal["key", "query"]
 SIDES: tuple[Side, ...] = ("key", "query")
 SHOWN = 8
+LEAST = 0.005
+"""What is smaller would be printed as 0.00."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +72,17 @@ class ExplainedScore:
         return (
             f"L{about['layer']} H{about['head']}: {about['query_token']!r} ({about['query']}) → "
             f"{about['key_token']!r} ({about['key']}), weight {self.weight:.2f}, score "
-            f"{about['score']:.2f}, {self.contrast:+.2f} above the other keys"
+            f"{about['score']:.2f}, {abs(self.contrast):.2f} "
+            f"{'above' if self.contrast >= 0 else 'below'} the mean of the other keys"
         )
 
     def __repr__(self) -> str:
         lines = [self.title]
         for side in SIDES:
+            top = self.top(side=side)
+            rows = [*top, ("all others", self.contrast - sum(value for _, value in top))]
             lines.append(f"  by the {side}'s parts")
-            lines += [f"    {name:<12} {value:+.2f}" for name, value in self.top(side=side)]
+            lines += [f"    {name:<16} {v:+.2f}" for name, v in rows if abs(v) >= LEAST]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

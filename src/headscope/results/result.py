@@ -18,6 +18,7 @@ from headscope.arguments import whole_number
 from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
+from headscope.results.described import CURE
 from headscope.surface.result_methods import ResultMethods
 
 if TYPE_CHECKING:
@@ -108,12 +109,16 @@ class Result(ResultMethods):
         return f"{name}, {group}" if group else name
 
     @property
+    def over(self) -> str:
+        """What was measured: `attention`, or `norm` for attention times what it fetches."""
+        return str(self.provenance.get("settings", {}).get("over", "attention"))
+
+    @property
     def title(self) -> str:
         """The model and the corpus, for figures and tables; and that attention was weighted by
         norms, where it was.
         """
-        is_by_norm = bool(self.provenance.get("settings", {}).get("over") == "norm")
-        return f"{self.model} · {self.corpus_name}" + " · weighted by norms" * is_by_norm
+        return f"{self.model} · {self.corpus_name}" + " · weighted by norms" * (self.over == "norm")
 
     @property
     def n_documents(self) -> int:
@@ -253,7 +258,7 @@ class Result(ResultMethods):
         named = ", ".join(list(shares)[:3]) + f" and {len(shares) - 3} more" * (len(shares) > 3)
         return (
             f"; one document holds {max(shares.values()):.0%} of {named}, and intervals say little "
-            "of others: cut long documents (max_tokens) or read smaller units"
+            f"of others: {CURE}"
         )
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from headscope.statistics.intervals import BOUNDS
 from headscope.statistics.pulls import Pulls
 
 SAME = "paired: the same documents on both sides"
-OTHER = "unpaired: different documents on both sides"
+OTHER = "unpaired: not the same documents on both sides"
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,10 @@ def compare(left: Result, right: Result) -> xr.Dataset:
     Two models over one corpus, or two genres under one model (`result.group`). Variables
     are compared head by head where both models have the same layers and heads; their means
     over heads (`…_mean`) always. Results of the same documents are paired, part by part; the
-    attribute `comparison` says which it was. `…_p` is two-sided; `…_p_adjusted` is corrected for
-    all heads (and labels) of the variable by Benjamini & Hochberg: of the differences where it is
-    below 0.05, at most one in twenty is expected to be false. Variability is left out where the
+    attribute `comparison` says which it was. Corpora that merely overlap are not paired, which
+    makes intervals too wide rather than too narrow. `…_p` is two-sided; `…_p_adjusted` is corrected
+    for all heads (and labels) of the variable by Benjamini & Hochberg: of the differences where it
+    is below 0.05, at most one in twenty is expected to be false. Variability is left out where the
     sides kept different numbers of documents: fewer make it smaller.
     """
     check_results(other=right)

@@ -7,7 +7,7 @@ import mmap
 import sys
 from pathlib import Path
 
-MOST_KEPT = 32 << 20
+MOST_KEPT = 96 << 20
 """How many freed bytes are kept before they are given back: getting them again takes time."""
 
 

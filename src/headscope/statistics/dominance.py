@@ -16,7 +16,8 @@ def largest_share(of: Pulls) -> tuple[float, int]:
     """The largest share that one part has of what a number is a mean over, and which part.
 
     Averaged over heads. With one document of 9,000 words among twenty of 300, a mean over words
-    is mostly that document's: cut long documents (`max_tokens`) or read smaller units.
+    is mostly that document's: cut long documents (`max_tokens`), or, where a corpus is read by
+    sentences, take as many of each document. Sentences of one document stay in one part.
     """
     heads = tuple(range(1, of.shares.ndim))
     shares = of.shares.mean(heads) if heads else of.shares

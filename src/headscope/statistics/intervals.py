@@ -12,13 +12,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headscope.deferred import special
-from headscope.statistics.pulls import AGREEMENT, EPSILON, Pulls, Scale, subtracted
+from headscope.statistics.pulls import AGREEMENT, EPSILON, FULL, WHOLE, Pulls, Scale, subtracted
 from headscope.statistics.student import LEVEL, both_tails, critical, upper_tail
 
 BOUNDS = ("low", "high")
 LEAST_PARTS = 5
 """Fewer parts with anything to count (or anything not to) give no interval."""
 LEAST_DF = 2.0
+OF_SHARES, OF_POSITIVE = 1 / 3, 1 / 2
+"""So much of the skewness counts in lists of heads against a number: of a share where it makes a
+head less sure, of a positive number where it makes a head surer. Lists held their error rates with
+these (`studies.errors`); more care would cost up to half of the power."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,9 @@ def unskewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     H(t) = t + γ t²/3 + γ² t³/27 + γ/6. A sample without its rare long documents has too small a
     mean and too small an error at once; the skewness γ of those it has tells how much.
     """
-    transformed: np.ndarray = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
-    return transformed
+    with np.errstate(invalid="ignore"):
+        transformed = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
+    return np.where(np.isinf(t), t, transformed)  # where no part pulls at all
 
 
 def skewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
@@ -83,20 +88,31 @@ def cautious(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         transformed = np.sign(t) * unskewed(t, skewness)
         nearer = np.sign(t) * np.clip(transformed, 0.0, np.abs(t))
-    return np.where(skewness == 0, t, nearer)  # t may be infinite where no part pulls
+    return np.where((skewness == 0) | np.isinf(t), t, nearer)
 
 
 def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
     """`…`: p of the one-sided test that a number is at most a threshold, on its interval's scale.
 
-    Small where the data would be rare if the head were not above the threshold. A share that is
-    1 in nearly every part has no interval, and is tested by its whole parts: if the share were τ,
-    at most τ of equal parts would be whole, so p is the binomial probability of so many.
+    Small where the data would be rare if the head were not above the threshold. It is read in
+    lists of heads, far out in the tail, and more careful there than an interval. Log odds can
+    still be skewed: rare documents that pull all heads down make a sample without them look surer
+    than it is. So t of a share has the degrees of freedom of differences (`FULL`) and is `cautious`
+    about a third of the skewness (Hall 1992); t of a positive number is `unskewed`, by half where
+    that would raise it: estimated from few documents, skewness must not make a head stand out.
+    A share that is 1 in nearly every part has no interval, and is tested by its whole parts: if
+    the share were τ, at most τ of equal parts would be whole, so p is the binomial probability of
+    so many.
     """
-    p = upper_tail(*_statistic(of, threshold))
-    if of.scale != "logit":
-        return p
-    return np.where(np.isfinite(p), p, _p_of_whole_parts(of, threshold))
+    if of.scale == "logit":
+        t, df = _student(replace(of, agreement=FULL), threshold)
+        p = upper_tail(cautious(t, OF_SHARES * of.skewness), df)
+        return np.where(np.isfinite(p), p, _p_of_whole_parts(of, threshold))
+    if of.scale == "positive":
+        t, df = _student(of, threshold)
+        skewness = np.where(of.skewness > 0, OF_POSITIVE * of.skewness, of.skewness)
+        return upper_tail(unskewed(t, skewness), df)
+    return upper_tail(*_statistic(of, threshold))
 
 
 def p_differs(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
@@ -158,30 +174,38 @@ def is_enough(of: Pulls) -> np.ndarray:
 def _p_of_whole_parts(of: Pulls, threshold: np.ndarray | float) -> np.ndarray:
     """P(at least so many of n documents are whole | τ) = I_τ(k, n − k + 1), where fewer than five
     parts are not whole; else NaN. n is the effective number of documents, and k the part of it
-    that whole parts hold: many small whole parts say nothing against few large ones.
+    that whole parts hold: many small whole parts say nothing against few large ones. Whole parts
+    have a share of at least 1 − `WHOLE`, so that at most τ/(1 − `WHOLE`) of parts can be.
     """
     missed = of.is_missed.sum(0)
     n = of.df + 1
     k = n * (of.shares * ~of.is_missed).sum(0)
     with np.errstate(invalid="ignore"):
         is_asked = (missed < LEAST_PARTS) & (of.n_parts >= LEAST_PARTS) & (of.df >= LEAST_DF)
-        p = special.betainc(k, n - k + 1, np.broadcast_to(threshold, np.shape(n)))
+        most = np.minimum(np.asarray(threshold) / (1 - WHOLE), 1.0)
+        p = special.betainc(k, n - k + 1, np.broadcast_to(most, np.shape(n)))
     tested: np.ndarray = np.where(is_asked & (k > 0), p, np.nan)
     return tested
 
 
 def _statistic(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """The t statistic and its degrees of freedom."""
+    """The statistic that agrees with the interval, and its degrees of freedom."""
+    t, df = _student(of, threshold)
+    if of.scale == "positive":
+        t = np.where(t == 0, 0.0, unskewed(t, of.skewness))
+    elif of.scale == "skewed":
+        t = cautious(t, of.skewness)
+    return t, df
+
+
+def _student(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+    """Student's t on the scale of a number, as if its errors were not skewed."""
     df = np.where(is_enough(of), of.df, np.nan)
     center, slope = _transformed(of.value, of.scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         against, _ = _transformed(np.asarray(threshold, dtype=np.float64), of.scale)
         off = subtracted(center, against)
         t = off / (np.sqrt(of.variance) * slope)
-        if of.scale == "positive":
-            t = unskewed(t, of.skewness)
-        elif of.scale == "skewed":
-            t = cautious(t, of.skewness)
     return np.where(off == 0, 0.0, t), df
 
 

@@ -26,7 +26,10 @@ FULL = 2.0
 """For differences: they are read in lists of many heads or relations, far out in the tail of
 Student's t, where degrees of freedom count most. These are as if all words of a document agreed."""
 ROUNDING = 1e-6
-"""A share nearer to 1 than this has no remainder: attention sums to 1 up to rounding."""
+"""Attention sums to 1 up to rounding."""
+WHOLE = 1e-3
+"""A share nearer to 1 than this counts as whole. Heads that rest on one token in nearly every
+document look elsewhere in a few; a sample without those seems sure of a share that is too high."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ def ratio_pulls(numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "
         np.where(is_there & np.isfinite(pulls), pulls, 0.0),
         np.broadcast_to(shares, pulls.shape),
         is_there & (numerator != 0),
-        is_there & (np.abs(denominator - numerator) > ROUNDING * denominator),
+        is_there & (np.abs(denominator - numerator) > WHOLE * denominator),
         scale,
         _shares_of(numerator) if scale == "positive" else None,
     )

@@ -74,7 +74,7 @@ class ResultMethods:
 
         One p value for each head, from the same standard errors as its interval, corrected by
         Benjamini & Hochberg: of the heads listed, a share of at most `level` is expected to be
-        there by chance.
+        there by chance. Where few documents skew its error, p is more careful than the interval.
 
         Args:
             name: a variable over layer and head.

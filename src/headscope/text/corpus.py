@@ -23,6 +23,7 @@ from headscope.errors import HeadscopeWarning, InputError, UnknownName
 from headscope.notebook import facts_table
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import OnError, Report
+from headscope.text.spool import Spool
 
 AS_GIVEN = "document as given"
 """What one document is called in a corpus whose documents were not cut."""
@@ -75,9 +76,9 @@ class Summary:
 
 
 class _Held(NamedTuple):
-    """Documents in memory, and what was left out when they were read."""
+    """Documents at hand, and what was left out when they were read."""
 
-    documents: tuple[Document, ...]
+    documents: tuple[Document, ...] | Spool
     report: Report
 
 
@@ -336,16 +337,24 @@ class Corpus:
 
 
 def hold_documents(corpus: Corpus) -> Corpus:
-    """A copy that holds its documents in memory, if they are few: a run reads them several times,
-    and a sample would be drawn from the whole source each time.
+    """A copy that has its documents at hand: a run reads them several times, and would parse the
+    source each time, and draw a sample from all of it.
+
+    Few documents are held in memory, many in a temporary file. Where they do not fit there, the
+    source is read each time.
     """
     is_small = isinstance(corpus.source, SizedSource) and corpus.source.is_small
-    if (corpus.sample or 0) > MOST_HELD or (corpus.sample is None and not is_small):
-        return corpus
+    is_few = is_small if corpus.sample is None else corpus.sample <= MOST_HELD
     copy = replace(corpus)
     object.__setattr__(copy, "_known", replace(corpus._known, documents=None))
     report = Report(corpus.on_error)
-    if corpus.sample is not None and corpus._known.chosen is None:
+    documents: tuple[Document, ...] | Spool
+    if not is_few:
+        try:
+            documents = Spool(copy.read(report))
+        except OSError:
+            return corpus
+    elif corpus.sample is not None and corpus._known.chosen is None:
         drawn = copy._draw(report, keeps=True).values()
         documents = tuple(document for document in drawn if document is not None)
     else:

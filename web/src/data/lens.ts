@@ -127,6 +127,15 @@ export function meanOf(matrices: readonly Matrix[]): Matrix {
   return { ...matrices[0], weights: sums.map((sum, i) => sum / counts[i]) };
 }
 
+/** How much of a row goes to each column, on average over the rows; missing cells are left out. */
+export function columnMeans({ rows, columns, weights }: Matrix): Float32Array {
+  return Float32Array.from({ length: columns }, (_, c) => {
+    let sum = 0;
+    for (let r = 0; r < rows; r++) sum += weights[r * columns + c] || 0;
+    return sum / Math.max(1, rows);
+  });
+}
+
 /** B − A, cell by cell. */
 export function difference(a: Matrix, b: Matrix): Matrix {
   return { ...a, weights: b.weights.map((weight, i) => weight - a.weights[i]) };

@@ -128,23 +128,30 @@ export interface Relation {
   baseline_name: string | null;
 }
 
+export interface Measured {
+  name: string;
+  title: string;
+  value: number;
+  low: number | null;
+  high: number | null;
+  unit: string;
+}
+
 export interface Card {
   sentences: string[];
   relations: Relation[];
-  numbers: {
-    name: string;
-    title: string;
-    value: number;
-    low: number | null;
-    high: number | null;
-    unit: string;
-  }[];
+  /** Where it looks, in shares. */
+  looks: Measured[];
+  /** What else was measured. */
+  numbers: Measured[];
   exemplars: { tokens: string[]; links: [query: number, key: number, weight: number][] }[];
   neighbors: string[];
 }
 
 export interface Evidence {
   about: string;
+  /** What the numbers of the cards mean, by their name. */
+  meanings: Record<string, string>;
   cards: Record<string, Card>;
 }
 

@@ -14,6 +14,7 @@ import type {
   TracePart,
   VectorsPart,
 } from "./payload.ts";
+import { spelled } from "./spelling.ts";
 import { Numbers } from "./vectors.ts";
 
 export interface Tokens {
@@ -148,6 +149,7 @@ export async function openNumbers(part: NumbersPart, take: Take): Promise<Number
 }
 
 function openTokens(part: TokensPart): Tokens {
+  const texts = spelled(part.tokens);
   const groups: number[][] = [];
   const where = new Map<number, number[]>();
   part.words.forEach((word, position) => {
@@ -161,16 +163,16 @@ function openTokens(part: TokensPart): Tokens {
     if (word >= 0) where.set(word, group);
   });
   return {
-    texts: part.tokens,
+    texts,
     special: part.special.map(Boolean),
     segments: part.segments,
     generated: part.generated.map(Boolean),
     words: part.words,
     groups,
     wordTexts: groups.map(([first]) =>
-      part.words[first] < 0 ? part.tokens[first] : part.word_texts[part.words[first]],
+      part.words[first] < 0 ? texts[first] : part.word_texts[part.words[first]],
     ),
-    pieces: part.pieces?.map(openPiece) ?? part.tokens.map(() => null),
+    pieces: part.pieces?.map(openPiece) ?? texts.map(() => null),
   };
 }
 

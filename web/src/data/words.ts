@@ -101,6 +101,10 @@ export function ordinal(n: number): string {
   return `${n}${ending}`;
 }
 
+export function lowered(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
+
 export function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

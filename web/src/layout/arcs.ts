@@ -20,6 +20,8 @@ export interface Arc {
   /** A number where the arc ends; empty for the weaker ones. */
   readonly label: string;
   readonly labelX: number;
+  /** On which side of the arc's end the number stands: outside. */
+  readonly anchor: "start" | "end";
 }
 
 interface ArcsInput {
@@ -61,6 +63,7 @@ export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Ar
       const isItself = distance < 1;
       const [x1, x2] = isItself ? [from.x - 7, from.x + 7] : [from.x, to.x];
       const end = focus.row < 0 && focus.column >= 0 ? from : to;
+      const isLeft = end.x <= (end === to ? from : to).x;
       const isStrong = isLooked && i >= feet.length - LABELED && link.weight >= 0.1 && !isItself;
       return {
         from: lens.rows.indexOf(link.from),
@@ -69,7 +72,8 @@ export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Ar
         width: isLooked ? 0.8 + 4.4 * link.weight : 0.7 + 1.6 * link.weight,
         opacity: isLooked ? 0.3 + (0.7 * link.weight) / most : 0.15 + 0.5 * link.weight,
         label: isStrong ? shortWeight(link.weight) : "",
-        labelX: end.x - Math.min(16, end.width / 2),
+        labelX: isLeft ? Math.max(24, end.x - 6) : end.x + 6,
+        anchor: isLeft ? "end" : "start",
       };
     });
 }

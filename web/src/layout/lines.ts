@@ -46,7 +46,7 @@ export function columnsOf(input: ColumnsInput): Columns {
   const readers = 44;
   const most = Math.max(40, (input.width - numbers - readers) * 0.28);
   const left = Math.min(most, input.rowEms * fontSize + 12);
-  const right = Math.min(most, input.columnEms * fontSize + 14);
+  const right = Math.min(most, Math.max(56, input.columnEms * fontSize + 14));
   const labelLeft = readers + left;
   const labelRight = input.width - numbers - right;
   // Lines longer than this say no more and are harder to follow.

@@ -39,13 +39,16 @@ export function matrixLayout(
   ems: number,
 ): MatrixLayout {
   const labels = Math.min(120, Math.max(40, ems * 14 + 18), size.width * 0.28);
-  const room = { width: size.width - labels - 46, height: size.height - labels * 0.8 - 10 };
+  const top = labels * 0.8 + 10;
+  const room = { width: size.width - labels - 46, height: size.height - top - 10 };
   const across = Math.min(LARGEST_FIT, room.width / Math.max(columns, 1));
   const down = Math.min(LARGEST_FIT, room.height / Math.max(rows, 1));
   const isOblong = Math.max(across / down, down / across) > OBLONG;
   const fit = Math.max(0.1, isOblong ? across : Math.min(across, down));
   const tall = isOblong ? Math.max(0.1, down) / fit : 1;
-  return { ...size, left: labels, top: labels * 0.8, rows, columns, fit, tall };
+  // A matrix that leaves room stands away from the edge, yet not so far that zoom loses the room.
+  const left = labels + Math.min(90, Math.max(0, room.width - fit * columns) / 2);
+  return { ...size, left, top, rows, columns, fit, tall };
 }
 
 export function wholeWindow(layout: MatrixLayout): Window {

@@ -24,32 +24,38 @@ const EDITS = ["off", "cell", "neuron"] as const;
 /** What differs from `base`, in a fixed order: `head=L9H3&word=8`; the head is always named. */
 export function formatFragment(selection: Selection, base: Selection): string {
   const parts = [`head=${headCode(selection)}`];
-  const { edits, filter } = selection;
-  const add = (name: string, value: string | number | null, usual: string | number | null) => {
-    if (value !== usual && value !== null) parts.push(`${name}=${encodeURIComponent(value)}`);
+  type Value = string | number | boolean | null;
+  const add = (name: string, value: Value, usual: Value) => {
+    const text = typeof value === "boolean" ? Number(value) : (value ?? "");
+    if (value !== usual) parts.push(`${name}=${encodeURIComponent(text)}`);
   };
   add("block", selection.block, base.block);
-  add("word", selection.word ?? "", base.word ?? "");
-  add("key", selection.key, null);
-  add("tab", selection.tab, null);
-  add("color", selection.color, "role");
+  add("word", selection.word, base.word);
+  add("key", selection.key, base.key);
+  add("tab", selection.tab, base.tab);
+  add("color", selection.color, base.color);
   add("named", selection.named, base.named);
-  add("role", selection.role, "");
-  add("with", selection.also.map(headCode).join(), "");
-  add("sort", Number(selection.sorted), 0);
-  add("minus", Number(selection.minus), 0);
-  for (const kind of EDITS) {
-    const own = edits.filter((edit) => edit.kind === kind);
-    add(kind, own.map((edit) => editCode(edit, base.block)).join(), "");
-  }
-  add("filter", filterCode(filter), "");
-  add("example", selection.example, 0);
-  add("story", selection.story < 0 ? "off" : selection.story, 0);
-  add("theme", selection.theme, "auto");
-  add("pane", selection.pane, 2);
-  add("side", selection.side, 0);
-  if (selection.embed) parts.push("embed=1");
+  add("role", selection.role, base.role);
+  add("with", selection.also.map(headCode).join(), base.also.map(headCode).join());
+  add("sort", selection.sorted, base.sorted);
+  add("minus", selection.minus, base.minus);
+  const codes = (kind: Edit["kind"], { edits }: Selection) =>
+    edits.filter((edit) => edit.kind === kind).map((edit) => editCode(edit, base.block));
+  const isEdited = EDITS.some((kind) => `${codes(kind, selection)}` !== `${codes(kind, base)}`);
+  for (const kind of EDITS) add(kind, codes(kind, selection).join(), "");
+  if (isEdited && selection.edits.length === 0) add("off", "", null);
+  add("filter", filterCode(selection.filter), filterCode(base.filter));
+  add("example", selection.example, base.example);
+  add("story", stepCode(selection.story), stepCode(base.story));
+  add("theme", selection.theme, base.theme);
+  add("pane", selection.pane, base.pane);
+  add("side", selection.side, base.side);
+  add("embed", selection.embed, base.embed);
   return parts.join("&").replaceAll("%2C", ",").replaceAll("%3A", ":");
+}
+
+function stepCode(step: number): string | number {
+  return step < 0 ? "off" : step;
 }
 
 /** `base` changed by a fragment; what cannot be understood is left as it was. */
@@ -69,7 +75,7 @@ export function parseFragment(fragment: string, base: Selection): Selection {
     ...parseHead(text("head") ?? ""),
     block,
     word: text("word") === "" ? null : number("word"),
-    key: number("key"),
+    key: text("key") === "" ? null : number("key"),
     tab: choice("tab", TABS),
     color: choice("color", COLORS),
     named: choice("named", SOURCES),
@@ -140,7 +146,7 @@ function parseFilter(text: string): Filter {
     const choices = FILTER_CHOICES[name];
     const number = Number(value);
     if (choices?.includes(value)) changes[name] = value;
-    else if (!choices && value !== "" && number >= 0)
+    else if (!choices && value !== "" && number >= 0 && Number.isFinite(number))
       changes[name] = name === "above" ? Math.min(number, 1) : Math.floor(number);
   }
   return { ...NO_FILTER, ...changes };

@@ -23,6 +23,7 @@ import {
   type Selection,
   type Tab,
 } from "./selection.ts";
+import { tourOf } from "./tour.ts";
 
 /** One input: of two that stand together, A or B. */
 export interface Side {
@@ -49,6 +50,8 @@ type Layout = "wide" | "middle" | "phone";
 
 export class Session {
   readonly base: Selection;
+  /** The steps of the page's own story, else of the tour that every page has. */
+  readonly story: Header["story"];
   readonly selection: Signal<Selection>;
   readonly hover = signal<Hover>(NO_HOVER);
   readonly size = signal({ width: 1440, height: 900 });
@@ -73,9 +76,14 @@ export class Session {
     fragment: string,
   ) {
     this.exact = new ExactRows(asker?.row ?? null);
-    const opening = defaultSelection(traces[header.examples[0].traces[0]]);
-    this.base = this.fit(parseFragment(header.selection, opening));
-    this.selection = signal(this.fit(parseFragment(fragment, this.base)));
+    const first = traces[header.examples[0].traces[0]];
+    this.story = header.story;
+    this.base = this.fit(parseFragment(header.selection, defaultSelection(first)));
+    if (header.story.length === 0) {
+      this.story = tourOf(first, this.base, asker !== null);
+      this.base = { ...this.base, story: -1 };
+    }
+    this.selection = signal(this.fit(this.read(fragment, this.base)));
     if (this.selection.value.edits.length > 0) void this.applyEdits();
   }
 
@@ -131,7 +139,28 @@ export class Session {
   });
 
   get fragment(): string {
-    return formatFragment(this.selection.value, this.base);
+    const selection = this.selection.value;
+    return formatFragment(selection, this.stepFrom(selection.story, this.base));
+  }
+
+  /** What is selected, as a step for the story of any page: with its word, or without one. */
+  get step(): string {
+    const { story, theme, embed } = this.base;
+    return formatFragment(
+      { ...this.selection.value, story, theme, embed },
+      { ...this.base, word: this.selection.value.word === null ? -1 : null },
+    );
+  }
+
+  /** What a step of the story opens; before and without one, what the page does. */
+  private stepFrom(step: number, base: Selection): Selection {
+    const told = this.story[step - 1];
+    return told ? parseFragment(told.selection, base) : base;
+  }
+
+  /** What a fragment selects: on top of the step of the story that it names. */
+  private read(fragment: string, base: Selection): Selection {
+    return parseFragment(fragment, this.stepFrom(parseFragment(fragment, base).story, base));
   }
 
   update(changes: Partial<Selection>): void {
@@ -147,7 +176,7 @@ export class Session {
   /** Go where a fragment points; what it does not name opens as the page does. */
   open(fragment: string, keep: Partial<Selection> = {}): void {
     const { theme, embed } = this.selection.peek();
-    this.update({ ...parseFragment(fragment, { ...this.base, theme, embed }), ...keep });
+    this.update({ ...this.read(fragment, { ...this.base, theme, embed }), ...keep });
   }
 
   point(hover: Partial<Hover>): void {
@@ -348,10 +377,10 @@ export class Session {
   }
 
   private fit(selection: Selection): Selection {
-    const { examples, story } = this.header;
+    const { examples } = this.header;
     const example = selection.example < examples.length ? selection.example : 0;
     const trace = this.traces[examples[example].traces[0]];
-    const step = Math.min(selection.story, story.length);
+    const step = Math.min(selection.story, this.story.length);
     return fitSelection({ ...selection, example, story: step }, trace);
   }
 }

@@ -7,6 +7,7 @@ import { describeFilter, FilterPopover } from "./filter.tsx";
 import { Find } from "./find.tsx";
 import { nextTheme } from "./keyboard.ts";
 import { classes } from "./parts.tsx";
+import { goTo } from "./story.tsx";
 
 const PLACES = { file: "saved file", notebook: "notebook", lab: "lab" } as const;
 
@@ -14,7 +15,7 @@ export function Bar() {
   const here = useHere();
   const { session } = here;
   const side = session.sides.value[0];
-  const { place, story, examples } = session.header;
+  const { place, examples } = session.header;
   const { story: step, filter, example, theme } = session.selection.value;
   return (
     <header class="bar">
@@ -29,7 +30,7 @@ export function Bar() {
         headscope
       </h1>
       <span class="model roomy">{side.base.model}</span>
-      <span class="mut roomy">
+      <span class="mut spacious">
         {side.block.layers.length} layers × {side.block.heads} heads
       </span>
       <span class="where">
@@ -52,8 +53,8 @@ export function Bar() {
           ))}
         </select>
       )}
-      {story.length > 0 && step < 0 && (
-        <button type="button" class="b roomy" onClick={() => session.update({ story: 0 })}>
+      {step < 0 && (
+        <button type="button" class="b roomy" onClick={() => goTo(session, 1)}>
           ▸ Tour
         </button>
       )}
@@ -96,7 +97,7 @@ interface OpenerProps {
   readonly children: ComponentChildren;
 }
 
-/** A button, and the popover that it opens. Small screens have no menus. */
+/** A button, and the popover that it opens. Phones have no menus. */
 function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) {
   const here = useHere();
   const isOpen = here.open.value === name;
@@ -110,7 +111,7 @@ function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) 
         onClick={() => here.toggle(name)}
       >
         {label}
-        {about && <span class="mut roomy"> · {about}</span>}
+        {about && <span class="mut spacious"> · {about}</span>}
       </button>
       {isOpen && children}
     </span>

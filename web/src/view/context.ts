@@ -66,6 +66,18 @@ export function useSession(): Session {
   return useHere().session;
 }
 
+/** A dialog has the focus while it is open, and gives it back. */
+export function useDialog(isOpen: boolean) {
+  const ref = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (!isOpen || !ref.current) return;
+    const before = (ref.current.getRootNode() as ShadowRoot).activeElement as HTMLElement | null;
+    ref.current.focus();
+    return () => requestAnimationFrame(() => before?.focus());
+  }, [isOpen]);
+  return ref;
+}
+
 /** The size of an element, followed. */
 export function useSize<T extends HTMLElement>() {
   const ref = useRef<T>(null);

@@ -7,6 +7,7 @@ import { shortWeight } from "../data/number.ts";
 import { type Edit, headName, isSameHead } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
 import { useSession } from "./context.ts";
+import { Command } from "./parts.tsx";
 
 export function Edits({ side }: { side: Side }) {
   const session = useSession();
@@ -20,8 +21,7 @@ export function Edits({ side }: { side: Side }) {
         <div class="note">
           <b>A saved file cannot run the model.</b> To switch heads off, set weights or scale
           neurons, open this text in the lab:
-          <br />
-          <code>{header.command}</code>
+          <Command text={header.command} />
         </div>
       </>
     );
@@ -99,17 +99,16 @@ function CellSlider({ side }: { side: Side }) {
   const row = rowOf(rows, word);
   if (word === null || row < 0 || !matrix || filter.unit === "words") return null;
   const own = rowWeights(matrix, row);
-  const read = key ?? columns[strongestContent(columns, own)]?.positions[0];
+  const mine = edits.flatMap((one) =>
+    one.kind === "cell" && isSameHead(one, { layer, head }) && one.query === word ? [one] : [],
+  );
+  // A weight that was set stays in hand: with it gone, another would be the strongest.
+  const strongest = columns[strongestContent(columns, own)]?.positions[0];
+  const read = key ?? mine.at(-1)?.key ?? strongest;
   const column = rowOf(columns, read);
   if (column < 0 || read === undefined) return null;
-  const set = edits.find(
-    (one) =>
-      one.kind === "cell" &&
-      isSameHead(one, { layer, head }) &&
-      one.query === word &&
-      one.key === read,
-  );
-  const now = dragged ?? (set?.kind === "cell" ? set.weight : own[column]);
+  const set = mine.find((one) => one.key === read);
+  const now = dragged ?? set?.weight ?? own[column];
   return (
     <label class="slider">
       <span>

@@ -20,9 +20,10 @@ export function EffectPane() {
     <section class={`effect ${busy ? "busy" : ""}`} aria-label="Effect">
       <div class="in">
         {isWriter ? <BeforeAfter side={side} /> : <Turn side={side} />}
-        <Edits side={side} />
+        {session.asker && <Edits side={side} />}
         <PairRank side={side} />
         <Ranking side={side} />
+        {!session.asker && <Edits side={side} />}
       </div>
     </section>
   );
@@ -59,7 +60,7 @@ function BeforeAfter({ side }: { side: Side }) {
               before <i class="key before" /> → after <i class="key after" />
             </>
           ) : (
-            "no edits yet"
+            session.asker && (session.selection.value.edits.length ? "…" : "no edits yet")
           )}
         </small>
       </h2>

@@ -3,10 +3,13 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { printed } from "../data/axis.ts";
 import { formatNumber } from "../data/number.ts";
-import type { Card, Relation } from "../data/payload.ts";
+import type { Card, Measured, Relation } from "../data/payload.ts";
+import { inText, joinedTokens, spelled } from "../data/spelling.ts";
+import { ordinal } from "../data/words.ts";
 import { parseHead } from "../state/fragment.ts";
 import { headCode, headName } from "../state/selection.ts";
 import { useSession } from "./context.ts";
+import { Command, classes } from "./parts.tsx";
 
 export function EvidenceTab() {
   const session = useSession();
@@ -14,15 +17,14 @@ export function EvidenceTab() {
   const { evidence, report } = session.header;
   const { model } = session.lead.value.base;
   if (!evidence) {
+    const loaded = /--model (\S+)/.exec(session.header.command)?.[1] ?? "MODEL";
     return (
       <div class="evidence">
         <div class="note">
           <b>No corpus stands behind this page.</b> One text is an anecdote. Measure all heads over
           documents, and save the page with what was found:
-          <br />
-          <code>headscope analyze CORPUS --model MODEL -o run</code>
-          <br />
-          <code>trace.save_page("page.html", evidence=result)</code>
+          <Command text={`headscope analyze CORPUS --model ${loaded} -o run`} />
+          <Command text={'trace.save_page("page.html", evidence=hs.open("run"))'} />
         </div>
       </div>
     );
@@ -50,8 +52,13 @@ export function EvidenceTab() {
 
 function CardParts({ card }: { card: Card }) {
   const session = useSession();
-  const shares = card.numbers.filter(({ unit, value }) => /^(share.*)?$/.test(unit) && value <= 1);
-  const others = card.numbers.filter((one) => !shares.includes(one));
+  const { cards, meanings } = session.header.evidence!;
+  const placeOf = (kind: "looks" | "numbers", { name, value }: Measured) => {
+    const all = Object.values(cards).flatMap(
+      (one) => one[kind].find((own) => own.name === name) ?? [],
+    );
+    return `${ordinal(1 + all.filter((own) => own.value > value).length)} of ${all.length}`;
+  };
   return (
     <>
       {card.sentences.length > 0 && (
@@ -63,17 +70,14 @@ function CardParts({ card }: { card: Card }) {
       )}
       <div>
         <h3>Where it looks</h3>
-        {shares.map(({ name, title, value, low, high }) => (
-          <Interval key={name} name={title} value={value} low={low} high={high} />
-        ))}
-        {others.map(({ name, title, value, unit }) => (
-          <div class="iv" key={name}>
-            <span>{title}</span>
-            <span />
-            <b class="num">
-              {formatNumber(value)} <span class="mut">{unit}</span>
-            </b>
-          </div>
+        {card.looks.map((one) => (
+          <Interval
+            key={one.name}
+            {...one}
+            name={one.title}
+            place={placeOf("looks", one)}
+            meaning={meanings[one.name]}
+          />
         ))}
       </div>
       <div>
@@ -108,15 +112,33 @@ function CardParts({ card }: { card: Card }) {
           </div>
         </div>
       )}
+      {card.numbers.length > 0 && (
+        <div class="wide">
+          <h3>What else was measured</h3>
+          <div class="more">
+            {card.numbers.map((one) => (
+              <span key={one.name} title={meanings[one.name]}>
+                {one.title}{" "}
+                <b class="num">
+                  {formatNumber(one.value)} {/^share/.test(one.unit) ? "" : one.unit}
+                </b>{" "}
+                <small class="mut">{placeOf("numbers", one)}</small>
+              </span>
+            ))}
+          </div>
+        </div>
+      )}
     </>
   );
 }
 
-type IntervalProps = Omit<Relation, "baseline" | "baseline_name"> & Partial<Relation>;
+type IntervalProps = Omit<Relation, "baseline" | "baseline_name"> &
+  Partial<Relation> & { readonly place?: string; readonly meaning?: string };
 
 /** A share from 0 to 1 with its interval and what a rule reaches. */
-function Interval({ name, value, low, high, baseline, baseline_name }: IntervalProps) {
-  const x = (share: number) => 100 * Math.min(1, Math.max(0, share));
+function Interval(props: IntervalProps) {
+  const { name, value, low, high, baseline, baseline_name, place, meaning } = props;
+  const x = (share: number) => 4 + 68 * Math.min(1, Math.max(0, share));
   const range = low !== null && high !== null;
   const words = [
     `${name} ${value.toFixed(2)}`,
@@ -126,20 +148,23 @@ function Interval({ name, value, low, high, baseline, baseline_name }: IntervalP
     .filter(Boolean)
     .join(", ");
   return (
-    <div class="iv" title={words}>
+    <div class={classes("iv", !place && "found")} title={meaning ? `${words}. ${meaning}` : words}>
       <span>{name}</span>
-      <svg viewBox="0 0 104 12" preserveAspectRatio="none" role="img" aria-label={words}>
-        <line class="axis" x1="2" x2="102" y1="6" y2="6" />
-        {range && <line class="range" x1={2 + x(low)} x2={2 + x(high)} y1="6" y2="6" />}
-        {baseline != null && (
-          <line class="rule" x1={2 + x(baseline)} x2={2 + x(baseline)} y1="1" y2="11" />
-        )}
-        <circle cx={2 + x(value)} cy="6" r="3.4" />
+      <svg viewBox="0 0 76 12" role="img" aria-label={words}>
+        <line class="axis" x1="4" x2="72" y1="6" y2="6" />
+        {range && <line class="range" x1={x(low)} x2={x(high)} y1="6" y2="6" />}
+        {baseline != null && <line class="rule" x1={x(baseline)} x2={x(baseline)} y1="1" y2="11" />}
+        <circle cx={x(value)} cy="6" r="3.4" />
       </svg>
-      <b class="num">{value.toFixed(2)}</b>
+      <span class="num">
+        <b>{value.toFixed(2)}</b> {place && <small class="mut">{place}</small>}
+      </span>
     </div>
   );
 }
+
+/** Tokens that an exemplar leaves out, unless its link ends there: spaces, marks of a text's ends. */
+const UNSAID = /^(\s+|\[(CLS|SEP)\]|<\/?s>)$/;
 
 /** A sentence of the corpus with its strongest links as arcs. */
 function Exemplar({ tokens, links }: Card["exemplars"][number]) {
@@ -161,19 +186,19 @@ function Exemplar({ tokens, links }: Card["exemplars"][number]) {
       }),
     );
   }, [tokens, links]);
+  const texts = spelled(tokens);
+  const joined = joinedTokens(texts);
   const best = links.reduce((top, link) => (link[2] > top[2] ? link : top), links[0]);
   return (
     <p class="ex" ref={ref} dir="auto">
       <span class="w num">{best?.[2].toFixed(2)}</span>
-      {tokens.map((token, i) => {
+      {texts.map((text, i) => {
         const kind = best && i === best[0] ? "from" : best && i === best[1] ? "to" : "";
-        const text = printed(token);
-        const space = i > 0 && (/^\s/.test(token) || !/^[\p{P}]+$/u.test(text)) ? " " : "";
         return (
-          <span key={`${i}${token}`}>
-            {space}
+          <span key={`${i}${text}`}>
+            {i > 0 && !joined[i] && " "}
             <span data-i={i} class={kind}>
-              {text}
+              {!kind && UNSAID.test(text) ? "" : inText(printed(text))}
             </span>
           </span>
         );

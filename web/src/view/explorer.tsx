@@ -122,19 +122,22 @@ function Explorer() {
     return () => here.root.removeEventListener("pointerdown", close);
   }, []);
   const kind = `page ${layout} ${height <= 560 ? "low" : ""} ${embed ? "embed" : ""}`;
+  const isCovered = ["help", "word"].includes(here.open.value);
   return (
     <div class={kind}>
-      {!embed && <Bar />}
-      {(!isAlone || pane === 4) && <Sentence />}
-      {!(embed && pane === 4) && (
-        <div class="panes" style={{ gridTemplateColumns: columns }}>
-          {shows(1) && <HeadsPane />}
-          {shows(2) && <HeadPane />}
-          {showsEffect && <EffectPane />}
-        </div>
-      )}
-      {!embed && <StoryBar />}
-      {!embed && layout === "phone" && <Navigation />}
+      <div class="under" inert={isCovered}>
+        {!embed && <Bar />}
+        {(!isAlone || pane === 4) && <Sentence />}
+        {!(embed && pane === 4) && (
+          <div class="panes" style={{ gridTemplateColumns: columns }}>
+            {shows(1) && <HeadsPane />}
+            {shows(2) && <HeadPane />}
+            {showsEffect && <EffectPane />}
+          </div>
+        )}
+        {!embed && <StoryBar />}
+        {!embed && layout === "phone" && <Navigation />}
+      </div>
       {layout === "phone" && <WordSheet />}
       <Help />
       <Note />

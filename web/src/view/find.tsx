@@ -63,7 +63,7 @@ export function Find() {
         ref={input}
         type="search"
         aria-label="Word or head"
-        placeholder="a word, L2 H9, or a role"
+        placeholder={`a word, ${headName(session.selection.value)}, or a role`}
         value={typed}
         onInput={(event) => setTyped(event.currentTarget.value)}
         onKeyDown={keyDown}

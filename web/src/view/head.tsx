@@ -1,8 +1,8 @@
 // One head, titled in a sentence, and what it does in five ways.
 
 import { printed } from "../data/axis.ts";
-import { formatNumber, shortWeight } from "../data/number.ts";
-import { capital, percent } from "../data/words.ts";
+import { shortWeight } from "../data/number.ts";
+import { capital, lowered, percent } from "../data/words.ts";
 import { lineWidth } from "../layout/lines.ts";
 import { cssOf } from "../paint/color.ts";
 import { inkOn } from "../paint/roles.ts";
@@ -128,13 +128,16 @@ function Subtitle() {
   const card = session.header.evidence?.cards[headCode(selection)];
   const parts: string[] = [];
   if (changed) parts.push(`B is the model ${changed}`);
-  if (rest != null && rest >= 0.05) parts.push(`${percent(rest)} rests on the first token`);
-  if (distance != null) parts.push(`words it reads are ${formatNumber(distance)} away on average`);
+  const isSaid = sayingOf(session).lead.startsWith("rests");
+  if (rest != null && rest >= 0.05 && !isSaid)
+    parts.push(`${percent(rest)} rests on the first token`);
+  if (distance != null)
+    parts.push(`words it reads are ${distance.toFixed(1)} tokens away on average`);
   if (otherRole(side, selection)) parts.push(roleWords(side, selection));
-  else if (card?.sentences[0]) parts.push(card.sentences[0].replace(/\.$/, ""));
+  else if (card?.sentences[0]) parts.push(lowered(card.sentences[0].replace(/\.$/, "")));
   return (
     <>
-      {selection.edits.some((edit) => isSameHead(edit, selection)) && (
+      {session.edited.value && selection.edits.some((edit) => isSameHead(edit, selection)) && (
         <b class="dn">Edited, drawn as it is now. </b>
       )}
       {parts.join(" · ")}

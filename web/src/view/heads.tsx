@@ -30,8 +30,8 @@ export function HeadsPane() {
   return (
     <section class="heads" aria-label="All heads">
       <div class="hd">
-        <h2 class="sec roomy">All heads</h2>
-        <span class="mut roomy push">by</span>
+        <h2 class="sec spacious">All heads</h2>
+        <span class="mut spacious push">by</span>
         <Segments
           label="Color heads by"
           value={color}
@@ -70,6 +70,8 @@ function lookOf(
       const { role } = roles[layerIndex][head];
       if (role === null) return { paper: panel, ink };
       const own = roleColor(roleLook(role), theme.scheme);
+      // Broad heads are many and full of lines: at full strength they would outshout the others.
+      if (role === "broad") return { paper: mix(panel, own, 0.1), ink: mix(panel, own, 0.6) };
       const rests = isResting(role);
       return {
         paper: mix(panel, own, rests ? 0.08 : 0.26),
@@ -259,7 +261,11 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
   const rows = grid.cellHeight >= 11 ? 1 : 2;
   return (
     <div aria-hidden="true">
-      {hasGroups && <span class="kv">keys</span>}
+      {hasGroups && (
+        <span class="kv" title="Heads under one bracket share their keys and values">
+          keys
+        </span>
+      )}
       {runs.map(([from, to]) => (
         <span
           key={from}

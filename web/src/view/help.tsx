@@ -1,18 +1,15 @@
 // What everything is, and the keys.
 
-import { useEffect, useRef } from "preact/hooks";
 import { ROLES } from "../paint/roles.ts";
-import { useHere } from "./context.ts";
+import { useDialog, useHere } from "./context.ts";
 import { KEYS } from "./keyboard.ts";
 import { Swatch } from "./parts.tsx";
+import { goTo } from "./story.tsx";
 
 export function Help() {
   const here = useHere();
   const isOpen = here.open.value === "help";
-  const ref = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (isOpen) ref.current?.focus();
-  }, [isOpen]);
+  const ref = useDialog(isOpen);
   if (!isOpen) return null;
   return (
     <div class="cover">
@@ -24,12 +21,16 @@ export function Help() {
         tabIndex={-1}
         ref={ref}
       >
-        <h2 class="sec">What you see</h2>
-        <p>
-          <b>What was read?</b> The text on top: hover a word to see what it reads, click to pin it.{" "}
-          <b>By whom?</b> Every square is a head, a part of the model that reads in its own way.{" "}
-          <b>So what?</b> The last pane says what changes without it.
-        </p>
+        <h2 class="sec">In three sentences</h2>
+        <div class="three">
+          <Picture />
+          <p>
+            A <b>head</b> is a small reader inside the model: for every word it decides which words
+            to read, and how much (the shares add up to 1). A model has many; the table shows all of
+            them, colored by what they do with this text. Reading is not yet using, so <b>Effect</b>{" "}
+            shows what changes when a head is switched off.
+          </p>
+        </div>
         <div class="cols">
           <div>
             <h3>Roles</h3>
@@ -58,10 +59,72 @@ export function Help() {
             </table>
           </div>
         </div>
-        <button type="button" class="go" onClick={here.close}>
-          Close
-        </button>
+        <div class="ends-row">
+          <button
+            type="button"
+            class="b"
+            onClick={() => {
+              here.close();
+              goTo(here.session, 1);
+            }}
+          >
+            ▸ Tour
+          </button>
+          <button type="button" class="go" onClick={here.close}>
+            Close
+          </button>
+        </div>
       </div>
     </div>
+  );
+}
+
+/** A sentence with one arc, and what is what. */
+function Picture() {
+  return (
+    <svg
+      class="picture"
+      viewBox="0 0 342 104"
+      role="img"
+      aria-label="An arc from the word She to the word doctor with 0.32: She reads doctor. Behind it, what may come next."
+    >
+      <path class="arc" d="M64 48C64 14 194 14 194 48" />
+      <text x="129" y="16" class="n">
+        0.32
+      </text>
+      <g class="words">
+        <text x="2" y="66">
+          The
+        </text>
+        <text x="38" y="66">
+          doctor
+        </text>
+        <text x="92" y="66">
+          asked …
+        </text>
+        <rect x="172" y="50" width="44" height="22" rx="4" />
+        <text x="180" y="66" class="pin">
+          She
+        </text>
+      </g>
+      <path class="line" d="M64 72V82M194 76V82M218 61H236" />
+      <text x="64" y="96" class="s">
+        … from this word
+      </text>
+      <text x="176" y="96" class="s">
+        this word reads …
+      </text>
+      <text x="248" y="52" class="t">
+        said
+      </text>
+      <text x="248" y="70" class="t">
+        asked
+      </text>
+      <rect x="284" y="45" width="40" height="7" rx="1" />
+      <rect x="284" y="63" width="18" height="7" rx="1" />
+      <text x="288" y="96" class="s">
+        what may come next
+      </text>
+    </svg>
   );
 }

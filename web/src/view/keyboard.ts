@@ -82,7 +82,7 @@ function actions(here: Here): Record<string, () => void> {
     found[String(i + 1)] = () =>
       session.update(tab === "effect" && session.layout.peek() === "phone" ? { pane: 3 } : { tab });
   });
-  if (session.header.story.length > 0 && story >= 0) found[" "] = () => goTo(session, story + 1);
+  if (story >= 0) found[" "] = () => goTo(session, story + 1);
   return found;
 }
 

@@ -16,7 +16,8 @@ import { sheet } from "./style/sheet.ts";
 export interface LabStart {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
-  readonly text: string;
+  /** What it opens with; empty for an example. */
+  readonly first: Wish["inputs"];
   readonly limits: { readonly tokens: number; readonly seconds: number };
 }
 
@@ -43,8 +44,8 @@ export class Lab {
     const usual = start.models[0].name;
     const asked = parseWish(location.hash.slice(1), usual);
     const example = start.examples.at(0);
-    const given: Wish = start.text
-      ? { model: usual, inputs: [{ text: start.text }] }
+    const given: Wish = start.first.length
+      ? { model: usual, inputs: start.first }
       : { model: example?.model ?? usual, inputs: example?.inputs ?? [{ text: "" }] };
     this.wish = asked ?? given;
     document.addEventListener("keydown", (event) => {
@@ -69,6 +70,7 @@ export class Lab {
     const scheme = this.session?.theme.peek().scheme ?? systemScheme();
     applyTheme(this.root, themeOf(scheme));
     this.root.className = "root";
+    this.stage.inert = true;
     render(
       <LabForm
         {...{ models, examples, limits, problem }}
@@ -84,6 +86,7 @@ export class Lab {
   private close(): void {
     render(null, this.root);
     this.root.className = "";
+    this.stage.inert = false;
   }
 
   /** Let the model read; a newer wish ends an older one. */
@@ -98,6 +101,8 @@ export class Lab {
     try {
       const { header, traces, asker } = await askTrace(wish, signal);
       if (signal.aborted) return;
+      // A text that was typed is a place of its own: Back returns to the one before.
+      if (before && fragment === "") history.pushState(null, "", location.href);
       const view = make("div");
       this.explorer?.dispose();
       this.stage.replaceChildren(view);

@@ -63,7 +63,7 @@ export function LabForm(props: LabFormProps) {
           onKeyDown={(event) => {
             event.stopPropagation();
             if (event.key === "Enter" && !event.shiftKey) submit(event);
-            if (event.key === "Escape") props.close();
+            if (event.key === "Escape" && !isFirst) props.close();
           }}
         />
       </label>
@@ -93,7 +93,14 @@ export function LabForm(props: LabFormProps) {
   );
   return (
     <div class="cover">
-      <form class="pop dialog" aria-label="Text and examples" onSubmit={submit}>
+      <form
+        class="pop dialog"
+        aria-label="Text and examples"
+        onSubmit={submit}
+        onKeyDown={(event) => {
+          if (event.key === "Escape" && !isFirst) props.close();
+        }}
+      >
         {models.length > 1 && (
           <label>
             <span>Model</span>

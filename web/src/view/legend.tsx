@@ -1,6 +1,6 @@
 // What the colors of all heads say: roles with their counts, or a scale with its ends.
 
-import { formatNumber } from "../data/number.ts";
+import { formatNumber, points } from "../data/number.ts";
 import type { Rgb } from "../paint/color.ts";
 import { ROLES } from "../paint/roles.ts";
 import type { ColorBy } from "../state/selection.ts";
@@ -80,13 +80,16 @@ export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorB
     }
     const { panel, positive, negative } = theme.rgb;
     const isTurn = effects.kind === "turn";
+    const most = Math.max(0, ...effects.all.map(({ value }) => Math.abs(value)));
     const stops = isTurn ? [panel, positive] : [negative, panel, positive];
     return (
       <div class="legend scale">
-        <span>{isTurn ? "turns nothing" : "falls without it"}</span>
+        <span class="num">{isTurn ? "0" : points(-most)}</span>
         <i style={{ background: css(stops) }} />
-        <span>{isTurn ? "turns most" : "rises"}</span>
-        <span class="source mut">{effects.what}</span>
+        <span class="num">{isTurn ? most.toFixed(3) : `${points(most)} points`}</span>
+        <span class="source mut">
+          {isTurn ? effects.what : `what ${effects.what} falls or rises by without the head`}
+        </span>
       </div>
     );
   }

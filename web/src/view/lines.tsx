@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { type Entry, printed, rowOf } from "../data/axis.ts";
-import { columnWeights } from "../data/lens.ts";
+import { columnMeans, columnWeights } from "../data/lens.ts";
 import { pieceOf } from "../data/media.ts";
 import { formatWeight, shortWeight } from "../data/number.ts";
 import { type Columns, columnsOf, lineMarks, rowY } from "../layout/lines.ts";
@@ -70,8 +70,7 @@ function Panel({ side, width, height }: PanelProps) {
     () => (input ? lineMarks(input, columns, theme) : []),
     [matrix, columns, row, column, filter, input?.color.join(), input?.dashed, theme],
   );
-  const hint = column < 0 && layout === "wide" ? "hover a word" : "";
-  const by = row >= 0 ? `by “${printed(lens.rows[row].label)}”` : hint;
+  const by = row >= 0 ? `by “${printed(lens.rows[row].label)}”` : column < 0 ? "on average" : "";
   const isNarrow = columns.numbers.bar === 0;
   return (
     <div class={`panel ${matrix ? "" : "waiting"}`}>
@@ -149,11 +148,16 @@ function Words({ side, axis, columns }: WordsProps) {
   const matrix = session.matrix(side);
   const reading = !isReaders && row >= 0 ? session.row(side, row) : null;
   const readers = isReaders && row < 0 && column >= 0 && matrix;
+  const averages = useMemo(
+    () => (!isReaders && row < 0 && column < 0 && matrix ? columnMeans(matrix) : null),
+    [isReaders, row, column, matrix],
+  );
   const color = headColor(session, side);
   const pinned = session.place(side, isReaders ? selection.word : selection.key, axis);
   const field = isReaders ? "word" : "key";
   const numberOf = (i: number): number | null => {
     if (reading) return reading.weights[i];
+    if (averages) return averages[i];
     return readers ? readers.weights[i * readers.columns + column] : null;
   };
   const focused = isReaders ? row : column;

@@ -1,5 +1,6 @@
 // The chosen head: its role and color, what is said of it, and what its drawings are made of.
 
+import { rowOf } from "../data/axis.ts";
 import type { Matrix } from "../data/lens.ts";
 import { type Neurons, neuronsOf } from "../data/neurons.ts";
 import type { Role } from "../data/payload.ts";
@@ -45,16 +46,19 @@ function layerIndex(side: Side, { layer }: HeadId): number {
   return Math.max(0, side.block.layers.indexOf(layer));
 }
 
-/** What the head does on this text, and its telling links. */
+/** What the head does on this text, and its telling links. It speaks of the pinned word, not of the
+ *  one under the pointer: a title that changes its length would move all below it. */
 export function sayingOf(session: Session): Said {
   const lead = session.lead.value;
-  const { role, share } = roleHere(lead, session.selection.value);
+  const selection = session.selection.value;
+  const { role, share } = roleHere(lead, selection);
+  const pinned = (side: Side) =>
+    rowOf(side.lens.rows, session.place(side, selection.word, "query"));
   const links = session.sides.value.map((side) => {
     const matrix = session.matrix(side);
-    const { row } = session.focus(side);
-    return matrix && tellingLink(matrix, side.lens.rows, side.lens.columns, row, role);
+    return matrix && tellingLink(matrix, side.lens.rows, side.lens.columns, pinned(side), role);
   });
-  return titleOf(role, share, links, session.focus(lead).row >= 0);
+  return titleOf(role, share, links, pinned(lead) >= 0);
 }
 
 export function linesInput(session: Session, side: Side, matrix: Matrix): LinesInput {

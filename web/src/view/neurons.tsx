@@ -11,6 +11,7 @@ import type { Side } from "../state/session.ts";
 import { reveal, useHere, useSession, useSize } from "./context.ts";
 import { Drawing } from "./drawing.tsx";
 import { headColor, neuronsAt } from "./look.ts";
+import { Command } from "./parts.tsx";
 
 export function NeuronsTab() {
   const session = useSession();
@@ -26,15 +27,18 @@ export function NeuronsTab() {
     [lazy?.value, planes?.value, head, query],
   );
   let note = "";
-  if (!lazy) {
-    note = `The vectors of layer ${layer} are not in this file. Layers that are: ${
-      [...side.block.vectors.keys()].join(", ") || "none"
-    }. Save it with neurons=[${layer}], or open it live: ${session.header.command}`;
-  } else if (lazy.problem.value) note = lazy.problem.value;
+  const stored = [...side.block.vectors.keys()].join(", ") || "none";
+  if (!lazy) note = `Layers that are: ${stored}. Save the page with neurons=[${layer}], or live:`;
+  else if (lazy.problem.value) note = lazy.problem.value;
   else if (!neurons) note = "Fetching the vectors of this layer …";
   return (
     <div class="neurons" ref={ref}>
-      {note && <p class="note">{note}</p>}
+      {note && (
+        <div class="note">
+          {!lazy && <b>The vectors of layer {layer} are not in this file. </b>}
+          {note} {!lazy && <Command text={session.header.command} />}
+        </div>
+      )}
       {neurons && width > 0 && (
         <Strips
           side={side}
@@ -74,7 +78,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
   const layout = useMemo(
     () =>
       neuronLayout(
-        { width, height: height - 150 },
+        { width, height: height - 156 },
         Math.max(rows.length, keys.length),
         { rows: labelEms(rows), keys: labelEms(keys) },
         isPhone ? 32 : 16,
@@ -98,7 +102,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
   const reader = printed(side.block.queryTokens.texts[neurons.query]);
   const heads: [string, string, { x: number; width: number } | null][] = [
     ["query q", `what “${reader}” asks for`, layout.query],
-    ["key k", "what each word offers", layout.key],
+    ["key k", "what each word offers", layout.key && layout.word],
     ["q × k", "where they agree", layout.product],
     ["q · k", "sum", layout.sum],
     ["softmax", "share read", layout.share],
@@ -248,13 +252,9 @@ function Why({ side, query, chosen }: { side: Side; query: number; chosen: numbe
     null,
   );
   const id = `${side.trace}/${layer}/${head}/${query}/${chosen}`;
-  const { asker, header } = session;
+  const { asker } = session;
   if (!asker) {
-    return (
-      <span class="mut">
-        “Why did it look there?” needs the model: <code>{header.command}</code>
-      </span>
-    );
+    return <span class="mut">“Why did it look there?” needs the model: ask in the lab.</span>;
   }
   const ask = async () => {
     setAnswer({ for: id, sum: null, words: "Taking the score apart …" });

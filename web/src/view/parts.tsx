@@ -1,5 +1,7 @@
 // Small parts that several views share.
 
+import { useState } from "preact/hooks";
+import type { Entry } from "../data/axis.ts";
 import { inkOn, type RoleLook, roleColor } from "../paint/roles.ts";
 import { useSession } from "./context.ts";
 
@@ -23,6 +25,33 @@ export function Swatch({ look, isHidden }: SwatchProps) {
     <span class={classes("sw", isHollow && "hollow")} style={style} aria-hidden={isHidden}>
       {look.sign}
     </span>
+  );
+}
+
+/** A or B after a word that both texts have. */
+export function Where({ entries, index }: { entries: readonly Entry[]; index: number }) {
+  const { label, segment, special } = entries[index];
+  const isTwice = entries.some((one) => one.segment !== segment && one.label === label);
+  return isTwice && !special ? <sup class="letter">{"AB"[segment]}</sup> : null;
+}
+
+/** A command to type, copied by a click; lines do not break between an option and its value. */
+export function Command({ text }: { text: string }) {
+  const [isCopied, setCopied] = useState(false);
+  const copy = () => void navigator.clipboard?.writeText(text).then(() => setCopied(true));
+  return (
+    <button type="button" class="command" title="Copy this" onClick={copy}>
+      <code>
+        {text.split(/(--\S+ \S+)/).map((part, i) => (
+          <span key={`${i}${part}`} class={i % 2 ? "option" : undefined}>
+            {part}
+          </span>
+        ))}
+      </code>
+      <span class="mut" aria-live="polite">
+        {isCopied ? "copied" : "copy"}
+      </span>
+    </button>
   );
 }
 

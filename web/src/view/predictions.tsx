@@ -18,6 +18,8 @@ export interface Predicted {
   readonly title: string;
   /** The word it stands after or at; empty for the whole text. */
   readonly word: string;
+  /** Whether it is what follows the whole text, or is about it. */
+  readonly isLast: boolean;
 }
 
 /** What is predicted at a pinned word, else at the last position there is. */
@@ -29,7 +31,8 @@ export function predictedAt(trace: Trace, word: number | null): Predicted | null
   const { position, top } = found ?? positions[positions.length - 1];
   const tokens = trace.blocks.at(-1)!.queryTokens;
   const text = position === null ? "" : printed(tokens.texts[position] ?? "");
-  return { position, top, title: KINDS[kind], word: text };
+  const isLast = kind !== "next" || position === tokens.texts.length - 1;
+  return { position, top, title: KINDS[kind], word: text, isLast };
 }
 
 const SHOWN = 5;
@@ -46,6 +49,7 @@ export function Predictions({ side }: { side: Side }) {
     <div class="pred">
       <h2 class="sec">
         {now.title}
+        {!now.isLast && ` after “${now.word}”`}
         {before ? ", edited" : ""}
       </h2>
       {now.top.slice(0, SHOWN).map(({ text, probability }) => {

@@ -23,9 +23,11 @@ export function Ranking({ side }: { side: Side }) {
   const progress = session.progress.value;
   if (!effects) return <NotMeasured side={side} />;
   const isTurn = effects.kind === "turn";
+  const chosen = session.selection.value;
+  const own = placeIn(effects.all, session.layerIndex(side.block), chosen.head) + 1;
   const table = session.effectsOf(side);
   const measured = table?.kind === "prediction" ? table.position : null;
-  const shown = predictedAt(side.base, session.place(side, session.selection.value.word, "query"));
+  const shown = predictedAt(side.base, session.place(side, chosen.word, "query"));
   const isElsewhere = measured !== null && shown?.position != null && shown.position !== measured;
   const where = isElsewhere ? printed(side.block.queryTokens.texts[measured] ?? "") : "";
   return (
@@ -67,6 +69,7 @@ export function Ranking({ side }: { side: Side }) {
         {isTurn
           ? "1 − cosine between the text's vector with and without the head"
           : `points of ${effects.what} gained or lost when the head is off`}
+        {!isTurn && own > 0 && `; ${headName(chosen)} is ${ordinal(own)} of ${effects.all.length}`}
       </p>
     </>
   );
@@ -118,7 +121,7 @@ function RankedHeads({ side, list, format, isSigned }: RankedProps) {
 
 function NotMeasured({ side }: { side: Side }) {
   const session = useSession();
-  const { asker, header } = session;
+  const { asker } = session;
   const progress = session.progress.value;
   const { block } = side;
   const count = block.layers.length * block.heads;
@@ -143,9 +146,8 @@ function NotMeasured({ side }: { side: Side }) {
       )}
       {!progress && !asker && (
         <div class="note">
-          <b>Not measured.</b> Save the page with <code>effects=True</code>, or open it in the lab:
-          <br />
-          <code>{header.command}</code>
+          <b>Not measured.</b> Save the page with <code>effects=True</code>, in the shell{" "}
+          <code>view --effects</code>, or measure them in the lab.
         </div>
       )}
     </>

@@ -5,6 +5,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { printed, rowOf } from "../data/axis.ts";
 import { columnWeights } from "../data/lens.ts";
 import { shortWeight } from "../data/number.ts";
+import { inText, joinedTokens } from "../data/spelling.ts";
 import type { Tokens } from "../data/trace.ts";
 import { summary } from "../data/words.ts";
 import { type Arc, arcsOf, type Place } from "../layout/arcs.ts";
@@ -14,7 +15,7 @@ import { inkOn } from "../paint/roles.ts";
 import type { Session, Side } from "../state/session.ts";
 import { useHere, useSession } from "./context.ts";
 import { headColor } from "./look.ts";
-import { classes, Segments } from "./parts.tsx";
+import { classes, Segments, Where } from "./parts.tsx";
 import { Predictions } from "./predictions.tsx";
 
 /** A text that would take more lines than these is one line that scrolls. */
@@ -86,6 +87,7 @@ function bandsOfTokens(
   name: string,
 ): Band[] {
   const bands: { letter: string; name: string; words: Word[]; special: boolean; of: number }[] = [];
+  const joined = joinedTokens(tokens.texts, tokens.words);
   tokens.texts.forEach((text, position) => {
     if (tokens.pieces[position] !== null) return;
     const special = tokens.special[position];
@@ -93,10 +95,10 @@ function bandsOfTokens(
     const last = bands.at(-1);
     const word: Word = {
       position,
-      text: printed(text).replace(/^##(?=.)/, ""),
+      text: inText(printed(text)),
       special,
       generated: tokens.generated[position],
-      joined: isJoined(tokens, position),
+      joined: joined[position] && !tokens.special[position - 1],
       axis,
     };
     if (last && last.special === special && last.of === segment) last.words.push(word);
@@ -106,17 +108,6 @@ function bandsOfTokens(
     }
   });
   return bands;
-}
-
-const LEANS_BACK = /^[\p{Pe}\p{Pf}.,;:!?%…]+$/u;
-const NO_SPACES = /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
-
-function isJoined(tokens: Tokens, position: number): boolean {
-  const [own, before] = [tokens.words[position], tokens.words[position - 1]];
-  const text = tokens.texts[position];
-  if (position === 0 || tokens.special[position - 1] || /^\s/.test(text)) return false;
-  if (own >= 0 && own === before) return true;
-  return LEANS_BACK.test(text) || NO_SPACES.test(text);
 }
 
 function Flow({ side }: { side: Side }) {
@@ -205,8 +196,12 @@ function Flow({ side }: { side: Side }) {
               class={band.special ? "marks" : `band ${band.letter.toLowerCase()}`}
               dir="auto"
             >
-              {band.letter && <b class="letter">{band.letter}</b>}
-              {!band.special && band.name && <b class="letter">{band.name}</b>}
+              {/* With a direction of their own, names do not decide that of the text. */}
+              {[band.letter, band.special ? "" : band.name].filter(Boolean).map((name) => (
+                <b class="letter" dir="ltr" key={name}>
+                  {name}
+                </b>
+              ))}
               {band.words.map((w, j) => {
                 const weight = weightAt(w.axis, w.position);
                 const isPin = w.axis === "query" && w.position === pinned;
@@ -218,6 +213,8 @@ function Flow({ side }: { side: Side }) {
                   shade && !isPin ? { background: cssOf(ground), color: inkOn(ground) } : {};
                 return (
                   <Fragment key={`${w.axis}${w.position}`}>
+                    {/* Lines may break here, and Arabic letters do not join across words. */}
+                    {!w.joined && "\u200c"}
                     {!w.joined && <wbr />}
                     {/* A span, so that the letters of a word of several tokens join. */}
                     <span
@@ -264,7 +261,7 @@ function Flow({ side }: { side: Side }) {
             {arcs
               .filter((arc) => arc.label !== "")
               .map((arc) => (
-                <text key={arc.to} x={Math.max(12, arc.labelX)} y={first - 5} text-anchor="middle">
+                <text key={arc.to} x={arc.labelX} y={first - 5} text-anchor={arc.anchor}>
                   {arc.label}
                 </text>
               ))}
@@ -285,8 +282,10 @@ function Caption() {
   const here = useHere();
   const { session } = here;
   const sides = session.shown.value;
-  const { side: chosen, filter, embed } = session.selection.value;
+  const { side: chosen, filter, embed, word, key } = session.selection.value;
   const all = session.sides.value;
+  const [first, second] = all.map(({ block }) => block.queryTokens.texts);
+  const apart = second ? first.findIndex((text, i) => text !== second[i]) : -1;
   return (
     <div class="cap">
       {here.lab && !embed && (
@@ -298,10 +297,11 @@ function Caption() {
         <Segments
           label="Input"
           value={chosen}
-          options={all.map(({ letter, base }, i) => [
-            i,
-            base.changed ? `${letter} · ${base.changed}` : letter,
-          ])}
+          options={all.map(({ letter, base, block }, i) => {
+            const own = printed(block.queryTokens.texts[apart] ?? "");
+            const what = base.changed ?? (apart >= 0 ? own : "");
+            return [i, what ? `${letter} · ${what}` : letter];
+          })}
           choose={(side) => session.update({ side })}
         />
       )}
@@ -312,7 +312,10 @@ function Caption() {
       </p>
       <span class="gap" />
       <span class="mut hint">
-        hover a word, click to pin it · <kbd>←↑↓→</kbd> other heads
+        {word === null || key !== null
+          ? "hover a word, click to pin it"
+          : "click what it reads, at the right, to rank heads by it"}{" "}
+        · <kbd>←↑↓→</kbd> other heads
       </span>
     </div>
   );
@@ -327,7 +330,7 @@ function Reading({ side, above }: { side: Side; above: number }) {
   const matrix = session.matrix(side);
   if ((!isReader && column < 0) || !matrix) {
     const text = matrix
-      ? `${isPhone ? "Tap" : "Hover"} a word to see all that it reads.`
+      ? `Each word's strongest link is drawn. ${isPhone ? "Tap" : "Hover"} a word to see all that it reads.`
       : "Unpacking …";
     return side === session.shown.value[0] ? <span class="mut">{text}</span> : null;
   }
@@ -343,7 +346,8 @@ function Reading({ side, above }: { side: Side; above: number }) {
       {top.map(({ index, weight }, i) => (
         <span key={index}>
           {i > 0 && " · "}
-          <em>{printed(entries[index].label)}</em> {shortWeight(weight)}
+          <em>{printed(entries[index].label)}</em>
+          <Where entries={entries} index={index} /> {shortWeight(weight)}
         </span>
       ))}
       {isReader && others > 0 && rest >= 0.005 && (

@@ -1,21 +1,30 @@
 // The tour: captions, each with a state of the page.
 
+import { parseHead } from "../state/fragment.ts";
 import type { Session } from "../state/session.ts";
 import { useSession } from "./context.ts";
 
 /** Go to a step of the story; past the last one it closes. */
 export function goTo(session: Session, step: number): void {
-  const { story } = session.header;
+  const { story } = session;
   if (step < 1 || step > story.length) {
     session.update({ story: step > story.length ? -1 : 0 });
     return;
   }
-  session.open(story[step - 1].selection, { story: step });
+  const { selection } = story[step - 1];
+  session.open(selection, { story: step, ...paneOf(session, selection) });
+}
+
+/** A phone shows one pane: the one that a step is about, unless the step says. */
+function paneOf(session: Session, selection: string): { pane?: number } {
+  const says = new URLSearchParams(selection);
+  if (session.layout.peek() !== "phone" || says.has("pane")) return {};
+  return { pane: says.get("tab") === "effect" ? 3 : parseHead(says.get("head") ?? "") ? 2 : 1 };
 }
 
 export function StoryBar() {
   const session = useSession();
-  const { story } = session.header;
+  const { story } = session;
   const { story: step } = session.selection.value;
   if (story.length === 0 || step < 0) return null;
   const caption =

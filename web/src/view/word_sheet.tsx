@@ -5,13 +5,15 @@ import { shortWeight } from "../data/number.ts";
 import { summary } from "../data/words.ts";
 import { cssOf } from "../paint/color.ts";
 import { headName } from "../state/selection.ts";
-import { useHere } from "./context.ts";
+import { useDialog, useHere } from "./context.ts";
 import { headColor, lookAt } from "./look.ts";
+import { Where } from "./parts.tsx";
 
 export function WordSheet() {
   const here = useHere();
   const { session } = here;
   const { word } = session.selection.value;
+  const ref = useDialog(here.open.value === "word" && word !== null);
   if (here.open.value !== "word" || word === null) return null;
   const side = session.lead.value;
   const { rows, columns } = side.lens;
@@ -27,7 +29,14 @@ export function WordSheet() {
   };
   return (
     <div class="cover sheet-cover">
-      <div class="sheet pop" role="dialog" aria-label={`What ${printed(rows[row].label)} reads`}>
+      <div
+        class="sheet pop"
+        role="dialog"
+        aria-modal="true"
+        aria-label={`What ${printed(rows[row].label)} reads`}
+        tabIndex={-1}
+        ref={ref}
+      >
         <div class="grab" aria-hidden="true" />
         <div class="h">
           <button type="button" class="b" aria-label="Word before" onClick={() => step(-1)}>
@@ -54,7 +63,10 @@ export function WordSheet() {
         <div class="list">
           {top.map(({ index, weight }) => (
             <div class="sr" key={index}>
-              <bdi>{printed(columns[index].label)}</bdi>
+              <span>
+                <bdi>{printed(columns[index].label)}</bdi>
+                <Where entries={columns} index={index} />
+              </span>
               <span class="hb">
                 <i style={{ width: `${100 * weight}%`, background: color }} />
               </span>

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from headscope.app.cli.answer import Answer, say, settings
 from headscope.app.cli.demo_page import make_demo_page
 from headscope.atomic import atomic_path
 from headscope.errors import OtherRun
+from headscope.run.engines.processes import n_cores, sigint_held
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -96,27 +98,35 @@ def demo(
     import headscope as hs
 
     out.mkdir(parents=True, exist_ok=True)
-    say("Measuring two models over the bundled corpus: a minute or two")
-    results, pages = [], {}
+    say("Measuring two models over the bundled corpus: about a minute")
+    traces, results = {}, {}
+    with _in_two_processes(out, workers, resume=resume) as wait_for_other_half:
+        for job in reversed(JOBS):
+            with _under_way(f"{job.alias}: loading"):
+                model = hs.load(job.alias)
+            runs = _Runs(model, out / job.alias, workers, resume)
+            measured = runs.measure()
+            with _under_way(f"{job.alias}: what each head does to its text"):
+                traces[job.alias] = model.trace(job.text, job.pair, effects=True)
+            with _under_way(f"{job.alias}: measuring"):
+                wait_for_other_half()
+            results[job.alias] = [*measured, *runs.importance()]
+    pages = {}
     for job in JOBS:
-        with _under_way(f"{job.alias}: loading"):
-            model = hs.load(job.alias)
-        measured = _measure(model, out / job.alias, workers, resume=resume)
         page = out / f"{job.alias}.html"
         with _under_way(f"{job.alias}: its page"):
-            trace = model.trace(job.text, job.pair, effects=True)
             hs.save_page(
-                trace,
+                traces[job.alias],
                 page,
                 selection={"named": "text"},  # the tour speaks of what heads do with this text
                 story=job.story,
-                evidence=measured,
+                evidence=results[job.alias],
                 report="report.html",
             )
-        pages[model.info.name] = page.name
-        results += measured
+        pages[results[job.alias][0].model] = page.name
     with _under_way("the report"):
-        report = hs.report(results, out / "report.html", pages=pages)
+        everything = [result for job in JOBS for result in results[job.alias]]
+        report = hs.report(everything, out / "report.html", pages=pages)
     index = out / "index.html"
     stories = {f"{job.alias}.html": job.title for job in JOBS}
     with atomic_path(index) as path:
@@ -141,28 +151,79 @@ def _under_way(name: str) -> AbstractContextManager[None]:
     return phase(name, settings.progress)
 
 
-def _measure(model: Model, out: Path, workers: int | None, *, resume: bool) -> list[Result]:
-    """The results of every analysis that the model and the bundled corpus allow."""
+@contextmanager
+def _in_two_processes(
+    out: Path, workers: int | None, *, resume: bool
+) -> Iterator[Callable[[], None]]:
+    """Within the block, a second process measures half of what there is.
+
+    Both write run folders, and a run that is complete is opened, not measured again. So this
+    process asks for every run as if it were alone, and nothing is lost if the other one fails.
+
+    Yields:
+        A function that waits for the second process. There is none on one core, where the number
+        of workers was chosen, or where nothing is to be opened.
+    """
+    if workers is not None or not resume or n_cores() == 1:
+        yield lambda: None
+        return
+    process = get_context("spawn").Process(target=_measure_half, args=(out,), daemon=True)
+    with sigint_held():
+        process.start()
+    try:
+        yield process.join
+    finally:
+        process.kill()
+
+
+def _measure_half(out: Path) -> None:
+    """The runs of all models but the last, and the last one's importance."""
     import headscope as hs
 
-    sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
+    with suppress(Exception):  # the other process meets it too, and says so
+        for job in JOBS:
+            runs = _Runs(hs.load(job.alias), out / job.alias, 1, resume=True)
+            if job is not JOBS[-1]:
+                runs.measure()
+            runs.importance()
 
-    def run(name: str, measure: Callable[..., Result], *given: object) -> Result:
-        folder = out / name
-        running = {"out": folder, "workers": workers, "progress": False}
-        with _under_way(f"{out.name}: {name}"):
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """The runs of one model over the bundled corpus, each in a folder of its own."""
+
+    model: Model
+    out: Path
+    workers: int | None
+    resume: bool
+
+    def measure(self) -> list[Result]:
+        """Every metric, and heads as classifiers."""
+        import headscope as hs
+
+        sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
+        return [
+            self._run("metrics", hs.analyze, sentences, ["all", "js"]),
+            self._run("dependencies", hs.probe_dependencies, sentences, FEW),
+            self._run("coreference", hs.probe_coreference, documents),
+        ]
+
+    def importance(self) -> list[Result]:
+        """What the loss depends on, if the model has one."""
+        import headscope as hs
+
+        if self.model.info.objective is None:
+            return []
+        documents = hs.demo_corpus("document")
+        segments = hs.cut_segments(self.model, documents, 128).draw(DRAWN, 0)
+        return [self._run("importance", hs.importance, segments)]
+
+    def _run(self, name: str, measure: Callable[..., Result], *given: object) -> Result:
+        folder = self.out / name
+        running = {"out": folder, "workers": self.workers, "progress": False}
+        with _under_way(f"{self.out.name}: {name}"):
             try:
-                return measure(model, *given, **running, resume=resume)
+                return measure(self.model, *given, **running, resume=self.resume)
             except OtherRun:
                 say(f"{folder} was measured by another version; measuring it again")
-                return measure(model, *given, **running, resume=False)
-
-    results = [
-        run("metrics", hs.analyze, sentences, ["all", "js"]),
-        run("dependencies", hs.probe_dependencies, sentences, FEW),
-        run("coreference", hs.probe_coreference, documents),
-    ]
-    if model.info.objective is not None:
-        segments = hs.cut_segments(model, documents, 128).draw(DRAWN, 0)
-        results.append(run("importance", hs.importance, segments))
-    return results
+                return measure(self.model, *given, **running, resume=False)

@@ -6,20 +6,21 @@ import html
 from collections.abc import Mapping
 
 STYLE = """
-:root { color-scheme: light dark; --line: #d9dce1; --quiet: #5b6470; --link: #2159c9; }
+:root { color-scheme: light dark; --ground: #fff; --line: #e4e1d8; --quiet: #56606b;
+  --link: #0b6bb0; }
 @media (prefers-color-scheme: dark) {
-  :root { --line: #3a3f47; --quiet: #a3abb6; --link: #8fb4ff; }
+  :root { --ground: #1b1f24; --line: #2c3238; --quiet: #a3abb6; --link: #5db2f2; }
 }
 * { box-sizing: border-box; }
 html, body { height: 100%; margin: 0; }
-body { display: flex; flex-direction: column; font: 15px/1.4 system-ui, sans-serif; }
+body { display: flex; flex-direction: column; font: 13px/1.4 Inter, Helvetica, Arial, sans-serif;
+  background: var(--ground); }
 nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; align-items: baseline;
-  padding: .6rem 1rem; border-bottom: 1px solid var(--line); }
-nav b { margin-right: auto; }
-nav span { color: var(--quiet); font-weight: normal; }
+  padding: .45rem 1rem; border-bottom: 1px solid var(--line); }
+nav b { margin-right: auto; color: var(--quiet); font-weight: normal; }
 a { color: var(--link); }
 @media (max-width: 700px) {
-  nav { padding: .4rem .8rem; font-size: 13px; }
+  nav { padding: .4rem .8rem; }
   nav b { display: none; }
 }
 iframe { flex: 1; width: 100%; min-height: 0; border: 0; }
@@ -46,7 +47,7 @@ def make_demo_page(stories: Mapping[str, str], report: str) -> str:
 </head>
 <body>
 <nav aria-label="Pages">
-<b>headscope <span>what each head reads, whether it always does, and whether it matters</span></b>
+<b>What each head reads, whether it always does, and whether it matters</b>
 {links}
 <a href="{html.escape(report)}">The report</a>
 </nav>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,7 +35,8 @@ def effects(
         Literal["logit", "logprob"], typer.Option(help="Difference of logits, or log-probability.")
     ] = "logit",
     method: Annotated[
-        Literal["exact", "gradient"], typer.Option(help="Run every head, or estimate all at once.")
+        Literal["exact", "gradient"],
+        typer.Option(help="Run every head, or those that a quick estimate ranks first."),
     ] = "exact",
     corpus: Annotated[
         str | None,
@@ -55,6 +58,7 @@ def effects(
     loss: above 0 the model needs the head.
     """
     import headscope as hs
+    from headscope.causal.wanted import rank
     from headscope.errors import InputError
     from headscope.results.effect_result import result_of_effects
 
@@ -74,42 +78,65 @@ def effects(
     if out is not None:
         raise InputError("--out is for --corpus: what one text shows is about that text.")
     assert text is not None
-    array = hs.effects(
+    ask = partial(
+        hs.effects,
         loaded,
         text[0] if len(text) == 1 else text,
         target,
         foil,
         position=position,
         measure=measure,
-        method=method,
         progress=settings.progress,
     )
-    return _answer(array, top, {"texts": text})
+    array = ask(method=method)
+    if method == "exact":
+        return _answer(array, top, {"texts": text})
+    exact = ask(heads=[(layer, head) for layer, head, _ in rank(array, top)])
+    return _answer(exact, top, {"texts": text}, estimates=array)
 
 
-def _answer(array: xr.DataArray, top: int, given: dict[str, object]) -> Answer:
-    """The heads with the largest effects, as data and as lines."""
+def _answer(
+    array: xr.DataArray,
+    top: int,
+    given: dict[str, object],
+    estimates: xr.DataArray | None = None,
+) -> Answer:
+    """The heads with the largest effects, as data and as lines.
+
+    Args:
+        array: exact effects.
+        top: how many heads are shown.
+        given: what was asked, for the data.
+        estimates: by which the shown heads were chosen, where it was not by exact effects.
+    """
     from headscope.causal.wanted import rank
 
     about = array.attrs
-    rows = []
-    for name, value in rank(array, top):
-        row: dict[str, object] = {"head": name, "effect": value}
+    rows, lines = [], []
+    for layer, head, value in rank(array, top):
+        row: dict[str, object] = {"head": f"L{layer} H{head}", "effect": value}
+        line = f"  {row['head']:<8} {value:+.3f}"
+        at = array.sel(layer=layer, head=head)
         if "low" in array.coords:
-            layer, head = (int(part[1:]) for part in name.split())
-            at = array.sel(layer=layer, head=head)
-            row |= {"low": float(at["low"]), "high": float(at["high"])}
+            low, high = (float(at[bound]) for bound in ("low", "high"))
+            known = math.isfinite(low) and math.isfinite(high)
+            row |= {"low": low, "high": high} if known else {"low": None, "high": None}
+            line += f"  [{low:+.3f}, {high:+.3f}]" if known else ""
+        if estimates is not None:
+            row["estimate"] = float(estimates.sel(layer=layer, head=head))
+            line += f"  (estimate {row['estimate']:+.3f})"
         rows.append(row)
-    how = f"{about['method']}, in {about['units']}"
-    lines = [f"{about['model']}: {about['number']} = {about['with']:.3f} ({how})"]
-    for row in rows:
-        bounds = f"  [{row['low']:+.3f}, {row['high']:+.3f}]" if "low" in row else ""
-        lines.append(f"  {row['head']:<8} {row['effect']:+.3f}{bounds}")
-    lines.append(
-        f"  {about['holds']}" if "holds" in about else f"  mean over {about['texts']} texts"
-    )
+        lines.append(line)
+    how = "exact" if estimates is None else "exact for the heads that the gradient ranks first"
+    now = "" if about["measure"] == "turn" else f" = {about['with']:.3f}"
+    first = f"{about['model']}: {about['number']}{now} ({how}, in {about['units']})"
+    last = about.get("holds", f"mean over {about['texts']} texts")
+    if rows and rows[0].get("low", 0.0) is None:
+        last += ": too few for an interval"
+    lines = [first, *lines, f"  {last}"]
     if given.get("result"):
         lines.append(f"  result   {given['result']}")
+    method = "exact" if estimates is None else "gradient"
     data = {"model": about["model"], **given, "number": about["number"],
-            "with": about["with"], "method": about["method"], "heads": rows}  # fmt: skip
+            "with": about["with"], "method": method, "heads": rows}  # fmt: skip
     return Answer(data, "\n".join(lines))

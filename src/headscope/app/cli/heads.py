@@ -61,7 +61,7 @@ def map_heads(
     from headscope.heads.probed import of_probes
 
     results = open_results(runs)
-    with_js = [result for result in results if "js" in result and over in (None, _over(result))]
+    with_js = [result for result in results if "js" in result and over in (None, result.over)]
     if len(with_js) != 1:
         which = "" if over is None else f" over {over}"
         raise InputError(
@@ -121,11 +121,6 @@ def card(
         "exemplars": list(about.exemplars),
     }
     return Answer(data, str(about))
-
-
-def _over(result: Result) -> str:
-    """What a run measured: `attention` or `norm`."""
-    return str(result.provenance.get("settings", {}).get("over", "attention"))
 
 
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:

@@ -26,6 +26,7 @@ def serve(
     ] = None,
     text: Annotated[str, typer.Option(help="The text to show first.")] = "",
     pair: Annotated[str, typer.Option(help="A second text beside it.")] = "",
+    compare: Annotated[str, typer.Option(help="Another text to compare it with.")] = "",
     evidence: Annotated[
         list[Path] | None,
         typer.Option(help="Folder of a corpus run of one of the models; may be given again."),
@@ -48,20 +49,22 @@ def serve(
     import webbrowser
 
     from headscope.app.lab.limits import Limits
-    from headscope.errors import MissingExtra
+    from headscope.errors import InputError, MissingExtra
 
     try:
         from headscope.app.lab.desk import Desk
         from headscope.app.lab.server import bind, make_server, make_token
     except ModuleNotFoundError as error:
         raise MissingExtra.of(str(error.name), "lab", "The lab") from error
+    if (pair or compare) and not text:
+        raise InputError("--pair and --compare stand beside a first text: give --text too.")
     models = {}
     for name in model or ["minilm"]:
         say(f"Loading {name} …")
         models[name] = load_model(name, device)
         _ = models[name].info  # the self-check, before anyone waits for it
     limits = Limits(tokens=max_tokens, seconds=seconds)
-    desk = Desk(models, text, limits, _evidence(models, evidence or []), pair)
+    desk = Desk(models, text, limits, _evidence(models, evidence or []), pair, compare)
     secret = make_token() if token else ""
     listening = bind(host, port)
     address = f"http://{host}:{listening.getsockname()[1]}/"

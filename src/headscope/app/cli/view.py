@@ -19,6 +19,7 @@ def view(
     ] = None,
     file: Annotated[Path | None, typer.Option(help="A file to read the text from.")] = None,
     pair: Annotated[str | None, typer.Option(help="The second text of a sentence pair.")] = None,
+    compare: Annotated[str | None, typer.Option(help="Another text to compare it with.")] = None,
     target: Annotated[
         str | None, typer.Option(help="What the decoder of an encoder-decoder reads.")
     ] = None,
@@ -55,30 +56,37 @@ def view(
     given = None if has_media and text is None and file is None else _text(text, file)
     loaded = load_model(model, device)
     with phase(f"running {model}", settings.progress):
-        trace = loaded.trace(
-            given,
-            pair,
-            image=[str(name) for name in image] if image else None,
-            audio=None if audio is None else str(audio),
-            target=target,
-            generate=generate,
-            vectors=neurons is not False or over == "norm",
-            effects=effects,
-            norms=over == "norm",
-        )
+        traces = [
+            loaded.trace(
+                one,
+                pair,
+                image=[str(name) for name in image] if image else None,
+                audio=None if audio is None else str(audio),
+                target=target,
+                generate=generate,
+                vectors=neurons is not False or over == "norm",
+                effects=effects,
+                norms=over == "norm",
+            )
+            for one in ([given] if compare is None else [given, compare])
+        ]
     with phase(f"writing {out}", settings.progress):
         results = open_results(evidence) if evidence else None
-        shown = trace.by_norm() if over == "norm" else trace
-        hs.save_page(shown, out, neurons=neurons, evidence=results)
-    return Answer({"page": str(out), "tokens": len(trace.tokens)}, str(out))
+        shown = tuple(trace.by_norm() if over == "norm" else trace for trace in traces)
+        hs.save_page(
+            [shown[0] if compare is None else shown], out, neurons=neurons, evidence=results
+        )
+    return Answer({"page": str(out), "tokens": len(traces[0].tokens)}, str(out))
 
 
 def _text(text: str | None, file: Path | None) -> str:
     """The text that was given, or the text of a file."""
     from headscope.errors import InputError
 
-    if (text is None) == (file is None):
-        raise InputError('Give a text (headscope view "The cat sat.") or --file NAME, not both.')
+    if text is None and file is None:
+        raise InputError('Give a text (headscope view "The cat sat.") or --file NAME.')
+    if text is not None and file is not None:
+        raise InputError(f"Give the text {text!r:.60} or --file {file}, not both.")
     if file is None:
         if text and len(text) < 200 and Path(text).is_file():
             raise InputError(

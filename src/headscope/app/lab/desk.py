@@ -53,7 +53,8 @@ class Desk:
         text: what the page opens with.
         limits: what may be asked for.
         results: of corpus runs, by model.
-        pair: a second text beside the one that the page opens with.
+        pair: a second text that the model reads together with the first.
+        other: another text, to compare the first with.
     """
 
     models: Mapping[str, Model]
@@ -61,6 +62,7 @@ class Desk:
     limits: Limits = field(default_factory=Limits)
     results: Mapping[str, Sequence[Result]] = field(default_factory=dict)
     pair: str = ""
+    other: str = ""
     shelf: Shelf = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,13 +78,11 @@ class Desk:
             for title, ability, inputs in EXAMPLES
             if model[ability] and not (ability == "generates" and model["targets"])
         ]
-        text = self.text
-        if self.pair:
-            pair = {"text": text, "pair": self.pair}
-            examples.insert(0, {"title": f"{text} ⏐ {self.pair}", "inputs": [pair]})
-            text = ""
+        first = [{"text": text} for text in (self.text, self.other) if text]
+        if first and self.pair:
+            first[0]["pair"] = self.pair
         limits = {"tokens": self.limits.tokens, "seconds": self.limits.seconds}
-        start = {"place": "lab", "models": models, "examples": examples, "text": text}
+        start = {"place": "lab", "models": models, "examples": examples, "first": first}
         return make_app({**start, "limits": limits})
 
     def trace(self, reader: str, wish: Wish) -> dict[str, object]:

@@ -4,7 +4,8 @@ own page, and are sent by a reader who had the token.
 The address that `headscope serve` prints carries a token. It is exchanged for a cookie by a
 redirect, so the address that stays in the browser, and is shared, carries none. The Host header
 keeps other web sites from reaching the lab through a name that points here (DNS rebinding), the
-Origin header from sending requests in the reader's name.
+Origin header from sending requests in the reader's name. Without a token readers still get a name
+of their own with the page, which keeps their texts apart.
 """
 
 from __future__ import annotations
@@ -63,9 +64,15 @@ class Gate:
             answer = _no(scope, 403, "Open the address that `headscope serve` printed: it carries "
                                      "the token that this lab asks for.")  # fmt: skip
 
+        is_new = not self._token and scope["path"] == "/" and not _cookie(headers, READER)
+
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(SAFE)
+                sent = MutableHeaders(scope=message)
+                sent.update(SAFE)
+                if is_new:
+                    name = f"{READER}={secrets.token_urlsafe(12)}"
+                    sent.append("set-cookie", f"{name}; HttpOnly; Path=/; SameSite=lax")
             await send(message)
 
         await (answer or self._app)(scope, receive, send_safely)

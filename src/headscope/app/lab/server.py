@@ -1,7 +1,7 @@
 """The server of `headscope serve`: one page, and answers to what it asks.
 
 Starlette routes, uvicorn serves. A request is checked (who asks: `gate`; what for: `wishes`) before
-it waits for the model (`worker`), which runs one at a time.
+it waits for the model (`queue`), which runs one at a time.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from starlette.routing import Route
 from headscope.app.lab.desk import Desk
 from headscope.app.lab.gate import Gate, reader_of
 from headscope.app.lab.limits import EFFECTS_TIMES
+from headscope.app.lab.queue import Busy, Late, Queue, Stopped
 from headscope.app.lab.shelf import Forgotten
 from headscope.app.lab.wishes import check_length, read_json, read_wish
-from headscope.app.lab.worker import Busy, Late, Stopped, Worker
 from headscope.errors import HeadscopeError, InputError
 
 T = TypeVar("T")
@@ -49,20 +49,20 @@ def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlet
         token: what a reader's first address has to carry; empty for none.
         host: the address that the server listens on.
     """
-    worker: Worker | None = None
+    queue: Queue | None = None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        nonlocal worker
-        worker = Worker(desk.models.values(), desk.limits.waiting)
+        nonlocal queue
+        queue = Queue(desk.models.values(), desk.limits.waiting)
         try:
             yield
         finally:
-            worker.close()
+            queue.close()
 
     async def run(request: Request, job: Callable[[], T], seconds: float) -> T:
-        assert worker is not None
-        return await worker.run(job, request.is_disconnected, seconds)
+        assert queue is not None
+        return await queue.run(job, request.is_disconnected, seconds)
 
     async def page(_: Request) -> Response:
         return HTMLResponse(desk.page())

@@ -107,4 +107,6 @@ def _text(given: Mapping[str, object], name: str) -> str:
     value = given.get(name)
     if value is not None and not isinstance(value, str):
         raise InputError(f"{name} should be a text, not {value!r:.80}.")
+    if value and any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{name} holds half of a character (a lone surrogate): type it again.")
     return value or ""

@@ -216,8 +216,7 @@ class _FoldedEdits(Hooks):
         if parts is None:
             return weights
         unfolded = unfold(weights, parts.site.n_heads)
-        changed = parts.edit_weights(unfolded, *unfolded.shape[2:])
-        return weights if changed is unfolded else changed.reshape(weights.shape)
+        return parts.edit_weights(unfolded, *unfolded.shape[2:]).reshape(weights.shape)
 
     def factors(self, computation: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         folded = Vectors(query, key.transpose(-1, -2), None)
@@ -235,9 +234,7 @@ class _FoldedEdits(Hooks):
         parts = self.calls.get(computation)
         if parts is None or not parts.edits:
             return output
-        unfolded = unfold(output, parts.site.n_heads)
-        changed = parts.edit_outputs(unfolded)
-        return output if changed is unfolded else changed.reshape(output.shape)
+        return parts.edit_outputs(unfold(output, parts.site.n_heads)).reshape(output.shape)
 
     def _edited(self, computation: int, folded: Vectors) -> Vectors:
         """Vectors after the edits, in the layout they came in."""

@@ -126,6 +126,8 @@ def _outermost_affine(model: Model, place: Place, joined: Tensor, calls: list[Ca
     for call in sorted(matching, key=lambda call: call.name.count(".")):
         if not call.is_plain:
             seen.append(f"{call.name} takes more than the head outputs")
+        elif not torch.isfinite(call.returned).all():
+            seen.append(f"{call.name} puts out NaN or infinity: look at its weights")
         elif not _is_affine(call):
             seen.append(f"{call.name} ({type(call.module).__name__}) is not affine in them")
         elif widths and call.returned.shape[-1] not in widths:

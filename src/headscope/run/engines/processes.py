@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.forkserver import ForkServer
 
-PRELOADED = ["headscope.run.engines.worker"]
+PRELOADED = ["headscope.run.engines.preloaded"]
 FROM_BYTES = 64_000
 """A file of so many bytes may be worth several workers: a server is started for it at once."""
 

@@ -48,7 +48,7 @@ class Stopped(Exception):
     """Nobody waits for the answer any more. Not an error: it ends a run from inside."""
 
 
-class Worker:
+class Queue:
     """Runs jobs one after the other, each in the same thread.
 
     Args:
@@ -74,7 +74,7 @@ class Worker:
         """What the job returns.
 
         Args:
-            job: what to do, in the worker's thread.
+            job: what to do, in the queue's thread.
             is_gone: has the reader left?
             seconds: after which the job is stopped.
 

@@ -1,0 +1,15 @@
+"""What the server imports whose forks are workers: a process of our own."""
+
+from __future__ import annotations
+
+from headscope import standins
+
+standins.install()
+
+from headscope.measuring.kernels import has_numba, load_loops  # noqa: E402
+from headscope.run.engines import worker  # noqa: E402
+
+if has_numba():
+    load_loops()  # once for all workers, while this process would only wait
+
+__all__ = ["worker"]

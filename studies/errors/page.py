@@ -1,0 +1,249 @@
+"""The tables and the figure of docs/statistics.md, from what the study counted.
+
+python -m studies.errors.page
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from headscope.figures.style import BLUE, ORANGE, new_figure, save_figure, styled
+from studies.errors.measures import SCALES
+from studies.errors.record import Rate, read_rates
+
+__all__ = ["PAGE", "coverage_figure", "write_page", "written"]
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "statistics.md"
+FIGURE = DOCS / "figures" / "coverage.png"
+MARK = re.compile(r"(<!-- errors: (\w+) -->\n).*?(<!-- end of errors -->)", re.DOTALL)
+ENOUGH = 5.0
+"""Effective documents from which on intervals promise their coverage."""
+PROMISED = 0.92, 0.97
+LEVEL, BOUND = 0.05, 0.07
+"""Of error rates, and of their upper Monte Carlo bounds."""
+CLAIMS = {
+    "groups": "kinds of text “differ” whose labels were shuffled",
+    "relations": "any of many heads “beats” the offset it is tied with",
+    "value, logit": "any head “above” its own true share",
+    "value, positive": "any head “above” its own true distance or entropy",
+    "half": "false heads of a list, half of the heads above a number",
+    "mean": "any head “above the mean” of heads alike",
+    "changed": "any head “changed” between models alike",
+}
+PANELS = ("null_share", "dep_alignment", "distance", "entropy")
+Rates = Sequence[Rate]
+
+
+def write_page() -> None:
+    """The page with its tables as the stored rates have them, and its figure."""
+    rates = read_rates()
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), rates), encoding="utf-8")
+    save_figure(coverage_figure(rates), FIGURE)
+
+
+def written(text: str, rates: Rates) -> str:
+    """A page with its tables as the rates have them."""
+    return MARK.sub(lambda of: f"{of[1]}\n{TABLES[of[2]](rates)}\n\n{of[3]}", text)
+
+
+def coverage_figure(rates: Rates) -> Figure:
+    """Coverage by the number of documents, a line for each population: before and now."""
+    with styled():
+        figure = new_figure(7.0, 2.1)
+        panels = figure.subplots(1, len(PANELS), sharey=True)
+        for axes, variable in zip(panels, PANELS, strict=True):
+            mine = [rate for rate in _asked(rates, "coverage") if rate.variable == variable]
+            sizes = sorted({rate.documents for rate in mine})
+            axes.axhspan(*PROMISED, color=BLUE, alpha=0.12, linewidth=0)
+            for population in sorted({rate.population for rate in mine}):
+                line = sorted(
+                    (r for r in mine if r.population == population), key=lambda r: r.documents
+                )
+                at = [sizes.index(rate.documents) for rate in line]
+                axes.plot(at, [r.before for r in line], color=ORANGE, linewidth=0.8, marker=".",
+                          markersize=3)  # fmt: skip
+                axes.plot(at, [r.now for r in line], color=BLUE, linewidth=0.8)
+                for is_enough in (True, False):
+                    shown = [(x, r.now) for x, r in zip(at, line, strict=True)
+                             if (r.effective >= ENOUGH) == is_enough]  # fmt: skip
+                    axes.plot(*np.array(shown).reshape(-1, 2).T, color=BLUE, linestyle="",
+                              marker="o", markersize=3, markeredgewidth=0.7,
+                              markerfacecolor=BLUE if is_enough else "white")  # fmt: skip
+            axes.set_title(variable)
+            axes.set_xticks(range(len(sizes)), [str(n) for n in sizes])
+            axes.set_xlabel("documents")
+        panels[0].set_ylabel("intervals that hold")
+        for color, label in ((ORANGE, "before"), (BLUE, "now")):
+            panels[-1].plot([], [], color=color, linewidth=1.2, label=label)
+        panels[-1].legend(loc="lower right", handlelength=1.2)
+    return figure
+
+
+def _coverage_table(rates: Rates) -> str:
+    lines = [
+        "| 95 % intervals of | before: lowest, median | now: lowest, median, highest "
+        "| within .92–.97 | effective number below 5: lowest | width at 200 |",
+        "|---|---|---|---|---|---|",
+    ]
+    of_numbers = _asked(rates, "coverage")
+    kinds = dict.fromkeys(rate.variable.split(", ")[0] for rate in of_numbers)
+    rows = [
+        (f"`{kind}`" if kind in SCALES else kind,
+         [rate for rate in of_numbers if rate.variable.split(", ")[0] == kind])
+        for kind in kinds
+    ]  # fmt: skip
+    rows += [
+        (f"r of {' and '.join(f'`{part}`' for part in variable.split(', '))} over heads",
+         [r for r in _asked(rates, "r") if r.variable == variable])
+        for variable in _variables(rates, "r")
+    ]  # fmt: skip
+    rows += [("a difference of two models, paired", _asked(rates, "pair"))]
+    for what, mine in ((what, of) for what, of in rows if of):
+        enough = [r for r in mine if not r.effective < ENOUGH]
+        few = [r for r in mine if r.effective < ENOUGH]
+        now = [r.now for r in enough]
+        before = [r.before for r in mine if np.isfinite(r.before)]
+        inside = sum(PROMISED[0] <= round(value, 3) <= PROMISED[1] for value in now)
+        widths = [r.width for r in mine if r.documents == 200 and np.isfinite(r.width)]
+        lines.append(
+            f"| {what} | {_number(min(before))}, {_number(np.median(before))} "
+            f"| **{_number(min(now))}**, {_number(np.median(now))}, {_number(max(now))} "
+            f"| {inside} of {len(now)} | {_number(min(r.now for r in few)) if few else '–'} "
+            f"| {f'× {max(widths):.2f}' if widths else '–'} |"
+        )
+    return "\n".join(lines)
+
+
+def _claims_table(rates: Rates) -> str:
+    lines = [
+        "| false claim | before: highest | now: highest | its bound | where | median | targets |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for question, what in CLAIMS.items():
+        mine = _claimed(rates, question)
+        worst = max(mine, key=lambda r: (r.now, r.bound))
+        before = [r.before for r in mine if np.isfinite(r.before)]
+        missed = [r for r in mine if not _holds(r)]
+        median = _number(float(np.median([r.now for r in mine])))
+        verdict = (
+            f"missed in {len(missed)} of {len(mine)}" if missed else f"hold in all {len(mine)}"
+        )
+        lines.append(
+            f"| {what} | {_number(max(before)) if before else '–'} | **{_number(worst.now)}** "
+            f"| {_number(worst.bound)} | {_place(worst)} | {median} "
+            f"| {verdict} |"
+        )
+    return "\n".join(lines)
+
+
+def _missed_table(rates: Rates) -> str:
+    """Every rate that misses its target."""
+    lines = ["| false claim | population | documents: rate (bound) |", "|---|---|---|"]
+    for question, what in CLAIMS.items():
+        missed: dict[str, list[str]] = {}
+        for rate in _claimed(rates, question):
+            if not _holds(rate):
+                shown = f"{rate.documents}: {_number(rate.now)} ({_number(rate.bound)})"
+                missed.setdefault(rate.population, []).append(f"`{rate.variable}` {shown}")
+        lines += [f"| {what} | {name} | {', '.join(of)} |" for name, of in missed.items()]
+    return "\n".join(lines) if len(lines) > 2 else "None."
+
+
+def _power_table(rates: Rates) -> str:
+    """What is found of what is there: the range over populations and variables."""
+    sizes = (12, 20, 64, 200)
+    lines = [
+        "| found of what is there | " + " | ".join(f"{n} documents" for n in sizes) + " |",
+        "|---|" + "---|" * len(sizes),
+    ]
+    shares = [variable for variable, scale in SCALES.items() if scale == "logit"]
+    others = [variable for variable in SCALES if variable not in shares]
+    asked = [
+        *((f"`{one}` beats every offset", "known", [one]) for one in _variables(rates, "known")),
+        ("heads 10 % above a number, shares", "half, power", shares),
+        ("the same, distance and entropy", "half, power", others),
+        ("heads 20 % above the mean", "mean, power", list(SCALES)),
+    ]
+    for what, question, variables in asked:
+        mine = [rate for rate in _asked(rates, question) if rate.variable in variables]
+        cells = []
+        for n in sizes:
+            found = [rate.now for rate in mine if rate.documents == n]
+            cells.append(f"{_number(min(found), 2)}–{_number(max(found), 2)}" if found else "–")
+        lines.append(f"| {what} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _front_table(rates: Rates) -> str:
+    mine = [rate for rate in rates if rate.question.startswith("front")]
+    sizes = sorted({r.documents for r in _asked(mine, "front coverage")})
+    lines = [
+        "| 95 % intervals that hold | " + " | ".join(f"{n} documents" for n in sizes) + " |",
+        "|---|" + "---|" * len(sizes),
+    ]
+    for variable in _variables(mine, "front coverage"):
+        cells = [
+            f"{_number(r.now)} ({r.effective:.0f} effective)"
+            for r in sorted(_asked(mine, "front coverage"), key=lambda r: r.documents)
+            if r.variable == variable
+        ]
+        lines.append(f"| `{variable}` | {' | '.join(cells)} |")
+    said = {
+        "front groups": "say that kinds of text differ, whose labels were dealt at random",
+        "front relations": "say of random weights that a head beats every offset",
+    }
+    lines += [
+        f"\nOf {r.repetitions} reports, {round(r.now * r.repetitions)} ({r.now:.1%}, at most "
+        f"{r.bound:.1%}) {said[r.question]}.".replace("%", " %")
+        for question in said
+        for r in _asked(mine, question)
+    ]
+    return "\n".join(lines)
+
+
+def _claimed(rates: Rates, question: str) -> list[Rate]:
+    """The rates of a false claim, in the order of the file."""
+    question, _, scale = question.partition(", ")
+    found = [r for r in _asked(rates, question) if np.isfinite(r.bound)]
+    return [r for r in found if not scale or SCALES[r.variable] == scale]
+
+
+def _holds(rate: Rate) -> bool:
+    return round(rate.now, 3) <= LEVEL and round(rate.bound, 3) <= BOUND
+
+
+def _asked(rates: Iterable[Rate], question: str) -> list[Rate]:
+    return [rate for rate in rates if rate.question == question]
+
+
+def _variables(rates: Rates, question: str) -> list[str]:
+    return list(dict.fromkeys(rate.variable for rate in _asked(rates, question)))
+
+
+def _place(rate: Rate) -> str:
+    variable = f"`{rate.variable}`" if rate.variable in SCALES else rate.variable
+    return f"{rate.population}, {variable}, {rate.documents} documents"
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """`.052`, as in tables of probabilities."""
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+TABLES: dict[str, Callable[[Rates], str]] = {
+    "coverage": _coverage_table,
+    "claims": _claims_table,
+    "missed": _missed_table,
+    "power": _power_table,
+    "front": _front_table,
+}
+
+
+if __name__ == "__main__":
+    write_page()

@@ -1,0 +1,60 @@
+// The tour of a page that was saved without a story: what a newcomer is looking at.
+
+import { printed } from "../data/axis.ts";
+import type { Header } from "../data/payload.ts";
+import type { Trace } from "../data/trace.ts";
+import { blockOf, headCode, headName, type Selection } from "./selection.ts";
+
+type Step = Header["story"][number];
+
+const RESTS = {
+  first: "the first token",
+  special: "special tokens such as [SEP]",
+  punctuation: "punctuation",
+} as const;
+
+/** Steps that hold for every text, told with its own words and numbers.
+ *  @param canAsk whether somebody can run the model. */
+export function tourOf(trace: Trace, base: Selection, canAsk: boolean): Step[] {
+  const block = blockOf(trace, base.block);
+  const { heads, here } = block.roles;
+  const roles = ((base.named === "text" && here) || heads).flatMap((row, i) =>
+    row.filter((_, h) => block.has(i, h)).map(({ role }) => role),
+  );
+  const all = roles.length;
+  const resting = (["first", "special", "punctuation"] as const)
+    .map((role) => ({ role, count: roles.filter((own) => own === role).length }))
+    .reduce((most, one) => (one.count > most.count ? one : most));
+  const word = base.word === null ? "a word" : `“${printed(block.queryTokens.texts[base.word])}”`;
+  const head = `head=${headCode(base)}`;
+  const steps: Step[] = [
+    {
+      caption: `What did it read? The arcs show which words head ${headName(base)} reads for ${word}, and how much; all shares of a word add up to 1.`,
+      selection: head,
+    },
+    {
+      caption: `Which head read it? A head is a small reader inside the model. Here are all ${all}: color and sign say what each does with the text.`,
+      selection: "color=role",
+    },
+  ];
+  if (resting.count > 0) {
+    steps.push({
+      caption: `${resting.count} of the ${all} rest on ${RESTS[resting.role]}: usually they have nothing to read.`,
+      selection: `color=role&role=${resting.role}`,
+    });
+  }
+  if (canAsk || block.vectors.has(base.layer)) {
+    steps.push({
+      caption: `Why that word? What ${word} asks for (query) meets what each word offers (key); where they agree, the share is high.`,
+      selection: `${head}&tab=neurons`,
+    });
+  }
+  steps.push({
+    caption:
+      trace.effects || canAsk
+        ? "Does it matter? Reading is not using: Effect says what changes when a head is switched off."
+        : "Does it matter? Reading is not using: only a run without the head can tell. Effect says how.",
+    selection: `${head}&tab=effect${trace.effects ? "&color=effect" : ""}`,
+  });
+  return steps;
+}
