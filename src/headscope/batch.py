@@ -147,8 +147,6 @@ class Batch:
     the last bits differ."""
     facts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What metrics asked to be counted in the whole corpus, by their names for it."""
-    n_in_corpus: int | None = None
-    """How many documents the corpus has; None where that is not known."""
     derived: dict[Hashable, object] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""
 

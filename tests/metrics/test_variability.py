@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -40,27 +38,3 @@ def test_too_few_parts_give_no_interval() -> None:
     metric, state, units = _measured(3, is_causal=False)
     axes = make_batch(make_cases(5, 3, is_causal=False), parts_per_group=5).axes
     assert np.isnan(interval(metric.pulls(state, axes, units)["variability"]).low).all()
-
-
-def test_documents_that_cannot_be_drawn_are_not_kept_and_the_sample_is_the_same() -> None:
-    n, metric = 400, Variability(first=3, budget=4)
-    batches = []
-    for seed in range(20):
-        batch = make_batch(make_cases(5, n // 20, is_causal=False), parts_per_group=5)
-        keys = np.random.default_rng(seed).random(len(batch))
-        batches.append(replace(batch, keys=keys))
-
-    def states(n_in_corpus: int | None) -> list[State]:
-        measured = []
-        for batch in batches:
-            known = replace(batch, n_in_corpus=n_in_corpus)
-            layer = attentions(make_cases(5, n // 20, is_causal=False), batch)[0]
-            measured.append(metric.measure(Reading(layer, known)))
-        return measured
-
-    few, all_of_them = states(n), states(None)
-    assert sum(len(s["order"]) for s in few) < 0.6 * sum(len(s["order"]) for s in all_of_them)
-    drawn, expected = metric.merge(few), metric.merge(all_of_them)
-    for name, array in expected.items():
-        np.testing.assert_array_equal(drawn[name], array)
-    assert len(drawn["order"]) == metric.budget

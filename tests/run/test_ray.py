@@ -41,20 +41,24 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_raylet_start_wait_time_s", "60")
 
 
-def on_ray(model: Model, corpus: Corpus, out: Path) -> Result:
-    """An analysis by two actors of a Ray that starts here, sooner or later."""
+def on_ray(model: Model, corpus: Corpus, out: Path, killed: threading.Event) -> Result:
+    """An analysis by two actors of a Ray that starts here and that somebody kills.
+
+    What fails before that is Ray's own: on a busy machine its node gives up when its agents
+    are slow to answer.
+    """
     for _ in range(STARTS - 1):
         try:
             return analyze(model, corpus, METRICS, engine="ray", workers=2, out=out)
-        except HeadscopeError as error:
-            if "during startup" not in str(error):
+        except HeadscopeError:
+            if killed.is_set():
                 raise
     return analyze(model, corpus, METRICS, engine="ray", workers=2, out=out)
 
 
 def wait_for_a_shard(out: Path) -> None:
-    """Shards are folded into one file soon after they come: any file will do."""
-    while not any(out.glob("shards/*")):
+    """Shards are folded into one file soon after they come: any whole file will do."""
+    while not any(out.glob("shards/*.npz")):
         time.sleep(0.002)
 
 
@@ -106,14 +110,17 @@ def test_a_dead_node_is_one_error_and_nothing_is_left(
     corpus = make_corpus(2500)
     before = frozenset(process.pid for process in processes_of_ray())
 
+    killed = threading.Event()
+
     def kill_raylet() -> None:
         wait_for_a_shard(tmp_path)
+        killed.set()
         kill_in_the_middle("raylet", spare=before)
 
     killer = threading.Thread(target=kill_raylet, daemon=True)
     killer.start()
     with pytest.raises(HeadscopeError, match="run the same again to go on") as caught:
-        on_ray(tiny_bert, corpus, tmp_path)
+        on_ray(tiny_bert, corpus, tmp_path, killed)
     assert "Ray" in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     deadline = time.monotonic() + 60  # workers notice that their node is gone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,7 +80,6 @@ class Variability(MergedMetric):
         """
         batch = reading.batch
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
-        chosen = chosen[batch.keys[chosen] < self._bound(batch.n_in_corpus)]
         _, sizes = first_tokens(reading, self.first)
         values = squares(self.first)(reading)[0].flatten(2)
         if reading.is_causal:
@@ -95,15 +93,6 @@ class Variability(MergedMetric):
             "size": sizes[chosen].astype(np.float64),
             "values": values.cpu().numpy()[chosen],
         }
-
-    def _bound(self, n_in_corpus: int | None) -> float:
-        """No document with a larger hash will be among the `budget` smallest of the corpus: hashes
-        are even over [0, 1), and so many more are below this that it is six standard deviations
-        away from too few.
-        """
-        if n_in_corpus is None:
-            return 1.0
-        return (self.budget + 6 * math.sqrt(self.budget) + 9) / n_in_corpus
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
         """Keep the documents with the smallest hashes of all states: choose them, then copy once.

@@ -74,13 +74,11 @@ class Encoder:
         *,
         is_compiled: bool = False,
         facts: Mapping[str, Mapping[str, float]] | None = None,
-        n_in_corpus: int | None = None,
     ) -> None:
         self.model = model
         self.settings = settings
         self._is_compiled = is_compiled
         self._facts = facts or {}
-        self._n_in_corpus = n_in_corpus
         self._axes = axes
         self._tokenizer = model.need_tokenizer()
         self._labeler = Labeler(axes, settings.tagset)
@@ -108,7 +106,6 @@ class Encoder:
             plan.metrics,
             is_compiled=plan.is_compiled,
             facts=plan.facts,
-            n_in_corpus=plan.n_documents,
         )
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
@@ -210,12 +207,7 @@ class Encoder:
             is_cut=[d.n_cut > 0 for d in documents],
             labeler=self._labeler,
         )
-        return inputs, replace(
-            batch,
-            is_compiled=self._is_compiled,
-            facts=self._facts,
-            n_in_corpus=self._n_in_corpus,
-        )
+        return inputs, replace(batch, is_compiled=self._is_compiled, facts=self._facts)
 
 
 def label_batch(

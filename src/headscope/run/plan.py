@@ -118,13 +118,6 @@ class Plan:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     @property
-    def n_documents(self) -> int:
-        """How many documents the corpus has."""
-        documents = self.corpus["documents"]
-        assert isinstance(documents, int)
-        return documents
-
-    @property
     def reads_gradients(self) -> bool:
         """Does the run need a backward pass?"""
         return any(metric.needs & {"gradients", "loss"} for metric in self.metrics)

@@ -147,7 +147,8 @@ def reason(error: BaseException) -> BaseException:
             return cause
         cause = getattr(cause, "cause", None) or cause.__cause__
     plain = " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split())
-    return ConnectionError(f"Ray could not go on: {plain[:400] or type(error).__name__}")
+    # A traceback that came from another process ends with what went wrong.
+    return ConnectionError(f"Ray could not go on: {plain[-400:] or type(error).__name__}")
 
 
 def main() -> None:
