@@ -77,3 +77,23 @@ def test_words_and_heads_are_found_by_name(
     shown.page.keyboard.press("Enter")
     assert shown.page.locator(".tok.pin").inner_text() == "fox"
     assert shown.page.locator(".pop").count() == 0
+
+
+def test_another_head_draws_no_thumbnail_again(open_page: Callable[..., Any], trace: Any) -> None:
+    page = open_page(trace, fragment="head=L1H2&word=3").page
+    page.evaluate(
+        """() => {
+          const own = CanvasRenderingContext2D.prototype.putImageData;
+          globalThis.drawn = 0;
+          CanvasRenderingContext2D.prototype.putImageData = function (...given) {
+            globalThis.drawn += 1;
+            return own.apply(this, given);
+          };
+        }"""
+    )
+    page.keyboard.press("ArrowDown")
+    page.locator(".cell.sel[aria-label*='L2 H2']").wait_for()
+    assert page.evaluate("drawn") == 0
+    for _ in range(2):  # one of the themes is the other one, which draws them all
+        page.get_by_role("button", name="Theme").click()
+    page.wait_for_function("drawn >= 16")

@@ -72,6 +72,15 @@ export interface Theme {
 }
 
 export function themeOf(scheme: Scheme): Theme {
+  const made = themes.get(scheme) ?? themeIn(scheme);
+  themes.set(scheme, made);
+  return made;
+}
+
+/** Each is made once: a theme that is the same object is what says that nothing is drawn anew. */
+const themes = new Map<Scheme, Theme>();
+
+function themeIn(scheme: Scheme): Theme {
   const tone = TONES[scheme];
   const rgb = Object.fromEntries(Object.entries(tone).map(([name, hex]) => [name, rgbOfHex(hex)]));
   return {
