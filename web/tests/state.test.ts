@@ -138,3 +138,23 @@ test("a head, a role and a word are found by their names", async () => {
   found.choose();
   expect(session.selection.value.word).toBe(positions[0]);
 });
+
+test("an edit that fails is taken back, and what was on before stays", async () => {
+  let fails = false;
+  const asker = {
+    edit: async () => {
+      if (fails) throw new Error("the model is busy");
+      return traces;
+    },
+  } as unknown as Asker;
+  const session = new Session(golden.header, traces, asker, "");
+  session.edit({ kind: "off", layer: 0, head: 0 });
+  await new Promise((done) => setTimeout(done));
+  fails = true;
+  session.edit({ kind: "off", layer: 0, head: 1 });
+  expect(session.isOff({ layer: 0, head: 1 })).toBe(true);
+  await new Promise((done) => setTimeout(done));
+  expect(session.isOff({ layer: 0, head: 0 })).toBe(true);
+  expect(session.isOff({ layer: 0, head: 1 })).toBe(false);
+  expect(session.problem.value).toContain("the model is busy");
+});

@@ -137,3 +137,12 @@ export function fitSelection(selection: Selection, trace: Trace): Selection {
     edits: selection.edits.filter(isThere),
   };
 }
+
+/** Whether a later edit replaces an earlier one. */
+export function isSamePlace(a: Edit, b: Edit): boolean {
+  if (a.kind !== b.kind || !isSameHead(a, b)) return false;
+  if (a.kind === "cell" && b.kind === "cell") {
+    return a.query === b.query && a.key === b.key && a.block === b.block;
+  }
+  return a.kind !== "neuron" || b.kind !== "neuron" || a.neuron === b.neuron;
+}

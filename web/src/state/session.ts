@@ -20,6 +20,7 @@ import {
   type HeadId,
   headCode,
   isSameHead,
+  isSamePlace,
   type Selection,
   type Tab,
 } from "./selection.ts";
@@ -67,6 +68,8 @@ export class Session {
   readonly problem = signal("");
   private readonly exact: ExactRows;
   private readonly means = new WeakMap<Lens, { names: string; mean: Matrix }>();
+  /** The edits that the picture is of. */
+  private acting: readonly Edit[] = [];
   private running = { edit: new AbortController(), effects: new AbortController() };
 
   constructor(
@@ -320,7 +323,8 @@ export class Session {
     this.update({ edits: this.selection.peek().edits.filter((one) => one !== change) });
   }
 
-  /** Let the model run with the edits that are on; a newer wish ends an older one. */
+  /** Let the model run with the edits that are on; a newer wish ends an older one. Edits that the
+   * model could not be run with are taken back: a chip says what the picture shows. */
   private async applyEdits(): Promise<void> {
     const { edits } = this.selection.peek();
     this.running.edit.abort();
@@ -328,10 +332,19 @@ export class Session {
     const { signal } = this.running.edit;
     if (edits.length === 0 || !this.asker) {
       this.edited.value = null;
+      this.acting = [];
       return;
     }
     await this.run("The model runs with your edits …", signal, async (asker) => {
-      this.edited.value = await asker.edit(edits, signal);
+      try {
+        this.edited.value = await asker.edit(edits, signal);
+        this.acting = edits;
+      } catch (error) {
+        if (!signal.aborted) {
+          this.selection.value = { ...this.selection.peek(), edits: this.acting };
+        }
+        throw error;
+      }
     });
   }
 
@@ -383,13 +396,4 @@ export class Session {
     const step = Math.min(selection.story, this.story.length);
     return fitSelection({ ...selection, example, story: step }, trace);
   }
-}
-
-/** Whether a later edit replaces an earlier one. */
-function isSamePlace(a: Edit, b: Edit): boolean {
-  if (a.kind !== b.kind || !isSameHead(a, b)) return false;
-  if (a.kind === "cell" && b.kind === "cell") {
-    return a.query === b.query && a.key === b.key && a.block === b.block;
-  }
-  return a.kind !== "neuron" || b.kind !== "neuron" || a.neuron === b.neuron;
 }
