@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import xarray as xr
 
 from headscope.page.payload import Contents, Evidence, make_payload
-from headscope.page.save_page import page_of
+from headscope.page.save_page import page_of, save_page
 
 SIZES = [(1440, 900), (1200, 800), (1024, 768), (720, 450), (390, 844)]
 SMALL = SIZES[2:]
@@ -131,3 +132,17 @@ def test_a_comparison_opens_on_a_word(
     shown = open_page(make_trace(12), make_trace(12, seed=1))
     pinned = shown.page.locator(".words.query .word.pin").first
     assert pinned.inner_text() not in ("[CLS]", "[SEP]")
+
+
+def test_a_page_in_a_frame_leaves_the_page_around_it_where_it_is(
+    chromium: Any, tmp_path: Path, make_trace: Callable[..., Any]
+) -> None:
+    save_page(make_trace(10), tmp_path / "page.html")
+    around = tmp_path / "around.html"
+    frame = '<iframe src="page.html#head=L3H3" width="900" height="600"></iframe>'
+    around.write_text(f'<p style="height: 3000px">Above.</p>{frame}', "utf-8")
+    page = chromium.new_page(viewport={"width": 1000, "height": 700})
+    page.goto(around.as_uri())
+    page.frame_locator("iframe").locator(".cell.sel").wait_for()
+    assert page.evaluate("scrollY") == 0
+    page.close()

@@ -88,6 +88,16 @@ function lookOf(
   };
 }
 
+/** Scroll a pane until it shows what is in it, and nothing around it: `scrollIntoView` would also
+ * move the page that a frame stands in. */
+function reveal(chosen: Element, pane: Element): void {
+  const [own, seen] = [chosen.getBoundingClientRect(), pane.getBoundingClientRect()];
+  pane.scrollBy(
+    Math.min(0, own.left - seen.left) || Math.max(0, own.right - seen.right),
+    Math.min(0, own.top - seen.top) || Math.max(0, own.bottom - seen.bottom),
+  );
+}
+
 interface GridProps {
   readonly side: Side;
   readonly width: number;
@@ -122,7 +132,8 @@ function HeadGrid({ side, width, height }: GridProps) {
   const { layer, head } = session.selection.value;
   useLayoutEffect(() => {
     const chosen = ref.current?.querySelector(".cell.sel");
-    chosen?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const pane = ref.current?.parentElement;
+    if (chosen && pane) reveal(chosen, pane);
   }, [grid, layer, head]);
   return (
     <div
