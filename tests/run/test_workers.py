@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headscope.errors import HeadscopeError, InputError
+from headscope.run import checkpoint
 from headscope.run.analyze import analyze
 from headscope.run.checkpoint import Stamp
 from headscope.run.engines import local
@@ -143,7 +144,7 @@ def test_a_full_disk_stops_with_a_way_on(
     from headscope.errors import HeadscopeError
 
     small_shards(monkeypatch)
-    original, calls = local.write_measured, []
+    original, calls = checkpoint.write_measured, []
 
     def full(*args: Any, **options: Any) -> None:
         calls.append(1)
@@ -152,7 +153,7 @@ def test_a_full_disk_stops_with_a_way_on(
         original(*args, **options)
 
     corpus = make_corpus(30)
-    monkeypatch.setattr(local, "write_measured", full)
+    monkeypatch.setattr(checkpoint, "write_measured", full)
     monkeypatch.setattr(local.time, "sleep", lambda seconds: None)
     with pytest.raises(HeadscopeError, match="make room and run the same again"):
         analyze(tiny_bert, corpus, out=tmp_path)

@@ -203,7 +203,7 @@ class _Job:
     def run(self, folder: Path) -> Result:
         """Measure all shards that are not done, and make the result."""
         sizes = self.plan.shard_sizes(self.surveyed.lengths)
-        ledger = Ledger(folder, self.plan, len(sizes))
+        ledger = Ledger(folder, self.plan, len(sizes), is_kept=self.execution.out is not None)
         done = ledger.done
         shards = partial(self.plan.shards, self.corpus, self.surveyed.lengths, done)
         left = sum((one for number, one in enumerate(sizes) if number not in done), Amount())

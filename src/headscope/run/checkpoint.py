@@ -49,9 +49,18 @@ class _Refused(Exception):
 
 
 class Ledger:
-    """Which shards are done, and their sum so far."""
+    """Which shards are done, and their sum so far.
 
-    def __init__(self, folder: Path, plan: Plan, n_shards: int) -> None:
+    Args:
+        folder: of the run.
+        plan: what is measured.
+        n_shards: how many shards there are.
+        is_kept: does the folder outlive the run? If not, nothing is written that only a later run
+            would read.
+    """
+
+    def __init__(self, folder: Path, plan: Plan, n_shards: int, *, is_kept: bool = True) -> None:
+        self._is_kept = is_kept
         self._folder = folder / FOLDER
         self._plan = plan
         self._hash = plan.hash
@@ -85,14 +94,23 @@ class Ledger:
         assert self._total is not None
         return self._total
 
+    def take(self, shard_id: int, measured: Measured) -> None:
+        """Write a shard that was measured in this process, and add it if it is next in line."""
+        if self._is_kept or shard_id != self._next:
+            write_measured(self.path(shard_id), measured, self.stamp(shard_id))
+        if shard_id == self._next:
+            self._add(measured, in_place=True)
+        self.fold()
+
     def fold(self, *, flush: bool = False) -> None:
         """Add the shards that are next in line; now and then write the sum to disk."""
         while self._next < self._n_shards and self.path(self._next).is_file():
             self._add(read_measured(self.path(self._next), self.stamp(self._next)), in_place=True)
         folded = self._next - self._on_disk
         if self._total is not None and folded and (flush or folded >= FOLD_EVERY):
-            stamp = Stamp(self._hash, None, self._next)
-            write_measured(self._prefix, self._total, stamp)
+            if self._is_kept:
+                stamp = Stamp(self._hash, None, self._next)
+                write_measured(self._prefix, self._total, stamp)
             for shard_id in range(self._on_disk, self._next):
                 self.path(shard_id).unlink(missing_ok=True)
             self._on_disk = self._next

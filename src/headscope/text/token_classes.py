@@ -43,15 +43,13 @@ def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[st
     if not len(tokens) or not names:
         return members
     columns = {name: number for number, name in enumerate(names)}
-    for row, (token, is_special) in enumerate(zip(tokens, special, strict=True)):
-        if is_special:
-            own = [token] if token in columns else []
-        elif not is_punctuation(token):
-            own = [REST]
-        else:
-            own = [PUNCTUATION, *[PERIOD_OR_COMMA] * (_bare(token) in (".", ","))]
-        members[row, [columns[name] for name in own]] = True
-    members[0, columns[FIRST]] = True
+    of_rows, of_classes = [0], [columns[FIRST]]
+    for row, (token, is_special) in enumerate(zip(tokens, special.tolist(), strict=True)):
+        for name in (token,) if is_special else _classes_of(token):
+            if name in columns:
+                of_rows.append(row)
+                of_classes.append(columns[name])
+    members[of_rows, of_classes] = True
     return members
 
 
@@ -61,6 +59,14 @@ def is_repeated(shares: xr.DataArray) -> bool:
     own = shares.sel({dim: FIRST})
     others = [other for other in shares[dim].values if other not in (FIRST, "all")]
     return any(np.array_equal(own, shares.sel({dim: o}), equal_nan=True) for o in others)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _classes_of(token: str) -> tuple[str, ...]:
+    """The classes of a token that is not special."""
+    if not is_punctuation(token):
+        return (REST,)
+    return (PUNCTUATION, PERIOD_OR_COMMA) if _bare(token) in (".", ",") else (PUNCTUATION,)
 
 
 @functools.lru_cache(maxsize=1 << 16)

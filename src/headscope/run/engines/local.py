@@ -22,7 +22,7 @@ import torch.multiprocessing  # noqa: F401  # how tensors are sent to other proc
 
 from headscope.errors import HeadscopeError, HeadscopeWarning, InputError
 from headscope.model.model import Model
-from headscope.run.checkpoint import Ledger, write_measured
+from headscope.run.checkpoint import Ledger
 from headscope.run.engines.processes import start_process
 from headscope.run.engines.worker import Task, serve
 from headscope.run.plan import Plan, Shard
@@ -48,13 +48,12 @@ def run_here(
             )
             for attempt in range(1, WRITE_ATTEMPTS + 1):
                 try:
-                    write_measured(ledger.path(shard.id), measured, ledger.stamp(shard.id))
+                    ledger.take(shard.id, measured)
                     break
                 except OSError:
                     if attempt == WRITE_ATTEMPTS:
                         raise
                     time.sleep(attempt)
-            ledger.fold()
             meter.forget("here")
             meter.advance(*shard.amount(measured.report.tokens))
 
