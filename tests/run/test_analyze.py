@@ -316,8 +316,9 @@ def test_attention_that_is_not_a_number_is_left_out(tiny_bert: Model) -> None:
 
 
 def test_long_documents_are_cut_and_counted(tiny_bert: Model) -> None:
-    with pytest.warns(HeadscopeWarning, match=r"\d+ documents were cut to 6 tokens"):
+    with pytest.warns(HeadscopeWarning, match=r"\d+ documents were cut to 6 tokens") as caught:
         result = analyze(tiny_bert, make_corpus(20), max_tokens=6)
+    assert caught[0].filename == __file__
     assert result.provenance["counts"]["truncated"] > 0
     assert float(result["tokens_per_document"]) <= 4
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.errors import InputError
+from headscope.errors import HeadscopeWarning, InputError
 from headscope.measuring import registry
 from headscope.run import checkpoint
 from tests.run.corpora import make_corpus, make_documents
@@ -92,6 +92,31 @@ def test_saved_results_open_anywhere_and_merge_where_the_class_is_known(
     assert_close(hs.merge(left, right), whole, 1e-7)  # other batches: float32
     assert "backward_share" in left.compare(right)
     assert "backward_share" in hs.analyze(tiny_bert, hs.read(first), "backward_share")
+
+
+def test_a_process_without_the_class_reports_and_compares_the_rest(
+    tiny_bert: Model, tmp_path: Path
+) -> None:
+    corpus = make_corpus(20)
+    for name in ("a", "b"):
+        result = hs.analyze(tiny_bert, corpus, ["all", BackwardShare(reach=2)], by="genre")
+        result.save(tmp_path / name)
+    registry._theirs.clear()  # as in a new process
+    left, right = hs.open(tmp_path / "a"), hs.open(tmp_path / "b")
+    assert isinstance(left, hs.Result)
+    assert isinstance(right, hs.Result)
+    left.report(tmp_path / "report.html")
+    assert left.significant("distance").n_tested == 8
+    with pytest.raises(InputError, match="'backward_share' is not one of headscope's metrics"):
+        left.significant("backward_share")
+    with pytest.warns(HeadscopeWarning) as caught:
+        compared = left.compare(right)
+    assert [str(one.message) for one in caught] == [
+        "Not compared: backward_share, measured by classes that are not registered here. Define "
+        "them and call headscope.register_metric(the class) first."
+    ]
+    assert "distance" in compared
+    assert "backward_share" not in compared
 
 
 def test_other_code_under_the_same_name_is_not_mixed_in(tiny_bert: Model, tmp_path: Path) -> None:

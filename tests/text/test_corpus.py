@@ -141,8 +141,11 @@ def test_one_of_each_document() -> None:
 
 
 def test_more_than_there_is() -> None:
-    with pytest.warns(HeadscopeWarning, match="sample=9, but list has only 3 to draw"):
+    with pytest.warns(HeadscopeWarning, match="sample=9, but list has only 3 to draw") as caught:
         assert len(list(read(["a", "b", "c"], sample=9))) == 3
+        read(["a", "b", "c"], sample=9).summary()
+        hold_documents(read(["a", "b", "c"], sample=9))
+    assert [one.filename for one in caught] == [__file__] * 3
 
 
 def test_a_sample_of_a_sample_is_refused() -> None:

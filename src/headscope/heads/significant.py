@@ -12,6 +12,7 @@ import xarray as xr
 
 from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import HEADS
+from headscope.metrics import metric_from_dict
 from headscope.notebook import columns_table
 from headscope.results.described import CURE, described
 from headscope.results.result import Result
@@ -103,6 +104,9 @@ def significant_heads(
         raise InputError(
             f"against={against!r}; expected a number, the name of a variable, 'mean', or a result."
         )
+    for values in result.provenance["metrics"]:
+        if values["name"] == name:
+            metric_from_dict(values)  # an error if its class is not registered here
     known = labeled_pulls(result, block)
     of = _of_heads(known, name, labels)
     if isinstance(against, Result):

@@ -34,12 +34,30 @@ def assemble(
     layers: Mapping[str, Sequence[int]],
     *,
     has_intervals: bool = True,
+    over: str = "attention",
 ) -> dict[str, xr.Dataset]:
-    """The values of each block, with an interval beside every ratio (unless there are none)."""
-    return {
+    """The values of each block.
+
+    Args:
+        states: by block and metric.
+        metrics: whose states they are.
+        axes: their labels.
+        layers: the numbers of each block's layers.
+        has_intervals: an interval stands beside every ratio.
+        over: what was summed; variables over something else than attention say so in their
+            attributes.
+    """
+    blocks = {
         block: _dataset(measured, metrics, axes, layers[block], has_intervals)
         for block, measured in states.items()
     }
+    if over != "attention":
+        of_texts = {v.name for m in metrics if m.scope == "text" for v in m.variables()}
+        for data in blocks.values():
+            for name, array in data.data_vars.items():
+                if str(name).removesuffix("_interval").removesuffix("_documents") not in of_texts:
+                    array.attrs["over"] = over
+    return blocks
 
 
 def block_pulls(

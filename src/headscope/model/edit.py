@@ -7,7 +7,6 @@ downstream sees it, and nothing upstream does. Several edits act in the order gi
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -15,7 +14,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from headscope.attention import Block
-from headscope.errors import HeadscopeWarning, InputError
+from headscope.errors import InputError, warn
 from headscope.model.tap.sites import Site, Wiring
 
 VectorKind = Literal["query", "key", "value"]
@@ -260,11 +259,9 @@ def _check_neurons(edit: ScaleNeurons, site: Site) -> None:
     if edit.of != "query" and site.n_groups is not None and site.n_groups < site.n_heads:
         group = group_of(edit.head, site)
         heads = [h for h in range(site.n_heads) if group_of(h, site) == group]
-        warnings.warn(
+        warn(
             f"Heads {', '.join(f'H{h}' for h in heads)} of layer {site.layer} share their "
             f"{edit.of}s (grouped queries), so this edit of H{edit.head} changes all of them.",
-            HeadscopeWarning,
-            stacklevel=5,
         )
 
 

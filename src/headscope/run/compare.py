@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from headscope.errors import InputError
+from headscope.errors import InputError, warn
 from headscope.measuring.assemble import HEADS, block_pulls, labeled_interval, state_of
 from headscope.results.result import Result
-from headscope.run.merge import axes_of, check_results, metrics_of
+from headscope.run.merge import axes_of, check_results, registered_metrics_of
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.differences import Difference, paired, unpaired
 from headscope.statistics.intervals import BOUNDS
@@ -39,13 +39,15 @@ def compare(left: Result, right: Result) -> xr.Dataset:
     makes intervals too wide rather than too narrow. `…_p` is two-sided; `…_p_adjusted` is corrected
     for all heads (and labels) of the variable by Benjamini & Hochberg: of the differences where it
     is below 0.05, at most one in twenty is expected to be false. Variability is left out where the
-    sides kept different numbers of documents: fewer make it smaller.
+    sides kept different numbers of documents: fewer make it smaller. Metrics whose classes are not
+    registered here are left out, with a warning.
     """
     check_results(other=right)
     is_paired = is_of_same_documents(left, right)
     difference_of = paired if is_paired else unpaired
     ours, theirs = labeled_pulls(left), labeled_pulls(right)
     alone = _not_comparable(left, right)
+    _warn_of_unregistered(left, right)
     differences: dict[str, xr.DataArray] = {}
     for name, mine in ours.items():
         if name not in theirs or name in alone:
@@ -83,6 +85,8 @@ def labeled_pulls(
 ) -> dict[str, Labeled]:
     """The variables of a result that have pulls, without labels that other metrics added.
 
+    Those of metrics whose classes are not registered here are not among them.
+
     Args:
         result: what was measured.
         block: of the model; the first by default.
@@ -90,7 +94,7 @@ def labeled_pulls(
     """
     block = block or next(iter(result.blocks))
     data = result.blocks[block]
-    metrics, axes = metrics_of(result), axes_of(result)
+    metrics, axes = registered_metrics_of(result), axes_of(result)
     if only is not None:
         metrics = tuple(m for m in metrics if only in {v.name for v in m.variables()})
     states = result.states[block]
@@ -125,10 +129,22 @@ def _not_comparable(left: Result, right: Result) -> set[str]:
     """Variables that would differ merely because more was measured on one side."""
     return {
         variable.name
-        for metric in metrics_of(left)
+        for metric in registered_metrics_of(left)
         if metric.depends_on_count and _count(left, metric.name) != _count(right, metric.name)
         for variable in metric.variables()
     }
+
+
+def _warn_of_unregistered(left: Result, right: Result) -> None:
+    """Name the metrics that both results have and this process does not know."""
+    both = [{str(m["name"]) for m in result.provenance["metrics"]} for result in (left, right)]
+    known = [{m.name for m in registered_metrics_of(result)} for result in (left, right)]
+    unregistered = sorted((both[0] & both[1]) - (known[0] & known[1]))
+    if unregistered:
+        warn(
+            f"Not compared: {', '.join(unregistered)}, measured by classes that are not registered "
+            "here. Define them and call headscope.register_metric(the class) first."
+        )
 
 
 def _count(result: Result, metric: str) -> list[float] | None:
