@@ -218,7 +218,10 @@ BAD = [
     (lambda: hs.set_attention(0, 0, query=1, key=2, weight=0.5), "causal, and the key comes later"),
     (lambda: hs.set_attention(0, 0, key=0, weight=1.5), "leaves no row that sums to 1"),
     (lambda: hs.set_attention(0, 0, key=[0, 1], weight=0.6), "leaves no row that sums to 1"),
-    (lambda: hs.set_attention(0, 0, key=-1, weight=0.5), "Positions count from 0"),
+    (
+        lambda: hs.set_attention(0, 0, key=-1, weight=0.5),
+        "key should be a whole number from 0 on, not -1",
+    ),
     (lambda: hs.set_attention(0, 0, key=[], weight=0.5), "at least one key"),
     (lambda: hs.scale_neurons(0, 0, 8, 1.0), "L0 H0 has neurons 0 to 7"),
     (lambda: hs.scale_neurons(0, 0, [], 1.0), "at least one neuron"),

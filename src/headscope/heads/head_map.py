@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,7 +195,10 @@ def _chosen(results: Result | Sequence[Result], over: Over | None) -> Result:
     """The one result with the divergences of all pairs of heads, over what is asked for."""
     if over not in (None, *OVER):
         raise UnknownName.of("over", over, OVER)
+    expect("result", results, Result | Iterable, "a result of headscope.analyze, or several")
     given = [results] if isinstance(results, Result) else list(results)
+    for result in given:
+        expect("result", result, Result, "a result of headscope.analyze, or several")
     with_js = [result for result in given if "js" in result]
     fitting = [result for result in with_js if over in (None, result.over)]
     if len(fitting) == 1:

@@ -123,7 +123,7 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
     Raises:
         InputError: they are of a model with other layers or heads than the trace.
     """
-    given = [results] if isinstance(results, Result) else list(results)
+    given = list(results) if isinstance(results, Iterable) else [results]
     for result in given:
         expect("evidence", result, Result, "results of headscope.analyze or headscope.open")
     if not given:

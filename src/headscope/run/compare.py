@@ -93,7 +93,7 @@ def labeled_pulls(
         only: a variable, if those of its metric are all that is asked for.
     """
     block = block or next(iter(result.blocks))
-    data = result.blocks[block]
+    data = result.block(block)
     metrics, axes = registered_metrics_of(result), axes_of(result)
     if only is not None:
         metrics = tuple(m for m in metrics if only in {v.name for v in m.variables()})

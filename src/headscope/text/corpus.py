@@ -13,10 +13,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from numbers import Integral
 from pathlib import Path
 from typing import NamedTuple, Protocol, get_args, overload, runtime_checkable
 
-from headscope.arguments import whole_number
+from headscope.arguments import expect, whole_number
 from headscope.atomic import atomic_path
 from headscope.errors import InputError, UnknownName, warn
 from headscope.notebook import facts_table
@@ -126,6 +127,7 @@ class Corpus:
             raise UnknownName.of("unit", self.unit, get_args(Unit))
         if self.sample is not None:
             whole_number("sample", self.sample)
+        expect("seed", self.seed, Integral, "a whole number")
         Report(self.on_error)
 
     @property

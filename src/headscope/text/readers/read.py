@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
+from headscope.arguments import expect
 from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
@@ -80,6 +81,7 @@ def read(
         UnknownName: An unknown unit, format, layout or on_error.
     """
     chosen = None if format is None else reader_named(format)
+    expect("name", name, str | None, "a text, or None")
     if layout not in LAYOUTS:
         raise UnknownName.of("layout", layout, LAYOUTS)
     made: FileSource | ItemSource
