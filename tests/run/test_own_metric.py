@@ -66,8 +66,13 @@ def test_workers_and_a_resumed_run_give_the_same_bits(
             hs.analyze(tiny_bert, corpus, MINE, by="genre", out=tmp_path)
     assert_same_bits(alone, hs.analyze(tiny_bert, corpus, MINE, by="genre", out=tmp_path))
     assert set(alone.groups) == {"news", "fiction"}
-    with pytest.raises(InputError, match="metrics was"):
-        hs.analyze(tiny_bert, corpus, [BackwardShare(reach=3)], by="genre", out=tmp_path)
+    for metrics, differs in (
+        ([BackwardShare(reach=3)], "backward_share reach was 2, is 3; distance was measured, and"),
+        ([*MINE, "entropy"], "holds another run: entropy was not measured. Choose"),
+        (MINE[::-1], "its metrics were in another order"),
+    ):
+        with pytest.raises(InputError, match=differs):
+            hs.analyze(tiny_bert, corpus, metrics, by="genre", out=tmp_path)
 
 
 def test_saved_results_open_anywhere_and_merge_where_the_class_is_known(

@@ -219,18 +219,18 @@ def _chosen(results: Result | Sequence[Result], over: Over | None) -> Result:
 
 def _effect_at(data: xr.Dataset, result: Result, effects: xr.DataArray | Result) -> xr.DataArray:
     """`at`: the effect of each head on the map."""
-    of = result_of_effects(effects) if isinstance(effects, xr.DataArray) else effects
-    expect("effects", of, Result, "what headscope.effects(model, corpus) returns")
-    if "effect" not in of:
+    given = result_of_effects(effects) if isinstance(effects, xr.DataArray) else effects
+    expect("effects", given, Result, "what headscope.effects(model, corpus) returns")
+    if "effect" not in given:
         raise InputError(
             "effects=… takes what headscope.effects(model, corpus) returns, or its saved file; "
             "this result has no effects."
         )
-    if of.model != result.model:
-        raise InputError(f"The effects are of {of.model}, the map is of {result.model}.")
-    values = of["effect"]
+    if given.model != result.model:
+        raise InputError(f"The effects are of {given.model}, the map is of {result.model}.")
+    values = given["effect"]
     known = values.reindex(layer=np.unique(data["layer"]), head=np.unique(data["head"]))
-    elsewhere = "" if of.corpus_name == result.corpus_name else f" on {of.corpus_name}"
+    elsewhere = "" if given.corpus_name == result.corpus_name else f" on {given.corpus_name}"
     return xr.DataArray(
         known.sel(layer=data["layer"], head=data["head"]).values,
         dims="at",

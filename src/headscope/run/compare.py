@@ -100,8 +100,8 @@ def labeled_pulls(
     states = result.states[block]
     measured = {m.name: state_of(states[m.name]) for m in metrics if m.name in states}
     pulls = {
-        name: _dense(of, axes.parts_per_group)
-        for name, of in block_pulls(measured, metrics, axes, axes.units).items()
+        name: _dense(of_parts, axes.parts_per_group)
+        for name, of_parts in block_pulls(measured, metrics, axes, axes.units).items()
     }
     labeled = {}
     for metric in metrics:
@@ -113,16 +113,20 @@ def labeled_pulls(
     return labeled
 
 
-def _averaged(of: Labeled) -> Labeled:
+def _averaged(labeled: Labeled) -> Labeled:
     """The mean over heads."""
-    heads = tuple(of.array.dims.index(dim) for dim in HEADS)
-    return Labeled(of.array.mean(HEADS), of.pulls.mean(heads))
+    heads = tuple(labeled.array.dims.index(dim) for dim in HEADS)
+    return Labeled(labeled.array.mean(HEADS), labeled.pulls.mean(heads))
 
 
-def _dense(of: Pulls, n: int) -> Pulls:
+def _dense(pulls: Pulls, n: int) -> Pulls:
     """With all `n` parts, also those after the last that holds documents: two sides are paired."""
-    more = [(0, n - len(of.pulls)), *[(0, 0)] * (of.pulls.ndim - 1)]
-    return of if len(of.pulls) == n else of.changed(of.value, lambda array: np.pad(array, more))
+    more = [(0, n - len(pulls.pulls)), *[(0, 0)] * (pulls.pulls.ndim - 1)]
+    return (
+        pulls
+        if len(pulls.pulls) == n
+        else pulls.changed(pulls.value, lambda array: np.pad(array, more))
+    )
 
 
 def _not_comparable(left: Result, right: Result) -> set[str]:
@@ -152,13 +156,13 @@ def _count(result: Result, metric: str) -> list[float] | None:
     return result[name].values.ravel().tolist() if name in result else None
 
 
-def _labeled(name: str, value: xr.DataArray, of: Difference) -> Mapping[str, xr.DataArray]:
+def _labeled(name: str, value: xr.DataArray, difference: Difference) -> Mapping[str, xr.DataArray]:
     units = str(value.attrs.get("units", ""))
     coords = {dim: value[dim] for dim in value.dims if dim in value.coords}
-    p = {"": of.p, "_adjusted": benjamini_hochberg(of.p)}
+    p = {"": difference.p, "_adjusted": benjamini_hochberg(difference.p)}
     about = {
         "": "two-sided p value of no difference, of this number alone",
-        "_adjusted": f"the same, corrected over {int(np.isfinite(of.p).sum())} numbers "
+        "_adjusted": f"the same, corrected over {int(np.isfinite(difference.p).sum())} numbers "
         "(Benjamini & Hochberg 1995)",
     }
     tests = {
@@ -167,4 +171,4 @@ def _labeled(name: str, value: xr.DataArray, of: Difference) -> Mapping[str, xr.
         )
         for kind, values in p.items()
     }
-    return {name: value, **labeled_interval(name, value, of, units), **tests}
+    return {name: value, **labeled_interval(name, value, difference, units), **tests}

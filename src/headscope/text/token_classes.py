@@ -45,12 +45,12 @@ def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[st
     columns = {name: number for number, name in enumerate(names)}
     for row, (token, is_special) in enumerate(zip(tokens, special, strict=True)):
         if is_special:
-            own = [token] if token in columns else []
+            classes = [token] if token in columns else []
         elif not is_punctuation(token):
-            own = [REST]
+            classes = [REST]
         else:
-            own = [PUNCTUATION, *[PERIOD_OR_COMMA] * (_bare(token) in (".", ","))]
-        members[row, [columns[name] for name in own]] = True
+            classes = [PUNCTUATION, *[PERIOD_OR_COMMA] * (_bare(token) in (".", ","))]
+        members[row, [columns[name] for name in classes]] = True
     members[0, columns[FIRST]] = True
     return members
 
@@ -58,9 +58,9 @@ def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[st
 def is_repeated(shares: xr.DataArray) -> bool:
     """Are the values of the first token those of another class? It may always be [CLS]."""
     (dim,) = (dim for dim in shares.dims if str(dim).endswith("class"))
-    own = shares.sel({dim: FIRST})
+    of_first = shares.sel({dim: FIRST})
     others = [other for other in shares[dim].values if other not in (FIRST, "all")]
-    return any(np.array_equal(own, shares.sel({dim: o}), equal_nan=True) for o in others)
+    return any(np.array_equal(of_first, shares.sel({dim: o}), equal_nan=True) for o in others)
 
 
 @functools.lru_cache(maxsize=1 << 16)
