@@ -158,16 +158,22 @@ class Result(ResultMethods):
             )
         return exemplars
 
-    def top(self, name: str, n: int = 10, **labels: str | int) -> list[tuple[int, int, float]]:
+    def top(
+        self, name: str, n: int = 10, *, block: str | None = None, **labels: str | int
+    ) -> list[tuple[int, int, float]]:
         """The heads with the highest values of a variable: layer, head, value.
 
         Args:
             name: a variable over layer and head.
             n: how many heads.
+            block: another attention of the model: `decoder`.
             labels: one for each other axis: `result.top("pos_to", tag="NOUN")`.
         """
         n = whole_number("n", n)
-        values = self[name]
+        data = self.dataset if block is None else self.block(block)
+        if name not in data:
+            raise UnknownName.of("variable", name, map(str, data.data_vars))
+        values = data[name]
         axes = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
         for axis, label in labels.items():
             if axis not in axes:

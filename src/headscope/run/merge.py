@@ -259,8 +259,9 @@ def _renumbered(metric: Metric, state: State, offset: int) -> State:
 
 def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, object]:
     ours, theirs = left.provenance["corpus"], right.provenance["corpus"]
+    drawn = ("sample", "seed")  # said of each part under "merged"; the whole is no such draw
     corpus = {
-        **ours,
+        **{key: value for key, value in ours.items() if key not in drawn},
         "name": f"{ours['name']} + {theirs['name']}",
         "documents": ours["documents"] + theirs["documents"],
         "hash": f"{ours['hash']}+{theirs['hash']}",
