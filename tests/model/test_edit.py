@@ -214,6 +214,8 @@ BAD = [
     (lambda: hs.ablate(9, 0), "There is no layer 9; layers with attention: 0, 1"),
     (lambda: hs.ablate(0, 4), "Layer 0 has heads 0 to 3, not 4"),
     (lambda: hs.ablate(0, -1), "heads 0 to 3, not -1"),
+    (lambda: hs.ablate(True, 0), "layer should be a whole number from 0 on, not True"),
+    (lambda: hs.ablate(0, 1.0), "head should be a whole number from 0 on, not 1.0"),
     (lambda: hs.ablate(0, 0, block="cross"), "No 'cross' attention was seen"),
     (lambda: hs.set_attention(0, 0, query=1, key=2, weight=0.5), "causal, and the key comes later"),
     (lambda: hs.set_attention(0, 0, key=0, weight=1.5), "leaves no row that sums to 1"),

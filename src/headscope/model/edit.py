@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from headscope.arguments import finite_number, whole_numbers
+from headscope.arguments import finite_number, whole_number, whole_numbers
 from headscope.attention import Block
 from headscope.errors import InputError, warn
 from headscope.model.tap.sites import Site, Wiring
@@ -230,6 +230,8 @@ def check_edit(edit: Edit, wiring: Wiring) -> None:
             f"{edit!r} is not an edit. Make one with ablate, set_attention or scale_neurons."
         )
     site = wiring.find(edit.block, edit.layer, edit.head)
+    for name in ("layer", "head"):  # True and 1.0 equal 1, and are found as such
+        whole_number(name, getattr(edit, name), 0)
     if isinstance(edit, SetAttention) and site.block in wiring.causal_blocks:
         future = [(q, k) for q in edit.queries or () for k in edit.keys if k > q]
         if future:
