@@ -86,6 +86,63 @@ REFUSED: dict[str, tuple[Call, str]] = {
         "This result has no baseline beside accuracy: measure dep_offset with it, as "
         "headscope.probe_dependencies and headscope.probe_coreference do.",
     ),
+    "layer text": (
+        lambda m, r: r.explain("0", 0),  # type: ignore[arg-type]
+        "There is no layer '0' in this result: expected 0 to 1.",
+    ),
+    "head bool": (
+        lambda m, r: r.explain(0, True),
+        "There is no head True in this result: expected 0 to 3.",
+    ),
+    "n_exemplars": (
+        lambda m, r: r.explain(0, 0, n_exemplars=-1),
+        "n_exemplars should be a whole number from 0 on, not -1.",
+    ),
+    "figure folder": (
+        lambda m, r: r.save_figures(__file__),
+        f"{__file__} is a file; give the name of a folder to write to.",
+    ),
+    "weight": (
+        lambda m, r: hs.set_attention(0, 0, key=1, weight=float("nan"), renormalize=False),
+        "weight should be a finite number, not nan.",
+    ),
+    "key": (
+        lambda m, r: hs.set_attention(0, 0, key="a", weight=0.5),
+        "key should be a whole number from 0 on, not 'a'.",
+    ),
+    "factor": (
+        lambda m, r: hs.scale_neurons(0, 0, 1, float("inf")),
+        "factor should be a finite number, not inf.",
+    ),
+    "map": (
+        lambda m, r: hs.map_heads(None),  # type: ignore[arg-type]
+        "result should be a result of headscope.analyze, or several, not None.",
+    ),
+    "detect": (
+        lambda m, r: hs.detect_heads(None),  # type: ignore[arg-type]
+        "Cannot load a model from NoneType. Give a name, a folder, or a transformers model (a "
+        "PreTrainedModel) with its tokenizer.",
+    ),
+    "model name": (
+        lambda m, r: hs.load(""),
+        "The name of the model is empty. Give a name, a folder, or a model.",
+    ),
+    "corpus name": (
+        lambda m, r: hs.read(["a"], name=3),  # type: ignore[arg-type]
+        "name should be a text, or None, not 3.",
+    ),
+    "seed": (
+        lambda m, r: hs.read(["a"], seed="x"),  # type: ignore[arg-type]
+        "seed should be a whole number, not 'x'.",
+    ),
+    "document id": (
+        lambda m, r: hs.Document(id=3, text="a", words=(), spans=()),  # type: ignore[arg-type]
+        "id should be a text, not 3.",
+    ),
+    "evidence": (
+        lambda m, r: m.trace("the cat").save_page("page.html", evidence=3),  # type: ignore[arg-type]
+        "evidence should be results of headscope.analyze or headscope.open, not 3.",
+    ),
     "no room": (
         analysis(max_tokens=2),
         "max_tokens=2 leaves no room for text beside the 2 special tokens of BertForMaskedLM. "
@@ -107,6 +164,8 @@ UNKNOWN: dict[str, tuple[Call, str]] = {
     "metric": (analysis(metrics=[["x"]]), r"Unknown metric \['x'\]\. Known: all, "),
     "label": (lambda m, r: r.top("pos_to", tag="XX"), r"Unknown tag 'XX'\. Known: ADJ, ADP, "),
     "axis": (lambda m, r: r.top("pos_to", tags="ADJ"), r"Unknown axis of pos_to 'tags'.*: tag\."),
+    "block": (lambda m, r: r.significant("null_share", block="x"), r"block 'x'\. Known: self\."),
+    "figure format": (lambda m, r: r.save_figures("f", formats="svgg"), r"format 'svgg'.*'svg'\?"),
     "no axis": (lambda m, r: r.top("null_share", tag="ADJ"), r"Known: \(none\)"),
 }
 

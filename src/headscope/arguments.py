@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 from types import UnionType
 
 from headscope.errors import InputError
@@ -21,6 +23,29 @@ def whole_number(name: str, value: object, least: int = 1) -> int:
     if number is None or number < least:
         raise _wrong(name, value, f"a whole number from {least} on")
     return number
+
+
+def finite_number(name: str, value: object) -> float:
+    """The value of an argument that is any number but NaN and infinity."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value):  # type: ignore[arg-type]
+        raise _wrong(name, value, "a finite number")
+    return float(value)  # type: ignore[arg-type]
+
+
+def whole_numbers(name: str, values: object) -> tuple[int, ...]:
+    """The value of an argument that is one number from 0 on, or several."""
+    several = values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+    return tuple(whole_number(name, value, 0) for value in several)
+
+
+def place_of(what: str, value: object, known: Sequence[int]) -> int:
+    """Where a layer or head stands among those of a result, by its number."""
+    number = as_integer(value)
+    if number is None or number not in known:
+        expected = f"{min(known)} to {max(known)}" if known else "none"
+        raise InputError(f"There is no {what} {value!r} in this result: expected {expected}.")
+    return known.index(number)
 
 
 def expect(name: str, value: object, kinds: type | UnionType, what: str) -> None:

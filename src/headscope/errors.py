@@ -24,6 +24,8 @@ All of them survive pickling, because a worker process must be able to report th
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 __all__ = [
@@ -120,3 +122,16 @@ class HeadscopeWarning(UserWarning):
 
 class TruncationWarning(HeadscopeWarning):
     """A text was cut to the model's length."""
+
+
+def warn(message: str, category: type[HeadscopeWarning] = HeadscopeWarning) -> None:
+    """Warn at the line that called headscope, however many of headscope's own lie between."""
+    level, outermost, was_ours = 1, 1, True
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__") is not None:
+        room = str(frame.f_globals["__name__"]).partition(".")[0]
+        # `with model.edit(…)` passes through contextlib before it reaches headscope.
+        was_ours = room == "headscope" or (was_ours and room == "contextlib")
+        outermost = level if was_ours else outermost
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=outermost + 1)

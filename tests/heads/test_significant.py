@@ -46,7 +46,7 @@ def test_the_list_is_benjamini_hochberg_over_all_heads(result: Result) -> None:
     for row in heads:
         assert row.value > threshold
         assert row.p_adjusted == pytest.approx(adjusted[row.layer, row.head])
-    assert str(heads).splitlines()[0].startswith("null_share above")
+    assert str(heads).splitlines()[0].startswith("Null attention above")
     assert len(heads.to_dataframe()) == len(heads) > 0
 
 
@@ -67,7 +67,9 @@ def test_against_the_mean_a_variable_and_another_result(result: Result) -> None:
     above = result.significant("null_share")
     mean = float(result["null_share"].mean())
     assert all(row.value > mean for row in above)
+    assert above.title == "Null attention above its mean over heads"
     aligned = result.significant("dep_alignment", against="dep_baseline", parent="either")
+    assert aligned.title.startswith("Attention along dependencies (either is the parent) above ")
     baseline = float(result["dep_baseline"])
     assert all(row.value > baseline for row in aligned)
     assert len(result.significant("null_share", against=result)) == 0  # nothing differs from itself

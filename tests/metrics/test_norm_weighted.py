@@ -12,6 +12,7 @@ import headscope as hs
 from headscope.errors import InputError, UnknownName
 from headscope.results.trace import Trace
 from tests.contract.test_measure_is_analyze import OF_ATTENTION, make_document
+from tests.run.corpora import make_documents
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -80,11 +81,41 @@ def test_every_metric_over_norms(fixture: str, request: pytest.FixtureRequest) -
             if not np.allclose(plain.dataset[name], values, equal_nan=True):
                 differs.append(str(name))
     assert {"null_share", "distance", "entropy"} <= set(differs)
-    assert run["distance"].attrs["over"] == "norm"
+    assert run["distance"].attrs["over"] == one["distance"].attrs["over"] == "norm"
+    assert again["distance"].attrs["over"] == again.over == "norm"
     assert "over" not in plain["distance"].attrs
     assert run.provenance["settings"]["over"] == "norm"
     with pytest.raises(InputError):
         hs.merge(plain, run)
+
+
+def test_a_trace_is_weighted_once(tiny_bert: Model) -> None:
+    once = tiny_bert.trace("the cat sat on the mat", norms=True).by_norm()
+    np.testing.assert_array_equal(once.by_norm().attention, once.attention)
+    np.testing.assert_array_equal(
+        once.measure("distance", over="norm")["distance"], once.measure("distance")["distance"]
+    )
+
+
+def test_merged_results_and_groups_still_say_norm(tiny_bert: Model) -> None:
+    first, second = make_documents(8), make_documents(6, 1, first=8)
+    parts = [
+        hs.analyze(tiny_bert, of, ["distance", "entropy"], over="norm", by="genre")
+        for of in (first, second)
+    ]
+    whole = hs.analyze(
+        tiny_bert, [*first, *second], ["distance", "entropy"], over="norm", by="genre"
+    )
+    merged = hs.merge(*parts)
+    for name, array in whole.dataset.data_vars.items():
+        assert merged.dataset[name].attrs.get("over") == array.attrs.get("over"), name
+    assert whole["distance_mean"].attrs["over"] == "norm"
+    assert whole["correlation"].attrs["over"] == "norm"
+    assert "over" not in whole["tokens_per_document"].attrs
+    assert "over" not in whole["tokens_per_document_interval"].attrs
+    assert merged.group("news")["distance"].attrs["over"] == "norm"
+    assert merged.groups["news"]["self"]["distance"].attrs["over"] == "norm"
+    assert merged.figure("distance").axes[0].get_title() == "Mean distance, by norm"
 
 
 def test_rows_without_length_are_counted(tiny_llama: Model) -> None:

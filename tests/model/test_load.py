@@ -124,7 +124,7 @@ def test_dtype_and_device(tmp_path: Path) -> None:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(InputError, match="Cannot load 'Linear'"):
+    with pytest.raises(InputError, match="Cannot load a model from Linear"):
         hs.load(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
     with pytest.raises(ModelNotFound, match="There is no folder '/nowhere/at/all'"):
         hs.load("/nowhere/at/all")

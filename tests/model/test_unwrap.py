@@ -56,7 +56,7 @@ def test_learned_tokens_before_the_text_are_refused(bert: PreTrainedModel) -> No
 
 
 def test_what_holds_no_model_is_refused() -> None:
-    with pytest.raises(InputError, match="Cannot load 'Linear'"):
+    with pytest.raises(InputError, match="Cannot load a model from Linear"):
         hs.load(nn.Linear(2, 2))
 
 

@@ -27,7 +27,7 @@ def _document(generator: np.random.Generator, number: int) -> Document:
         text += " " * bool(text)
         spans.append((len(text), len(text) + len(word)))
         text += word
-    heads = (-1, *(int(generator.integers(0, w)) for w in range(1, size)))
+    parents = (-1, *(int(generator.integers(0, w)) for w in range(1, size)))
     return Document(
         id=f"d{number}",
         text=text,
@@ -35,7 +35,7 @@ def _document(generator: np.random.Generator, number: int) -> Document:
         spans=tuple(spans),
         sentences=((0, size),),
         upos=tuple(str(generator.choice(TAGS)) for _ in words),
-        parents=heads,
+        parents=parents,
         relations=("root", *(str(generator.choice(RELATIONS)) for _ in words[1:])),
         meta={"genre": "news" if number % 2 else "fiction"},
     )

@@ -109,6 +109,9 @@ def test_encoder_decoders_read_the_document_on_both_sides(tiny_t5: Model) -> Non
     assert float(result.block("decoder")["pos_to"].sum("tag").mean()) > 0
     assert "dep_alignment" not in result.block("cross")
     assert result.exemplars(0, 0, block="cross")[0].query_tokens[0] == "[PAD]"
+    (layer, head, value), *_ = result.top("distance", 2, block="decoder")
+    assert value == float(result.block("decoder")["distance"].sel(layer=layer, head=head))
+    assert value == float(result.block("decoder")["distance"].max())
 
 
 def test_resumes_and_opens_what_is_done(tiny_bert: Model, tmp_path: Path) -> None:
@@ -316,8 +319,9 @@ def test_attention_that_is_not_a_number_is_left_out(tiny_bert: Model) -> None:
 
 
 def test_long_documents_are_cut_and_counted(tiny_bert: Model) -> None:
-    with pytest.warns(HeadscopeWarning, match=r"\d+ documents were cut to 6 tokens"):
+    with pytest.warns(HeadscopeWarning, match=r"\d+ documents were cut to 6 tokens") as caught:
         result = analyze(tiny_bert, make_corpus(20), max_tokens=6)
+    assert caught[0].filename == __file__
     assert result.provenance["counts"]["truncated"] > 0
     assert float(result["tokens_per_document"]) <= 4
 
@@ -408,6 +412,13 @@ def test_a_merged_run_is_called_after_both_files(tiny_bert: Model, tmp_path: Pat
     )
     assert left.corpus_name == "a.txt"
     assert merge(left, right).corpus_name == "a.txt + b.txt"
+    drawn = [
+        analyze(tiny_bert, read(["A cat.", "A dog.", f"{word}."], sample=2), "distance")
+        for word in ("One", "Two")
+    ]
+    merged = merge(*drawn).provenance
+    assert "sample" not in merged["corpus"]  # each part is, and the whole is not
+    assert [part["corpus"]["sample"] for part in merged["merged"]] == [2, 2]
     named = analyze(tiny_bert, read(["A cat.", "A dog."], name="Cats and dogs"), "distance")
     assert named.title.endswith(" · Cats and dogs")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.errors import InputError
+from headscope.errors import HeadscopeWarning, InputError
 from headscope.measuring import registry
 from headscope.run import checkpoint
 from tests.run.corpora import make_corpus, make_documents
@@ -66,8 +66,13 @@ def test_workers_and_a_resumed_run_give_the_same_bits(
             hs.analyze(tiny_bert, corpus, MINE, by="genre", out=tmp_path)
     assert_same_bits(alone, hs.analyze(tiny_bert, corpus, MINE, by="genre", out=tmp_path))
     assert set(alone.groups) == {"news", "fiction"}
-    with pytest.raises(InputError, match="metrics was"):
-        hs.analyze(tiny_bert, corpus, [BackwardShare(reach=3)], by="genre", out=tmp_path)
+    for metrics, differs in (
+        ([BackwardShare(reach=3)], "backward_share reach was 2, is 3; distance was measured, and"),
+        ([*MINE, "entropy"], "holds another run: entropy was not measured. Choose"),
+        (MINE[::-1], "its metrics were in another order"),
+    ):
+        with pytest.raises(InputError, match=differs):
+            hs.analyze(tiny_bert, corpus, metrics, by="genre", out=tmp_path)
 
 
 def test_saved_results_open_anywhere_and_merge_where_the_class_is_known(
@@ -92,6 +97,31 @@ def test_saved_results_open_anywhere_and_merge_where_the_class_is_known(
     assert_close(hs.merge(left, right), whole, 1e-7)  # other batches: float32
     assert "backward_share" in left.compare(right)
     assert "backward_share" in hs.analyze(tiny_bert, hs.read(first), "backward_share")
+
+
+def test_a_process_without_the_class_reports_and_compares_the_rest(
+    tiny_bert: Model, tmp_path: Path
+) -> None:
+    corpus = make_corpus(20)
+    for name in ("a", "b"):
+        result = hs.analyze(tiny_bert, corpus, ["all", BackwardShare(reach=2)], by="genre")
+        result.save(tmp_path / name)
+    registry._theirs.clear()  # as in a new process
+    left, right = hs.open(tmp_path / "a"), hs.open(tmp_path / "b")
+    assert isinstance(left, hs.Result)
+    assert isinstance(right, hs.Result)
+    left.report(tmp_path / "report.html")
+    assert left.significant("distance").n_tested == 8
+    with pytest.raises(InputError, match="'backward_share' is not one of headscope's metrics"):
+        left.significant("backward_share")
+    with pytest.warns(HeadscopeWarning) as caught:
+        compared = left.compare(right)
+    assert [str(one.message) for one in caught] == [
+        "Not compared: backward_share, measured by classes that are not registered here. Define "
+        "them and call headscope.register_metric(the class) first."
+    ]
+    assert "distance" in compared
+    assert "backward_share" not in compared
 
 
 def test_other_code_under_the_same_name_is_not_mixed_in(tiny_bert: Model, tmp_path: Path) -> None:

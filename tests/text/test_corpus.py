@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import HeadscopeWarning, InputError
-from headscope.text.corpus import hold_documents
+from headscope.text.corpus import Corpus, hold_documents
 from headscope.text.demo_corpus import demo_corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.conllu import conllu_sentences
@@ -141,8 +141,10 @@ def test_one_of_each_document() -> None:
 
 
 def test_more_than_there_is() -> None:
-    with pytest.warns(HeadscopeWarning, match="sample=9, but list has only 3 to draw"):
-        assert len(list(read(["a", "b", "c"], sample=9))) == 3
+    for count in (list, Corpus.summary, hold_documents):
+        with pytest.warns(HeadscopeWarning, match="sample=9, but list has only 3") as caught:
+            count(read(["a", "b", "c"], sample=9))
+        assert caught[0].filename == __file__  # however deep in headscope it was noticed
 
 
 def test_a_sample_of_a_sample_is_refused() -> None:

@@ -158,11 +158,11 @@ def effects(
                 max_tokens=max_tokens, seed=seed, progress=progress,
             )  # fmt: skip
 
-        found = on_loss(model)
+        measured = on_loss(model)
         if control:
-            how |= _control(model, seed, found.mean, lambda other: on_loss(other).mean)
-        about = found.about | how
-        return label_sets(model, chosen_block, sets, found.mean, found.intervals, about)
+            how |= _control(model, seed, measured.mean, lambda other: on_loss(other).mean)
+        about = measured.about | how
+        return label_sets(model, chosen_block, sets, measured.mean, measured.intervals, about)
     texts = [text] if isinstance(text, str) else list(text)
     if not texts:
         raise InputError("There is no text: give one, several, or a corpus.")

@@ -125,13 +125,13 @@ def prune_heads(
     counts = [int(n) for n in numbers if n > 0]
     sets = [tuple(sorted(listed[:n])) for n in counts]
     replacement = make_replacement(model, replace, reference, block)
-    found = effects_on_loss(
+    measured = effects_on_loss(
         model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
     )
-    whole = float(found.about["with"])
+    whole = float(measured.about["with"])
     last = [f"L{layer} H{head}" for layer, head in (listed[n - 1] for n in counts)]
-    rise = np.concatenate(([0.0], found.mean))
-    low, high = (np.concatenate(([0.0], bound)) for bound in found.intervals[:2])
+    rise = np.concatenate(([0.0], measured.mean))
+    low, high = (np.concatenate(([0.0], bound)) for bound in measured.intervals[:2])
     return xr.Dataset(
         {
             "loss": ("removed", whole + rise, {"units": "nats per token"}),
@@ -140,7 +140,7 @@ def prune_heads(
             "rise_high": ("removed", high),
         },
         coords={"removed": [0, *counts], "head": ("removed", ["", *last])},
-        attrs={**found.about, "replace": replace, "heads": len(listed)},
+        attrs={**measured.about, "replace": replace, "heads": len(listed)},
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import xarray as xr
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from headscope.arguments import expect
@@ -152,10 +153,14 @@ def save_figures(
 ) -> list[Path]:
     """Write figures to files; `Result.save_figures` says more."""
     expect("folder", folder, str | os.PathLike, "the name of a folder")
-    if isinstance(figures, str):
-        figures = [figures]
+    figures = [figures] if isinstance(figures, str) else figures
+    formats = [formats] if isinstance(formats, str) else list(formats)
+    for suffix in formats:
+        if suffix not in FigureCanvasBase.get_supported_filetypes():
+            raise UnknownName.of("format", suffix, FigureCanvasBase.get_supported_filetypes())
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    if target.is_file():
+        raise InputError(f"{target} is a file; give the name of a folder to write to.")
     if figures is None:
         drawn = _all_possible(result)
     else:
@@ -163,7 +168,7 @@ def save_figures(
     for layer, head in exemplars:
         figure = draw(result, EXEMPLARS, layer=layer, head=head)
         drawn[f"{EXEMPLARS}-L{layer}-H{head}"] = figure
-    formats = list(formats)
+    target.mkdir(parents=True, exist_ok=True)
     written = []
     for name, figure in drawn.items():
         with styled():

@@ -185,9 +185,9 @@ def honest_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
     if not all(cases[half::2].sum() > 0 for half in (0, 1)):
         unknown = (float("nan"), float("nan"))
         return unknown, (unknown, unknown)
-    of = ratio_pulls(scored, cases, "logit")
-    (pro_low, anti_low), (pro_high, anti_high) = interval(of).bounds.tolist()
-    pro, anti = of.value.tolist()
+    pulls = ratio_pulls(scored, cases, "logit")
+    (pro_low, anti_low), (pro_high, anti_high) = interval(pulls).bounds.tolist()
+    pro, anti = pulls.value.tolist()
     return (pro, anti), ((pro_low, pro_high), (anti_low, anti_high))
 
 

@@ -21,13 +21,14 @@ from headscope.measuring.fold import Fold
 from headscope.metrics.length import TokensPerDocument
 from headscope.metrics.repeats import DuplicateToken, Induction
 from headscope.metrics.surface import OffsetShare, SinkRate
+from headscope.model.load import as_model
 from headscope.model.model import Model
 
 ROWS_AT_ONCE = 4
 
 
 def detect_heads(
-    model: Model, *, sequences: int = 16, length: int = 32, seed: int = 0
+    model: Model | str, *, sequences: int = 16, length: int = 32, seed: int = 0
 ) -> xr.Dataset:
     """Scores of each head on random token sequences repeated once.
 
@@ -35,7 +36,7 @@ def detect_heads(
     encoder's special tokens are put around them.
 
     Args:
-        model: not an encoder-decoder.
+        model: the model, or what `headscope.load` takes; not an encoder-decoder.
         sequences: how many sequences.
         length: tokens of what is repeated; inputs are twice as long.
         seed: of the drawn tokens.
@@ -43,6 +44,7 @@ def detect_heads(
     Returns:
         Over layer and head: `induction`, `duplicate_token`, `previous_token`, `sink_rate`.
     """
+    model = as_model(model)
     if "decoder" in model.info.blocks:
         raise InputError(
             f"{model.name} is an encoder-decoder; heads are detected in models with one stack "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from headscope.arguments import expect
+from headscope.arguments import expect, place_of, whole_number
 from headscope.errors import InputError
 from headscope.heads.behavior import OTHER, SURFACE, behaviors, probed_names
 from headscope.heads.card import Evidence, HeadCard
@@ -38,6 +38,7 @@ def explain_head(
     """Everything measured about one head, on one page; `Result.explain` says more."""
     given = _given(results)
     _check_head(given[0].dataset, layer, head)
+    whole_number("n_exemplars", n_exemplars, 0)
     return _card(_Table(given), heads, layer, head, n_exemplars)
 
 
@@ -72,9 +73,7 @@ def _given(results: Result | Iterable[Result | xr.DataArray]) -> list[Result]:
 
 def _check_head(data: xr.Dataset, layer: int, head: int) -> None:
     for what, value in (("layer", layer), ("head", head)):
-        if what not in data.coords or value not in data[what].values:
-            known = f"0 to {int(data[what].max())}" if what in data.coords else "none"
-            raise InputError(f"There is no {what} {value} in this result: expected {known}.")
+        place_of(what, value, data[what].values.tolist() if what in data.coords else [])
 
 
 @dataclass(frozen=True, slots=True)

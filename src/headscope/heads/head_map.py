@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,7 +195,10 @@ def _chosen(results: Result | Sequence[Result], over: Over | None) -> Result:
     """The one result with the divergences of all pairs of heads, over what is asked for."""
     if over not in (None, *OVER):
         raise UnknownName.of("over", over, OVER)
+    expect("result", results, Result | Iterable, "a result of headscope.analyze, or several")
     given = [results] if isinstance(results, Result) else list(results)
+    for result in given:
+        expect("result", result, Result, "a result of headscope.analyze, or several")
     with_js = [result for result in given if "js" in result]
     fitting = [result for result in with_js if over in (None, result.over)]
     if len(fitting) == 1:
@@ -216,18 +219,18 @@ def _chosen(results: Result | Sequence[Result], over: Over | None) -> Result:
 
 def _effect_at(data: xr.Dataset, result: Result, effects: xr.DataArray | Result) -> xr.DataArray:
     """`at`: the effect of each head on the map."""
-    of = result_of_effects(effects) if isinstance(effects, xr.DataArray) else effects
-    expect("effects", of, Result, "what headscope.effects(model, corpus) returns")
-    if "effect" not in of:
+    given = result_of_effects(effects) if isinstance(effects, xr.DataArray) else effects
+    expect("effects", given, Result, "what headscope.effects(model, corpus) returns")
+    if "effect" not in given:
         raise InputError(
             "effects=… takes what headscope.effects(model, corpus) returns, or its saved file; "
             "this result has no effects."
         )
-    if of.model != result.model:
-        raise InputError(f"The effects are of {of.model}, the map is of {result.model}.")
-    values = of["effect"]
+    if given.model != result.model:
+        raise InputError(f"The effects are of {given.model}, the map is of {result.model}.")
+    values = given["effect"]
     known = values.reindex(layer=np.unique(data["layer"]), head=np.unique(data["head"]))
-    elsewhere = "" if of.corpus_name == result.corpus_name else f" on {of.corpus_name}"
+    elsewhere = "" if given.corpus_name == result.corpus_name else f" on {given.corpus_name}"
     return xr.DataArray(
         known.sel(layer=data["layer"], head=data["head"]).values,
         dims="at",

@@ -104,9 +104,9 @@ def _config(
     result: Result, data: xr.Dataset, samples: xr.Dataset, heads: Sequence[tuple[int, int]]
 ) -> dict[str, Json]:
     about = result.provenance
-    own = _own_variables(data)
+    ours = _own_variables(data)
     described = {
-        f"{OURS}{n}": f"{data[n].attrs['title']}: {data[n].attrs['long_name']}" for n in own
+        f"{OURS}{n}": f"{data[n].attrs['title']}: {data[n].attrs['long_name']}" for n in ours
     }
     return {
         "model_name": result.model,

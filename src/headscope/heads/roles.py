@@ -96,17 +96,17 @@ def name_roles(block: Block, entropies: np.ndarray | None = None) -> xr.Dataset:
     return choose_roles(role_shares(block, entropies), coords, "text")
 
 
-def choose_roles(found: RoleShares, coords: Mapping[str, np.ndarray], source: str) -> xr.Dataset:
+def choose_roles(measured: RoleShares, coords: Mapping[str, np.ndarray], source: str) -> xr.Dataset:
     """The strongest of each head's roles, as a table."""
-    best = np.where(found.holds, found.shares, -1.0).argmax(0)
-    is_named = found.holds.any(0)
-    share = np.take_along_axis(found.shares, best[None], 0)[0]
+    best = np.where(measured.holds, measured.shares, -1.0).argmax(0)
+    is_named = measured.holds.any(0)
+    share = np.take_along_axis(measured.shares, best[None], 0)[0]
     axes = ("layer", "head")
     return xr.Dataset(
         {
             "role": (axes, np.where(is_named, np.array(ROLES, dtype=object)[best], "")),
             "share": (axes, np.where(is_named, share, np.nan)),
-            "queries": (axes, np.where(is_named, found.queries[best], 0)),
+            "queries": (axes, np.where(is_named, measured.queries[best], 0)),
         },
         coords=dict(coords),
         attrs={"source": source},

@@ -12,8 +12,9 @@ import xarray as xr
 
 from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import HEADS
+from headscope.metrics import metric_from_dict
 from headscope.notebook import columns_table
-from headscope.results.described import CURE, described
+from headscope.results.described import CURE, described, label_of
 from headscope.results.result import Result
 from headscope.run.compare import Labeled, is_of_same_documents, labeled_pulls
 from headscope.run.merge import check_results
@@ -103,30 +104,40 @@ def significant_heads(
         raise InputError(
             f"against={against!r}; expected a number, the name of a variable, 'mean', or a result."
         )
+    for values in result.provenance["metrics"]:
+        if values["name"] == name:
+            metric_from_dict(values)  # an error if its class is not registered here
     known = labeled_pulls(result, block)
-    of = _of_heads(known, name, labels)
+    labeled = _of_heads(known, name, labels)
+    called = described(labeled.array).title
+    if labels:
+        called += f" ({', '.join(label_of(*label) for label in labels.items())})"
     if isinstance(against, Result):
         check_results(against=against)
         theirs = _of_heads(labeled_pulls(against, block), name, labels)
-        if theirs.array.sizes != of.array.sizes:
+        if theirs.array.sizes != labeled.array.sizes:
             raise InputError(
-                f"{result.model} has {_size(of)} and {against.model} {_size(theirs)}: heads can be "
-                "compared one by one where both have as many. result.compare has the means."
+                f"{result.model} has {_size(labeled)} and {against.model} {_size(theirs)}: heads "
+                "can be compared one by one where both have as many. result.compare has the means."
             )
         is_paired = is_of_same_documents(result, against)
-        difference = (paired if is_paired else unpaired)(of.pulls, theirs.pulls)
-        title = f"{name} of {result.model} minus {against.model}"
-        compared = of.array.copy(data=difference.value)
-        caution = _caution(name, of.pulls, theirs.pulls)
+        difference = (paired if is_paired else unpaired)(labeled.pulls, theirs.pulls)
+        title = f"{called} of {result.model} minus {against.model}"
+        compared = labeled.array.copy(data=difference.value)
+        caution = _caution(name, labeled.pulls, theirs.pulls)
         return _listed(title, compared, difference.bounds, difference.p, level, caution)
     if isinstance(against, str):
-        pulls = of.pulls - _rival(known, of, against, labels)
-        p, said = p_above(pulls), "its mean over heads" if against == "mean" else against
+        pulls = labeled.pulls - _rival(known, labeled, against, labels)
+        p = p_above(pulls)
+        is_mean = against == "mean"
+        said = "its mean over heads" if is_mean else described(known[against].array).title
     else:
-        _check_number(name, of.pulls, float(against))
-        p, said = p_above(of.pulls, float(against)), f"{against:g}"
-    bounds = interval(of.pulls).bounds
-    return _listed(f"{name} above {said}", of.array, bounds, p, level, _caution(name, of.pulls))
+        _check_number(name, labeled.pulls, float(against))
+        p, said = p_above(labeled.pulls, float(against)), f"{against:g}"
+    bounds = interval(labeled.pulls).bounds
+    return _listed(
+        f"{called} above {said}", labeled.array, bounds, p, level, _caution(name, labeled.pulls)
+    )
 
 
 def _is_number(value: object) -> bool:
@@ -135,9 +146,9 @@ def _is_number(value: object) -> bool:
     return math.isfinite(value)
 
 
-def _check_number(name: str, of: Pulls, against: float) -> None:
+def _check_number(name: str, pulls: Pulls, against: float) -> None:
     """Is there anything to test? No share is below 0 or above 1."""
-    if of.scale == "logit" and not 0 <= against <= 1:
+    if pulls.scale == "logit" and not 0 <= against <= 1:
         raise InputError(
             f"against={against:g}, but {name} is a share: expected a number from 0 to 1."
         )
@@ -153,19 +164,19 @@ def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]
             raise UnknownName.of(f"axis of {name}", axis, map(str, array.dims))
         if label not in array[axis].values.tolist():
             raise UnknownName.of(axis, str(label), map(str, array[axis].values.tolist()))
-    of = _at(known[name], labels)
-    others = [str(dim) for dim in of.array.dims if dim not in HEADS]
-    if others or not {*HEADS} <= {*of.array.dims}:
+    labeled = _at(known[name], labels)
+    others = [str(dim) for dim in labeled.array.dims if dim not in HEADS]
+    if others or not {*HEADS} <= {*labeled.array.dims}:
         raise InputError(
-            f"{name} has the axes {', '.join(map(str, of.array.dims))}: expected layer and head"
-            + (f"; give a label of {', '.join(others)}." if others else ".")
+            f"{name} has the axes {', '.join(map(str, labeled.array.dims))}: expected layer and "
+            "head" + (f"; give a label of {', '.join(others)}." if others else ".")
         )
-    return of
+    return labeled
 
 
-def _at(of: Labeled, labels: dict[str, str | int]) -> Labeled:
+def _at(labeled: Labeled, labels: dict[str, str | int]) -> Labeled:
     """A variable at a label of some of its axes."""
-    array, pulls = of.array, of.pulls
+    array, pulls = labeled.array, labeled.pulls
     for axis, label in labels.items():
         number = array[axis].values.tolist().index(label)
         pulls = pulls.at(*[slice(None)] * array.dims.index(axis), number)
@@ -174,17 +185,17 @@ def _at(of: Labeled, labels: dict[str, str | int]) -> Labeled:
 
 
 def _rival(
-    known: dict[str, Labeled], of: Labeled, name: str, labels: dict[str, str | int]
+    known: dict[str, Labeled], labeled: Labeled, name: str, labels: dict[str, str | int]
 ) -> Pulls:
     """What each head is compared with, over the same documents."""
     if name == "mean":
-        return of.pulls.mean((0, 1)).at(None, None)
+        return labeled.pulls.mean((0, 1)).at(None, None)
     if name not in known:
         raise UnknownName.of("variable to compare with", name, ["mean", *known])
     dims = known[name].array.dims
     rival = _at(known[name], {axis: labels[axis] for axis in labels if axis in dims})
     array, pulls = rival.array, rival.pulls
-    units, theirs = (described(side).units for side in (of.array, array))
+    units, theirs = (described(side).units for side in (labeled.array, array))
     if units != theirs and not (units.startswith("share") and theirs.startswith("share")):
         raise InputError(
             f"{name} is in {theirs}, and what it is compared with in {units}: expected the same."
@@ -237,5 +248,5 @@ def _listed(
     return SignificantHeads(title, correction, n, tuple(rows), caution)
 
 
-def _size(of: Labeled) -> str:
-    return " × ".join(f"{of.array.sizes[dim]} {dim}s" for dim in HEADS)
+def _size(labeled: Labeled) -> str:
+    return " × ".join(f"{labeled.array.sizes[dim]} {dim}s" for dim in HEADS)

@@ -34,12 +34,30 @@ def assemble(
     layers: Mapping[str, Sequence[int]],
     *,
     has_intervals: bool = True,
+    over: str = "attention",
 ) -> dict[str, xr.Dataset]:
-    """The values of each block, with an interval beside every ratio (unless there are none)."""
-    return {
+    """The values of each block.
+
+    Args:
+        states: by block and metric.
+        metrics: whose states they are.
+        axes: their labels.
+        layers: the numbers of each block's layers.
+        has_intervals: an interval stands beside every ratio.
+        over: what was summed; variables over something else than attention say so in their
+            attributes.
+    """
+    blocks = {
         block: _dataset(measured, metrics, axes, layers[block], has_intervals)
         for block, measured in states.items()
     }
+    if over != "attention":
+        of_texts = {v.name for m in metrics if m.scope == "text" for v in m.variables()}
+        for data in blocks.values():
+            for name, array in data.data_vars.items():
+                if str(name).removesuffix("_interval").removesuffix("_documents") not in of_texts:
+                    array.attrs["over"] = over
+    return blocks
 
 
 def block_pulls(
@@ -122,11 +140,11 @@ def _intervals(
     """`…_interval` and `…_documents` beside each variable that has pulls."""
     beside: dict[str, xr.DataArray] = {}
     for name, array in arrays.items():
-        of = name.removesuffix("_mean")
+        main = name.removesuffix("_mean")
         if name in pulls:
             bounds = interval(pulls[name])
-        elif of in pulls and of in arrays:
-            bounds = interval(pulls[of].mean((0, 1)))
+        elif main in pulls and main in arrays:
+            bounds = interval(pulls[main].mean((0, 1)))
         else:
             continue
         beside |= labeled_interval(name, array, bounds, metric.units)
@@ -136,7 +154,7 @@ def _intervals(
 
 
 def labeled_interval(
-    name: str, array: xr.DataArray, of: Interval | Difference, units: str
+    name: str, array: xr.DataArray, estimate: Interval | Difference, units: str
 ) -> dict[str, xr.DataArray]:
     """The bounds of a variable and how many documents they rest on, with its axes."""
     coords = {dim: array[dim] for dim in array.dims if dim in array.coords}
@@ -147,9 +165,9 @@ def labeled_interval(
     }
     return {
         f"{name}_interval": xr.DataArray(
-            of.bounds, coords, ("bound", *array.dims), attrs={**about, "method": METHOD}
+            estimate.bounds, coords, ("bound", *array.dims), attrs={**about, "method": METHOD}
         ),
-        f"{name}_documents": xr.DataArray(of.documents, coords, array.dims, attrs=documents),
+        f"{name}_documents": xr.DataArray(estimate.documents, coords, array.dims, attrs=documents),
     }
 
 
@@ -199,8 +217,8 @@ def _by_head(array: xr.DataArray, name: str) -> np.ndarray:
     return array.values[..., -1] if name == "dep_alignment" else array.values
 
 
-def _heads_of(of: Pulls, name: str) -> Pulls:
-    return (of.at(slice(None), slice(None), -1) if name == "dep_alignment" else of).flat()
+def _heads_of(pulls: Pulls, name: str) -> Pulls:
+    return (pulls.at(slice(None), slice(None), -1) if name == "dep_alignment" else pulls).flat()
 
 
 def label_states(

@@ -347,7 +347,11 @@ def _padded(
 ) -> Sequence[State]:
     """The states of layers; those of layers with fewer heads are filled up with empty heads."""
     dims = {name: metric.state_dims(name) for name in states[0]}
-    heads = {name: of.index("head") for name, of in dims.items() if "head" in of}
+    heads = {
+        name: axes_of_array.index("head")
+        for name, axes_of_array in dims.items()
+        if "head" in axes_of_array
+    }
     sizes = [
         max((state[name].shape[axis] for name, axis in heads.items()), default=0)
         for state in states

@@ -151,9 +151,9 @@ class HeadSamples(MergedMetric):
         """Means over rows; NaN where there is none."""
         sums = {name: state["sums"][..., at] for at, name in enumerate(COLUMNS)}
 
-        def mean(of: str, over: str) -> np.ndarray:
+        def mean(summed: str, over: str) -> np.ndarray:
             counted = np.where(sums[over] > 0, sums[over], np.nan)
-            return np.asarray(sums[of] / counted)
+            return np.asarray(sums[summed] / counted)
 
         distance = mean("distance", "rows")
         return {

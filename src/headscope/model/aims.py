@@ -24,7 +24,7 @@ Target = str | int | Scalar
 def aim_labels(
     model: Model,
     inputs: Mapping[str, Tensor],
-    own: Tensor,
+    is_text: Tensor,
     target: str | int | None,
 ) -> Tensor:
     """`document position`: the answers whose cross-entropy is the loss, in step with the logits.
@@ -35,7 +35,7 @@ def aim_labels(
     Args:
         model: with a head that predicts.
         inputs: padded.
-        own: `document position`, true for tokens that are neither padding nor special.
+        is_text: `document position`, true for tokens that are neither padding nor special.
         target: a label or a token.
     """
     objective = model.need_objective("A loss")
@@ -43,18 +43,20 @@ def aim_labels(
     if objective == "label":
         _check_exclusive(model)
         if answer is not None:
-            return torch.full((len(own), 1), answer)
+            return torch.full((len(is_text), 1), answer)
         return _logits(model, inputs).argmax(-1, keepdim=True).cpu()
     if objective == "token_label":
         if answer is not None:
-            return torch.where(own, answer, NOTHING)
-        return torch.where(own, _logits(model, inputs).argmax(-1).cpu(), NOTHING)
+            return torch.where(is_text, answer, NOTHING)
+        return torch.where(is_text, _logits(model, inputs).argmax(-1).cpu(), NOTHING)
     assert answer is not None
     if objective == "causal":
-        last = torch.zeros_like(own)
+        last = torch.zeros_like(is_text)
         mask = inputs.get("attention_mask")
-        lengths = torch.full((len(own),), own.shape[1]) if mask is None else mask.sum(1).cpu()
-        last[torch.arange(len(own)), lengths - 1] = True
+        lengths = (
+            torch.full((len(is_text),), is_text.shape[1]) if mask is None else mask.sum(1).cpu()
+        )
+        last[torch.arange(len(is_text)), lengths - 1] = True
         return torch.where(last, answer, NOTHING)
     masks = inputs["input_ids"].cpu() == model.need_tokenizer().mask_token_id
     if not masks.any(1).all():

@@ -7,15 +7,15 @@ downstream sees it, and nothing upstream does. Several edits act in the order gi
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from torch import Tensor
 
+from headscope.arguments import finite_number, whole_number, whole_numbers
 from headscope.attention import Block
-from headscope.errors import HeadscopeWarning, InputError
+from headscope.errors import InputError, warn
 from headscope.model.tap.sites import Site, Wiring
 
 VectorKind = Literal["query", "key", "value"]
@@ -156,15 +156,12 @@ def set_attention(
 
     While generating with a cache, positions still count from the start of the sequence.
     """
-    keys = (key,) if isinstance(key, int) else tuple(key)
-    queries = (query,) if isinstance(query, int) else None if query is None else tuple(query)
+    # Negative positions would mean another token after every generated one.
+    keys = whole_numbers("key", key)
+    queries = None if query is None else whole_numbers("query", query)
     if not keys or queries == ():
         raise InputError("set_attention needs at least one key and one query position.")
-    if any(position < 0 for position in (*keys, *(queries or ()))):
-        raise InputError(
-            f"Positions count from 0; got query={query!r}, key={key!r}. "
-            "Negative positions would mean another token after every generated one."
-        )
+    weight = finite_number("weight", weight)
     if renormalize and not 0 <= weight * len(keys) <= 1:
         raise InputError(
             f"weight={weight!r} on {len(keys)} key(s) leaves no row that sums to 1. "
@@ -176,7 +173,7 @@ def set_attention(
         block=block,
         queries=queries,
         keys=keys,
-        weight=float(weight),
+        weight=weight,
         renormalize=renormalize,
     )
 
@@ -195,14 +192,13 @@ def scale_neurons(
     With grouped queries, keys and values belong to several heads at once; `Model.edit`
     warns when an edit reaches more heads than the one named.
     """
-    chosen = (neurons,) if isinstance(neurons, int) else tuple(neurons)
+    chosen = whole_numbers("neurons", neurons)
     if of not in ("query", "key", "value"):
         raise InputError(f"of={of!r} should be 'query', 'key' or 'value'.")
     if not chosen:
         raise InputError("scale_neurons needs at least one neuron.")
-    return ScaleNeurons(
-        layer=layer, head=head, block=block, neurons=chosen, factor=float(factor), of=of
-    )
+    factor = finite_number("factor", factor)
+    return ScaleNeurons(layer=layer, head=head, block=block, neurons=chosen, factor=factor, of=of)
 
 
 def describe_edits(edits: Sequence[Edit]) -> str | None:
@@ -234,6 +230,8 @@ def check_edit(edit: Edit, wiring: Wiring) -> None:
             f"{edit!r} is not an edit. Make one with ablate, set_attention or scale_neurons."
         )
     site = wiring.find(edit.block, edit.layer, edit.head)
+    for name in ("layer", "head"):  # True and 1.0 equal 1, and are found as such
+        whole_number(name, getattr(edit, name), 0)
     if isinstance(edit, SetAttention) and site.block in wiring.causal_blocks:
         future = [(q, k) for q in edit.queries or () for k in edit.keys if k > q]
         if future:
@@ -260,11 +258,9 @@ def _check_neurons(edit: ScaleNeurons, site: Site) -> None:
     if edit.of != "query" and site.n_groups is not None and site.n_groups < site.n_heads:
         group = group_of(edit.head, site)
         heads = [h for h in range(site.n_heads) if group_of(h, site) == group]
-        warnings.warn(
+        warn(
             f"Heads {', '.join(f'H{h}' for h in heads)} of layer {site.layer} share their "
             f"{edit.of}s (grouped queries), so this edit of H{edit.head} changes all of them.",
-            HeadscopeWarning,
-            stacklevel=5,
         )
 
 

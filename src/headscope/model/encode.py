@@ -6,8 +6,6 @@ of tokens, which of them are special, and how many were cut off.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from headscope.errors import InputError, TruncationWarning
+from headscope.errors import InputError, TruncationWarning, warn
 from headscope.model.readable import Speller, Spelling
 from headscope.text.align import NO_WORD, align_tokens
 from headscope.text.tokens import Tokens
@@ -115,11 +113,10 @@ def encode(
                 f"The text has {n_all} tokens; the model takes {max_length}. "
                 "Shorten it, or pass truncate=True to cut it."
             )
-        warnings.warn(
+        warn(
             f"The text has {n_all} tokens and the model takes {max_length}: the last "
             f"{encoded.n_cut} were cut.",
             TruncationWarning,
-            stacklevel=_caller_level(),
         )
     if all(encoded.tokens.special):
         raise InputError(
@@ -127,14 +124,6 @@ def encode(
             "Give a text with at least one word."
         )
     return replace(encoded, tokens=encoded.tokens.with_words())
-
-
-def _caller_level() -> int:
-    """The `stacklevel` of a warning that names the first line outside headscope."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("headscope."):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def shifted_target(target: Encoded, start: int, speller: Speller) -> Tokens:

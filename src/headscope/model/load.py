@@ -91,12 +91,14 @@ def load(
     """
     if name is not None and not (isinstance(name, str) and name.strip()):
         raise InputError(f"name should be a text that is not empty, not {name!r}.")
+    if source == "":  # which would be the current folder
+        raise InputError("The name of the model is empty. Give a name, a folder, or a model.")
     if not isinstance(source, str | Path):
         module, its_tokenizer = unwrap(source)
         if not isinstance(module, PreTrainedModel):
             raise InputError(
-                f"Cannot load {type(source).__name__!r}. Give a name, a folder, or a transformers "
-                "model (a PreTrainedModel) with its tokenizer."
+                f"Cannot load a model from {type(source).__name__}. Give a name, a folder, or a "
+                "transformers model (a PreTrainedModel) with its tokenizer."
             )
         if device is not None:
             torch.nn.Module.to(module, _device(device))

@@ -108,8 +108,8 @@ def ask(
         return Question(inputs, torch.zeros((1, 0), dtype=torch.long), (), stacks, target)
     objective = model.need_objective("A loss")
     if objective in ("label", "token_label") or (target is not None and read is None):
-        own = ~torch.tensor([encoded.tokens.special])
-        labels = aim_labels(model, inputs, own, target)
+        is_text = ~torch.tensor([encoded.tokens.special])
+        labels = aim_labels(model, inputs, is_text, target)
         predicted = [] if objective == "label" else (labels[0] != NOTHING).nonzero()[:, 0].tolist()
         return Question(inputs, labels, tuple(predicted), stacks)
     if objective == "masked":

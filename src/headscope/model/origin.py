@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from headscope.model.edit import Edit
 from headscope.model.trace_options import TraceOptions
+from headscope.results.norm_weighted import is_weighed
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
@@ -50,4 +51,4 @@ class Origin:
         with self.as_it_was(edits):
             trace = run_trace(self.model, self.inputs, dict(self.stacks), self.options, n_cut=n_cut)
         trace = trace.with_tokens(like.stack_tokens, like.media)
-        return trace.by_norm() if like.about.get("over") == "norm" else trace
+        return trace.by_norm() if is_weighed(like) else trace

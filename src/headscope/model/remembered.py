@@ -37,8 +37,8 @@ PLAIN = (bool, int, float, str, type(None))
 def key_of(root: PreTrainedModel) -> str | None:
     """What a check of this model is remembered under; None if it is to be checked each time."""
     modules = modules_of(root)
-    own = ("transformers.", "torch.")
-    if has_own_code(modules) or not all(type(m).__module__.startswith(own) for m in modules):
+    libraries = ("transformers.", "torch.")
+    if has_own_code(modules) or not all(type(m).__module__.startswith(libraries) for m in modules):
         return None
     config = {k: v for k, v in root.config.to_dict().items() if k != "_name_or_path"}
     content = {

@@ -73,31 +73,39 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
             channels (`sample channel`) are averaged.
         rate: what the model was trained on.
     """
-    own = rate
+    recorded_rate = rate
     if isinstance(audio, str | os.PathLike):
         from scipy.io import wavfile
 
         path = _file(audio, "a recording")
         try:
-            own, samples = wavfile.read(path)
+            recorded_rate, samples = wavfile.read(path)
         except ValueError as error:
             raise InputError(
                 f"{path.name!r} cannot be read as a WAV file: {error} Convert it (ffmpeg -i "
                 f"FILE out.wav), or give its samples: audio=(samples, rate)."
             ) from None
     elif isinstance(audio, tuple) and len(audio) == 2:
-        samples, own = _array(audio[0], SOUND), audio[1]
-        if isinstance(own, bool) or not isinstance(own, int | np.integer) or own <= 0:
-            raise InputError(f"The rate of a recording should be samples a second, not {own!r}.")
+        samples, recorded_rate = _array(audio[0], SOUND), audio[1]
+        if (
+            isinstance(recorded_rate, bool)
+            or not isinstance(recorded_rate, int | np.integer)
+            or recorded_rate <= 0
+        ):
+            raise InputError(
+                f"The rate of a recording should be samples a second, not {recorded_rate!r}."
+            )
     else:
         samples = _array(audio, SOUND)
     mono = _one_channel(samples)
-    if own == rate:
+    if recorded_rate == rate:
         return mono
     from scipy.signal import resample_poly  # which takes as long to import as torch
 
-    common = math.gcd(int(own), rate)
-    return np.asarray(resample_poly(mono, rate // common, int(own) // common), dtype=np.float32)
+    common = math.gcd(int(recorded_rate), rate)
+    return np.asarray(
+        resample_poly(mono, rate // common, int(recorded_rate) // common), dtype=np.float32
+    )
 
 
 def _one_channel(samples: np.ndarray) -> np.ndarray:

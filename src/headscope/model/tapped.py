@@ -235,10 +235,10 @@ class TappedModule:
         """The model's own wiring; or, where edits name a block that only an image or a sound
         brings, the wiring that one traced before was read by.
         """
-        own = self._attach()
+        of_text = self._attach()
         named = {edit.block for edit in edits if isinstance(edit, Edit)} - {None}
-        known = [own, *self._wired.values()]
-        return next((wired for wired in known if named <= set(wired.wiring.blocks)), own)
+        known = [of_text, *self._wired.values()]
+        return next((wired for wired in known if named <= set(wired.wiring.blocks)), of_text)
 
 
 def once(reader: LayerReader) -> LayerReader:

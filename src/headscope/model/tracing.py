@@ -285,7 +285,9 @@ def _check_size(
         return
     weights = 0
     for site in wiring.sites:
-        queries, keys = (stacks.get(of(site.block, stacks)) for of in (query_stack, key_stack))
+        queries, keys = (
+            stacks.get(stack_of(site.block, stacks)) for stack_of in (query_stack, key_stack)
+        )
         if site.layer in layers and queries is not None and keys is not None:
             weights += site.n_heads * len(queries) * len(keys)
     # Four bytes a weight; kept by layer, then stacked: twice for a moment.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Container
 
 import numpy as np
 import xarray as xr
 
 from headscope.attention import key_stack, query_stack
-from headscope.errors import HeadscopeWarning, InputError
+from headscope.errors import InputError, warn
 from headscope.heads.roles import name_roles, row_entropies
 from headscope.page.buffers import Buffers
 from headscope.page.codes import encode
@@ -134,9 +133,7 @@ def _check_weights(
     missing = np.isnan(weights) & present[:, :, None, None]
     if missing.any():
         layer, head, query, key = (int(i) for i in np.argwhere(missing)[0])
-        warnings.warn(
+        warn(
             f"{int(missing.sum())} weights of block {block.name!r} are NaN, the first at layer "
             f"{layer}, head {head}, query {query}, key {key}: they are shown as missing.",
-            HeadscopeWarning,
-            stacklevel=4,
         )

@@ -123,7 +123,7 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
     Raises:
         InputError: they are of a model with other layers or heads than the trace.
     """
-    given = [results] if isinstance(results, Result) else list(results)
+    given = list(results) if isinstance(results, Iterable) else [results]
     for result in given:
         expect("evidence", result, Result, "results of headscope.analyze or headscope.open")
     if not given:
@@ -220,23 +220,23 @@ def _card(
             continue
         row = table.layers.index(layer)
         for column in table.relations:
-            found = column.at(row, head)
-            if found["value"] > (column.baseline or 0.0):
+            measured = column.at(row, head)
+            if measured["value"] > (column.baseline or 0.0):
                 relation: Relation = {
                     "name": column.name,
-                    **found,
+                    **measured,
                     "baseline": column.baseline,
                     "baseline_name": column.baseline_name,
                 }
                 relations.append(relation)
         for kept, columns in ((looks, table.looks), (numbers, table.numbers)):
             for column in columns:
-                found = column.at(row, head)
-                if not math.isnan(found["value"]):
+                measured = column.at(row, head)
+                if not math.isnan(measured["value"]):
                     number: Number = {
                         "name": column.name,
                         "title": column.title,
-                        **found,
+                        **measured,
                         "unit": column.unit,
                     }
                     kept.setdefault(column.name, number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headscope.arguments import whole_number
 from headscope.errors import MissingExtra
 from headscope.page.evidence_part import make_evidence
 from headscope.page.payload import Contents, make_payload
@@ -39,4 +40,5 @@ def explore(
         from headscope.page.widget import Explorer
     except ModuleNotFoundError as error:
         raise MissingExtra.of("anywidget", "widget", "The explorer in a notebook") from error
+    whole_number("height", height)
     return Explorer(replies, payload, height=height)

@@ -31,16 +31,18 @@ def first_look(block: Block, layer: int | None = None, head: int | None = None) 
         layer: only heads of this layer.
         head: only heads of this number.
     """
-    found = role_shares(block)
+    shares_of_roles = role_shares(block)
     allowed = _allowed(block, layer, head)
     if not allowed.any():  # every one of them is switched off
         return Look(_layer(block, 0) if layer is None else layer, head or 0, None)
     for names in PREFERENCE:
-        shares = np.stack([np.where(found.has(n) & allowed, found.share(n), 0) for n in names])
+        shares = np.stack(
+            [np.where(shares_of_roles.has(n) & allowed, shares_of_roles.share(n), 0) for n in names]
+        )
         if shares.max() > 0:
             role, row, number = np.unravel_index(shares.argmax(), shares.shape)
             return _look(block, int(row), int(number), names[role])
-    return _strongest(block, found, allowed)
+    return _strongest(block, shares_of_roles, allowed)
 
 
 def widest_difference(one: Block, other: Block) -> Look | None:
@@ -73,10 +75,12 @@ def _allowed(block: Block, layer: int | None, head: int | None) -> np.ndarray:
     return allowed
 
 
-def _strongest(block: Block, found: RoleShares, allowed: np.ndarray) -> Look:
+def _strongest(block: Block, shares_of_roles: RoleShares, allowed: np.ndarray) -> Look:
     """The head that comes nearest to a role, where none has one."""
     names = [name for names in PREFERENCE for name in names]
-    shares = np.stack([np.where(allowed, np.nan_to_num(found.share(n)), -1.0) for n in names])
+    shares = np.stack(
+        [np.where(allowed, np.nan_to_num(shares_of_roles.share(n)), -1.0) for n in names]
+    )
     role, row, head = np.unravel_index(shares.argmax(), shares.shape)
     return _look(block, int(row), int(head), names[role])
 

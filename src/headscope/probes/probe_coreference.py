@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Unpack
@@ -10,7 +9,7 @@ from typing import Unpack
 from transformers import PreTrainedTokenizerBase
 
 from headscope.arguments import whole_number
-from headscope.errors import HeadscopeWarning, InputError
+from headscope.errors import InputError, warn
 from headscope.metrics.coreference import Candidates, CorefAccuracy, CorefBaseline
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -61,11 +60,9 @@ def probe_coreference(
     model = as_model(model)
     corpus = as_corpus(corpus, "document")
     if corpus.unit == "sentence":
-        warnings.warn(
+        warn(
             f"{corpus.name} is read by sentence, so antecedents in earlier sentences cannot be "
             'found. For whole documents pass corpus.by("document").',
-            HeadscopeWarning,
-            stacklevel=2,
         )
     limits = [limit for limit in (max_tokens, model.info.max_length) if limit is not None]
     cut = cut_documents(model, corpus, min(limits)) if limits else corpus

@@ -6,7 +6,6 @@ Clark et al. 2019, section 5.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,7 +16,7 @@ import torch
 import xarray as xr
 
 from headscope.arguments import whole_number
-from headscope.errors import HeadscopeWarning, InputError, UnknownName
+from headscope.errors import InputError, UnknownName, warn
 from headscope.model.control import kept_parameters, randomized
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
@@ -222,12 +221,10 @@ def _train(
 def _warn_if_unfinished(log: list[Epoch]) -> None:
     fall = fall_of_last(log)
     if fall > STILL_FALLING:
-        warnings.warn(
+        warn(
             f"The probe has not converged: in the last of {len(log)} epochs its loss still fell by "
             f"{fall:.1%}, to {log[-1].loss:.3f} nats. Its score is a lower bound; give more "
             f"epochs (epochs={2 * len(log)}) or more sentences.",
-            HeadscopeWarning,
-            stacklevel=3,
         )
 
 

@@ -30,7 +30,7 @@ from headscope.reporting.wording import (
 )
 from headscope.results.result import Result
 from headscope.run.compare import SAME
-from headscope.run.merge import axes_of, metrics_of
+from headscope.run.merge import axes_of, registered_metrics_of
 from headscope.statistics.corrections import benjamini_hochberg, holm
 from headscope.statistics.grouped import GroupTest, permutation_test
 from headscope.statistics.pulls import Pulls
@@ -214,7 +214,7 @@ def _ungrouped_pulls(result: Result) -> Iterator[tuple[str, Pulls]]:
     """The pulls of each part of each group on the variables that groups are compared in."""
     axes = axes_of(result)
     block = next(iter(result.blocks))
-    metrics = [metric for metric in metrics_of(result) if metric.name in GROUPED]
+    metrics = [metric for metric in registered_metrics_of(result) if metric.name in GROUPED]
     measured_by = {m.name: state_of(result.states[block][m.name]) for m in metrics}
     pulls = block_pulls(measured_by, metrics, axes, np.arange(axes.n_parts))
     for name in GROUPED:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard, cast
 
 import numpy as np
 
 from headscope.attention import BLOCKS, key_stack, query_stack
-from headscope.errors import HeadscopeWarning, InputError, UnknownName
+from headscope.errors import InputError, UnknownName, warn
 from headscope.text.tokens import Tokens
 
 MOST_OF_A_ROW = 1.01
@@ -191,11 +190,9 @@ def check_rows(weights: np.ndarray) -> None:
         )
     highest = np.nansum(weights, axis=-1, dtype=np.float64).max()
     if highest > MOST_OF_A_ROW:
-        warnings.warn(
+        warn(
             f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
             "are taken as they are.",
-            HeadscopeWarning,
-            stacklevel=5,
         )
 
 

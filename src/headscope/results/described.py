@@ -116,14 +116,3 @@ def is_shown(array: xr.DataArray | xr.Variable) -> bool:
 def label_of(dim: str, label: object) -> str:
     """A label of an axis as people call it."""
     return LABELS.get(dim, {}).get(str(label), str(label))
-
-
-def mark_over(blocks: Mapping[str, xr.Dataset], over: str) -> dict[str, xr.Dataset]:
-    """Variables over norms say so in their attributes; those over plain attention stay."""
-    marked = dict(blocks)
-    if over != "attention":
-        for data in marked.values():
-            for variable in data.data_vars.values():
-                if "head" in variable.dims or "layer" in variable.dims:
-                    variable.attrs["over"] = over
-    return marked

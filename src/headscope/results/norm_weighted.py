@@ -17,9 +17,19 @@ OVER = ("attention", "norm")
 
 
 def weigh_trace(trace: Trace) -> Trace:
-    """The trace with a[i,j] · ‖v_j W_O^h‖ in place of a[i,j], rows divided by their sums."""
+    """The trace with a[i,j] · ‖v_j W_O^h‖ in place of a[i,j], rows divided by their sums.
+
+    A trace that is weighted already stays as it is.
+    """
+    if is_weighed(trace):
+        return trace
     blocks = {name: _weighed(block) for name, block in trace.blocks.items()}
     return replace(trace, blocks=blocks, about={**trace.about, "over": "norm"})
+
+
+def is_weighed(trace: Trace) -> bool:
+    """Does it hold norm-weighted attention?"""
+    return trace.about.get("over") == "norm"
 
 
 def _weighed(block: Block) -> Block:

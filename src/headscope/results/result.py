@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from headscope.arguments import whole_number
+from headscope.arguments import place_of, whole_number
 from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
@@ -133,12 +133,10 @@ class Result(ResultMethods):
             raise InputError("This result has no exemplars: the run did not measure them.")
         # Bare variables: `data.sel` would cut all of the result, and `data[…]` looks up labels.
         bare = data.variables
-        place = []
-        for what, value in (("layer", layer), ("head", head)):
-            labels = bare[what].values
-            if value not in labels:
-                raise InputError(f"There is no {what} {value}: expected 0 to {int(labels.max())}.")
-            place.append(int(np.flatnonzero(labels == value)[0]))
+        place = [
+            place_of(what, value, bare[what].values.tolist())
+            for what, value in (("layer", layer), ("head", head))
+        ]
         weights, documents, queries, keys = (
             bare[f"exemplar_{array}"].transpose("layer", "head", "rank").values[tuple(place)]
             for array in ("weight", "document", "query", "key")
@@ -160,16 +158,22 @@ class Result(ResultMethods):
             )
         return exemplars
 
-    def top(self, name: str, n: int = 10, **labels: str | int) -> list[tuple[int, int, float]]:
+    def top(
+        self, name: str, n: int = 10, *, block: str | None = None, **labels: str | int
+    ) -> list[tuple[int, int, float]]:
         """The heads with the highest values of a variable: layer, head, value.
 
         Args:
             name: a variable over layer and head.
             n: how many heads.
+            block: another attention of the model: `decoder`.
             labels: one for each other axis: `result.top("pos_to", tag="NOUN")`.
         """
         n = whole_number("n", n)
-        values = self[name]
+        data = self.dataset if block is None else self.block(block)
+        if name not in data:
+            raise UnknownName.of("variable", name, map(str, data.data_vars))
+        values = data[name]
         axes = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
         for axis, label in labels.items():
             if axis not in axes:

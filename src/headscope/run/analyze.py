@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Unpack
 
 from torch import nn
 
-from headscope.errors import HeadscopeError, HeadscopeWarning, InputError
+from headscope.errors import HeadscopeError, InputError, warn
 from headscope.measuring.assemble import assemble, label_states
 from headscope.measuring.contract import Metric
 from headscope.measuring.fold import States
@@ -23,7 +22,6 @@ from headscope.metrics.gradients import Importance
 from headscope.model.fingerprint import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.results.described import mark_over
 from headscope.results.opening import RESULT
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
@@ -278,7 +276,7 @@ class _Job:
         plan, layers = self.plan, report.layers
         order = [block for block in self.model.info.blocks if block in measured.states]
         states: States = {block: measured.states[block] for block in order}
-        blocks = mark_over(assemble(states, plan.metrics, plan.axes, layers), plan.settings.over)
+        blocks = assemble(states, plan.metrics, plan.axes, layers, over=plan.settings.over)
         content = plan.to_dict()
         provenance = {
             "model": content["model"],
@@ -330,17 +328,13 @@ def _drawn(corpus: Corpus) -> dict[str, int]:
 def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None:
     if failed:
         shown = "; ".join(f"{f['id']} ({f['reason']})" for f in failed[:3])
-        warnings.warn(
+        warn(
             f"{len(failed)} documents could not be measured and are left out: {shown}. All are "
             "in result.provenance['failed'].",
-            HeadscopeWarning,
-            stacklevel=5,
         )
     if truncated:
-        warnings.warn(
+        warn(
             f"{truncated} documents were cut to {max_tokens} tokens (max_tokens).",
-            HeadscopeWarning,
-            stacklevel=5,
         )
 
 

@@ -60,8 +60,8 @@ def question(
         return dict(inputs), torch.zeros((len(batch), 0), dtype=torch.long)
     if objective in ("label", "token_label") or target is not None:
         main = next(iter(batch.stacks.values()))
-        own = torch.from_numpy(main.mask & ~main.special)
-        return dict(inputs), aim_labels(model, inputs, own, target)
+        is_text = torch.from_numpy(main.mask & ~main.special)
+        return dict(inputs), aim_labels(model, inputs, is_text, target)
     if objective == "masked":
         return _masked(model, inputs, batch, seed)
     stack, name = {

@@ -12,7 +12,6 @@ unpickled. `run/folder.py` guards the folder as a whole.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -20,7 +19,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from headscope.atomic import atomic_path
-from headscope.errors import HeadscopeWarning, InputError
+from headscope.errors import InputError, warn
 from headscope.measuring.fold import States, merge_states
 from headscope.run.plan import Plan
 from headscope.run.shard import Measured, ShardReport
@@ -157,12 +156,12 @@ class Ledger:
             path.name for path in self._folder.glob("*.npz") if not path.name.endswith(self._ending)
         )
         if foreign:
-            _warn(
+            warn(
                 f"{self._folder} also holds checkpoints of another run, which are left alone: "
                 f"{_listed(foreign)}."
             )
         if damaged:
-            _warn(
+            warn(
                 f"Checkpoints in {self._folder} could not be read and are measured again: "
                 f"{_listed(damaged)}."
             )
@@ -251,10 +250,6 @@ def read_stamped(path: Path) -> tuple[Stamp, Measured]:
                 states.setdefault(block, {}).setdefault(metric, {})[name] = file[key]
     stamp = Stamp(meta["plan"], meta["shard"], meta["through"])
     return stamp, Measured(states, ShardReport(**meta["report"]))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, HeadscopeWarning, stacklevel=6)
 
 
 def _listed(names: list[str]) -> str:

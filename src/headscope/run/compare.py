@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from headscope.errors import InputError
+from headscope.errors import InputError, warn
 from headscope.measuring.assemble import HEADS, block_pulls, labeled_interval, state_of
 from headscope.results.result import Result
-from headscope.run.merge import axes_of, check_results, metrics_of
+from headscope.run.merge import axes_of, check_results, registered_metrics_of
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.differences import Difference, paired, unpaired
 from headscope.statistics.intervals import BOUNDS
@@ -39,13 +39,15 @@ def compare(left: Result, right: Result) -> xr.Dataset:
     makes intervals too wide rather than too narrow. `…_p` is two-sided; `…_p_adjusted` is corrected
     for all heads (and labels) of the variable by Benjamini & Hochberg: of the differences where it
     is below 0.05, at most one in twenty is expected to be false. Variability is left out where the
-    sides kept different numbers of documents: fewer make it smaller.
+    sides kept different numbers of documents: fewer make it smaller. Metrics whose classes are not
+    registered here are left out, with a warning.
     """
     check_results(other=right)
     is_paired = is_of_same_documents(left, right)
     difference_of = paired if is_paired else unpaired
     ours, theirs = labeled_pulls(left), labeled_pulls(right)
     alone = _not_comparable(left, right)
+    _warn_of_unregistered(left, right)
     differences: dict[str, xr.DataArray] = {}
     for name, mine in ours.items():
         if name not in theirs or name in alone:
@@ -83,21 +85,23 @@ def labeled_pulls(
 ) -> dict[str, Labeled]:
     """The variables of a result that have pulls, without labels that other metrics added.
 
+    Those of metrics whose classes are not registered here are not among them.
+
     Args:
         result: what was measured.
         block: of the model; the first by default.
         only: a variable, if those of its metric are all that is asked for.
     """
     block = block or next(iter(result.blocks))
-    data = result.blocks[block]
-    metrics, axes = metrics_of(result), axes_of(result)
+    data = result.block(block)
+    metrics, axes = registered_metrics_of(result), axes_of(result)
     if only is not None:
         metrics = tuple(m for m in metrics if only in {v.name for v in m.variables()})
     states = result.states[block]
     measured = {m.name: state_of(states[m.name]) for m in metrics if m.name in states}
     pulls = {
-        name: _dense(of, axes.parts_per_group)
-        for name, of in block_pulls(measured, metrics, axes, axes.units).items()
+        name: _dense(of_parts, axes.parts_per_group)
+        for name, of_parts in block_pulls(measured, metrics, axes, axes.units).items()
     }
     labeled = {}
     for metric in metrics:
@@ -109,26 +113,42 @@ def labeled_pulls(
     return labeled
 
 
-def _averaged(of: Labeled) -> Labeled:
+def _averaged(labeled: Labeled) -> Labeled:
     """The mean over heads."""
-    heads = tuple(of.array.dims.index(dim) for dim in HEADS)
-    return Labeled(of.array.mean(HEADS), of.pulls.mean(heads))
+    heads = tuple(labeled.array.dims.index(dim) for dim in HEADS)
+    return Labeled(labeled.array.mean(HEADS), labeled.pulls.mean(heads))
 
 
-def _dense(of: Pulls, n: int) -> Pulls:
+def _dense(pulls: Pulls, n: int) -> Pulls:
     """With all `n` parts, also those after the last that holds documents: two sides are paired."""
-    more = [(0, n - len(of.pulls)), *[(0, 0)] * (of.pulls.ndim - 1)]
-    return of if len(of.pulls) == n else of.changed(of.value, lambda array: np.pad(array, more))
+    more = [(0, n - len(pulls.pulls)), *[(0, 0)] * (pulls.pulls.ndim - 1)]
+    return (
+        pulls
+        if len(pulls.pulls) == n
+        else pulls.changed(pulls.value, lambda array: np.pad(array, more))
+    )
 
 
 def _not_comparable(left: Result, right: Result) -> set[str]:
     """Variables that would differ merely because more was measured on one side."""
     return {
         variable.name
-        for metric in metrics_of(left)
+        for metric in registered_metrics_of(left)
         if metric.depends_on_count and _count(left, metric.name) != _count(right, metric.name)
         for variable in metric.variables()
     }
+
+
+def _warn_of_unregistered(left: Result, right: Result) -> None:
+    """Name the metrics that both results have and this process does not know."""
+    both = [{str(m["name"]) for m in result.provenance["metrics"]} for result in (left, right)]
+    known = [{m.name for m in registered_metrics_of(result)} for result in (left, right)]
+    unregistered = sorted((both[0] & both[1]) - (known[0] & known[1]))
+    if unregistered:
+        warn(
+            f"Not compared: {', '.join(unregistered)}, measured by classes that are not registered "
+            "here. Define them and call headscope.register_metric(the class) first."
+        )
 
 
 def _count(result: Result, metric: str) -> list[float] | None:
@@ -136,13 +156,13 @@ def _count(result: Result, metric: str) -> list[float] | None:
     return result[name].values.ravel().tolist() if name in result else None
 
 
-def _labeled(name: str, value: xr.DataArray, of: Difference) -> Mapping[str, xr.DataArray]:
+def _labeled(name: str, value: xr.DataArray, difference: Difference) -> Mapping[str, xr.DataArray]:
     units = str(value.attrs.get("units", ""))
     coords = {dim: value[dim] for dim in value.dims if dim in value.coords}
-    p = {"": of.p, "_adjusted": benjamini_hochberg(of.p)}
+    p = {"": difference.p, "_adjusted": benjamini_hochberg(difference.p)}
     about = {
         "": "two-sided p value of no difference, of this number alone",
-        "_adjusted": f"the same, corrected over {int(np.isfinite(of.p).sum())} numbers "
+        "_adjusted": f"the same, corrected over {int(np.isfinite(difference.p).sum())} numbers "
         "(Benjamini & Hochberg 1995)",
     }
     tests = {
@@ -151,4 +171,4 @@ def _labeled(name: str, value: xr.DataArray, of: Difference) -> Mapping[str, xr.
         )
         for kind, values in p.items()
     }
-    return {name: value, **labeled_interval(name, value, of, units), **tests}
+    return {name: value, **labeled_interval(name, value, difference, units), **tests}

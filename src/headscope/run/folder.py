@@ -9,7 +9,7 @@ out/.lock       held by the process that is at work
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -138,11 +138,27 @@ def _differences(
         name = f"{where} {key}".strip()
         if name in IN_WORDS:
             differences.append(IN_WORDS[name])
+        elif name == "metrics" and isinstance(before, list) and isinstance(now, list):
+            differences += _metric_differences(before, now)
         elif isinstance(before, dict) and isinstance(now, dict):
             differences += _differences(before, now, name)
         else:
             differences.append(f"{name} was {_short(before)}, is {_short(now)}")
     return differences
+
+
+def _metric_differences(
+    theirs: Sequence[Mapping[str, object]], ours: Sequence[Mapping[str, object]]
+) -> list[str]:
+    """Which metrics differ: `distance was measured, and is not asked for now`."""
+    before, now = (
+        {str(metric["name"]): metric for metric in metrics} for metrics in (theirs, ours)
+    )
+    differences = [f"{name} was measured, and is not asked for now" for name in before.keys() - now]
+    differences += [f"{name} was not measured" for name in now.keys() - before]
+    for name in before.keys() & now:
+        differences += _differences(before[name], now[name], name)
+    return sorted(differences) or ["its metrics were in another order"]
 
 
 def _short(value: object) -> str:

@@ -21,8 +21,7 @@ from headscope.measuring.labels import Tagset
 from headscope.measuring.registry import facts_of, list_metrics
 from headscope.metrics import find_metrics, metric_to_dict
 from headscope.model.fingerprint import versions
-from headscope.results.described import mark_over
-from headscope.results.norm_weighted import weigh_trace
+from headscope.results.norm_weighted import is_weighed, weigh_trace
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Trace
 from headscope.run.batches import label_batch
@@ -65,7 +64,8 @@ def measure(
     expect("trace", trace, Trace, "a trace of model.trace or Trace.from_arrays")
     expect("document", document, Document | None, "the document that was traced, or None")
     settings = Settings(tagset=tagset, null_keys=null_keys, over=over)
-    trace = weigh_trace(trace) if over == "norm" else trace
+    if over == "norm" or is_weighed(trace):
+        trace, settings = weigh_trace(trace), replace(settings, over="norm")
     given = _plain_document(trace) if document is None else document
     metrics = list_metrics(metrics)
     surveyed = survey(as_corpus([given]), settings, facts_of(metrics))
@@ -84,7 +84,7 @@ def measure(
     blocks = {name: states[name] for name in trace.blocks if name in states}
     shown = {stack: tokens.tokens for stack, tokens in trace.stack_tokens.items()}
     return Result(
-        mark_over(assemble(blocks, chosen, axes, fold.layers(), has_intervals=False), over),
+        assemble(blocks, chosen, axes, fold.layers(), has_intervals=False, over=settings.over),
         label_states(states, chosen),
         _provenance(trace, chosen, axes, settings),
         {0: MeasuredDocument(given.id, shown)},

@@ -36,7 +36,7 @@ def merge(left: Result, right: Result) -> Result:
         _aligned(right, metrics, axes, offset),
     )
     layers = {block: layers_of(data) for block, data in left.blocks.items()}
-    blocks = assemble(states, metrics, axes, layers)
+    blocks = assemble(states, metrics, axes, layers, over=left.over)
     documents = dict(left.documents)
     documents.update({number + offset: doc for number, doc in right.documents.items()})
     result = Result(
@@ -95,7 +95,9 @@ def group_result(result: Result, name: str) -> Result:
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
     of_group = Result(
-        assemble(states, metrics, axes_of_group, layers), label_states(states, metrics), provenance
+        assemble(states, metrics, axes_of_group, layers, over=result.over),
+        label_states(states, metrics),
+        provenance,
     )
     if COUNTS_DOCUMENTS in of_group:
         provenance["counts"] = {"documents": of_group.n_documents}
@@ -116,6 +118,19 @@ def layers_of(data: xr.Dataset) -> list[int]:
 def metrics_of(result: Result) -> tuple[Metric, ...]:
     """The metrics of a result, with their options."""
     return tuple(metric_from_dict(values) for values in result.provenance["metrics"])
+
+
+def registered_metrics_of(result: Result) -> tuple[Metric, ...]:
+    """The metrics of a result whose classes are known here: of others, which their users wrote and
+    another process registered, there are values and no sums to reckon with.
+    """
+    registered = []
+    for values in result.provenance["metrics"]:
+        try:
+            registered.append(metric_from_dict(values))
+        except InputError:
+            continue
+    return tuple(registered)
 
 
 def axes_of(result: Result) -> Axes:
@@ -244,8 +259,9 @@ def _renumbered(metric: Metric, state: State, offset: int) -> State:
 
 def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, object]:
     ours, theirs = left.provenance["corpus"], right.provenance["corpus"]
+    drawn = ("sample", "seed")  # said of each part under "merged"; the whole is no such draw
     corpus = {
-        **ours,
+        **{key: value for key, value in ours.items() if key not in drawn},
         "name": f"{ours['name']} + {theirs['name']}",
         "documents": ours["documents"] + theirs["documents"],
         "hash": f"{ours['hash']}+{theirs['hash']}",

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import xarray as xr
 
-from headscope.errors import HeadscopeError
 from headscope.measuring.assemble import assemble, state_of
-from headscope.metrics import metric_from_dict
 from headscope.results.result import Result
-from headscope.run.merge import axes_of, group_result, layers_of
+from headscope.run.merge import axes_of, group_result, layers_of, registered_metrics_of
 
 BESIDE = ("_interval", "_documents", "correlation_within", "correlation_within_p")
 """How the names end of what is made anew."""
@@ -22,13 +20,7 @@ def renew_intervals(result: Result) -> Result:
     Earlier ones were a bootstrap that held too rarely with few documents. Of metrics that are
     not registered here, the values stay and the intervals go.
     """
-    known = []
-    for values in result.provenance["metrics"]:
-        try:
-            known.append((values, metric_from_dict(values)))
-        except HeadscopeError:
-            continue
-    metrics = [metric for _, metric in known]
+    metrics = registered_metrics_of(result)
     names = {metric.name for metric in metrics}
     states = {
         block: {name: data for name, data in measured.items() if name in names}
@@ -38,8 +30,9 @@ def renew_intervals(result: Result) -> Result:
         b: {n: state_of(data) for n, data in measured.items()} for b, measured in states.items()
     }
     layers = {block: layers_of(data) for block, data in result.blocks.items()}
-    fresh = assemble(plain, metrics, axes_of(result), layers)
-    provenance = {**result.provenance, "metrics": [values for values, _ in known]}
+    fresh = assemble(plain, metrics, axes_of(result), layers, over=result.over)
+    described = [values for values in result.provenance["metrics"] if values["name"] in names]
+    provenance = {**result.provenance, "metrics": described}
     readable = replace(result, states=states, provenance=provenance)
     groups = {
         name: {

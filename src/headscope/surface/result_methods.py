@@ -52,7 +52,8 @@ class ResultMethods:
         attribute `comparison` says so. `…_p` is the two-sided p value of each difference;
         `…_p_adjusted` is corrected for all heads of the variable (Benjamini & Hochberg): read
         this one in a list. Variability is left out where the sides kept different numbers of
-        documents: fewer make it smaller.
+        documents: fewer make it smaller. Metrics of your own are left out, with a warning, where
+        their classes are not registered (`headscope.register_metric`).
 
         Args:
             other: the result to compare with.

@@ -10,16 +10,16 @@ import gzip
 import hashlib
 import heapq
 import json
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from numbers import Integral
 from pathlib import Path
 from typing import NamedTuple, Protocol, get_args, overload, runtime_checkable
 
-from headscope.arguments import whole_number
+from headscope.arguments import expect, whole_number
 from headscope.atomic import atomic_path
-from headscope.errors import HeadscopeWarning, InputError, UnknownName
+from headscope.errors import InputError, UnknownName, warn
 from headscope.notebook import facts_table
 from headscope.text.document import Document, Unit
 from headscope.text.readers.lines import OnError, Report
@@ -127,6 +127,7 @@ class Corpus:
             raise UnknownName.of("unit", self.unit, get_args(Unit))
         if self.sample is not None:
             whole_number("sample", self.sample)
+        expect("seed", self.seed, Integral, "a whole number")
         Report(self.on_error)
 
     @property
@@ -324,11 +325,9 @@ class Corpus:
         chosen = {number: kept for _, number, kept in sorted(smallest, key=lambda one: one[1])}
         self._known.chosen, self._known.drawn_from = frozenset(chosen), total
         if len(chosen) < self.sample:
-            warnings.warn(
+            warn(
                 f"sample={self.sample}, but {self.name} has only {len(chosen)} to draw: "
                 "all of them are taken.",
-                HeadscopeWarning,
-                stacklevel=4,
             )
         return chosen
 

@@ -17,6 +17,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Literal
 
+from headscope.arguments import expect
 from headscope.errors import InputError
 from headscope.text.boundaries import split_sentences
 from headscope.text.mention import Mention
@@ -67,6 +68,8 @@ class Document:
     """What else the source says, such as `genre`."""
 
     def __post_init__(self) -> None:
+        expect("id", self.id, str, "a text")
+        expect("text", self.text, str, "a text")
         self._check_spans()
         self._check_names()
         self._check_ranges("sentence", self.sentences)

@@ -43,13 +43,13 @@ def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[st
     if not len(tokens) or not names:
         return members
     columns = {name: number for number, name in enumerate(names)}
-    of_rows, of_classes = [0], [columns[FIRST]]
+    rows, classes = [0], [columns[FIRST]]
     for row, (token, is_special) in enumerate(zip(tokens, special.tolist(), strict=True)):
         for name in (token,) if is_special else _classes_of(token):
             if name in columns:
-                of_rows.append(row)
-                of_classes.append(columns[name])
-    members[of_rows, of_classes] = True
+                rows.append(row)
+                classes.append(columns[name])
+    members[rows, classes] = True
     return members
 
 

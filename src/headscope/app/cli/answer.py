@@ -78,10 +78,10 @@ def register(
         example: a call to show below the help, without `headscope`.
         name: the name of the verb; by default the name of the function.
     """
-    own = _parameters(verb)
+    parameters = _parameters(verb)
     records = {
         each.name: each.annotation
-        for each in own
+        for each in parameters
         if isinstance(each.annotation, type) and is_dataclass(each.annotation)
     }
 
@@ -100,9 +100,9 @@ def register(
             typer.echo(answer.text)
 
     shown: list[inspect.Parameter] = []
-    for each in own:
+    for each in parameters:
         shown += _parameters(each.annotation) if each.name in records else [each]
-    common = _COMMON | (_LOADING if any(each.name == "device" for each in own) else {})
+    common = _COMMON | (_LOADING if any(each.name == "device" for each in parameters) else {})
     shown += [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
         for key, kind in common.items()
@@ -118,5 +118,5 @@ def register(
     )
 
 
-def _parameters(of: Callable[..., object]) -> list[inspect.Parameter]:
-    return list(inspect.signature(of, eval_str=True).parameters.values())
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function, eval_str=True).parameters.values())

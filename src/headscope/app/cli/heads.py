@@ -155,7 +155,7 @@ def _clusters(heads: HeadMap) -> list[_Cluster]:
     numbers, layers = (heads.data[name].values.tolist() for name in ("cluster", "layer"))
     for number, layer in zip(numbers, layers, strict=True):
         clusters.setdefault(number, Counter())[layer] += 1
-    return [{"size": own.total(), "layers": dict(own)} for _, own in sorted(clusters.items())]
+    return [{"size": sizes.total(), "layers": dict(sizes)} for _, sizes in sorted(clusters.items())]
 
 
 def _listed(names: list[str]) -> str:

@@ -37,8 +37,8 @@ class Shelf:
         name = secrets.token_urlsafe(12)
         size = sum(block.data.nbytes for trace in traces for block in trace.blocks.values())
         self._kept[name] = Kept(reader, LiveReplies(traces), size)
-        own = [key for key, kept in self._kept.items() if kept.reader == reader]
-        for key in own[: -self._limits.kept]:
+        of_reader = [key for key, kept in self._kept.items() if kept.reader == reader]
+        for key in of_reader[: -self._limits.kept]:
             del self._kept[key]
         while len(self._kept) > 1 and self.size > self._limits.bytes_kept:
             self._kept.popitem(last=False)

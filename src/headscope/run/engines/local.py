@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import torch.multiprocessing  # noqa: F401  # how tensors are sent to other processes
 
-from headscope.errors import HeadscopeError, HeadscopeWarning, InputError
+from headscope.errors import HeadscopeError, InputError, warn
 from headscope.model.model import Model
 from headscope.run.checkpoint import Ledger
 from headscope.run.engines.processes import start_process
@@ -155,10 +154,8 @@ class _Pool:
         else:
             why = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
         doing = "while it was starting" if worker.task is None else f"at documents {worker.at}"
-        warnings.warn(
+        warn(
             f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {why}.",
-            HeadscopeWarning,
-            stacklevel=7,
         )
 
     def _hear(self, worker: _Worker) -> None:

@@ -19,14 +19,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from headscope.atomic import atomic_path
-from headscope.errors import HeadscopeWarning, MissingExtra
+from headscope.errors import MissingExtra, warn
 from headscope.model.model import Model
 from headscope.run.checkpoint import Ledger
 from headscope.run.engines.processes import n_cores
@@ -163,11 +162,9 @@ def _answers(driver: subprocess.Popen[bytes]) -> Iterator[object]:
         try:
             answer = answers.get(timeout=SILENCE)
         except queue.Empty:
-            warnings.warn(
+            warn(
                 f"Nothing has come back from Ray for {SILENCE:.0f} seconds: `ray status` says "
                 "whether its cluster runs and has cores that are free.",
-                HeadscopeWarning,
-                stacklevel=6,
             )
             continue
         if answer is ended:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
+from headscope.arguments import expect
 from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
@@ -80,6 +81,7 @@ def read(
         UnknownName: An unknown unit, format, layout or on_error.
     """
     chosen = None if format is None else reader_named(format)
+    expect("name", name, str | None, "a text, or None")
     if layout not in LAYOUTS:
         raise UnknownName.of("layout", layout, LAYOUTS)
     made: FileSource | ItemSource
@@ -278,7 +280,7 @@ def _files(path: str | Path) -> tuple[Path, ...]:
         return files
     if not is_file:
         raise InputError(
-            f"No file or folder {str(path)[:200]!r}. To measure a text itself, put it in a list: "
-            "[text]."
+            f"No file or folder {str(path)[:200]!r}. To measure a text itself, put it in a list, "
+            "[text], or in a file."
         )
     return (path,)
