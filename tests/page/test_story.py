@@ -177,3 +177,11 @@ def test_pages_are_small_and_quick(tmp_path: Path) -> None:
         trace.save_page(tmp_path / "page.html")
         assert time.process_time() - began < 6
         assert (tmp_path / "page.html").stat().st_size < megabytes * 1e6
+
+
+def test_a_plain_encoder_has_no_position_to_predict_at(tiny_bert: hs.Model) -> None:
+    encoder = hs.load(tiny_bert.module.base_model, tiny_bert.tokenizer, name="encoder")
+    trace = encoder.trace("the cat sat")
+    assert trace.with_effects().effects is not None
+    with pytest.raises(InputError, match="encoder predicts nothing, .* at position 1"):
+        trace.with_effects(position=1)

@@ -87,7 +87,7 @@ def measure_every_head(
 
     Raises:
         InputError: a score instead of a choice, a text of one token, a masked model and a text
-            without a mask.
+            without a mask, a position where nothing is predicted.
     """
     block = model.wiring.main_block()
     sets: list[HeadSet] = [
@@ -98,6 +98,11 @@ def measure_every_head(
     if "decoder" not in model.info.blocks:
         refuse_one_token(stacks)
     predicts = model.info.objective is not None
+    if position is not None and not predicts:
+        raise InputError(
+            f"{model.name} predicts nothing, so there is no prediction at position {position}: its "
+            "effects are on the vector of the whole text. Leave position out."
+        )
     at = find_position(model, stacks, -1 if position is None else position) if predicts else None
     rows = Rows(Pass(model, cast("Mapping[str, Tensor]", inputs), at), block)
     names: list[str] = []
