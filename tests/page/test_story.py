@@ -183,5 +183,5 @@ def test_a_plain_encoder_has_no_position_to_predict_at(tiny_bert: hs.Model) -> N
     encoder = hs.load(tiny_bert.module.base_model, tiny_bert.tokenizer, name="encoder")
     trace = encoder.trace("the cat sat")
     assert trace.with_effects().effects is not None
-    with pytest.raises(InputError, match="encoder predicts nothing, .* at position 1"):
+    with pytest.raises(InputError, match=r"encoder predicts nothing, .* at position 1"):
         trace.with_effects(position=1)
