@@ -184,19 +184,20 @@ class Circuit:
                     *self._followed_parts(),
                 )
             self._n_followers += 1
-        if not self._forwards.stack:
+        n_forwards, n_pasts = len(self._forwards.stack), len(self._forwards.pasts)
+        if not n_forwards:
             self._forwards.outside = _Forward(None)
         try:
             yield
         finally:
+            # Those that were interrupted: torch calls no hooks after a KeyboardInterrupt.
+            del self._forwards.stack[n_forwards:], self._forwards.pasts[n_pasts:]
             with self._lock:
                 self._n_followers -= 1
                 if not self._n_followers:
                     for hook in self._hooks:
                         hook.remove()
                     self._hooks = ()
-                    self._forwards.stack.clear()
-                    self._forwards.pasts.clear()
 
     def _followed_parts(self) -> Iterator[RemovableHandle]:
         """Hooks on the models within the model, which may run alone: `generate` of BLIP-2 is that
