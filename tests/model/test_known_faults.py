@@ -12,6 +12,7 @@ from transformers import TextClassificationPipeline
 
 import headscope as hs
 from headscope.attention import Attention
+from headscope.errors import TapUnsupported
 from headscope.model.unwrap import unwrap
 from tests.conftest import word_piece_tokenizer
 from tests.families.official import official, tapped
@@ -153,3 +154,10 @@ def test_layers_that_were_replaced_or_moved_are_checked_anew() -> None:
         assert not model.trace(inputs).attention.values[-1, 0].any()
     del module.model.layers[-1]
     assert model.info.n_layers == n_layers - 1
+
+
+@pytest.mark.parametrize("family", ["llama", "bert"])
+def test_weights_that_are_not_there(family: str) -> None:
+    module = build(next(member for member in SUPPORTED if member.name == family)).to("meta")
+    with pytest.raises(TapUnsupported, match="on the meta device, which holds no numbers"):
+        _ = hs.load(module).info

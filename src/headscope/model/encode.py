@@ -119,7 +119,7 @@ def encode(
             f"The text has {n_all} tokens and the model takes {max_length}: the last "
             f"{encoded.n_cut} were cut.",
             TruncationWarning,
-            stacklevel=_caller_level(),
+            stacklevel=caller_level(),
         )
     if all(encoded.tokens.special):
         raise InputError(
@@ -129,7 +129,7 @@ def encode(
     return replace(encoded, tokens=encoded.tokens.with_words())
 
 
-def _caller_level() -> int:
+def caller_level() -> int:
     """The `stacklevel` of a warning that names the first line outside headscope."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("headscope."):

@@ -21,6 +21,7 @@ from headscope.model.origin import Origin
 from headscope.model.packaged.weights import PACKAGED
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
+from headscope.model.tap.official import takes
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
 from headscope.model.trace_options import TraceOptions
@@ -102,15 +103,18 @@ def encode_for(
     """A text as the model takes it: its tokens by stack, and its inputs."""
     if not isinstance(generate, int) or generate < 0:
         raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
+    main = model.module.main_input_name
+    if main in ("input_features", "input_values"):
+        raise InputError(
+            f"{model.name} listens to recordings and reads no text: model.trace(audio=…)."
+        )
+    if main == "pixel_values" and not takes(model.module, "input_ids"):
+        raise InputError(f"{model.name} looks at images and reads no text: model.trace(image=…).")
     tokenizer = model.need_tokenizer()
     if model.info.blocks[0] == "text":  # towers only: each has an input of its own
         raise InputError(
             f"{model.name} compares a text with an image or a recording, and runs on both: "
             "model.trace('a cat', image=…)."
-        )
-    if model.module.main_input_name in ("input_features", "input_values"):
-        raise InputError(
-            f"{model.name} listens to recordings and reads no text: model.trace(audio=…)."
         )
     limit = model.info.max_length
     has_decoder = "decoder" in model.info.blocks
@@ -122,7 +126,7 @@ def encode_for(
                 "tokens in all."
             )
     if is_chat(text):
-        encoded = encode_chat(tokenizer, text, max_length=limit)
+        encoded = encode_chat(tokenizer, text, max_length=limit, processor=model.processor)
     else:
         encoded = encode(tokenizer, cast("str", text), pair, max_length=limit, truncate=truncate)
     check_target(model, target, generate, has_decoder=has_decoder)

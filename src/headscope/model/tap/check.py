@@ -99,7 +99,11 @@ def wire(
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
         refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
-    with claimed(modules_of(root)), suspended(), torch.inference_mode(), eager_attention(root):
+    modules = modules_of(root)
+    is_offloaded = any(hasattr(module, "_hf_hook") for module in modules)  # weights come when used
+    if not is_offloaded and any(weights.is_meta for weights in root.parameters()):
+        refuse(root, "its weights are on the meta device, which holds no numbers: load them first")
+    with claimed(modules), suspended(), torch.inference_mode(), eager_attention(root):
         given, answer = _asked(root, example)
         depends_on_cache = _depends_on_cache(root, given, answer)
         if depends_on_cache:
