@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, MissingObjective
@@ -179,7 +180,12 @@ def _generated(
         stacks = {"encoder": encoded.tokens, "decoder": tokens}
         return stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}
     tokens = decoded_tokens(tokenizer, written, start=encoded.tokens, is_generated=True)
-    return {"self": tokens}, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    kinds = encoded.tensors(tokenizer).get("token_type_ids")
+    if kinds is not None:  # what is written is of the last kind, as in `generate`
+        more = kinds[:, -1:].expand(-1, ids.shape[1] - kinds.shape[1])
+        inputs["token_type_ids"] = torch.cat([kinds, more], 1)
+    return {"self": tokens}, inputs
 
 
 def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: object) -> Tensor:
@@ -195,6 +201,9 @@ def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: obj
     if not model.module.can_generate():
         raise InputError(f"{model.info.architecture} cannot generate text.")
     generate: Any = model.module.generate
+    parts = [part for part in model.module.modules() if isinstance(part, PreTrainedModel)]
+    if not any(takes(part, "token_type_ids") for part in parts):  # most tokenizers make them
+        inputs = {name: value for name, value in inputs.items() if name != "token_type_ids"}
     with torch.inference_mode(), quiet(), model.tapped(inputs=inputs):
         answer = generate(**model.placed(inputs), max_new_tokens=n, **options, **ONE_ANSWER)
     ids: Tensor = answer["sequences"][:1].cpu()
