@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
-from transformers import TextClassificationPipeline
+from transformers import GPT2Config, GPT2LMHeadModel, TextClassificationPipeline
 
 import headscope as hs
 from headscope.attention import Attention
-from headscope.errors import TapUnsupported
+from headscope.errors import InputError, TapUnsupported
 from headscope.model.unwrap import unwrap
 from tests.conftest import word_piece_tokenizer
 from tests.families.official import official, tapped
@@ -161,3 +161,40 @@ def test_weights_that_are_not_there(family: str) -> None:
     module = build(next(member for member in SUPPORTED if member.name == family)).to("meta")
     with pytest.raises(TapUnsupported, match="on the meta device, which holds no numbers"):
         _ = hs.load(module).info
+
+
+@pytest.mark.parametrize("family", ["llama", "gptj"])
+def test_a_mask_of_ones_own_may_look_ahead(family: str) -> None:
+    model = hs.load(build(next(member for member in SUPPORTED if member.name == family)))
+    ids = torch.arange(5, 9)[None]
+    seen: list[Attention] = []
+    inputs = {"input_ids": ids, "attention_mask": torch.zeros(1, 1, 4, 4)}
+    model.run(inputs, seen.append)
+    assert all(bool(one.weights.triu(1).any()) and not one.is_causal for one in seen)
+    trace = model.trace(inputs)
+    assert np.triu(trace.attention.values, 1).any()
+    assert not trace.main.is_causal
+    assert model.trace({"input_ids": ids}).main.is_causal
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        ({}, r"does not run on the inputs \(none\)"),
+        ({"input_ids": [[5, 6]]}, "does not run on the inputs input_ids.* Give tensors"),
+        ({"input_ids": np.array([[5, 6]])}, "Give tensors of one row"),
+        ({"input_ids": torch.zeros(1, 0, dtype=torch.long)}, "Give tensors of one row"),
+        ({"input_ids": torch.tensor([[5]]), "past_key_values": object()}, "the whole input"),
+    ],
+)
+def test_prepared_inputs_that_do_not_run(inputs: dict[str, object], reason: str) -> None:
+    model = hs.load(build(next(member for member in SUPPORTED if member.name == "llama")))
+    with pytest.raises(InputError, match=reason):
+        model.trace(inputs)
+
+
+def test_a_vocabulary_of_special_tokens_alone() -> None:
+    config = GPT2Config(vocab_size=1, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
+    assert hs.load(GPT2LMHeadModel(config)).info.check.is_exact
+    with pytest.raises(InputError, match="example should be inputs by name"):
+        hs.load(GPT2LMHeadModel(config), example=[1, 2])  # type: ignore[arg-type]

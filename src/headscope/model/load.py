@@ -91,6 +91,10 @@ def load(
     """
     if name is not None and not (isinstance(name, str) and name.strip()):
         raise InputError(f"name should be a text that is not empty, not {name!r}.")
+    if example is not None and not isinstance(example, Mapping):
+        raise InputError(
+            f"example should be inputs by name, such as {{'input_ids': …}}, not {example!r:.60}."
+        )
     if not isinstance(source, str | Path):
         module, its_tokenizer = unwrap(source)
         if not isinstance(module, PreTrainedModel):

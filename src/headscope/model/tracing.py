@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headscope.attention import key_stack, query_stack
-from headscope.errors import InputError, MissingObjective
+from headscope.errors import HeadscopeError, InputError, MissingObjective
 from headscope.model.answers import read_predictions
 from headscope.model.chat import Messages, encode_chat, is_chat
 from headscope.model.collect import Collector, hidden_states
@@ -82,6 +82,11 @@ def predict_text(
 
 def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptions) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
+    if inputs.get("past_key_values") is not None:
+        raise InputError(
+            "past_key_values hold tokens that a trace would not show: give the whole input, or "
+            "let the model write (generate=…)."
+        )
     for name, value in inputs.items():
         is_patches = "grid_thw" in inputs and name != "grid_thw"
         if isinstance(value, Tensor) and value.shape[:1] != (1,) and not is_patches:
@@ -89,7 +94,16 @@ def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptio
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."
             )
-    return run_trace(model, inputs, {}, options, n_cut=0)
+    try:
+        return run_trace(model, inputs, {}, options, n_cut=0)
+    except HeadscopeError:
+        raise
+    except (TypeError, ValueError, RuntimeError) as error:
+        names = ", ".join(inputs) or "(none)"
+        raise InputError(
+            f"{model.info.architecture} does not run on the inputs {names}: {error}. Give "
+            "tensors of one row, as its forward pass takes them."
+        ) from error
 
 
 def encode_for(

@@ -19,6 +19,8 @@ from headscope.model.edit import Positions
 from headscope.model.tap.example import media_of
 from headscope.model.tap.sites import Site, Wiring
 
+MASKS = ("attention_mask", "decoder_attention_mask")
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
@@ -29,16 +31,18 @@ class Inputs:
     n_past: int = 0
     media: frozenset[str] = frozenset()
     is_seq2seq: bool = False
+    has_own_mask: bool = False
+    """Was it given a mask of queries by keys, which may say anything?"""
 
     @classmethod
     def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> Inputs:
         """Read off the keyword arguments of a forward pass."""
         return cls(
-            _padding(kwargs, "attention_mask"),
-            _padding(kwargs, "decoder_attention_mask"),
+            *(_padding(kwargs, name) for name in MASKS),
             _n_past(kwargs) or 0,
             media_of(kwargs),
             is_seq2seq,
+            any(getattr(kwargs.get(name), "ndim", 2) > 2 for name in MASKS),
         )
 
     def check_media(self, wiring: Wiring) -> None:
@@ -50,6 +54,10 @@ class Inputs:
                 "so what its layers attend to is not known. Say so beforehand: "
                 "model.tapped(reader, inputs=inputs)."
             )
+
+    def looks_back(self, weights: Tensor) -> bool:
+        """Does attention that is causal by itself stay so under the mask that was given?"""
+        return not self.has_own_mask or not bool(weights.triu(1).any())
 
     def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:
         """Where the queries and keys of a call stand in the whole sequence."""
