@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
-from transformers import GPT2Config, GPT2LMHeadModel, TextClassificationPipeline
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LEDConfig,
+    LEDModel,
+    LongformerConfig,
+    LongformerModel,
+    PreTrainedModel,
+    RwkvConfig,
+    RwkvModel,
+    TextClassificationPipeline,
+    ViltConfig,
+    ViltModel,
+)
 
 import headscope as hs
 from headscope.attention import Attention
@@ -198,3 +212,57 @@ def test_a_vocabulary_of_special_tokens_alone() -> None:
     assert hs.load(GPT2LMHeadModel(config)).info.check.is_exact
     with pytest.raises(InputError, match="example should be inputs by name"):
         hs.load(GPT2LMHeadModel(config), example=[1, 2])  # type: ignore[arg-type]
+
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 60}
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (
+            lambda: LongformerModel(LongformerConfig(**SMALL, attention_window=4)),
+            r"in windows, blocks or hashed groups \(official shapes \(2, 2, 11, 5\)",
+        ),
+        (
+            lambda: LEDModel(
+                LEDConfig(
+                    vocab_size=60,
+                    d_model=16,
+                    encoder_layers=1,
+                    decoder_layers=1,
+                    encoder_attention_heads=2,
+                    decoder_attention_heads=2,
+                    encoder_ffn_dim=16,
+                    decoder_ffn_dim=16,
+                    attention_window=4,
+                )
+            ),
+            r"laid out in windows or blocks \(shapes \(2, 2, 11, 5\)",
+        ),
+        (
+            lambda: ViltModel(ViltConfig(**SMALL, image_size=16, patch_size=4)),
+            "draws lots",
+        ),
+        (
+            lambda: RwkvModel(RwkvConfig(vocab_size=60, hidden_size=16, num_hidden_layers=2)),
+            "has no softmax attention",
+        ),
+    ],
+    ids=["longformer", "led", "vilt", "rwkv"],
+)
+def test_the_reason_of_a_refusal_is_the_true_one(
+    module: Callable[[], PreTrainedModel], reason: str
+) -> None:
+    """Windows were once taken for pooling, or for no attention at all."""
+    torch.manual_seed(0)
+    with pytest.raises(TapUnsupported, match=reason):
+        _ = hs.load(module()).info
+
+
+@pytest.mark.parametrize("family", ["llama", "gptj"])
+def test_a_module_in_use_is_not_copied_with_its_hooks(family: str) -> None:
+    model = hs.load(build(next(member for member in SUPPORTED if member.name == family)))
+    with model.edit(hs.ablate(0, 0)), pytest.raises(InputError, match="outside of the block"):
+        copy.deepcopy(model.module)
+    assert hs.load(copy.deepcopy(model.module)).info.check.is_exact

@@ -113,7 +113,8 @@ def wire(
         n_rows = _n_rows(given)
         matches = _whole_stacks(found, n_rows)
         if not matches:
-            refuse(root, reason_of(answer.maps, found.recordings, n_rows))
+            again = ask(root, given).maps
+            refuse(root, reason_of(answer.maps, again, found.recordings, n_rows))
         if not found.fits(answer):
             refuse(
                 root,

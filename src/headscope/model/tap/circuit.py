@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from headscope.attention import Block
-from headscope.errors import TapUnsupported
+from headscope.errors import InputError, TapUnsupported
 from headscope.model.edit import Positions
 from headscope.model.tap.example import media_of
 from headscope.model.tap.sites import Site, Wiring
@@ -38,7 +39,8 @@ class Inputs:
     def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> Inputs:
         """Read off the keyword arguments of a forward pass."""
         return cls(
-            *(_padding(kwargs, name) for name in MASKS),
+            _padding(kwargs, MASKS[0]),
+            _padding(kwargs, MASKS[1]),
             _n_past(kwargs) or 0,
             media_of(kwargs),
             is_seq2seq,
@@ -129,6 +131,14 @@ class Circuit:
         self._lock = threading.RLock()
         self._n_followers = 0
         self._hooks: tuple[RemovableHandle, ...] = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Hooks of a circuit are part of the module while it is in use: a copy would keep them."""
+        raise InputError(
+            f"This {type(self.root).__name__} is being read or edited, and a copy of it would be "
+            "too. Copy or save it outside of the block (edit, tapped); or take "
+            "headscope's model with its edits: pickle.dumps(model)."
+        )
 
     def is_current(self) -> bool:
         """Does the model still hold the very modules that were checked?"""
