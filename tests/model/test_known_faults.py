@@ -222,7 +222,7 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "v
     [
         (
             lambda: LongformerModel(LongformerConfig(**SMALL, attention_window=4)),
-            r"in windows, blocks or hashed groups \(official shapes \(2, 2, 11, 5\)",
+            r"official shapes \(2, 2, 11, 5\) for 2 rows\) is computed in windows",
         ),
         (
             lambda: LEDModel(

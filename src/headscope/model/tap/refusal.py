@@ -29,13 +29,17 @@ def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: 
             "its attention is another one each time it runs on the same input: it draws lots, so "
             "nothing can be compared"
         )
-    named = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own if m.ndim == 4))
-    if not complete and named:
-        return (
-            "its attention is computed in windows, blocks or hashed groups (official shapes "
-            f"{named} for {n_rows} rows), not "
-            "as one softmax of queries by keys, so a head has no single matrix to read"
+    official = [m for m in own if m.ndim == 4]
+    is_short = any(m.shape[-1] < m.shape[-2] for m in official)  # of the keys, only those nearby
+    is_even = len({m.shape[-2] for m in maps.get("encoder", own)}) == 1  # nothing is pooled
+    if not complete and official:
+        named = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in official))
+        how = (
+            "in windows, so a head has no single matrix to read"
+            if is_short
+            else "where the tap sees no softmax (in a fused function of torch, or in another way)"
         )
+        return f"its attention (official shapes {named} for {n_rows} rows) is computed {how}"
     if not complete:
         return (
             "it has no softmax attention (state-space, Fourier and convolutional models have none)"
@@ -48,8 +52,7 @@ def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: 
             f"({n_rows} rows, attention of shapes {shapes}), so a trace could not say which row a "
             "token is of"
         )
-    is_short = any(m.shape[-1] < m.shape[-2] for m in own)  # of the keys, only those nearby
-    if is_short or any(m.ndim != 4 or len(m) != n_rows for m in own):
+    if (is_short and is_even) or any(m.ndim != 4 or len(m) != n_rows for m in own):
         return (
             f"its attention is laid out in windows or blocks (shapes {shapes} for {n_rows} rows), "
             "not as queries by keys, so a head has no single matrix to read"
