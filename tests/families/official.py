@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.models.blip.modeling_blip import BlipForConditionalGenerationModelOutput
 
 from headscope.attention import Attention, LayerReader
 from headscope.model.model import Model
@@ -49,7 +50,24 @@ def official(
     has_other_tower = any(str(name).startswith("video_") for name in outputs)
     if len(maps) == 1 and not maps.keys() & set(BLOCKS.values()) and not has_other_tower:
         maps = {"self": next(iter(maps.values()))}
+    if isinstance(outputs, BlipForConditionalGenerationModelOutput):  # its own maps are the image's
+        maps = {"vision": maps["self"], "self": _of_blips_text(module, inputs)}
     return maps, main_output(outputs)
+
+
+def _of_blips_text(module: PreTrainedModel, inputs: Mapping[str, Any]) -> list[Tensor]:
+    """The maps of BLIP's text decoder, which it keeps to itself."""
+    decoder = module.get_submodule("text_decoder")
+    given: dict[str, Any] = {}
+
+    def note(_: nn.Module, _args: object, kwargs: dict[str, Any]) -> None:
+        given.update(kwargs)
+
+    with torch.no_grad(), eager_attention(module):
+        hook = decoder.register_forward_pre_hook(note, with_kwargs=True)
+        module(**inputs)
+        hook.remove()
+        return list(decoder(**given | {"output_attentions": True}).attentions)
 
 
 def tapped(model: Model, inputs: Mapping[str, Any], **options: object) -> tuple[Maps, Tensor]:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
-from transformers import TextClassificationPipeline
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LEDConfig,
+    LEDModel,
+    LongformerConfig,
+    LongformerModel,
+    PreTrainedModel,
+    RwkvConfig,
+    RwkvModel,
+    TextClassificationPipeline,
+    ViltConfig,
+    ViltModel,
+)
 
 import headscope as hs
 from headscope.attention import Attention
+from headscope.errors import InputError, TapUnsupported
 from headscope.model.unwrap import unwrap
 from tests.conftest import word_piece_tokenizer
 from tests.families.official import official, tapped
@@ -153,3 +168,101 @@ def test_layers_that_were_replaced_or_moved_are_checked_anew() -> None:
         assert not model.trace(inputs).attention.values[-1, 0].any()
     del module.model.layers[-1]
     assert model.info.n_layers == n_layers - 1
+
+
+@pytest.mark.parametrize("family", ["llama", "bert"])
+def test_weights_that_are_not_there(family: str) -> None:
+    module = build(next(member for member in SUPPORTED if member.name == family)).to("meta")
+    with pytest.raises(TapUnsupported, match="on the meta device, which holds no numbers"):
+        _ = hs.load(module).info
+
+
+@pytest.mark.parametrize("family", ["llama", "gptj"])
+def test_a_mask_of_ones_own_may_look_ahead(family: str) -> None:
+    model = hs.load(build(next(member for member in SUPPORTED if member.name == family)))
+    ids = torch.arange(5, 9)[None]
+    seen: list[Attention] = []
+    inputs = {"input_ids": ids, "attention_mask": torch.zeros(1, 1, 4, 4)}
+    model.run(inputs, seen.append)
+    assert all(bool(one.weights.triu(1).any()) and not one.is_causal for one in seen)
+    trace = model.trace(inputs)
+    assert np.triu(trace.attention.values, 1).any()
+    assert not trace.main.is_causal
+    assert model.trace({"input_ids": ids}).main.is_causal
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        ({}, r"does not run on the inputs \(none\)"),
+        ({"input_ids": [[5, 6]]}, "does not run on the inputs input_ids.* Give tensors"),
+        ({"input_ids": np.array([[5, 6]])}, "Give tensors of one row"),
+        ({"input_ids": torch.zeros(1, 0, dtype=torch.long)}, "Give tensors of one row"),
+        ({"input_ids": torch.tensor([[5]]), "past_key_values": object()}, "the whole input"),
+    ],
+)
+def test_prepared_inputs_that_do_not_run(inputs: dict[str, object], reason: str) -> None:
+    model = hs.load(build(next(member for member in SUPPORTED if member.name == "llama")))
+    with pytest.raises(InputError, match=reason):
+        model.trace(inputs)
+
+
+def test_a_vocabulary_of_special_tokens_alone() -> None:
+    config = GPT2Config(vocab_size=1, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
+    assert hs.load(GPT2LMHeadModel(config)).info.check.is_exact
+    with pytest.raises(InputError, match="example should be inputs by name"):
+        hs.load(GPT2LMHeadModel(config), example=[1, 2])  # type: ignore[arg-type]
+
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 60}
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (
+            lambda: LongformerModel(LongformerConfig(**SMALL, attention_window=4)),
+            r"official shapes \(2, 2, 11, 5\) for 2 rows\) is computed in windows",
+        ),
+        (
+            lambda: LEDModel(
+                LEDConfig(
+                    vocab_size=60,
+                    d_model=16,
+                    encoder_layers=1,
+                    decoder_layers=1,
+                    encoder_attention_heads=2,
+                    decoder_attention_heads=2,
+                    encoder_ffn_dim=16,
+                    decoder_ffn_dim=16,
+                    attention_window=4,
+                )
+            ),
+            r"laid out in windows or blocks \(shapes \(2, 2, 11, 5\)",
+        ),
+        (
+            lambda: ViltModel(ViltConfig(**SMALL, image_size=16, patch_size=4)),
+            "draws lots",
+        ),
+        (
+            lambda: RwkvModel(RwkvConfig(vocab_size=60, hidden_size=16, num_hidden_layers=2)),
+            "has no softmax attention",
+        ),
+    ],
+    ids=["longformer", "led", "vilt", "rwkv"],
+)
+def test_the_reason_of_a_refusal_is_the_true_one(
+    module: Callable[[], PreTrainedModel], reason: str
+) -> None:
+    """Windows were once taken for pooling, or for no attention at all."""
+    torch.manual_seed(0)
+    with pytest.raises(TapUnsupported, match=reason):
+        _ = hs.load(module()).info
+
+
+@pytest.mark.parametrize("family", ["llama", "gptj"])
+def test_a_module_in_use_is_not_copied_with_its_hooks(family: str) -> None:
+    model = hs.load(build(next(member for member in SUPPORTED if member.name == family)))
+    with model.edit(hs.ablate(0, 0)), pytest.raises(InputError, match="outside of the block"):
+        copy.deepcopy(model.module)
+    assert hs.load(copy.deepcopy(model.module)).info.check.is_exact

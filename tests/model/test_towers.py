@@ -14,6 +14,7 @@ import headscope as hs
 from headscope.attention import Attention, key_stack, query_stack
 from headscope.errors import TapUnsupported
 from headscope.model.model import Model
+from tests.conftest import word_piece_tokenizer
 from tests.families.official import gap, official, tapped
 
 TEXT = {
@@ -73,6 +74,24 @@ def test_clip_has_a_text_and_a_vision_stack() -> None:
     assert trace.vision.attention.shape == (3, 4, 17, 17)
     assert trace.blocks["text"].attention.shape == (2, 4, 17, 17)
     assert trace.main.name == "text"
+
+
+def test_the_maps_that_blip_calls_its_own_are_of_the_image() -> None:
+    """With as many tokens as patches, they were once labelled with the words of the text."""
+    text = {**TEXT, "encoder_hidden_size": 32, "sep_token_id": 2}
+    config = transformers.BlipConfig(text_config=text, vision_config=VISION)
+    module = seeded(transformers.BlipForConditionalGeneration(config))
+    model = hs.load(module, word_piece_tokenizer())
+    assert model.info.blocks == ("self", "vision")
+    assert model.wiring.causal_blocks == {"self"}
+    inputs = {"input_ids": torch.arange(5, 22)[None], "pixel_values": picture()}
+    theirs, _ = official(module, inputs)
+    trace = model.trace(inputs)
+    assert trace.vision.query_tokens.tokens == tuple(map(str, range(17)))
+    assert trace.tokens[:2] == ("the", "cat")
+    for block in ("self", "vision"):
+        for ours, own in zip(trace.blocks[block].attention.values, theirs[block], strict=True):
+            torch.testing.assert_close(torch.tensor(ours), own[0], rtol=0, atol=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertLMHeadModel, PreTrainedTokenizerFast
 
 import headscope as hs
 from headscope.errors import InputError, MissingObjective, TruncationWarning
@@ -164,8 +165,11 @@ def test_models_that_read_no_text() -> None:
     trace = model.trace({"pixel_values": torch.randn(1, 3, 16, 16)})
     assert trace.tokens == tuple(str(i) for i in range(17))
     assert trace.attention.shape == (2, 4, 17, 17)
-    with pytest.raises(InputError, match="has no tokenizer"):
+    with pytest.raises(InputError, match="looks at images and reads no text"):
         model.trace("text")
+    reader = hs.load(build(next(m for m in SUPPORTED if m.name == "bert")))
+    with pytest.raises(InputError, match="has no tokenizer"):
+        reader.trace("text")
     with pytest.raises(InputError, match="should be 1"):
         model.trace({"pixel_values": torch.randn(2, 3, 16, 16)})
 
@@ -328,3 +332,36 @@ def test_what_would_not_fit_in_memory_is_refused(
     with pytest.raises(InputError, match="A trace of 64 tokens in 2 layers would take"):
         tiny_bert.trace(text)
     assert tiny_bert.trace(text, layers=[0]).layers == (0,)
+
+
+def with_kinds() -> PreTrainedTokenizerFast:
+    """A tokenizer that numbers the texts of a pair, as most do, wanted or not."""
+    tokenizer = word_piece_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    return tokenizer
+
+
+def test_what_is_generated_is_traced_with_the_kinds_of_its_tokens() -> None:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        initializer_range=0.5,
+        is_decoder=True,
+    )
+    model = hs.load(BertLMHeadModel(config), with_kinds())
+    prompt = model.trace("the cat sat", pair="on the mat")
+    longer = model.trace("the cat sat", pair="on the mat", generate=3)
+    n = len(prompt.tokens)
+    np.testing.assert_allclose(longer.attention[:, :, :n, :n], prompt.attention, atol=1e-6)
+    assert longer.text.segments[n:] == (1, 1, 1)
+
+
+@pytest.mark.parametrize("family", ["llama", "bloom", "bart"])
+def test_models_that_know_no_kinds_of_tokens_generate_all_the_same(family: str) -> None:
+    module = build(next(member for member in SUPPORTED if member.name == family))
+    trace = hs.load(module, with_kinds()).trace("the cat", pair="the mat", generate=2)
+    assert any(any(tokens.generated) for tokens in trace.stack_tokens.values())

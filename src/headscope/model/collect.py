@@ -65,6 +65,8 @@ class Collector:
         self._has_vectors = vectors
         self._scores = scores
         self._layers: dict[BlockName, dict[int, dict[str, np.ndarray]]] = {}
+        self._ahead: set[BlockName] = set()
+        """Blocks in which a query was seen to attend to a later key."""
 
     @property
     def needs_scores(self) -> bool:
@@ -75,6 +77,8 @@ class Collector:
         """Keep one layer, if it is wanted."""
         if self._wanted is not None and attention.layer not in self._wanted:
             return
+        if bool(attention.weights.triu(1).any()):  # in causal blocks, by a mask of one's own
+            self._ahead.add(attention.block)
         kept = {"attention": to_numpy(_as_one("attention", attention.weights))}
         for name in self._names:
             tensor: Tensor | None = getattr(attention, name)
@@ -120,7 +124,7 @@ class Collector:
                 self._dataset(wiring.of_block(name), self._layers[name]),
                 stack_tokens[query_stack(name, stack_tokens)],
                 stack_tokens[key_stack(name, stack_tokens)],
-                name in wiring.causal_blocks,
+                name in wiring.causal_blocks and name not in self._ahead,
             )
             for name in wiring.blocks
             if name in self._layers

@@ -93,6 +93,10 @@ def load(
         raise InputError(f"name should be a text that is not empty, not {name!r}.")
     if source == "":  # which would be the current folder
         raise InputError("The name of the model is empty. Give a name, a folder, or a model.")
+    if example is not None and not isinstance(example, Mapping):
+        raise InputError(
+            f"example should be inputs by name, such as {{'input_ids': …}}, not {example!r:.60}."
+        )
     if not isinstance(source, str | Path):
         module, its_tokenizer = unwrap(source)
         if not isinstance(module, PreTrainedModel):

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.model.chat import Messages
+from headscope.model.chat import Messages, check_contents, n_placed_images, written_chat
 from headscope.model.quiet import quiet
 from headscope.model.sources import read_image, read_sound
+from headscope.model.tap.official import takes
 from headscope.results.media import Media
 
 if TYPE_CHECKING:
@@ -46,6 +47,17 @@ def takes_media(module: torch.nn.Module) -> bool:
     return any(name in inspect.signature(module.forward).parameters for name in MEDIA_INPUTS)
 
 
+def _check_reads_text(model: Model) -> None:
+    """Refuse a text beside an image or a recording that is all the model takes."""
+    main = model.module.main_input_name
+    if main in MEDIA_INPUTS and not takes(model.module, "input_ids"):
+        hint = " What its decoder reads is the target: target='…'."
+        raise InputError(
+            f"{model.name} reads no text beside its {main}: leave it out."
+            + hint * bool(model.module.config.is_encoder_decoder)
+        )
+
+
 def image_processor(processor: object) -> Any:
     """The part of a processor that prepares images, or None."""
     part = getattr(processor, "image_processor", None)
@@ -71,6 +83,8 @@ def prepare(
     """
     processor = model.need_processor()
     given_images = image if isinstance(image, list) else [image]
+    if not given_images:
+        raise InputError("image is an empty list. Give at least one image, or leave it out.")
     images = [read_image(one) for one in given_images if one is not None]
     if images and image_processor(processor) is None:
         raise InputError(f"{model.name} reads no image: its processor prepares none.")
@@ -84,6 +98,8 @@ def prepare(
         sound = read_sound(audio, rate)
         is_whole = getattr(processor, "feature_extractor", None) is not None
         given |= {"audio" if is_whole else "raw_speech": sound, "sampling_rate": rate}
+    if text is not None:
+        _check_reads_text(model)
     prompt = _prompt(model, processor, text, len(images))
     if prompt is not None:
         given["text"] = prompt
@@ -130,12 +146,8 @@ def _prompt(
 def _from_template(model: Model, processor: Processor, messages: Messages, n_images: int) -> str:
     """A chat as its model reads it. Images that no message places go before the first text."""
     chat = [dict(message) for message in messages]
-    n_placed = sum(
-        part.get("type") == "image"
-        for message in chat
-        if isinstance(message["content"], list)
-        for part in message["content"]
-    )
+    check_contents(chat)
+    n_placed = n_placed_images(chat)
     if n_placed not in (0, n_images):
         raise InputError(f"The messages place {n_placed} images, but {n_images} are given.")
     if n_images and not n_placed:
@@ -143,10 +155,9 @@ def _from_template(model: Model, processor: Processor, messages: Messages, n_ima
         content = first["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         first["content"] = [{"type": "image"}] * n_images + parts
-    render = getattr(processor, "apply_chat_template", None)
-    if render is None or getattr(processor, "chat_template", None) is None:
+    if getattr(processor, "chat_template", None) is None:
         raise InputError(f"{model.name}'s processor has no chat template: give a text.")
-    return str(render(chat, add_generation_prompt=True, tokenize=False))
+    return written_chat(processor, chat, takes_parts=True)
 
 
 def _tensors(model: Model, encoding: Mapping[str, object]) -> dict[str, Tensor]:

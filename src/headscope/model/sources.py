@@ -35,6 +35,8 @@ def read_image(image: object) -> Image.Image:
 
 def _in_colors(image: Image.Image) -> Image.Image:
     """Upright, as its camera noted, and in bytes of red, green and blue."""
+    if not image.width or not image.height:
+        raise InputError(f"The image has no pixels: it is {image.width} × {image.height}.")
     if image.mode in ("I", "F") or image.mode.startswith("I;"):
         raise InputError(
             f"The image has one channel of numbers (Pillow's mode {image.mode!r}), not of bytes. "
@@ -145,7 +147,10 @@ def _array(given: object, what: str) -> np.ndarray:
     """An array from whatever holds numbers (a torch tensor too)."""
     for name in ("detach", "cpu"):
         given = getattr(given, name, lambda given=given: given)()
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError:  # parts of different shapes
+        raise InputError(f"Expected {what}, not parts of different shapes.") from None
     if array.dtype.kind not in "uif":
         raise InputError(f"Expected {what}, not {type(given).__name__}.")
     return array

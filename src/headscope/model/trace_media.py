@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.attention import Block
+from headscope.errors import HeadscopeError, InputError, TruncationWarning, warn
 from headscope.model.chat import Messages
 from headscope.model.encode import decoded_tokens, encode
 from headscope.model.frames import find_frames
@@ -35,6 +37,8 @@ from headscope.text.tokens import Tokens
 if TYPE_CHECKING:
     from headscope.model.model import Model
 
+SHORT = 0.1
+"""Seconds below which a recording may be too short for a model to make a frame of it."""
 SPAN = 0.5
 """Seconds of the stretches into which `by_word` joins frames."""
 
@@ -50,12 +54,50 @@ def trace_media(
     """See `Model.trace`."""
     generate = whole_number("generate", options.generate, 0)
     prepared = prepare(model, text, image, audio)
-    inputs, n_given = _with_decoder(model, prepared.inputs, target, generate)
-    trace = run_trace(model, inputs, {}, options, n_cut=0)
+    with _telling_of_short_sounds(model, prepared.media):
+        inputs, n_given = _with_decoder(model, prepared.inputs, target, generate)
+        trace = run_trace(model, inputs, {}, options, n_cut=0)
     stacks = _text_stacks(model, trace, inputs, n_given)
     stacks |= _image_stacks(model, trace, inputs, stacks, prepared.media)
-    stacks |= _sound_stacks(model, trace, inputs, prepared)
-    return trace.with_tokens(stacks, prepared.media)
+    sounds = _sound_stacks(model, trace, inputs, prepared)
+    n_cut = sum(_n_cut(tokens, prepared.media.seconds) for tokens in sounds.values())
+    if n_cut:
+        _tell_of_cut(model, next(iter(sounds.values())), prepared.media, options)
+        trace = replace(trace, about={**trace.about, "n_cut": n_cut})
+    return trace.with_tokens(stacks | sounds, prepared.media)
+
+
+@contextmanager
+def _telling_of_short_sounds(model: Model, media: Media) -> Iterator[None]:
+    """Within the block, whatever a model says of a very short recording is told as such."""
+    try:
+        yield
+    except HeadscopeError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        if media.sound is None or media.seconds >= SHORT:
+            raise
+        raise InputError(
+            f"{model.name} cannot read a recording of {len(media.sound)} samples "
+            f"({media.seconds:.4f} s): it is too short ({error})."
+        ) from error
+
+
+def _n_cut(tokens: Tokens, seconds: float) -> int:
+    """How many frames more the whole recording would have made."""
+    last = tokens.pieces[-1] if tokens.pieces else None
+    if not isinstance(last, Frame) or seconds - last.end <= max(SHORT, 2 * (last.end - last.start)):
+        return 0  # what the last frames look at reaches beyond their strides
+    return round((seconds - last.end) / (last.end - last.start))
+
+
+def _tell_of_cut(model: Model, tokens: Tokens, media: Media, options: TraceOptions) -> None:
+    last = tokens.pieces[-1]
+    assert isinstance(last, Frame)
+    told = f"The recording lasts {media.seconds:.1f} s and {model.name} reads {last.end:.1f} s"
+    if not options.truncate:
+        raise InputError(f"{told}. Shorten it, or pass truncate=True to cut it.")
+    warn(f"{told}: the rest was cut.", TruncationWarning)
 
 
 def _with_decoder(

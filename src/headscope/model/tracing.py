@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from headscope.attention import key_stack, query_stack
-from headscope.errors import InputError, MissingObjective
+from headscope.errors import HeadscopeError, InputError, MissingObjective
 from headscope.model.answers import read_predictions
 from headscope.model.chat import Messages, encode_chat, is_chat
 from headscope.model.collect import Collector, hidden_states
@@ -21,6 +22,7 @@ from headscope.model.origin import Origin
 from headscope.model.packaged.weights import PACKAGED
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
+from headscope.model.tap.official import takes
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
 from headscope.model.trace_options import TraceOptions
@@ -80,6 +82,11 @@ def predict_text(
 
 def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptions) -> Trace:
     """Trace prepared inputs. Positions are numbered where there is no token to show."""
+    if inputs.get("past_key_values") is not None:
+        raise InputError(
+            "past_key_values hold tokens that a trace would not show: give the whole input, or "
+            "let the model write (generate=…)."
+        )
     for name, value in inputs.items():
         is_patches = "grid_thw" in inputs and name != "grid_thw"
         if isinstance(value, Tensor) and value.shape[:1] != (1,) and not is_patches:
@@ -87,7 +94,16 @@ def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptio
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."
             )
-    return run_trace(model, inputs, {}, options, n_cut=0)
+    try:
+        return run_trace(model, inputs, {}, options, n_cut=0)
+    except HeadscopeError:
+        raise
+    except (TypeError, ValueError, RuntimeError) as error:
+        names = ", ".join(inputs) or "(none)"
+        raise InputError(
+            f"{model.info.architecture} does not run on the inputs {names}: {error}. Give "
+            "tensors of one row, as its forward pass takes them."
+        ) from error
 
 
 def encode_for(
@@ -102,15 +118,18 @@ def encode_for(
     """A text as the model takes it: its tokens by stack, and its inputs."""
     if not isinstance(generate, int) or generate < 0:
         raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
+    main = model.module.main_input_name
+    if main in ("input_features", "input_values"):
+        raise InputError(
+            f"{model.name} listens to recordings and reads no text: model.trace(audio=…)."
+        )
+    if main == "pixel_values" and not takes(model.module, "input_ids"):
+        raise InputError(f"{model.name} looks at images and reads no text: model.trace(image=…).")
     tokenizer = model.need_tokenizer()
     if model.info.blocks[0] == "text":  # towers only: each has an input of its own
         raise InputError(
             f"{model.name} compares a text with an image or a recording, and runs on both: "
             "model.trace('a cat', image=…)."
-        )
-    if model.module.main_input_name in ("input_features", "input_values"):
-        raise InputError(
-            f"{model.name} listens to recordings and reads no text: model.trace(audio=…)."
         )
     limit = model.info.max_length
     has_decoder = "decoder" in model.info.blocks
@@ -122,7 +141,7 @@ def encode_for(
                 "tokens in all."
             )
     if is_chat(text):
-        encoded = encode_chat(tokenizer, text, max_length=limit)
+        encoded = encode_chat(tokenizer, text, max_length=limit, processor=model.processor)
     else:
         encoded = encode(tokenizer, cast("str", text), pair, max_length=limit, truncate=truncate)
     check_target(model, target, generate, has_decoder=has_decoder)
@@ -175,7 +194,12 @@ def _generated(
         stacks = {"encoder": encoded.tokens, "decoder": tokens}
         return stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}
     tokens = decoded_tokens(tokenizer, written, start=encoded.tokens, is_generated=True)
-    return {"self": tokens}, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    kinds = encoded.tensors(tokenizer).get("token_type_ids")
+    if kinds is not None:  # what is written is of the last kind, as in `generate`
+        more = kinds[:, -1:].expand(-1, ids.shape[1] - kinds.shape[1])
+        inputs["token_type_ids"] = torch.cat([kinds, more], 1)
+    return {"self": tokens}, inputs
 
 
 def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: object) -> Tensor:
@@ -191,6 +215,9 @@ def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: obj
     if not model.module.can_generate():
         raise InputError(f"{model.info.architecture} cannot generate text.")
     generate: Any = model.module.generate
+    parts = [part for part in model.module.modules() if isinstance(part, PreTrainedModel)]
+    if not any(takes(part, "token_type_ids") for part in parts):  # most tokenizers make them
+        inputs = {name: value for name, value in inputs.items() if name != "token_type_ids"}
     with torch.inference_mode(), quiet(), model.tapped(inputs=inputs):
         answer = generate(**model.placed(inputs), max_new_tokens=n, **options, **ONE_ANSWER)
     ids: Tensor = answer["sequences"][:1].cpu()

@@ -99,7 +99,11 @@ def wire(
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
         refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
-    with claimed(modules_of(root)), suspended(), torch.inference_mode(), eager_attention(root):
+    modules = modules_of(root)
+    is_offloaded = any(hasattr(module, "_hf_hook") for module in modules)  # weights come when used
+    if not is_offloaded and any(weights.is_meta for weights in root.parameters()):
+        refuse(root, "its weights are on the meta device, which holds no numbers: load them first")
+    with claimed(modules), suspended(), torch.inference_mode(), eager_attention(root):
         given, answer = _asked(root, example)
         depends_on_cache = _depends_on_cache(root, given, answer)
         if depends_on_cache:
@@ -109,7 +113,8 @@ def wire(
         n_rows = _n_rows(given)
         matches = _whole_stacks(found, n_rows)
         if not matches:
-            refuse(root, reason_of(answer.maps, found.recordings, n_rows))
+            again = ask(root, given).maps
+            refuse(root, reason_of(answer.maps, again, found.recordings, n_rows))
         if not found.fits(answer):
             refuse(
                 root,
@@ -277,6 +282,9 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
     """One stack alone is `self`, and so is the text of a model that writes. Layers that attend
     to another stack are `cross`, also where the model returns them among the others (Mllama).
     """
+    tower = _own_tower(root, matches)
+    if tower is not None:
+        matches = [replace(one, block=tower) if one.block == "self" else one for one in matches]
     crossing = [one for one in matches if one.block == "self" and _named_block(one) == "cross"]
     blocks = {one.block for one in matches}
     if "cross" not in blocks and len(crossing) < sum(one.block == "self" for one in matches):
@@ -287,6 +295,20 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
     if "self" not in blocks and "decoder" not in blocks and root.can_generate():
         return [replace(one, block="self" if one.block == "text" else one.block) for one in matches]
     return matches
+
+
+def _own_tower(root: PreTrainedModel, matches: Sequence[Match]) -> Block | None:
+    """The tower that the maps are of which a model returns as its own, beside those of its text:
+    BLIP's are of its image. None where they are the model's own indeed.
+    """
+    blocks = {one.block for one in matches}
+    own = [one.recording.module for one in matches if one.block == "self"]
+    for name, part in root.named_modules():
+        if name and isinstance(part, PreTrainedModel) and all(_is_within(m, name) for m in own):
+            tower = tower_block(name, part)
+            if {"self", "text"} <= blocks and tower not in (None, *blocks):
+                return tower
+    return None
 
 
 def _n_rows(inputs: Mapping[str, object]) -> int:

@@ -8,16 +8,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from headscope.attention import Block
-from headscope.errors import TapUnsupported
+from headscope.errors import InputError, TapUnsupported
 from headscope.model.edit import Positions
 from headscope.model.tap.example import media_of
 from headscope.model.tap.sites import Site, Wiring
+
+MASKS = ("attention_mask", "decoder_attention_mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +32,19 @@ class Inputs:
     n_past: int = 0
     media: frozenset[str] = frozenset()
     is_seq2seq: bool = False
+    has_own_mask: bool = False
+    """Was it given a mask of queries by keys, which may say anything?"""
 
     @classmethod
     def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> Inputs:
         """Read off the keyword arguments of a forward pass."""
         return cls(
-            _padding(kwargs, "attention_mask"),
-            _padding(kwargs, "decoder_attention_mask"),
+            _padding(kwargs, MASKS[0]),
+            _padding(kwargs, MASKS[1]),
             _n_past(kwargs) or 0,
             media_of(kwargs),
             is_seq2seq,
+            any(getattr(kwargs.get(name), "ndim", 2) > 2 for name in MASKS),
         )
 
     def check_media(self, wiring: Wiring) -> None:
@@ -50,6 +56,10 @@ class Inputs:
                 "so what its layers attend to is not known. Say so beforehand: "
                 "model.tapped(reader, inputs=inputs)."
             )
+
+    def looks_back(self, weights: Tensor) -> bool:
+        """Does attention that is causal by itself stay so under the mask that was given?"""
+        return not self.has_own_mask or not bool(weights.triu(1).any())
 
     def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:
         """Where the queries and keys of a call stand in the whole sequence."""
@@ -122,6 +132,14 @@ class Circuit:
         self._n_followers = 0
         self._hooks: tuple[RemovableHandle, ...] = ()
 
+    def __reduce__(self) -> NoReturn:
+        """Hooks of a circuit are part of the module while it is in use: a copy would keep them."""
+        raise InputError(
+            f"This {type(self.root).__name__} is being read or edited, and a copy of it would be "
+            "too. Copy or save it outside of the block (edit, tapped); or take "
+            "headscope's model with its edits: pickle.dumps(model)."
+        )
+
     def is_current(self) -> bool:
         """Does the model still hold the very modules that were checked?"""
         try:
@@ -184,19 +202,20 @@ class Circuit:
                     *self._followed_parts(),
                 )
             self._n_followers += 1
-        if not self._forwards.stack:
+        n_forwards, n_pasts = len(self._forwards.stack), len(self._forwards.pasts)
+        if not n_forwards:
             self._forwards.outside = _Forward(None)
         try:
             yield
         finally:
+            # Those that were interrupted: torch calls no hooks after a KeyboardInterrupt.
+            del self._forwards.stack[n_forwards:], self._forwards.pasts[n_pasts:]
             with self._lock:
                 self._n_followers -= 1
                 if not self._n_followers:
                     for hook in self._hooks:
                         hook.remove()
                     self._hooks = ()
-                    self._forwards.stack.clear()
-                    self._forwards.pasts.clear()
 
     def _followed_parts(self) -> Iterator[RemovableHandle]:
         """Hooks on the models within the model, which may run alone: `generate` of BLIP-2 is that

@@ -150,7 +150,8 @@ class _Maker:
     def _ids(self, config: PretrainedConfig, n: int) -> Tensor:
         """Random ids that mean nothing special to the model (padding would be masked)."""
         special = _special_ids(self.config) | _special_ids(config)
-        ordinary = [i for i in range(min(self._vocabulary(config), 1000)) if i not in special]
+        known = range(min(self._vocabulary(config), 1000))
+        ordinary = [i for i in known if i not in special] or list(known)
         choice = torch.randint(len(ordinary), (N_ROWS, n), generator=self._generator)
         return torch.tensor(ordinary)[choice].to(self.root.device)
 

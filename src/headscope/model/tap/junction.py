@@ -292,7 +292,8 @@ def _read(
                 weights=weights,
                 block=site.block,
                 layer=site.layer,
-                is_causal=site.block in circuit.wiring.causal_blocks,
+                is_causal=site.block in circuit.wiring.causal_blocks
+                and part.inputs.looks_back(weights),
                 query_mask=query_mask,
                 key_mask=key_mask,
                 queries=None if site.head_size is None else vectors.query,

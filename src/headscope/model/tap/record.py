@@ -16,7 +16,16 @@ from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from headscope.model.tap.interface import EagerFunction, intercepted
-from headscope.model.tap.watch import SDPA, SOFTMAX, Args, Kwargs, TorchFunction, Watch, watching
+from headscope.model.tap.watch import (
+    SDPA,
+    SOFTMAX,
+    Args,
+    Kwargs,
+    TorchFunction,
+    Watch,
+    ending_watches,
+    watching,
+)
 
 
 @dataclass(slots=True)
@@ -132,7 +141,7 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
     def start() -> Watch | None:
         return Watch() if threading.current_thread() is thread else None
 
-    with ExitStack() as stack:
+    with ending_watches(), ExitStack() as stack:
         for name, module in root.named_modules():
             # A bare nn.Softmax is part of the module that holds it.
             if name and not type(module).__module__.startswith("torch.nn."):

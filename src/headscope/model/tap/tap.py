@@ -24,6 +24,7 @@ from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.junction import connected, uses_of
 from headscope.model.tap.parts import Use
 from headscope.model.tap.sites import Wiring
+from headscope.model.tap.watch import ending_watches
 
 
 class Tap:
@@ -60,6 +61,7 @@ class Tap:
         with ExitStack() as stack:
             stack.enter_context(eager_attention(circuit.root))
             stack.enter_context(circuit.followed())
+            stack.enter_context(ending_watches())
             use = Use(circuit, attachment, thread)
             stack.enter_context(connected(circuit.modules.values(), use))
             yield

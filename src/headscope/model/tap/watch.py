@@ -18,8 +18,9 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._C import _len_torch_function_stack
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 TorchFunction = Callable[..., Tensor]
 Args = tuple[Any, ...]
@@ -256,6 +257,26 @@ def watching(
         stack.callback(module.register_forward_pre_hook(enter).remove)
         stack.callback(module.register_forward_hook(leave, always_call=True).remove)
         yield
+
+
+@contextmanager
+def ending_watches() -> Iterator[None]:
+    """With the block, end every watch that began in it and is still at work.
+
+    torch calls hooks after an `Exception`, not after an interrupt (`KeyboardInterrupt`): the watch
+    of a call that ended so would go on watching, and editing, all that the thread computes.
+    """
+    n_before = _len_torch_function_stack()
+    try:
+        yield
+    finally:
+        others = []
+        while _len_torch_function_stack() > n_before:
+            mode = _pop_mode()
+            if not isinstance(mode, Watch):
+                others.append(mode)
+        for mode in reversed(others):
+            _push_mode(mode)
 
 
 class _Calls(threading.local):
