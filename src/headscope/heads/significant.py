@@ -13,13 +13,19 @@ import xarray as xr
 from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import HEADS
 from headscope.notebook import columns_table
-from headscope.results.described import CURE, described
+from headscope.results.described import described
 from headscope.results.result import Result
-from headscope.run.compare import Labeled, is_of_same_documents, labeled_pulls
+from headscope.run.compare import (
+    Labeled,
+    caution,
+    decided,
+    dominated,
+    is_of_same_documents,
+    labeled_pulls,
+)
 from headscope.run.merge import check_results
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.differences import paired, unpaired
-from headscope.statistics.dominance import is_dominated, largest_share
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.pulls import Pulls
 
@@ -116,17 +122,19 @@ def significant_heads(
         is_paired = is_of_same_documents(result, against)
         difference = (paired if is_paired else unpaired)(of.pulls, theirs.pulls)
         title = f"{name} of {result.model} minus {against.model}"
-        compared = of.array.copy(data=difference.value)
-        caution = _caution(name, of.pulls, theirs.pulls)
-        return _listed(title, compared, difference.bounds, difference.p, level, caution)
+        differences = of.array.copy(data=difference.value)
+        said = caution(name, of.array, of.pulls, theirs.pulls, is_paired=is_paired)
+        return _listed(title, differences, difference.bounds, difference.p, level, said)
     if isinstance(against, str):
-        pulls = of.pulls - _rival(known, of, against, labels)
-        p, said = p_above(pulls), "its mean over heads" if against == "mean" else against
+        compared = of.pulls - _rival(known, of, against, labels)
+        p, rival = p_above(compared), "its mean over heads" if against == "mean" else against
     else:
         _check_number(name, of.pulls, float(against))
-        p, said = p_above(of.pulls, float(against)), f"{against:g}"
+        compared = of.pulls
+        p, rival = p_above(compared, float(against)), f"{against:g}"
     bounds = interval(of.pulls).bounds
-    return _listed(f"{name} above {said}", of.array, bounds, p, level, _caution(name, of.pulls))
+    said = [*dominated(name, [of.pulls]), *decided(name, of.array, [compared])]
+    return _listed(f"{name} above {rival}", of.array, bounds, p, level, said)
 
 
 def _is_number(value: object) -> bool:
@@ -194,24 +202,13 @@ def _rival(
     return pulls if array.dims else pulls.at(None, None)
 
 
-def _caution(name: str, *sides: Pulls) -> str:
-    """What a reader of the list must know of sums that one document dominates."""
-    shares = [largest_share(side)[0] for side in sides if is_dominated(side)]
-    if not shares:
-        return ""
-    return (
-        f"One document holds {max(shares):.0%} of {name}, and few heads can be told from others: "
-        f"{CURE}."
-    )
-
-
 def _listed(
     title: str,
     array: xr.DataArray,
     bounds: np.ndarray,
     p: np.ndarray,
     level: float,
-    caution: str,
+    cautions: list[str],
 ) -> SignificantHeads:
     adjusted = benjamini_hochberg(p)
     layers, heads, values = array["layer"].values, array["head"].values, array.values
@@ -231,10 +228,10 @@ def _listed(
     n = int(np.isfinite(p).sum())
     untested = int(np.isfinite(values).sum()) - n
     if untested > 0:
-        caution = f"Not tested, for too few documents: {untested} heads. {caution}".rstrip()
+        cautions = [f"Not tested, for too few documents: {untested} heads.", *cautions]
     correction = f"Benjamini–Hochberg over {n} heads, level {level:g}"
     rows.sort(key=lambda row: -abs(row.value))
-    return SignificantHeads(title, correction, n, tuple(rows), caution)
+    return SignificantHeads(title, correction, n, tuple(rows), " ".join(cautions))
 
 
 def _size(of: Labeled) -> str:
