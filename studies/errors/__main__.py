@@ -24,7 +24,7 @@ def main() -> None:
 
     Asked for everything, it writes all rows of the table anew.
     """
-    every = [*QUESTIONS, FRONT]
+    every = [FRONT, *QUESTIONS]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--data", type=Path, required=True, help="folder with gum/, ud_ewt/ and gap/"

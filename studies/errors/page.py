@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from headscope.figures.style import BLUE, ORANGE, new_figure, save_figure, styled
+from headscope.statistics.dominance import DECISIVE
 from studies.errors.measures import SCALES
 from studies.errors.record import Rate, read_rates
 
@@ -36,6 +37,8 @@ CLAIMS = {
     "mean": "any head “above the mean” of heads alike",
     "changed": "any head “changed” between models alike",
 }
+USED = "used"
+"""For choosing procedures; other populations were held out."""
 PANELS = ("null_share", "dep_alignment", "distance", "entropy")
 Rates = Sequence[Rate]
 
@@ -68,7 +71,8 @@ def coverage_figure(rates: Rates) -> Figure:
                 at = [sizes.index(rate.documents) for rate in line]
                 axes.plot(at, [r.before for r in line], color=ORANGE, linewidth=0.8, marker=".",
                           markersize=3)  # fmt: skip
-                axes.plot(at, [r.now for r in line], color=BLUE, linewidth=0.8)
+                axes.plot(at, [r.now for r in line], color=BLUE, linewidth=0.8,
+                          linestyle="-" if line[0].choosing == USED else "--")  # fmt: skip
                 for is_enough in (True, False):
                     shown = [(x, r.now) for x, r in zip(at, line, strict=True)
                              if (r.effective >= ENOUGH) == is_enough]  # fmt: skip
@@ -79,80 +83,128 @@ def coverage_figure(rates: Rates) -> Figure:
             axes.set_xticks(range(len(sizes)), [str(n) for n in sizes])
             axes.set_xlabel("documents")
         panels[0].set_ylabel("intervals that hold")
-        for color, label in ((ORANGE, "before"), (BLUE, "now")):
-            panels[-1].plot([], [], color=color, linewidth=1.2, label=label)
-        panels[-1].legend(loc="lower right", handlelength=1.2)
+        for color, style, label in (
+            (ORANGE, "-", "before"), (BLUE, "-", "now"), (BLUE, "--", "now, held out"),
+        ):  # fmt: skip
+            panels[-1].plot([], [], color=color, linestyle=style, linewidth=1.2, label=label)
+        panels[-1].legend(loc="lower right", handlelength=1.6)
     return figure
 
 
 def _coverage_table(rates: Rates) -> str:
     lines = [
-        "| 95 % intervals of | before: lowest, median | now: lowest, median, highest "
-        "| within .92–.97 | effective number below 5: lowest | width at 200 |",
-        "|---|---|---|---|---|---|",
+        "| 95 % intervals of | before: lowest, median | now: lowest, median, highest | within "
+        "| held out: lowest, median, highest | within | below 5 effective: lowest "
+        "| width at 200 |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    of_numbers = _asked(rates, "coverage")
-    kinds = dict.fromkeys(rate.variable.split(", ")[0] for rate in of_numbers)
-    rows = [
-        (f"`{kind}`" if kind in SCALES else kind,
-         [rate for rate in of_numbers if rate.variable.split(", ")[0] == kind])
-        for kind in kinds
-    ]  # fmt: skip
-    rows += [
-        (f"r of {' and '.join(f'`{part}`' for part in variable.split(', '))} over heads",
-         [r for r in _asked(rates, "r") if r.variable == variable])
-        for variable in _variables(rates, "r")
-    ]  # fmt: skip
-    rows += [("a difference of two models, paired", _asked(rates, "pair"))]
-    for what, mine in ((what, of) for what, of in rows if of):
-        enough = [r for r in mine if not r.effective < ENOUGH]
-        few = [r for r in mine if r.effective < ENOUGH]
-        now = [r.now for r in enough]
-        before = [r.before for r in mine if np.isfinite(r.before)]
-        inside = sum(PROMISED[0] <= round(value, 3) <= PROMISED[1] for value in now)
+    for what, mine in _kinds_of_intervals(rates).items():
+        used, held = _by_choosing(r for r in mine if not r.effective < ENOUGH)
+        few = [r.now for r in mine if r.effective < ENOUGH]
+        before = [r.before for r in mine if r.choosing == USED and np.isfinite(r.before)]
         widths = [r.width for r in mine if r.documents == 200 and np.isfinite(r.width)]
         lines.append(
             f"| {what} | {_number(min(before))}, {_number(np.median(before))} "
-            f"| **{_number(min(now))}**, {_number(np.median(now))}, {_number(max(now))} "
-            f"| {inside} of {len(now)} | {_number(min(r.now for r in few)) if few else '–'} "
+            f"| {_spread(used)} | {_spread(held)} | {_number(min(few)) if few else '–'} "
             f"| {f'× {max(widths):.2f}' if widths else '–'} |"
         )
     return "\n".join(lines)
 
 
+def _kinds_of_intervals(rates: Rates) -> dict[str, list[Rate]]:
+    """Rates of coverage, by what the intervals are of."""
+    kinds: dict[str, list[Rate]] = {}
+    for rate in _asked(rates, "coverage"):
+        kind = rate.variable.split(", ")[0]
+        kinds.setdefault(f"`{kind}`" if kind in SCALES else kind, []).append(rate)
+    for rate in _asked(rates, "r"):
+        both = " and ".join(f"`{part}`" for part in rate.variable.split(", "))
+        kinds.setdefault(f"r of {both} over heads", []).append(rate)
+    kinds["a difference of two models, paired"] = _asked(rates, "pair")
+    return {what: of for what, of in kinds.items() if of}
+
+
+def _spread(of: Rates) -> str:
+    """Two cells: lowest, median and highest; how many keep the promise."""
+    if not of:
+        return "– | –"
+    now = [rate.now for rate in of]
+    inside = sum(map(_keeps, of))
+    return (
+        f"**{_number(min(now))}**, {_number(np.median(now))}, {_number(max(now))} "
+        f"| {inside} of {len(now)}"
+    )
+
+
 def _claims_table(rates: Rates) -> str:
     lines = [
-        "| false claim | before: highest | now: highest | its bound | where | median | targets |",
-        "|---|---|---|---|---|---|---|",
+        "| false claim | before: highest | now: highest (bound), where | targets "
+        "| held out: highest (bound), where | targets |",
+        "|---|---|---|---|---|---|",
     ]
     for question, what in CLAIMS.items():
-        mine = _claimed(rates, question)
-        worst = max(mine, key=lambda r: (r.now, r.bound))
-        before = [r.before for r in mine if np.isfinite(r.before)]
-        missed = [r for r in mine if not _holds(r)]
-        median = _number(float(np.median([r.now for r in mine])))
-        verdict = (
-            f"missed in {len(missed)} of {len(mine)}" if missed else f"hold in all {len(mine)}"
-        )
-        lines.append(
-            f"| {what} | {_number(max(before)) if before else '–'} | **{_number(worst.now)}** "
-            f"| {_number(worst.bound)} | {_place(worst)} | {median} "
-            f"| {verdict} |"
-        )
+        used, held = _by_choosing(_claimed(rates, question))
+        before = [r.before for r in used if np.isfinite(r.before)]
+        highest = _number(max(before)) if before else "–"
+        lines.append(f"| {what} | {highest} | {_worst(used)} | {_worst(held)} |")
     return "\n".join(lines)
 
 
+def _worst(of: Rates) -> str:
+    """Two cells: the highest rate, and whether all keep the targets."""
+    if not of:
+        return "– | –"
+    worst = max(of, key=lambda r: (r.now, r.bound))
+    missed = sum(not _holds(rate) for rate in of)
+    verdict = f"missed in {missed} of {len(of)}" if missed else f"hold in all {len(of)}"
+    return f"**{_number(worst.now)}** ({_number(worst.bound)}), {_place(worst)} | {verdict}"
+
+
 def _missed_table(rates: Rates) -> str:
-    """Every rate that misses its target."""
-    lines = ["| false claim | population | documents: rate (bound) |", "|---|---|---|"]
+    """Every error rate that misses its target."""
+    lines = [
+        "| false claim | population | one document decides | documents: rate (bound) |",
+        "|---|---|---|---|",
+    ]
     for question, what in CLAIMS.items():
-        missed: dict[str, list[str]] = {}
+        missed: dict[tuple[str, str], list[Rate]] = {}
         for rate in _claimed(rates, question):
             if not _holds(rate):
-                shown = f"{rate.documents}: {_number(rate.now)} ({_number(rate.bound)})"
-                missed.setdefault(rate.population, []).append(f"`{rate.variable}` {shown}")
-        lines += [f"| {what} | {name} | {', '.join(of)} |" for name, of in missed.items()]
+                missed.setdefault((_population(rate), rate.variable), []).append(rate)
+        for (population, variable), of in missed.items():
+            shown = (f"{r.documents}: {_number(r.now)} ({_number(r.bound)})" for r in of)
+            lines.append(
+                f"| {what}, `{variable}` | {population} | {_decides(of[0])} | {', '.join(shown)} |"
+            )
     return "\n".join(lines) if len(lines) > 2 else "None."
+
+
+def _outside_table(rates: Rates) -> str:
+    """Coverage outside of the promise, from 5 effective documents on: what is too low by name."""
+    low: dict[tuple[str, str], list[Rate]] = {}
+    high: dict[str, int] = {}
+    for what, of in _kinds_of_intervals(rates).items():
+        for rate in (r for r in of if not (r.effective < ENOUGH or _keeps(r))):
+            if rate.now > PROMISED[1]:
+                high[what] = high.get(what, 0) + 1
+            else:
+                low.setdefault((what, _population(rate)), []).append(rate)
+    lines = [
+        f"- {what}, {population}: "
+        + ", ".join(f"{_number(r.now)} ({r.documents} documents)" for r in missed)
+        for (what, population), missed in low.items()
+    ]
+    careful = ", ".join(f"{what} {n}" for what, n in high.items())
+    return "\n".join([*(lines or ["- none below"]), f"- too careful: {careful or 'none'}"])
+
+
+def _population(rate: Rate) -> str:
+    return f"{rate.population} (held out)" if rate.choosing != USED else rate.population
+
+
+def _decides(rate: Rate) -> str:
+    """The share of one document in what a head varies by, where that is more than half."""
+    return f"{rate.heaviest:.0%}".replace("%", " %") if rate.heaviest > DECISIVE else "no"
 
 
 def _power_table(rates: Rates) -> str:
@@ -214,6 +266,17 @@ def _claimed(rates: Rates, question: str) -> list[Rate]:
     return [r for r in found if not scale or SCALES[r.variable] == scale]
 
 
+def _by_choosing(rates: Iterable[Rate]) -> tuple[list[Rate], list[Rate]]:
+    """Rates of populations on which procedures were chosen, and of those held out."""
+    every = list(rates)
+    used = [rate for rate in every if rate.choosing == USED]
+    return used, [rate for rate in every if rate.choosing != USED]
+
+
+def _keeps(rate: Rate) -> bool:
+    return PROMISED[0] <= round(rate.now, 3) <= PROMISED[1]
+
+
 def _holds(rate: Rate) -> bool:
     return round(rate.now, 3) <= LEVEL and round(rate.bound, 3) <= BOUND
 
@@ -240,6 +303,7 @@ TABLES: dict[str, Callable[[Rates], str]] = {
     "coverage": _coverage_table,
     "claims": _claims_table,
     "missed": _missed_table,
+    "outside": _outside_table,
     "power": _power_table,
     "front": _front_table,
 }

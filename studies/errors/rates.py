@@ -91,6 +91,8 @@ def coverage(
         holds.append(((of.low <= truth) & (truth <= of.high))[is_given])
         for i in range(min(len(drawn), n_bootstraps - drawn.first)):
             mine = is_given[i]
+            if not mine.any():  # perhaps no document has a case at all
+                continue
             low, high = _bootstrap(a[:, i], b[:, i], generator)
             before.append(((low <= truth) & (truth <= high))[mine])
             with np.errstate(divide="ignore", invalid="ignore"):
