@@ -93,9 +93,8 @@ def coverage_figure(rates: Rates) -> Figure:
 
 def _coverage_table(rates: Rates) -> str:
     lines = [
-        "| 95 % intervals of | before: lowest, median | now: lowest, median, highest | within "
-        "| held out: lowest, median, highest | within | below 5 effective: lowest "
-        "| width at 200 |",
+        "| 95 % intervals of | before | now | within | held out | within "
+        "| below 5 effective: lowest | width at 200 |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for what, mine in _kinds_of_intervals(rates).items():
@@ -104,7 +103,7 @@ def _coverage_table(rates: Rates) -> str:
         before = [r.before for r in mine if r.choosing == USED and np.isfinite(r.before)]
         widths = [r.width for r in mine if r.documents == 200 and np.isfinite(r.width)]
         lines.append(
-            f"| {what} | {_number(min(before))}, {_number(np.median(before))} "
+            f"| {what} | {_number(min(before))}–{_number(max(before))} "
             f"| {_spread(used)} | {_spread(held)} | {_number(min(few)) if few else '–'} "
             f"| {f'× {max(widths):.2f}' if widths else '–'} |"
         )
@@ -125,21 +124,18 @@ def _kinds_of_intervals(rates: Rates) -> dict[str, list[Rate]]:
 
 
 def _spread(of: Rates) -> str:
-    """Two cells: lowest, median and highest; how many keep the promise."""
+    """Two cells: lowest to highest; how many keep the promise."""
     if not of:
         return "– | –"
     now = [rate.now for rate in of]
     inside = sum(map(_keeps, of))
-    return (
-        f"**{_number(min(now))}**, {_number(np.median(now))}, {_number(max(now))} "
-        f"| {inside} of {len(now)}"
-    )
+    return f"**{_number(min(now))}**–{_number(max(now))} | {inside} of {len(now)}"
 
 
 def _claims_table(rates: Rates) -> str:
     lines = [
-        "| false claim | before: highest | now: highest (bound), where | targets "
-        "| held out: highest (bound), where | targets |",
+        "| false claim | before: highest | now: highest (bound), where, documents | targets "
+        "| held out | targets |",
         "|---|---|---|---|---|---|",
     ]
     for question, what in CLAIMS.items():
@@ -291,7 +287,7 @@ def _variables(rates: Rates, question: str) -> list[str]:
 
 def _place(rate: Rate) -> str:
     variable = f"`{rate.variable}`" if rate.variable in SCALES else rate.variable
-    return f"{rate.population}, {variable}, {rate.documents} documents"
+    return f"{rate.population}, {variable}, {rate.documents}"
 
 
 def _number(value: float, digits: int = 3) -> str:
