@@ -3,32 +3,70 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from studies.errors.endtoend import front_door
 from studies.errors.measures import QUESTIONS
 from studies.errors.page import write_page
-from studies.errors.populations import read_populations
-from studies.errors.record import write_rates
+from studies.errors.populations import HELD_OUT, read_populations
+from studies.errors.record import Rate, write_rates
+
+FRONT = "front"
 
 
 def main() -> None:
-    """Measure what is not there yet, simulate, write the numbers, the figure and the tables."""
+    """Measure what is not there yet, simulate, write the numbers, the figure and the tables.
+
+    Asked for everything, it writes all rows of the table anew.
+    """
+    every = [FRONT, *QUESTIONS]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with gum/ and ud_ewt/")
-    parser.add_argument("--out", type=Path, default=Path("studies/runs/errors"))
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with gum/, ud_ewt/ and gap/"
+    )
+    parser.add_argument("--out", type=Path, default=Path("studies/runs/errors"),
+                        help="where the sums of documents are kept")  # fmt: skip
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--models", nargs="+", default=["minilm", "smollm2"])
-    parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
+    parser.add_argument("--questions", nargs="+", choices=every, default=every)
     options = parser.parse_args()
+    began = time.perf_counter()
+    run = _run()
     populations = read_populations(options.data, options.out, options.models)
+    _say(f"read after {time.perf_counter() - began:.0f} s")
+    rates: list[Rate] = []
     for question in options.questions:
-        rates = []
-        for rate in QUESTIONS[question](populations, options.repetitions):
-            rates.append(rate)
-            print(rate, file=sys.stderr, flush=True)
-        write_rates(rates)
+        if question == FRONT:
+            found = front_door(options.data, options.repetitions)
+        else:
+            found = QUESTIONS[question](populations, options.repetitions)
+        for rate in found:
+            rates.append(replace(rate, choosing=_choosing(rate.population), run=run))
+            _say(rates[-1])
+        _say(f"{question}: {time.perf_counter() - began:.0f} s, {time.process_time():.0f} s of CPU")
+    write_rates(rates, is_whole=options.questions == every)
     write_page()
+
+
+def _choosing(population: str) -> str:
+    return "held out" if population.split(", ")[1] in HELD_OUT else "used"
+
+
+def _run() -> str:
+    """When this run began, and the commit of its code."""
+    named = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} {named.stdout.strip()}".strip()
+
+
+def _say(what: object) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The same error rates through the front door: documents in, sentences of a report out.
 
-    python -m studies.errors.endtoend --data FOLDER
-
 Each repetition draws documents of EWT, runs `headscope.analyze` or a probe on them, and asks what
 a reader would: does the interval hold the number of all documents, does the report say that kinds
 of text differ whose labels were dealt at random, does it say that a head of a model with random
@@ -10,8 +8,7 @@ weights finds a relation better than any offset?
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,42 +21,35 @@ from headscope.reporting.findings_between import about_groups
 from headscope.reporting.findings_of_probes import relations
 from headscope.reporting.subjects import find_subjects
 from headscope.reporting.wording import plain
+from headscope.results.result import Result
 from headscope.text.document import Document
-from studies.errors.page import write_page
 from studies.errors.populations import TITLES
 from studies.errors.rates import Counted
-from studies.errors.record import Rate, write_rates
+from studies.errors.record import Rate
 from studies.gum.corpora import draw_per_document
 
+__all__ = ["front_door"]
+
 METRICS = ["null_share", "distance", "entropy", "dep_alignment"]
-SENTENCES = 4
+SENTENCES = 3
 """Of each document, at most."""
 
 
-def main() -> None:
-    """Count, and write the rates and the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with ud_ewt/")
-    parser.add_argument("--model", default="minilm", choices=TITLES)
-    parser.add_argument("--repetitions", type=int, default=240)
-    options = parser.parse_args()
-    model = hs.load(options.model)
-    documents = _documents(options.data)
-    population = f"{TITLES[options.model]}, EWT"
-    times, few = options.repetitions, options.repetitions // 3
-    found = _false_relations(model, documents, few)
-    write_rates(
-        [Rate("front relations", population, "any relation", 40, few, found.rate, found.bound)]
-    )
+def front_door(data: Path, repetitions: int) -> Iterator[Rate]:
+    """All rates of this module: MiniLM over EWT."""
+    model = hs.load("minilm")
+    documents = _documents(data)
+    population = f"{TITLES['minilm']}, EWT"
+    times, few = max(repetitions * 3 // 20, 2), max(repetitions // 20, 2)
     found = _false_groups(model, documents, times)
-    write_rates([Rate("front groups", population, "5 groups", 30, times, found.rate, found.bound)])
-    covered = [(n, _coverage(model, documents, n, times)) for n in (8, 20)]
-    write_rates(
-        Rate("front coverage", population, name, n, times, share, effective=effective[name])
-        for n, (shares, effective) in covered
-        for name, share in shares.items()
-    )
-    write_page()
+    yield Rate("front groups", population, "5 groups", 30, times, found.rate, found.bound)
+    found = _false_relations(model, documents, few)
+    yield Rate("front relations", population, "any relation", 40, few, found.rate, found.bound)
+    truth = hs.analyze(model, _joined(documents), METRICS, progress=False)
+    for n in (8, 20):
+        shares, effective = _coverage(model, documents, truth, n, few)
+        for name, share in shares.items():
+            yield Rate("front coverage", population, name, n, few, share, effective=effective[name])
 
 
 Pieces = list[list[Document]]
@@ -85,10 +75,9 @@ def _joined(documents: Pieces) -> list[Document]:
 
 
 def _coverage(
-    model: hs.Model, documents: Pieces, n: int, repetitions: int
+    model: hs.Model, documents: Pieces, whole: Result, n: int, repetitions: int
 ) -> tuple[dict[str, float], dict[str, float]]:
     """By variable: the share of intervals of heads that hold the truth; effective documents."""
-    whole = hs.analyze(model, _joined(documents), METRICS, progress=False)
     hits: dict[str, list[float]] = {name: [] for name in METRICS}
     effective: dict[str, list[float]] = {name: [] for name in METRICS}
     for seed in range(repetitions):
@@ -136,7 +125,3 @@ def _false_relations(model: hs.Model, documents: Pieces, repetitions: int) -> Co
         said = relations(find_subjects([result])[0], 0)
         claims.append(float(said is not None and "beat the best fixed offset" in plain(said)))
     return Counted.of(claims)
-
-
-if __name__ == "__main__":
-    main()

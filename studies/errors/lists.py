@@ -7,22 +7,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.correlation import correlation, correlation_interval
 from headscope.statistics.differences import paired
+from headscope.statistics.dominance import largest_pulls
 from headscope.statistics.intervals import is_enough, p_above
 from headscope.statistics.pulls import AGREEMENT, Pulls, Scale, ratio_pulls
 from headscope.statistics.student import both_tails, critical, upper_tail
-from studies.errors.rates import pool_sample, samples
+from studies.errors.draws import draw
+from studies.errors.rates import is_listed
 from studies.errors.record import upper_bound
 
 __all__ = ["Rates", "alike", "changed_heads", "correlations", "heads_above_the_mean"]
 
-LEVEL = 0.05
 CLEAR = 1.2
 """A head with more than so many times the mean is one to be found."""
 SPARSE = 10
-"""Power is counted on every tenth sample."""
+"""Power, and what the rule of before would have said, are counted on every tenth sample …"""
+OFTEN = 5
+"""… and false heads by the rule of before on every fifth."""
 HALVINGS = 60
 FAR = 30.0
 """Log odds that no share reaches."""
@@ -40,6 +42,8 @@ class Rates:
     now: float
     bound: float = math.nan
     """The upper 95 % Monte Carlo bound of the second."""
+    heaviest: float = math.nan
+    """The largest share of one document in what any head varies by, among all documents."""
 
 
 def alike(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> np.ndarray:
@@ -81,22 +85,33 @@ def heads_above_the_mean(
     same = alike(numerator, denominator, scale)
     values = numerator.sum(0) / denominator.sum(0)
     is_clear = values > CLEAR * values.mean()
-    false, found = [], []
-    for number, (_, parts) in enumerate(samples(len(numerator), n, repetitions, seed)):
-        b = pool_sample(denominator, *parts)
-        tests = _tests(pool_sample(same, *parts), b, scale)
-        false.append([float(_is_listed(p).any()) for p in tests])
-        if number % SPARSE == 0:
-            tests = _tests(pool_sample(numerator, *parts), b, scale)
-            found.append([_is_listed(p)[is_clear].mean() for p in tests])
-    return _rates(false), Rates(*np.mean(found, axis=0))
+    false, before, found = [], [], []
+    for drawn in draw(len(numerator), n, repetitions, seed, len(values)):
+        a, b, really = drawn.pooled(same, denominator, numerator)
+        difference = _from_the_mean(a, b, scale)
+        false += _any_listed(p_above(difference))
+        before += _any_listed(_p_above_before(_some(difference, drawn.every(OFTEN))))
+        some = drawn.every(SPARSE)
+        difference = _from_the_mean(really[:, some], b[:, some], scale)
+        tests = _p_above_before(difference), p_above(difference)
+        found += [[is_listed(p)[is_clear].mean() for p in of] for of in zip(*tests, strict=True)]
+    heaviest = _from_the_mean(same[:, None], denominator[:, None], scale)
+    return _rates(before, false, heaviest), Rates(*np.mean(found, axis=0))
 
 
-def _tests(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> list[np.ndarray]:
-    """Against the mean over heads: p by the rule of before, and by that of now."""
+def _any_listed(p: np.ndarray) -> list[float]:
+    """Of each sample: is any head listed?"""
+    return [float(is_listed(row).any()) for row in p]
+
+
+def _some(of: Pulls, samples: np.ndarray) -> Pulls:
+    return of.changed(of.value[samples], lambda array: array[:, samples])
+
+
+def _from_the_mean(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> Pulls:
+    """`sample head`: how far each head is above the mean over heads."""
     of = ratio_pulls(numerator, denominator, scale)
-    difference = of - of.mean((0,)).at(None)
-    return [_p_above_before(difference), p_above(difference)]
+    return of - of.mean((1,)).at(slice(None), None)
 
 
 def changed_heads(sums: Sums, scale: Scale, n: int, *, repetitions: int, seed: int = 0) -> Rates:
@@ -107,38 +122,37 @@ def changed_heads(sums: Sums, scale: Scale, n: int, *, repetitions: int, seed: i
     numerator, denominator = sums
     same = alike(numerator, denominator, scale)
     order = np.random.default_rng(seed).permutation(same.shape[1])
-    false = []
-    for _, parts in samples(len(same), n, repetitions, seed):
-        left = ratio_pulls(pool_sample(same, *parts), pool_sample(denominator, *parts), scale)
-        right = left.changed(left.value[order], lambda array: array[:, order])
-        tests = (_p_differs_before(left - right), paired(left, right).p)
-        false.append([float(_is_listed(p).any()) for p in tests])
-    return _rates(false)
+    false, before = [], []
+    for drawn in draw(len(same), n, repetitions, seed, len(order)):
+        left = ratio_pulls(*drawn.pooled(same, denominator), scale)
+        right = left.changed(left.value[:, order], lambda array: array[..., order])
+        false += _any_listed(paired(left, right).p)
+        some = drawn.every(OFTEN)
+        before += _any_listed(_p_differs_before(_some(left, some) - _some(right, some)))
+    whole = ratio_pulls(same, denominator, scale)
+    other = whole.changed(whole.value[order], lambda array: array[:, order])
+    return _rates(before, false, whole - other)
 
 
 def correlations(left: Scaled, right: Scaled, n: int, *, repetitions: int, seed: int = 0) -> Rates:
     """Of the intervals of r over heads, the share that hold the r of all documents."""
     truth = float(correlation(*(a.sum(0) / b.sum(0) for a, b, _ in (left, right))))
-    holds = []
-    for _, parts in samples(len(left[0]), n, repetitions, seed):
-        both = [
-            ratio_pulls(pool_sample(a, *parts), pool_sample(b, *parts), scale)
-            for a, b, scale in (left, right)
-        ]
-        bounds = np.array([_r_interval_before(*both), correlation_interval(*both)])
-        if np.isfinite(bounds).all():
-            holds.append((bounds[:, 0] <= truth) & (truth <= bounds[:, 1]))
-    return Rates(*np.mean(holds, axis=0))
+    holds, before = [], []
+    for drawn in draw(len(left[0]), n, repetitions, seed, left[0].shape[1]):
+        sides = [ratio_pulls(*drawn.pooled(a, b), scale) for a, b, scale in (left, right)]
+        for i in range(len(drawn)):
+            both = [of.at(i) for of in sides]
+            low, high = correlation_interval(*both)
+            if np.isfinite(low):
+                holds.append(low <= truth <= high)
+                low, high = _r_interval_before(*both)
+                before.append(low <= truth <= high)
+    return Rates(float(np.mean(before)), float(np.mean(holds)))
 
 
-def _rates(outcomes: list[list[float]]) -> Rates:
-    before, now = np.array(outcomes).T
-    return Rates(float(before.mean()), float(now.mean()), upper_bound(now))
-
-
-def _is_listed(p: np.ndarray) -> np.ndarray:
-    listed: np.ndarray = np.nan_to_num(benjamini_hochberg(p), nan=1.0) < LEVEL
-    return listed
+def _rates(before: list[float], now: list[float], whole: Pulls) -> Rates:
+    heaviest = float(np.nanmax(largest_pulls(whole)))
+    return Rates(float(np.mean(before)), float(np.mean(now)), upper_bound(now), heaviest)
 
 
 def _t_before(of: Pulls) -> tuple[np.ndarray, np.ndarray]:

@@ -37,6 +37,9 @@ SCALES: dict[str, Scale] = {
 CORRELATED = ("entropy", "dep_alignment")
 GROUPED = ("null_share", "dep_alignment", "distance", "entropy")
 KNOWN = ("obj", "det", "case")
+"""Relations that heads are known to find."""
+KNOWN_TO_SPACY = ("dobj", "det", "pobj")
+"""The same in spaCy's trees, where `case` is the possessive 's."""
 HEADS = 16
 """So many heads of each variable, drawn once: the others are like them."""
 LEAST_CASES = 100
@@ -45,15 +48,16 @@ LEAST_CASES = 100
 
 def _coverage(populations: Populations, repetitions: int) -> Iterator[Rate]:
     for name, population in populations.items():
-        for variable in (*SCALES, *(f"accuracy, {relation}" for relation in KNOWN)):
+        for variable in (*SCALES, *(f"accuracy, {relation}" for relation in _known_in(population))):
             a, b, scale = _sums(population, variable)
             for n in SIZES:
                 found = coverage(
-                    a, b, scale, n, repetitions=repetitions, n_bootstraps=repetitions // 10, seed=n
+                    a, b, scale, n, repetitions=repetitions, n_bootstraps=repetitions // 20, seed=n
                 )
                 yield Rate(
                     "coverage", name, variable, n, repetitions, found.jackknife,
                     before=found.bootstrap, effective=found.documents, width=found.width,
+                    heaviest=found.heaviest,
                 )  # fmt: skip
 
 
@@ -62,7 +66,7 @@ def _groups(populations: Populations, repetitions: int) -> Iterator[Rate]:
         sums = {variable: _sums(population, variable)[:2] for variable in GROUPED}
         for n_groups, n in ((5, 30), (8, 64)):
             now, before = false_groups(
-                sums, n_groups, n, repetitions=repetitions, n_bootstraps=repetitions // 5
+                sums, n_groups, n, repetitions=repetitions, n_bootstraps=repetitions // 10
             )
             yield Rate(
                 "groups", name, f"{n_groups} groups", n, repetitions, now.rate, now.bound, before
@@ -92,26 +96,33 @@ def _known(populations: Populations, repetitions: int) -> Iterator[Rate]:
     few = max(repetitions // 5, 20)
     for name, population in populations.items():
         relations = population.relations
-        picked = [relations.names.index(relation) for relation in KNOWN]
+        known = _known_in(population)
+        picked = [relations.names.index(relation) for relation in known]
         for n in (12, 20, 64):
             power = found_relations(
                 relations.right[..., picked], relations.offsets[..., picked],
                 relations.cases[..., picked], n, repetitions=few,
             )  # fmt: skip
-            for relation, share in zip(KNOWN, power, strict=True):
+            for relation, share in zip(known, power, strict=True):
                 yield Rate("known", name, relation, n, few, float(share))
+
+
+def _known_in(population: Population) -> tuple[str, ...]:
+    return KNOWN_TO_SPACY if "dobj" in population.relations.names else KNOWN
 
 
 def _values(populations: Populations, repetitions: int) -> Iterator[Rate]:
     """Heads against a number: all at it, and half of them above it."""
+    few = repetitions * 3 // 5
     for name, variable, sums, scale in _all_heads(populations):
         for n in SIZES[1:]:
-            false, _ = discoveries(*sums, scale, n, repetitions=repetitions, null=1.0, seed=n)
-            yield Rate("value", name, variable, n, repetitions, false.rate, false.bound)
-            few = repetitions // 2
-            false, power = discoveries(*sums, scale, n, repetitions=few, seed=n)
-            yield Rate("half", name, variable, n, few, false.rate, false.bound)
-            yield Rate("half, power", name, variable, n, few, power)
+            found = discoveries(*sums, scale, n, repetitions=few, seed=n)
+            counted = {"value": found.any_false, "half": found.false}
+            for question, of in counted.items():
+                yield Rate(
+                    question, name, variable, n, few, of.rate, of.bound, heaviest=found.heaviest
+                )
+            yield Rate("half, power", name, variable, n, few, found.found)
 
 
 def _means(populations: Populations, repetitions: int) -> Iterator[Rate]:
@@ -134,12 +145,13 @@ def _changes(populations: Populations, repetitions: int) -> Iterator[Rate]:
 
 
 def _correlations(populations: Populations, repetitions: int) -> Iterator[Rate]:
+    few = repetitions // 2
     for name, population in populations.items():
         for other in CORRELATED:
             sides = [_sums(population, variable, heads=None) for variable in ("distance", other)]
             for n in LISTED:
-                found = correlations(sides[0], sides[1], n, repetitions=repetitions, seed=n)
-                yield _compared("r", name, f"distance, {other}", n, repetitions, found)
+                found = correlations(sides[0], sides[1], n, repetitions=few, seed=n)
+                yield _compared("r", name, f"distance, {other}", n, few, found)
 
 
 def _pairs(populations: Populations, repetitions: int) -> Iterator[Rate]:
@@ -169,7 +181,9 @@ def _all_heads(
 
 
 def _compared(question: str, name: str, variable: str, n: int, times: int, of: Rates) -> Rate:
-    return Rate(question, name, variable, n, times, of.now, of.bound, of.before)
+    return Rate(
+        question, name, variable, n, times, of.now, of.bound, of.before, heaviest=of.heaviest
+    )
 
 
 def _sums(

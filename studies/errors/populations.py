@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,18 @@ from headscope.results.result import Result
 from headscope.text.document import Document
 from studies.gum.corpora import draw_per_document, read_gum
 
-__all__ = ["Population", "Relations", "read_populations"]
+__all__ = ["HELD_OUT", "Population", "Relations", "read_populations"]
 
 METRICS = ("null_share", "distance", "entropy", "dep_alignment", "pos_to")
 RELATIONS = ("dep_accuracy", "dep_offset")
 TITLES = {"minilm": "MiniLM", "smollm2": "SmolLM2"}
 SENTENCES = {"minilm": 12, "smollm2": 3}
 """Of each document, at most; a document of EWT has 1 to 60."""
+
+HELD_OUT = ("GAP",)
+"""Corpora on which no procedure was chosen: they were first read when all were settled."""
+PAGES = 400
+"""Documents of GAP: the first passage of each of so many pages."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,16 @@ class Population:
 
 
 def read_populations(data: Path, out: Path, models: Sequence[str]) -> dict[str, Population]:
-    """Both models over EWT's documents, whose sizes differ a lot, and over GUM's."""
-    gum = read_gum(data / "gum")
-    ewt = list(hs.read(data / "ud_ewt" / "en_ewt-ud-dev.conllu", unit="document"))
+    """Each model over EWT's documents, whose sizes differ a lot, over GUM's, and over GAP's."""
+    corpora = {
+        "gum": read_gum(data / "gum"),
+        "ewt": list(hs.read(data / "ud_ewt" / "en_ewt-ud-dev.conllu", unit="document")),
+        "gap": read_gap(data / "gap"),
+    }
     populations = {}
     for model in models:
         n = SENTENCES[model]
-        for corpus, documents in (("gum", gum), ("ewt", ewt)):
+        for corpus, documents in corpora.items():
             pieces = (p for d in documents for p in d.split("sentence"))
             chosen = [_named(piece) for piece in draw_per_document(pieces, n)]
             name = f"{TITLES[model]}, {corpus.upper()}"
@@ -69,6 +78,15 @@ def read_populations(data: Path, out: Path, models: Sequence[str]) -> dict[str, 
             result = hs.analyze(loaded, read, [*METRICS, *RELATIONS], by="source", out=folder)
             populations[name] = _population(name, result, documents)
     return populations
+
+
+def read_gap(folder: Path) -> list[Document]:
+    """Passages of Wikipedia, one of each page, with trees by spaCy."""
+    passages: dict[str, str] = {}
+    with (folder / "gap-development.tsv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            passages.setdefault(row["URL"], row["Text"])
+    return list(hs.annotate(list(passages.values())[:PAGES]))
 
 
 def _named(piece: Document) -> Document:

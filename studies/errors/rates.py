@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headscope.statistics.corrections import benjamini_hochberg, holm
 from headscope.statistics.differences import paired, unpaired
+from headscope.statistics.dominance import largest_pulls
 from headscope.statistics.grouped import permutation_test
-from headscope.statistics.honest import honest_score
+from headscope.statistics.honest import LEAST_CASES, LEAST_PARTS, honest_score
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import Scale, pool, ratio_pulls
+from headscope.statistics.pulls import FULL, Scale, ratio_pulls
+from studies.errors.draws import N_PARTS, draw, summed
 from studies.errors.record import upper_bound
 
 __all__ = [
     "Counted",
     "Coverage",
+    "Discoveries",
     "coverage",
     "discoveries",
     "false_groups",
     "false_relations",
     "found_relations",
+    "honest_p",
+    "is_listed",
     "pairing",
-    "pool_sample",
-    "samples",
 ]
 
-N_PARTS = 64
 N_DRAWS = 200
 """Of the percentile bootstrap that earlier versions had."""
 
@@ -60,6 +61,8 @@ class Coverage:
     """The same of the middle 95 % of a bootstrap over parts; NaN if it was not asked for."""
     width: float
     """The median of the width, relative to the bootstrap's."""
+    heaviest: float
+    """The largest share of one document in what any head varies by, among all documents."""
 
 
 def coverage(
@@ -77,25 +80,30 @@ def coverage(
     The first `n_bootstraps` samples also get the bootstrap of earlier versions, which is slow.
     """
     truth = numerator.sum(0) / denominator.sum(0)
+    generator = np.random.default_rng(seed + 1)
     given, sizes, holds, before, widths = [], [], [], [], []
-    for number, (generator, parts) in enumerate(samples(len(numerator), n, repetitions, seed)):
-        a, b = (pool_sample(x, *parts) for x in (numerator, denominator))
+    for drawn in draw(len(numerator), n, repetitions, seed, numerator.shape[1]):
+        a, b = drawn.pooled(numerator, denominator)
         of = interval(ratio_pulls(a, b, scale))
         is_given = np.isfinite(of.low)
-        given.append(is_given.mean())
+        given.append(is_given.mean(1))
         sizes.append(of.documents[is_given])
         holds.append(((of.low <= truth) & (truth <= of.high))[is_given])
-        if number < n_bootstraps:
-            low, high = _bootstrap(a, b, generator)
-            before.append(((low <= truth) & (truth <= high))[is_given])
+        for i in range(min(len(drawn), n_bootstraps - drawn.first)):
+            mine = is_given[i]
+            if not mine.any():  # perhaps no document has a case at all
+                continue
+            low, high = _bootstrap(a[:, i], b[:, i], generator)
+            before.append(((low <= truth) & (truth <= high))[mine])
             with np.errstate(divide="ignore", invalid="ignore"):
-                widths.append(((of.high - of.low) / (high - low))[is_given])
+                widths.append(((of.high[i] - of.low[i]) / (high - low))[mine])
     return Coverage(
-        float(np.mean(given)),
+        float(np.concatenate(given).mean()),
         float(np.median(np.concatenate(sizes))),
         float(np.concatenate(holds).mean()),
         float(np.concatenate(before).mean()) if n_bootstraps else float("nan"),
         float(np.nanmedian(np.concatenate(widths))) if n_bootstraps else float("nan"),
+        _heaviest(numerator, denominator, scale),
     )
 
 
@@ -106,7 +114,7 @@ def false_groups(
     *,
     repetitions: int,
     seed: int = 0,
-    n_permutations: int = 499,
+    n_permutations: int = 249,
     n_bootstraps: int = 0,
 ) -> tuple[Counted, float]:
     """Share of reports that call groups different, of labels dealt at random: now, and before.
@@ -121,19 +129,21 @@ def false_groups(
         n_bootstraps: the first so many samples are also judged by the rule of before.
     """
     size = len(next(iter(sums.values()))[0])
+    generator = np.random.default_rng(seed + 1)
+    labels = np.arange(n) % n_groups
     now, before = [], []
-    for number, (generator, (documents, parts)) in enumerate(samples(size, n, repetitions, seed)):
-        labels = np.arange(n) % n_groups
-        units, groups = _by_group(labels, parts)
-        p, is_apart = [], False
-        for a, b in sums.values():
-            of = ratio_pulls(pool(a[documents], units), pool(b[documents], units))
-            p.append(permutation_test(of, groups, n_permutations=n_permutations).p)
-            if number < n_bootstraps and not is_apart:
-                is_apart = _are_apart(a[documents], b[documents], labels, parts, generator)
-        now.append(float((holm(np.array(p)) < 0.05).any()))
-        if number < n_bootstraps:
-            before.append(is_apart)
+    for drawn in draw(size, n, repetitions, seed):
+        for number, documents, parts in drawn:
+            units, groups = _by_group(labels, parts)
+            p, is_apart = [], False
+            for a, b in sums.values():
+                of = ratio_pulls(*(summed(x[documents], units, len(groups)) for x in (a, b)))
+                p.append(permutation_test(of, groups, n_permutations=n_permutations).p)
+                if number < n_bootstraps and not is_apart:
+                    is_apart = _are_apart(a[documents], b[documents], labels, parts, generator)
+            now.append(float((holm(np.array(p)) < 0.05).any()))
+            if number < n_bootstraps:
+                before.append(is_apart)
     return Counted.of(now), float(np.mean(before)) if before else float("nan")
 
 
@@ -167,22 +177,21 @@ def false_relations(
     any_claim: list[float] = []
     nominal: list[bool] = []
     before: list[bool] = []
-    drawn = samples(len(cases), n, repetitions, seed)
-    for number, (generator, (documents, parts)) in enumerate(drawn):
-        p = []
-        for relation in range(cases.shape[1]):
-            counts = cases[documents, relation].astype(int)
-            chance = accuracy[documents, relation]
-            right = pool(generator.binomial(counts[:, None], chance[:, None], (n, n_heads)), parts)
-            rival = pool(generator.binomial(counts, chance)[:, None], parts)
-            total = pool(counts.astype(float), parts)
-            score = honest_score(right, total, rival)
-            p.append(score.p)
-            if number < n_bootstraps and np.isfinite(score.p):
-                before.append(_was_better(right, total, rival, score.score, generator))
-        known = np.array(p)[np.isfinite(p)]
-        nominal.extend(known < 0.05)
-        any_claim.append(float((holm(known) < 0.05).any()))
+    generator = np.random.default_rng(seed + 1)
+    for drawn in draw(len(cases), n, repetitions, seed):
+        for number, documents, parts in drawn:
+            counts, chance = cases[documents].astype(int), accuracy[documents]
+            size = (n, n_heads, cases.shape[1])
+            right = summed(generator.binomial(counts[:, None], chance[:, None], size), parts)
+            rival = summed(generator.binomial(counts, chance), parts)
+            total = summed(counts, parts)
+            p = honest_p(right, total, rival)
+            known = np.flatnonzero(np.isfinite(p))
+            for at in known if number < n_bootstraps else ():
+                sides = right[..., at], total[:, at], rival[:, at, None]
+                before.append(_was_better(*sides, honest_score(*sides).score, generator))
+            nominal.extend(p[known] < 0.05)
+            any_claim.append(float((holm(p[known]) < 0.05).any()))
     alone, ruled = (float(np.mean(x)) if x else float("nan") for x in (nominal, before))
     return Counted.of(any_claim), alone, ruled
 
@@ -198,15 +207,45 @@ def found_relations(
 ) -> np.ndarray:
     """`relation`: how often a relation is claimed (Holm), where it is really there."""
     claimed = np.zeros(cases.shape[1])
-    for _, (documents, parts) in samples(len(cases), n, repetitions, seed):
-        p = np.full(cases.shape[1], np.nan)
-        for relation in range(cases.shape[1]):
-            by_part = (
-                pool(array[documents][..., relation], parts) for array in (right, cases, offsets)
-            )
-            p[relation] = honest_score(*by_part).p
-        claimed += np.nan_to_num(holm(p), nan=1.0) < 0.05
+    for drawn in draw(len(cases), n, repetitions, seed):
+        for _, documents, parts in drawn:
+            by_part = [summed(array[documents], parts) for array in (right, cases, offsets)]
+            p = [honest_score(*(of[..., r] for of in by_part)).p for r in range(len(claimed))]
+            claimed += np.nan_to_num(holm(np.array(p)), nan=1.0) < 0.05
     return claimed / repetitions
+
+
+def honest_p(right: np.ndarray, cases: np.ndarray, rival: np.ndarray) -> np.ndarray:
+    """`relation`: p of `honest_score` against one rival, of all relations at once.
+
+    Args:
+        right: `part classifier relation`.
+        cases: `part relation`.
+        rival: `part relation`.
+    """
+    halves = np.arange(len(right))[:, None] % 2
+    chosen = [right[half::2].sum(0).argmax(0)[None, None] for half in (1, 0)]
+    even, odd = (np.take_along_axis(right, at, 1)[:, 0] for at in chosen)
+    gains = ratio_pulls(np.where(halves == 0, even, odd) - rival, cases)
+    p = np.nan_to_num(p_above(replace(gains, agreement=FULL)), nan=1.0)
+    is_enough = (cases.sum(0) >= LEAST_CASES) & ((cases > 0).sum(0) >= LEAST_PARTS)
+    is_in_both = (cases[::2].sum(0) > 0) & (cases[1::2].sum(0) > 0)
+    return np.where(is_enough & is_in_both, p, np.nan)
+
+
+@dataclass(frozen=True)
+class Discoveries:
+    """What lists of heads above a number have."""
+
+    any_false: Counted
+    """Samples with a list in which any head is false, where all are: each head's number is its
+    own true value."""
+    false: Counted
+    """Share of false heads in a list, where about half of the heads are above their number."""
+    found: float
+    """Share of those heads that the list has."""
+    heaviest: float
+    """The largest share of one document in what any head varies by, among all documents."""
 
 
 def discoveries(
@@ -216,26 +255,36 @@ def discoveries(
     n: int,
     *,
     repetitions: int,
-    null: float = 0.5,
     seed: int = 0,
-) -> tuple[Counted, float]:
-    """False discovery rate and power over heads, some of which are above a threshold.
+) -> Discoveries:
+    """False discovery rate and power over heads.
 
-    Each head's threshold is its own true value (there is nothing to find) or, for a share
-    1 − `null` of heads, 90 % of it.
+    Each head's number is its own true value (there is nothing to find) or, for half of the
+    heads, 90 % of it.
     """
     truth = numerator.sum(0) / denominator.sum(0)
-    generator = np.random.default_rng(seed + 1)
-    is_null = generator.random(truth.shape) < null
-    threshold = np.where(is_null, truth, 0.9 * truth)
-    false, power = [], []
-    for _, parts in samples(len(numerator), n, repetitions, seed):
-        a, b = (pool_sample(x, *parts) for x in (numerator, denominator))
-        adjusted = benjamini_hochberg(p_above(ratio_pulls(a, b, scale), threshold))
-        found = np.nan_to_num(adjusted, nan=1.0) < 0.05
-        false.append((found & is_null).sum() / max(found.sum(), 1))
-        power.append((found & ~is_null).sum() / max((~is_null).sum(), 1))
-    return Counted.of(false), float(np.mean(power))
+    is_null = np.random.default_rng(seed + 1).random(truth.shape) < 0.5
+    thresholds = np.stack((truth, np.where(is_null, truth, 0.9 * truth)))
+    any_false, false, power = [], [], []
+    for drawn in draw(len(numerator), n, repetitions, seed, len(truth)):
+        of = ratio_pulls(*drawn.pooled(numerator, denominator), scale)
+        p = p_above(of, thresholds[:, None])
+        any_false += [float(is_listed(row).any()) for row in p[0]]
+        for found in map(is_listed, p[1]):
+            false.append((found & is_null).sum() / max(found.sum(), 1))
+            power.append((found & ~is_null).sum() / max((~is_null).sum(), 1))
+    return Discoveries(
+        Counted.of(any_false),
+        Counted.of(false),
+        float(np.mean(power)),
+        _heaviest(numerator, denominator, scale),
+    )
+
+
+def is_listed(p: np.ndarray) -> np.ndarray:
+    """Of the heads of one sample, those that a list has."""
+    listed: np.ndarray = np.nan_to_num(benjamini_hochberg(p), nan=1.0) < 0.05
+    return listed
 
 
 def pairing(
@@ -252,35 +301,21 @@ def pairing(
     """
     truth = np.subtract(*((a.sum(0) / b.sum(0)).mean() for a, b in (left, right)))
     holds, widths = [], []
-    for _, parts in samples(len(left[0]), n, repetitions, seed):
-        sides = [
-            ratio_pulls(pool_sample(a, *parts), pool_sample(b, *parts), scale).mean((0,))
-            for a, b in (left, right)
-        ]
+    for drawn in draw(len(left[0]), n, repetitions, seed, left[0].shape[1]):
+        sides = [ratio_pulls(*drawn.pooled(a, b), scale).mean((1,)) for a, b in (left, right)]
         both = paired(*sides), unpaired(*sides)
-        if all(np.isfinite(d.low) for d in both):
-            holds.append([bool(d.low <= truth <= d.high) for d in both])
-            widths.append([float(d.high - d.low) for d in both])
+        is_given = np.all([np.isfinite(d.low) for d in both], axis=0)
+        holds += np.stack([(d.low <= truth) & (truth <= d.high) for d in both], -1)[
+            is_given
+        ].tolist()
+        widths += np.stack([d.high - d.low for d in both], -1)[is_given].tolist()
     of_paired, of_unpaired = np.mean(holds, axis=0)
     narrow, wide = np.median(widths, axis=0)
     return float(of_paired), float(of_unpaired), float(wide / narrow)
 
 
-def pool_sample(values: np.ndarray, documents: np.ndarray, parts: np.ndarray) -> np.ndarray:
-    """`part …`: the sums of the documents drawn, by the part each was dealt into.
-
-    Parts that got no document are left out: they change nothing.
-    """
-    return pool(values[documents], np.unique(parts, return_inverse=True)[1])
-
-
-def samples(
-    size: int, n: int, repetitions: int, seed: int
-) -> Iterator[tuple[np.random.Generator, tuple[np.ndarray, np.ndarray]]]:
-    """Documents drawn with replacement, and the parts that hashes would deal them into."""
-    generator = np.random.default_rng(seed)
-    for _ in range(repetitions):
-        yield generator, (generator.integers(0, size, n), generator.integers(0, N_PARTS, n))
+def _heaviest(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> float:
+    return float(np.nanmax(largest_pulls(ratio_pulls(numerator, denominator, scale))))
 
 
 def _by_group(labels: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -314,8 +349,7 @@ def _are_apart(
     bounds = []
     for group in np.unique(labels):
         mine = labels == group
-        low, high, value = _group_bounds(pool(a[mine], parts[mine]), pool(b[mine], parts[mine]),
-                                         generator)  # fmt: skip
+        low, high, value = _group_bounds(*(summed(x[mine], parts[mine]) for x in (a, b)), generator)
         bounds.append((value, low, high))
     lowest, highest = min(bounds), max(bounds)
     return highest[1] > lowest[2]

@@ -38,6 +38,12 @@ class Rate:
     """The median of the effective number of documents."""
     width: float = math.nan
     """Of the intervals of now, relative to those of before."""
+    heaviest: float = math.nan
+    """The largest share of one document in what any head varies by, among all documents."""
+    choosing: str = ""
+    """`used`: procedures were chosen on this population; `held out`: they were settled before."""
+    run: str = ""
+    """When the run began that counted this, and the commit of its code."""
 
 
 def upper_bound(outcomes: Sequence[float] | np.ndarray) -> float:
@@ -67,11 +73,11 @@ def read_rates(path: Path = STORED) -> list[Rate]:
         ]
 
 
-def write_rates(rates: Iterable[Rate], path: Path = STORED) -> None:
-    """Write rates; those of the same questions that the file had are replaced."""
+def write_rates(rates: Iterable[Rate], path: Path = STORED, *, is_whole: bool = False) -> None:
+    """Write rates; those of the same questions that the file had are replaced, or all of them."""
     new = list(rates)
     asked = {(rate.question, rate.population, rate.variable) for rate in new}
-    old = read_rates(path)
+    old = [] if is_whole else read_rates(path)
     kept = [r for r in old if (r.question, r.population, r.variable) not in asked]
     rows = sorted(kept + new, key=lambda r: (r.question, r.population, r.variable, r.documents))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ from studies.errors.page import BOUND, FIGURE, LEVEL, MARK, PAGE, TABLES, covera
 from studies.errors.record import Rate, read_rates, upper_bound, write_rates
 
 RATES = read_rates()
-POPULATIONS = {f"{model}, {corpus}" for model in ("MiniLM", "SmolLM2") for corpus in ("GUM", "EWT")}
+MODELS, CORPORA = ("MiniLM", "SmolLM2"), ("GUM", "EWT", "GAP")
+POPULATIONS = {f"{model}, {corpus}" for model in MODELS for corpus in CORPORA}
 
 
 def test_the_tables_are_what_the_study_counted() -> None:
@@ -41,8 +42,23 @@ def test_reports_hold_their_error_rate(question: str) -> None:
 
 
 @pytest.mark.parametrize("question", ["coverage", "value", "half", "mean", "changed", "known", "r"])
-def test_both_models_were_asked_on_both_corpora(question: str) -> None:
+def test_both_models_were_asked_on_all_corpora(question: str) -> None:
     assert {r.population for r in RATES if r.question == question} == POPULATIONS
+
+
+def test_every_row_is_of_one_run_and_says_whether_it_was_held_out() -> None:
+    (run,) = {rate.run for rate in RATES}
+    assert run
+    assert "dirty" not in run
+    for rate in RATES:
+        assert rate.choosing == ("held out" if rate.population.endswith("GAP") else "used")
+
+
+def test_a_whole_run_keeps_no_row_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    write_rates([Rate("a", "one", "x", 5, 10, 0.25, run="first")], path)
+    write_rates([Rate("b", "one", "x", 5, 10, 0.25, run="second")], path, is_whole=True)
+    assert [rate.run for rate in read_rates(path)] == ["second"]
 
 
 def test_intervals_are_not_much_wider_than_before() -> None:

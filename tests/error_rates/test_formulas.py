@@ -15,7 +15,6 @@ from headscope.statistics.correlation import (
     within_layers,
 )
 from headscope.statistics.differences import paired, unpaired
-from headscope.statistics.dominance import is_dominated, largest_share
 from headscope.statistics.grouped import permutation_test
 from headscope.statistics.honest import count_ties, honest_score
 from headscope.statistics.intervals import (
@@ -330,13 +329,6 @@ def test_what_layers_do_is_taken_out_of_r_within_them() -> None:
     r, p = within_layers(left, 2 * left + 0.1 * right)
     assert r > 0.9
     assert p < 0.01
-
-
-def test_a_long_document_dominates() -> None:
-    shares = ratio_pulls(np.ones(20), np.array([9000.0, *[300.0] * 19]))
-    assert largest_share(shares) == (pytest.approx(9000 / 14700), 0)
-    assert is_dominated(shares)
-    assert not is_dominated(ratio_pulls(np.ones(20), np.full(20, 300.0)))
 
 
 def test_the_scale_is_that_of_the_sums_but_for_rounding() -> None:

@@ -11,8 +11,11 @@ from studies.errors.rates import (
     false_groups,
     false_relations,
     found_relations,
+    honest_p,
     pairing,
 )
+
+from headscope.statistics.honest import honest_score
 
 HEADS = 12
 Sums = tuple[np.ndarray, np.ndarray]
@@ -74,12 +77,20 @@ def test_tied_heads_rarely_beat_the_offset() -> None:
     assert before > nominal
 
 
+def test_all_relations_at_once_are_tested_like_each() -> None:
+    generator = np.random.default_rng(2)
+    cases = generator.integers(0, 5, (40, 7)) * (generator.random((40, 7)) < np.linspace(0, 1, 7))
+    right = generator.binomial(cases[:, None], 0.5, (40, 9, 7))
+    rival = generator.binomial(cases, 0.4)
+    each = [honest_score(right[..., i], cases[:, i], rival[:, i, None]).p for i in range(7)]
+    np.testing.assert_allclose(honest_p(right, cases, rival), each)
+    assert np.isfinite(each).sum() in range(3, 7)
+
+
 def test_false_discoveries_are_few_and_true_ones_are_found() -> None:
     a, b = documents()
-    false, _ = discoveries(a, b, "logit", 20, repetitions=150)
-    assert false.rate <= 0.07
-    _, power = discoveries(a, b, "logit", 200, repetitions=30)
-    assert power > 0.5
+    assert discoveries(a, b, "logit", 20, repetitions=150).false.rate <= 0.07
+    assert discoveries(a, b, "logit", 200, repetitions=30).found > 0.5
 
 
 def test_heads_that_rest_nearly_always_are_not_listed_above_their_own_share() -> None:
@@ -89,8 +100,8 @@ def test_heads_that_rest_nearly_always_are_not_listed_above_their_own_share() ->
     rest = 1 - generator.lognormal(-9, 0.5, (400, HEADS))
     away = generator.random((400, 1)) < 1 / 30
     shares = np.where(away, generator.uniform(0.7, 0.95, (400, HEADS)), rest)
-    false, _ = discoveries(sizes * shares, sizes, "logit", 12, repetitions=200, null=1.0)
-    assert false.rate <= 0.03
+    found = discoveries(sizes * shares, sizes, "logit", 12, repetitions=200)
+    assert found.any_false.rate <= 0.03
 
 
 def test_pairing_is_as_sure_and_narrower() -> None:

@@ -13,6 +13,7 @@ from headscope.errors import InputError, UnknownName
 from headscope.heads.bias_table import honest_scores
 from headscope.model.model import Model
 from headscope.results.result import Result
+from headscope.run.compare import caution, decided
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.pulls import Pulls, Scale, ratio_pulls
@@ -120,6 +121,43 @@ def test_a_document_that_dominates_a_sum_is_named(tiny_bert: Model) -> None:
     assert "One document holds" not in str(heads[0])
     assert "One document holds" in str(heads[1]).splitlines()[-1]
     assert heads[1].caution in heads[1]._repr_html_()
+    assert "caution" not in even.compare(even).attrs
+    for found in (uneven.compare(uneven), uneven.compare(even)):
+        assert "One document holds" in found.attrs["caution"]
+        assert "max_tokens" in found.attrs["caution"]
+
+
+def _numbers(odd: float) -> tuple[xr.DataArray, Pulls]:
+    """Two heads over forty documents of one length; in the first, one document is odd."""
+    right = np.tile([[40.0, 60.0], [60.0, 40.0]], (20, 1))
+    right[7, 0] = odd
+    pulls = ratio_pulls(right.reshape(40, 1, 2), np.full((40, 1, 2), 1000.0), "logit")
+    array = xr.DataArray(pulls.value, {"layer": [3], "head": [4, 5]}, ("layer", "head"))
+    return array, pulls
+
+
+def test_a_short_document_that_decides_a_number_is_named() -> None:
+    array, even = _numbers(odd=50.0)
+    _, odd = _numbers(odd=900.0)
+    assert decided("null_share", array, [even]) == []
+    (said,) = decided("null_share", array, [odd])
+    assert said.startswith("In 1 of 2 numbers, one document is more than half of what null_share")
+    assert "at layer 3, head 4" in said
+    assert caution("null_share", array, odd, even, is_paired=True)
+    assert caution("null_share", array, odd, odd, is_paired=True) == []  # it cancels
+    assert len(caution("null_share", array, odd, odd, is_paired=False)) == 1
+    alone = odd.mean((0, 1))
+    (said,) = decided("null_share_mean", array.mean(), [alone])
+    assert "In 1 of 1 numbers" in said
+
+
+def test_comparisons_and_lists_name_a_document_that_decides(tiny_bert: Model) -> None:
+    """One text is of another kind than all others, and no longer."""
+    alike = [f"the cat sat on the mat {n}" for n in range(30)]
+    odd = hs.analyze(tiny_bert, hs.read([*alike, "un ! ? ! ? ! ? !"]), ["null_share", "distance"])
+    even = hs.analyze(tiny_bert, hs.read(alike), ["null_share", "distance"])
+    assert "one document is more than half" in odd.significant("distance").caution
+    assert "one document is more than half" in odd.compare(even).attrs["caution"]
 
 
 def test_heads_that_cannot_be_tested_are_counted(tiny_bert: Model) -> None:

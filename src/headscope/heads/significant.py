@@ -14,13 +14,19 @@ from headscope.errors import InputError, UnknownName
 from headscope.measuring.assemble import HEADS
 from headscope.metrics import metric_from_dict
 from headscope.notebook import columns_table
-from headscope.results.described import CURE, described, label_of
+from headscope.results.described import described, label_of
 from headscope.results.result import Result
-from headscope.run.compare import Labeled, is_of_same_documents, labeled_pulls
+from headscope.run.compare import (
+    Labeled,
+    caution,
+    decided,
+    dominated,
+    is_of_same_documents,
+    labeled_pulls,
+)
 from headscope.run.merge import check_results
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.differences import paired, unpaired
-from headscope.statistics.dominance import is_dominated, largest_share
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.pulls import Pulls
 
@@ -123,21 +129,21 @@ def significant_heads(
         is_paired = is_of_same_documents(result, against)
         difference = (paired if is_paired else unpaired)(labeled.pulls, theirs.pulls)
         title = f"{called} of {result.model} minus {against.model}"
-        compared = labeled.array.copy(data=difference.value)
-        caution = _caution(name, labeled.pulls, theirs.pulls)
-        return _listed(title, compared, difference.bounds, difference.p, level, caution)
+        differences = labeled.array.copy(data=difference.value)
+        said = caution(name, labeled.array, labeled.pulls, theirs.pulls, is_paired=is_paired)
+        return _listed(title, differences, difference.bounds, difference.p, level, said)
     if isinstance(against, str):
-        pulls = labeled.pulls - _rival(known, labeled, against, labels)
-        p = p_above(pulls)
+        compared = labeled.pulls - _rival(known, labeled, against, labels)
         is_mean = against == "mean"
-        said = "its mean over heads" if is_mean else described(known[against].array).title
+        rival = "its mean over heads" if is_mean else described(known[against].array).title
+        p = p_above(compared)
     else:
         _check_number(name, labeled.pulls, float(against))
-        p, said = p_above(labeled.pulls, float(against)), f"{against:g}"
+        compared, rival = labeled.pulls, f"{against:g}"
+        p = p_above(compared, float(against))
     bounds = interval(labeled.pulls).bounds
-    return _listed(
-        f"{called} above {said}", labeled.array, bounds, p, level, _caution(name, labeled.pulls)
-    )
+    said = [*dominated(name, [labeled.pulls]), *decided(name, labeled.array, [compared])]
+    return _listed(f"{called} above {rival}", labeled.array, bounds, p, level, said)
 
 
 def _is_number(value: object) -> bool:
@@ -205,24 +211,13 @@ def _rival(
     return pulls if array.dims else pulls.at(None, None)
 
 
-def _caution(name: str, *sides: Pulls) -> str:
-    """What a reader of the list must know of sums that one document dominates."""
-    shares = [largest_share(side)[0] for side in sides if is_dominated(side)]
-    if not shares:
-        return ""
-    return (
-        f"One document holds {max(shares):.0%} of {name}, and few heads can be told from others: "
-        f"{CURE}."
-    )
-
-
 def _listed(
     title: str,
     array: xr.DataArray,
     bounds: np.ndarray,
     p: np.ndarray,
     level: float,
-    caution: str,
+    cautions: list[str],
 ) -> SignificantHeads:
     adjusted = benjamini_hochberg(p)
     layers, heads, values = array["layer"].values, array["head"].values, array.values
@@ -242,10 +237,10 @@ def _listed(
     n = int(np.isfinite(p).sum())
     untested = int(np.isfinite(values).sum()) - n
     if untested > 0:
-        caution = f"Not tested, for too few documents: {untested} heads. {caution}".rstrip()
+        cautions = [f"Not tested, for too few documents: {untested} heads.", *cautions]
     correction = f"Benjamini–Hochberg over {n} heads, level {level:g}"
     rows.sort(key=lambda row: -abs(row.value))
-    return SignificantHeads(title, correction, n, tuple(rows), caution)
+    return SignificantHeads(title, correction, n, tuple(rows), " ".join(cautions))
 
 
 def _size(labeled: Labeled) -> str:

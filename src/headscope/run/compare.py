@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +10,17 @@ import xarray as xr
 
 from headscope.errors import InputError, warn
 from headscope.measuring.assemble import HEADS, block_pulls, labeled_interval, state_of
+from headscope.results.described import CURE
 from headscope.results.result import Result
 from headscope.run.merge import axes_of, check_results, registered_metrics_of
 from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.differences import Difference, paired, unpaired
+from headscope.statistics.dominance import (
+    is_decided,
+    is_dominated,
+    largest_pulls,
+    largest_share,
+)
 from headscope.statistics.intervals import BOUNDS
 from headscope.statistics.pulls import Pulls
 
@@ -40,7 +47,8 @@ def compare(left: Result, right: Result) -> xr.Dataset:
     for all heads (and labels) of the variable by Benjamini & Hochberg: of the differences where it
     is below 0.05, at most one in twenty is expected to be false. Variability is left out where the
     sides kept different numbers of documents: fewer make it smaller. Metrics whose classes are not
-    registered here are left out, with a warning.
+    registered here are left out, with a warning. Where one document dominates a sum, or decides a
+    difference, the attribute `caution` says so.
     """
     check_results(other=right)
     is_paired = is_of_same_documents(left, right)
@@ -49,6 +57,7 @@ def compare(left: Result, right: Result) -> xr.Dataset:
     alone = _not_comparable(left, right)
     _warn_of_unregistered(left, right)
     differences: dict[str, xr.DataArray] = {}
+    cautions: list[str] = []
     for name, mine in ours.items():
         if name not in theirs or name in alone:
             continue
@@ -56,16 +65,65 @@ def compare(left: Result, right: Result) -> xr.Dataset:
         if mine.array.sizes == theirs[name].array.sizes == a.sizes:
             difference = difference_of(mine.pulls, theirs[name].pulls)
             differences |= _labeled(name, a - b, difference)
+            cautions += caution(name, a, mine.pulls, theirs[name].pulls, is_paired=is_paired)
         if {*HEADS} <= {*mine.array.dims}:
             averages = [_averaged(side[name]) for side in (ours, theirs)]
             a, b = xr.align(*(side.array for side in averages), join="inner")
             if averages[0].array.sizes == averages[1].array.sizes == a.sizes:
                 difference = difference_of(*(side.pulls for side in averages))
-                differences |= _labeled(f"{name}_mean", a - b, difference)
+                name = f"{name}_mean"
+                differences |= _labeled(name, a - b, difference)
+                sides = [side.pulls for side in averages]
+                cautions += caution(name, a, sides[0], sides[1], is_paired=is_paired)
     if not differences:
         raise InputError("The two results have no variable in common.")
     about = {"left": left.title, "right": right.title, "comparison": SAME if is_paired else OTHER}
+    if cautions:
+        about["caution"] = " ".join(cautions)
     return xr.Dataset(differences, coords={"bound": list(BOUNDS)}, attrs=about)
+
+
+def caution(
+    name: str, array: xr.DataArray, left: Pulls, right: Pulls, *, is_paired: bool
+) -> list[str]:
+    """Sentences about a document that dominates or decides the difference of two sides."""
+    compared = [left - right] if is_paired else [left, right]
+    return [*dominated(name, (left, right)), *decided(name, array, compared)]
+
+
+def dominated(name: str, sides: Sequence[Pulls]) -> list[str]:
+    """What a reader must know of a sum of which one document holds most."""
+    shares = [largest_share(side)[0] for side in sides if is_dominated(side)]
+    if not shares:
+        return []
+    return [
+        f"One document holds {max(shares):.0%} of {name}, and few heads can be told from others: "
+        f"{CURE}."
+    ]
+
+
+def decided(name: str, array: xr.DataArray, compared: Sequence[Pulls]) -> list[str]:
+    """What a reader must know of numbers that hang on one document, however short it is.
+
+    Args:
+        name: of the variable.
+        array: with the axes of the numbers, which say where the worst is.
+        compared: whose pulls make up the error: a difference, or its two sides.
+    """
+    shares = np.max([np.where(is_decided(of), largest_pulls(of), 0.0) for of in compared], axis=0)
+    n = int((shares > 0).sum())
+    if not n:
+        return []
+    at = np.unravel_index(int(shares.argmax()), shares.shape)
+    places = [
+        f"{dim} {array[dim].values[i] if dim in array.coords else i}"
+        for dim, i in zip(array.dims, at, strict=True)
+    ]
+    where = f" at {', '.join(places)}" if places else ""
+    return [
+        f"In {n} of {shares.size} numbers, one document is more than half of what {name} varies by "
+        f"({shares.max():.0%}{where}): other documents may say otherwise."
+    ]
 
 
 def is_of_same_documents(left: Result, right: Result) -> bool:

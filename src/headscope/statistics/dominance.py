@@ -30,3 +30,33 @@ def is_dominated(of: Pulls) -> bool:
     share, _ = largest_share(of)
     n = int((np.asarray(of.shares) > 0).any(tuple(range(1, of.shares.ndim))).sum())
     return n > 1 and share > DOMINANT and share * n > FAIR
+
+
+DECISIVE = 0.5
+"""A part with more than this share of the squared pulls on a number decides its error …"""
+OFTEN = 10.0
+"""… if that is also more than so many times its fair share: of few parts, one always has much."""
+
+
+def largest_pulls(of: Pulls) -> np.ndarray:
+    """`…`: the largest share that one part has of what each number varies by, u_g²/Σu².
+
+    A document can be short and still decide a number, where a head does in it what it does in no
+    other. The standard error then rests on that document, and a sample without it would not know:
+    such shares are Efron & Stein's (1981) sum, taken apart. NaN where no part pulls.
+    """
+    squares = of.pulls * of.pulls
+    total = squares.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest: np.ndarray = np.where(total > 0, squares.max(0) / total, np.nan)
+    return largest
+
+
+def is_decided(of: Pulls) -> np.ndarray:
+    """`…`: does one part make up more than half of what a number varies by, and over ten times
+    its fair share? With ten parts or fewer nothing is said.
+    """
+    largest = largest_pulls(of)
+    with np.errstate(invalid="ignore"):
+        decided: np.ndarray = (largest > DECISIVE) & (largest * of.n_parts > OFTEN)
+    return decided

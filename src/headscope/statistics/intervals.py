@@ -52,7 +52,8 @@ def interval(of: Pulls, level: float = LEVEL) -> Interval:
     df = np.where(is_enough(of), of.df, np.nan)
     error, t = np.sqrt(of.variance), critical(df, level)
     if of.scale in ("positive", "skewed"):
-        low, high = (of.value - skewed(sign * t, of.skewness) * error for sign in (1, -1))
+        skewness = of.skewness
+        low, high = (of.value - skewed(sign * t, skewness) * error for sign in (1, -1))
         return Interval(np.maximum(low, 0.0) if of.scale == "positive" else low, high, df + 1)
     center, slope = _transformed(of.value, of.scale)
     low, high = (_back(center + sign * t * error * slope, of.scale) for sign in (-1, 1))
@@ -110,7 +111,8 @@ def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
         return np.where(np.isfinite(p), p, _p_of_whole_parts(of, threshold))
     if of.scale == "positive":
         t, df = _student(of, threshold)
-        skewness = np.where(of.skewness > 0, OF_POSITIVE * of.skewness, of.skewness)
+        skewness = of.skewness
+        skewness = np.where(skewness > 0, OF_POSITIVE * skewness, skewness)
         return upper_tail(unskewed(t, skewness), df)
     return upper_tail(*_statistic(of, threshold))
 
@@ -183,7 +185,7 @@ def _p_of_whole_parts(of: Pulls, threshold: np.ndarray | float) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         is_asked = (missed < LEAST_PARTS) & (of.n_parts >= LEAST_PARTS) & (of.df >= LEAST_DF)
         most = np.minimum(np.asarray(threshold) / (1 - WHOLE), 1.0)
-        p = special.betainc(k, n - k + 1, np.broadcast_to(most, np.shape(n)))
+        p = special.betainc(k, n - k + 1, most)
     tested: np.ndarray = np.where(is_asked & (k > 0), p, np.nan)
     return tested
 
