@@ -83,7 +83,7 @@ def test_a_worker_that_is_stopped_is_reported(
             reported.set()
 
     messages: list[str] = []
-    monkeypatch.setattr(local.warnings, "warn", hear)
+    monkeypatch.setattr(local, "warn", hear)
     stopper = threading.Thread(target=stop_one)
     stopper.start()
     result = analyze(tiny_bert, corpus, workers=2, out=tmp_path)
