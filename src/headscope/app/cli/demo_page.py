@@ -19,7 +19,7 @@ nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; align-items: baseline;
   padding: .45rem 1rem; border-bottom: 1px solid var(--line); }
 nav b { margin-right: auto; color: var(--quiet); font-weight: normal; }
 a { color: var(--link); }
-@media (max-width: 700px) {
+@media (max-width: 900px) {
   nav { padding: .4rem .8rem; }
   nav b { display: none; }
 }
