@@ -147,6 +147,9 @@ class Batch:
     the last bits differ."""
     facts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What metrics asked to be counted in the whole corpus, by their names for it."""
+    last_keys: Mapping[int, float] = field(default_factory=dict)
+    """No document with a larger key will be among so many of the corpus with the smallest
+    (`Metric.sample`); empty where the corpus is not known."""
     derived: dict[Hashable, object] = field(default_factory=dict, repr=False)
     """What metrics computed from the batch alone, shared by them and by all layers."""
 

@@ -20,7 +20,6 @@ from headscope.errors import (
     UnknownName,
 )
 from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
-from headscope.metrics.variability import Variability
 from headscope.run import checkpoint
 from headscope.run.analyze import analyze
 from headscope.run.compare import compare
@@ -467,14 +466,6 @@ def test_intervals_cover_and_shrink(tiny_llama: Model) -> None:
         for r in (small, large)
     ]
     assert width[1] < width[0]
-
-
-def test_variability_keeps_to_its_budget(tiny_bert: Model) -> None:
-    corpus = make_corpus(50)
-    result = analyze(tiny_bert, corpus, metrics=[Variability(budget=20)])
-    assert (result["variability_count"] == 20).all()
-    whole = analyze(tiny_bert, corpus, metrics=[Variability()])
-    assert float(abs(result["variability"] - whole["variability"]).max()) < 0.1
 
 
 def test_provenance_says_where_it_came_from(tiny_bert: Model) -> None:

@@ -120,6 +120,13 @@ class Metric(ABC):
     """Arrays of the state that hold numbers of documents (-1 for none)."""
 
     @property
+    def sample(self) -> int | None:
+        """How many documents it draws, those with the smallest keys; None: it measures all. See
+        `Batch.last_keys`.
+        """
+        return None
+
+    @property
     @final
     def meaning(self) -> str:
         """The first line of the docstring: what the number says."""

@@ -32,7 +32,8 @@ class Variability(MergedMetric):
     with 144 heads), of at most `budget` documents: those whose content has the smallest
     hash, a random sample that does not depend on how the corpus is cut. Up to `budget`
     documents the number is exact; beyond, its standard error is about 0.005 for MiniLM on GUM
-    (values up to 0.59). `variability_count` says how many were used.
+    (values up to 0.59). `variability_count` says how many were used. A run knows the hashes of its
+    corpus beforehand, so shards keep no document that cannot be drawn.
     """
 
     name = "variability"
@@ -53,6 +54,11 @@ class Variability(MergedMetric):
     def __post_init__(self) -> None:
         for name in ("first", "budget"):
             whole_number(name, getattr(self, name))
+
+    @property
+    def sample(self) -> int:
+        """As many documents as the budget allows."""
+        return self.budget
 
     @property
     def digests(self) -> tuple[Digest, ...]:
@@ -80,6 +86,7 @@ class Variability(MergedMetric):
         """
         batch = reading.batch
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
+        chosen = chosen[batch.keys[chosen] <= batch.last_keys.get(self.budget, 1.0)]
         _, sizes = first_tokens(reading, self.first)
         values = squares(self.first)(reading)[0].flatten(2)
         if reading.is_causal:
@@ -126,7 +133,7 @@ class Variability(MergedMetric):
         """Which documents are kept, smallest hash first, and where those of each state end."""
         order = np.concatenate([state["order"] for state in states], axis=-1)
         # All layers saw the same documents, so the order of one layer is that of all.
-        first = order.reshape(-1, order.shape[-1])[0]
+        first = order[(0,) * (order.ndim - 1)]
         ends = np.cumsum([state["order"].shape[-1] for state in states])
         return np.argsort(first, kind="stable")[: self.budget], ends
 

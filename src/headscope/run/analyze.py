@@ -38,7 +38,7 @@ from headscope.run.options import (
     check_options,
     settings_of,
 )
-from headscope.run.plan import Plan, Shard, Survey, axes_for, survey
+from headscope.run.plan import Plan, Shard, Survey, axes_for, last_keys, survey
 from headscope.run.progress import Amount, Meter, phase
 from headscope.run.shard import Measured
 from headscope.text.corpus import Corpus, hold_documents
@@ -151,6 +151,7 @@ def make_plan(
         settings,
         is_compiled=_is_worth_compiling(surveyed, settings.max_tokens) and has_numba(),
         facts=surveyed.facts,
+        last_keys=last_keys(surveyed.keys, chosen),
     )
 
 

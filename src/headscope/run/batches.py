@@ -74,11 +74,13 @@ class Encoder:
         *,
         is_compiled: bool = False,
         facts: Mapping[str, Mapping[str, float]] | None = None,
+        last_keys: Mapping[int, float] | None = None,
     ) -> None:
         self.model = model
         self.settings = settings
         self._is_compiled = is_compiled
         self._facts = facts or {}
+        self._last_keys = last_keys or {}
         self._axes = axes
         self._tokenizer = model.need_tokenizer()
         self._labeler = Labeler(axes, settings.tagset)
@@ -106,6 +108,7 @@ class Encoder:
             plan.metrics,
             is_compiled=plan.is_compiled,
             facts=plan.facts,
+            last_keys=plan.last_keys,
         )
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
@@ -207,7 +210,9 @@ class Encoder:
             is_cut=[d.n_cut > 0 for d in documents],
             labeler=self._labeler,
         )
-        return inputs, replace(batch, is_compiled=self._is_compiled, facts=self._facts)
+        return inputs, replace(
+            batch, is_compiled=self._is_compiled, facts=self._facts, last_keys=self._last_keys
+        )
 
 
 def label_batch(

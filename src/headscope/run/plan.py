@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from headscope.batch import Axes
 from headscope.errors import InputError, MetricError
 from headscope.measuring.contract import Fact, Metric
@@ -29,6 +31,9 @@ from headscope.text.document import Document
 from headscope.text.readers.lines import Report
 
 NO_GROUP = "(none)"
+SPARE, SPARE_SHARE = 10, 0.05
+"""A metric that draws documents is shown so many more, and this share of them: some may turn out
+not to be measurable."""
 FORMAT = 5
 """The format of states and checkpoints: a run with another number is not resumed."""
 
@@ -51,6 +56,8 @@ class Survey:
     groups: tuple[str, ...]
     lengths: array[int] = field(repr=False)
     """Characters of each document."""
+    keys: array[float] = field(repr=False)
+    """The key of each document (`document_key`)."""
     left_out: dict[str, int]
     messages: tuple[str, ...]
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
@@ -97,6 +104,8 @@ class Plan:
     the last bits."""
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
     """What metrics asked to be counted in the corpus. Not compared: corpus and metrics are."""
+    last_keys: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
+    """See `Batch.last_keys`. Not compared, like `facts`."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -178,7 +187,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     relations: set[str] = set()
     groups: set[str] = set()
     parts: set[tuple[str, int]] = set()
-    lengths = array("L")
+    lengths, keys = array("L"), array("d")
     for document in corpus.read(report):
         content.update(document.digest().encode())
         tags.update(tags_of(document, settings.tagset) or ())
@@ -187,9 +196,10 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
             relations.update(document.relations or ())
         has_mentions = has_mentions or bool(document.mentions)
         groups.add(group_of(document, settings.by))
+        key, number = document_key(document)
         if settings.by is not None:
-            number = document_key(document)[1] % settings.parts
-            parts.add((group_of(document, settings.by), number))
+            parts.add((group_of(document, settings.by), number % settings.parts))
+        keys.append(key)
         lengths.append(len(document.text))
         for name, count in (facts or {}).items():
             counts[name].update(_counted(name, count, document))
@@ -211,11 +221,23 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         relations=tuple(sorted(relations - {NO_TAG})),
         groups=tuple(sorted(groups)),
         lengths=lengths,
+        keys=keys,
         left_out=dict(report.counts),
         messages=tuple(report.messages),
         facts={name: dict(counter) for name, counter in counts.items()},
         parts=frozenset(parts),
     )
+
+
+def last_keys(keys: Sequence[float], metrics: Sequence[Metric]) -> dict[int, float]:
+    """For each number of documents that a metric draws of more: the key of the last it may need.
+
+    Ties are drawn in the order they come, so that all documents with that key are shown to it.
+    """
+    sizes = {metric.sample for metric in metrics if metric.sample is not None}
+    shown = {size: size + SPARE + int(SPARE_SHARE * size) for size in sizes}
+    ordered = np.sort(np.asarray(keys))
+    return {size: float(ordered[n - 1]) for size, n in shown.items() if n < len(ordered)}
 
 
 def _counted(name: str, count: Fact, document: Document) -> Mapping[str, float]:
