@@ -18,7 +18,7 @@ from headscope.errors import HeadscopeWarning, InputError, OtherRun
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
-from tests.run.test_analyze import small_shards, stop_after
+from tests.run.shards import small_shards, stop_after
 
 if TYPE_CHECKING:
     from headscope.model.model import Model

@@ -19,7 +19,7 @@ from headscope.results.result import Result
 from headscope.run import checkpoint
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
-from tests.run.test_analyze import small_shards
+from tests.run.shards import small_shards
 
 if TYPE_CHECKING:
     from headscope.model.model import Model

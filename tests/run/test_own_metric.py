@@ -15,7 +15,7 @@ from headscope.run import checkpoint
 from tests.run.corpora import make_corpus, make_documents
 from tests.run.own_metric import BackwardShare
 from tests.run.same import assert_close, assert_same_bits
-from tests.run.test_analyze import small_shards
+from tests.run.shards import small_shards
 
 if TYPE_CHECKING:
     from headscope.model.model import Model

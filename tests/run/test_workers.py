@@ -25,7 +25,7 @@ from headscope.run.plan import Shard
 from headscope.run.shard import measure_shard
 from tests.run.corpora import make_corpus, make_documents
 from tests.run.same import assert_same_bits
-from tests.run.test_analyze import small_shards
+from tests.run.shards import small_shards
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
