@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-SIZES = [(1440, 900), (1024, 768), (720, 450), (390, 844)]
-
 
 @pytest.mark.parametrize("tab", ["lines", "matrix", "neurons"])
 def test_drawings_are_saved(open_page: Any, trace: Any, tab: str) -> None:
