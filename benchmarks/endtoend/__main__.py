@@ -5,8 +5,9 @@
 Shell: wall seconds of `headscope analyze` with default options, from the shell to the saved result,
 beside a bare forward (`bare.py`: all cores, sdpa, sorted by length, tokenizing included, importing
 and loading not). CPU: `hs.analyze` of a loaded model, everything included, beside the bare forward,
-one thread each. Commands: wall seconds of what should be quick. Workers: one beside two. Growth:
-how the cost of a token grows with the length of the text, beside the forward's own growth.
+one thread each; and beside it only reading attention, nothing measured: what is possible at best.
+Commands: wall seconds of what should be quick. Workers: one beside two. Growth: how the cost of a
+token grows with the length of the text, beside the forward's own growth.
 
 Each side in turn, the least of the rounds: what disturbs a run only adds to it. The machine should
 be idle otherwise. HEADSCOPE_DATA names the folder with `ud_ewt` and `gum`.
@@ -22,12 +23,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import headscope as hs
 from benchmarks.corpus.__main__ import bert_base
+from benchmarks.endtoend.bare import MOST_TOKENS, batches
 from benchmarks.endtoend.bare import run as run_bare
 from benchmarks.rows import record
 from headscope.model.load import _find
@@ -125,14 +128,26 @@ def _cpu_of_models(rounds: int, folder: Path) -> None:
         corpus = hs.read(some_sentences(data(EWT), sentences, folder))
         texts = [document.text for document in corpus]
         model = load()
-        ours, bare = [], []
+        ways: dict[str, Callable[[], object]] = {
+            "whole": partial(hs.analyze, model, corpus, workers=1),
+            "bare": partial(run_bare, model.module, model.tokenizer, texts),
+            "read": partial(_read_only, model, texts),
+        }
+        taken: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(rounds if sentences is None else min(rounds, MOST_ROUNDS)):
-            start = time.process_time()
-            hs.analyze(model, corpus, workers=1)
-            ours.append(time.process_time() - start)
-            bare.append(run_bare(model.module, model.tokenizer, texts)[1])
+            for way, run in ways.items():
+                taken[way].append(_cpu(run))
+        least = {way: min(seconds) for way, seconds in taken.items()}
         what = f"CPU of hs.analyze, {name}, {len(texts):,} sentences of EWT dev"
-        _tell("end to end", what, min(ours), "a bare forward", min(bare), bound)
+        _tell("end to end", what, least["whole"], "a bare forward", least["bare"], bound)
+        what = f"CPU of only reading attention, {name}, the same sentences"
+        _tell("end to end", what, least["read"], "a bare forward", least["bare"])
+
+
+def _read_only(model: Model, texts: list[str]) -> None:
+    """Attention is read as `hs.analyze` reads it, in the bare forward's batches, and dropped."""
+    for batch in batches(model.tokenizer, texts, MOST_TOKENS):
+        model.read(batch, lambda attention: None)
 
 
 def commands(rounds: int) -> None:
