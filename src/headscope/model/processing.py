@@ -58,6 +58,30 @@ def _check_reads_text(model: Model) -> None:
         )
 
 
+def check_placeholders(model: Model, inputs: Mapping[str, object]) -> None:
+    """Refuse ids that stand for an image or a recording where nothing but ids is given: the model
+    would read the placeholder as a word.
+    """
+    ids = inputs.get("input_ids")
+    if not isinstance(ids, Tensor) or any(
+        value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, list)
+        for name, value in inputs.items()
+        if not name.endswith("mask")
+    ):
+        return
+    for medium in ("image", "video", "audio"):
+        for name in (f"{medium}_token_id", f"{medium}_token_index"):
+            token = getattr(model.module.config, name, None)
+            places = (ids == token).nonzero() if isinstance(token, int) else ()
+            if len(places):
+                shown = model.tokenizer and model.tokenizer.convert_ids_to_tokens(token)
+                raise InputError(
+                    f"Token {int(places[0][-1])} of the input is {shown or token}: it stands for "
+                    f"the {medium}, but none is given. Give it with the text (image=…, audio=…, or "
+                    "all that the processor makes of it), or take the token out."
+                )
+
+
 def image_processor(processor: object) -> Any:
     """The part of a processor that prepares images, or None."""
     part = getattr(processor, "image_processor", None)

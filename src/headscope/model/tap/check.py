@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from headscope.attention import Block
 from headscope.errors import TapUnsupported
 from headscope.model.tap.claims import claimed, modules_of
-from headscope.model.tap.example import examples, media_of
+from headscope.model.tap.example import examples, lengthened, media_of
 from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.junction import suspended
 from headscope.model.tap.match import TOLERANCE, Against, Match, equals, match
@@ -150,7 +150,8 @@ def _asked(
 ) -> tuple[dict[str, object], Answer]:
     """Inputs on which the model runs, and its official answer."""
     if example is not None:
-        return dict(example), ask(root, example)
+        longer = lengthened(example)
+        return longer, ask(root, longer)
     refusal: TapUnsupported | None = None
     for inputs in examples(root):
         try:
