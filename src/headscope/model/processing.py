@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -69,17 +70,16 @@ def check_placeholders(model: Model, inputs: Mapping[str, object]) -> None:
         if not name.endswith("mask")
     ):
         return
-    for medium in ("image", "video", "audio"):
-        for name in (f"{medium}_token_id", f"{medium}_token_index"):
-            token = getattr(model.module.config, name, None)
-            places = (ids == token).nonzero() if isinstance(token, int) else ()
-            if len(places):
-                shown = model.tokenizer and model.tokenizer.convert_ids_to_tokens(token)
-                raise InputError(
-                    f"Token {int(places[0][-1])} of the input is {shown or token}: it stands for "
-                    f"the {medium}, but none is given. Give it with the text (image=…, audio=…, or "
-                    "all that the processor makes of it), or take the token out."
-                )
+    listed = ids.flatten().tolist()
+    for medium, ending in itertools.product(("image", "video", "audio"), ("id", "index")):
+        token = getattr(model.module.config, f"{medium}_token_{ending}", None)
+        if isinstance(token, int) and token in listed:
+            shown = model.tokenizer and model.tokenizer.convert_ids_to_tokens(token)
+            raise InputError(
+                f"Token {listed.index(token)} of the input is {shown or token}: it stands for the "
+                f"{medium}, but none is given. Give it with the text (image=…, audio=…, or all "
+                "that the processor makes of it), or take the token out."
+            )
 
 
 def image_processor(processor: object) -> Any:

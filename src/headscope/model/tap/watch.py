@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -34,7 +34,8 @@ SDPA = functional.scaled_dot_product_attention
 PLAIN_PRODUCTS = frozenset({torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm})
 ADDED_PRODUCTS = frozenset({torch.baddbmm, Tensor.baddbmm})
 EINSUM = torch.einsum
-STEPS = SOFTMAX | PLAIN_PRODUCTS | ADDED_PRODUCTS | {SDPA, EINSUM}
+MANY_HEADS: Callable[..., Any] = functional.multi_head_attention_forward
+STEPS = SOFTMAX | PLAIN_PRODUCTS | ADDED_PRODUCTS | {SDPA, EINSUM, MANY_HEADS}
 
 
 @dataclass(slots=True)
@@ -155,6 +156,9 @@ class Watch(TorchFunctionMode):
             return self._softmax(func, args, kwargs)
         if func is SDPA:
             return self._sdpa(*args, **kwargs)
+        if func is MANY_HEADS:
+            with self:
+                return _many_heads(*args, **kwargs)
         call = _product_call(func, args, kwargs)
         return func(*args, **kwargs) if call is None else self._product(call)
 
@@ -295,6 +299,15 @@ def ending_watches() -> Iterator[None]:
                 others.append(mode)
         for mode in reversed(others):
             _push_mode(mode)
+
+
+_many_heads = FunctionType(
+    MANY_HEADS.__code__,
+    {**MANY_HEADS.__globals__, "has_torch_function": lambda _: False},
+    argdefs=MANY_HEADS.__defaults__,
+)
+"""torch's function of that name, whose steps a mode sees: the function itself goes to the mode as
+a whole, and then runs without it."""
 
 
 class _Calls(threading.local):
