@@ -111,6 +111,28 @@ def test_heads_of_which_nothing_is_made(part: str) -> None:
             _ = hs.load(module).info
 
 
+def test_wavlm_is_read_head_by_head() -> None:
+    """It returns the average over heads of what torch's own function computes, for each head."""
+    small = built("wavlm", "WavLMModel")
+    model = hs.load(small.module)
+    assert "on average over heads the official attention to 0.0" in str(model.info.check)
+    theirs, _ = official(small.module, small.inputs)
+    ours, _ = tapped(model, small.inputs)
+    for mine, averaged in zip(ours["self"], theirs["self"], strict=True):
+        assert not torch.equal(mine[:, 0], mine[:, 1])
+        assert torch.equal(mine.mean(1), averaged[:, 0])
+    site = model.wiring.sites[0]
+    projection = small.module.get_submodule(site.module).out_proj
+    with model.edit(*(hs.ablate(0, head) for head in range(site.n_heads))), torch.no_grad():
+        silent: list[torch.Tensor] = []
+        hook = small.module.get_submodule(site.module).register_forward_hook(
+            lambda _module, _args, result: silent.append(result[0])
+        )
+        model.module(**small.inputs)
+        hook.remove()
+    assert torch.equal(silent[0], projection.bias.expand_as(silent[0]))
+
+
 def test_a_pipeline_brings_its_model_and_tokenizer() -> None:
     from transformers import BertConfig, BertForSequenceClassification
 
