@@ -24,8 +24,9 @@ models NAME` prints what the self-check saw.
 {summary}
 
 - **exact**: attention and output are, bit for bit, the official ones (in families that return
-  some maps before the softmax, the softmax of those). **close**: to 0.0001. **unverified**: the
-  family returns no maps; what is read is what its values are multiplied with, and edits act.
+  some maps before the softmax, the softmax of those; where one map is returned for all heads,
+  their average). **close**: to 0.0001. **unverified**: the family returns no maps; what is read is
+  what its values are multiplied with, and edits act.
 - **route**: `interface`, the family's own eager function runs inside the tap; `fallback`,
   hand-written attention is watched while it runs (see [design](design.md#the-tap)).
 - **blocks**: the attentions of the model, by name.

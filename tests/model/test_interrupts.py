@@ -88,3 +88,23 @@ def test_modes_of_the_user_outlast_an_interrupt(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(KeyboardInterrupt), edited:
             model.module(**IDS)
         assert _get_current_function_mode_stack() == [mine]
+
+
+@pytest.mark.parametrize("place", ["query_key_value", "dense"])
+def test_an_interrupt_caught_inside_an_edit(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The edit of the call that was interrupted reaches nothing that is computed later."""
+    model = watched()
+    edit = hs.scale_neurons(1, 0, 1, 3.0, "value"), hs.ablate(1, 1)
+    mine = torch.rand(1, 2, 3, 3)
+    with model.edit(*edit):
+        expected = model.trace(IDS, vectors=True)
+        logits = model.module(**IDS).logits
+        with monkeypatch.context() as patched:
+            part = f"transformer.h.1.self_attention.{place}"
+            interrupt(model.module.get_submodule(part), patched, KeyboardInterrupt)
+            with pytest.raises(KeyboardInterrupt):
+                model.module(**IDS)
+        assert torch.equal(torch.softmax(mine, -1)[:, 1], torch.softmax(mine[:, 1], -1))
+        assert torch.equal(model.module(**IDS).logits, logits)
+        assert model.trace(IDS, vectors=True).main.data.equals(expected.main.data)
+    assert not _get_current_function_mode_stack()

@@ -81,6 +81,58 @@ def test_an_example_of_one_row() -> None:
     assert hs.load(module, example=example).info.check.largest_difference == 0
 
 
+def test_an_example_of_one_token_tells_nothing_of_causality() -> None:
+    gpt = hs.load(
+        built("gpt2", "GPT2LMHeadModel").module, example={"input_ids": torch.tensor([[3]])}
+    )
+    assert gpt.info.is_causal
+    assert gpt.info.objective == "causal"
+    one = {name: torch.tensor([[3]]) for name in ("input_ids", "decoder_input_ids")}
+    t5 = hs.load(built("t5", "T5ForConditionalGeneration").module, example=one)
+    assert t5.wiring.causal_blocks == {"decoder"}
+    bert = built("bert", "BertForMaskedLM").module
+    example = {"input_ids": torch.tensor([[3]]), "attention_mask": torch.tensor([[1]])}
+    assert not hs.load(bert, example=example).info.is_causal
+
+
+@pytest.mark.parametrize("part", ["query_key_value", "dense"])
+def test_heads_of_which_nothing_is_made(part: str) -> None:
+    """Bloom adds its residual inside the attention: silencing heads that are silent changes
+    nothing there.
+    """
+    module = built("bloom", "BloomForCausalLM").module
+    for layer in module.transformer.h:
+        for weights in getattr(layer.self_attention, part).parameters():
+            torch.nn.init.zeros_(weights)
+    if part == "query_key_value":  # no values: any weights are as good
+        assert hs.load(module).info.check.is_exact
+    else:
+        with pytest.raises(TapUnsupported, match=r"makes nothing of .*projection of zeros\?\), or"):
+            _ = hs.load(module).info
+
+
+def test_wavlm_is_read_head_by_head() -> None:
+    """It returns the average over heads of what torch's own function computes, for each head."""
+    small = built("wavlm", "WavLMModel")
+    model = hs.load(small.module)
+    assert "on average over heads the official attention to 0.0" in str(model.info.check)
+    theirs, _ = official(small.module, small.inputs)
+    ours, _ = tapped(model, small.inputs)
+    for mine, averaged in zip(ours["self"], theirs["self"], strict=True):
+        assert not torch.equal(mine[:, 0], mine[:, 1])
+        assert torch.equal(mine.mean(1), averaged[:, 0])
+    site = model.wiring.sites[0]
+    projection = small.module.get_submodule(site.module).out_proj
+    with model.edit(*(hs.ablate(0, head) for head in range(site.n_heads))), torch.no_grad():
+        silent: list[torch.Tensor] = []
+        hook = small.module.get_submodule(site.module).register_forward_hook(
+            lambda _module, _args, result: silent.append(result[0])
+        )
+        model.module(**small.inputs)
+        hook.remove()
+    assert torch.equal(silent[0], projection.bias.expand_as(silent[0]))
+
+
 def test_a_pipeline_brings_its_model_and_tokenizer() -> None:
     from transformers import BertConfig, BertForSequenceClassification
 

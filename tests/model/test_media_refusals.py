@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from headscope.errors import InputError, TruncationWarning
@@ -20,6 +21,20 @@ def test_images_without_pixels_are_refused() -> None:
                 model.trace(text, image=Image.new("RGB", size))
         with pytest.raises(InputError, match="empty list"):
             model.trace(text, image=[])
+
+
+def test_a_placeholder_without_an_image_is_no_word() -> None:
+    model = zoo.llava()
+    ids = torch.tensor([[5, model.module.config.image_token_id, 6]])
+    chat = [{"role": "user", "content": "<image> cat"}]
+    for given in ("the<image> cat", {"input_ids": ids}, chat):
+        with pytest.raises(InputError, match=r"is <image>: it stands for the image, but none"):
+            model.trace(given)
+    with pytest.raises(InputError, match=r"Token 1 of the input is <image>.* \(image=…"):
+        model.trace("the<image> cat", generate=2)
+    with pytest.raises(InputError, match="stands for the image"):
+        model.predict("the<image> cat")
+    assert len(model.trace("the<image> cat", image=zoo.picture()).text) == 18
 
 
 def test_a_text_is_not_dropped_where_none_is_read() -> None:

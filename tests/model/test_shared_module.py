@@ -1,4 +1,4 @@
-"""Several models over one module: nested, in threads, and over parts of one another."""
+"""Several models over one module: nested, and in threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.modeling_utils import AttentionInterface
 
@@ -17,16 +17,16 @@ from headscope.attention import Attention
 from headscope.errors import InputError
 from headscope.model.model import Model
 from headscope.model.objective import asked
-from tests.families.official import official, padded_inputs, tapped
-from tests.families.zoo import SUPPORTED, build
-
-N_ROUNDS = 12
-PATIENCE = 60.0
-"""Seconds after which a thread counts as stuck."""
-
-
-def family(name: str) -> PreTrainedModel:
-    return build(next(member for member in SUPPORTED if member.name == name))
+from tests.families.official import official, tapped
+from tests.model.sharing import (
+    N_ROUNDS,
+    PATIENCE,
+    family,
+    in_threads,
+    inputs_of,
+    is_silent,
+    state_of,
+)
 
 
 @pytest.fixture(params=["llama", "gptj"])
@@ -38,51 +38,6 @@ def module(request: pytest.FixtureRequest) -> Iterator[PreTrainedModel]:
     yield module
     assert state_of(module) == before
     assert AttentionInterface.get_interface.__name__ == "get_interface"
-
-
-def state_of(module: nn.Module) -> dict[str, object]:
-    """Everything that attaching changes for a while."""
-    return {
-        "implementation": module.config._attn_implementation,
-        "training": [part.training for part in module.modules()],
-        "hooks": [
-            hook.__qualname__
-            for part in module.modules()
-            for hook in (*part._forward_pre_hooks.values(), *part._forward_hooks.values())
-            if hook.__module__.startswith("headscope.")
-        ],
-        "trained": [parameter.requires_grad for parameter in module.parameters()],
-    }
-
-
-def inputs_of(module: PreTrainedModel) -> dict[str, Tensor]:
-    return padded_inputs(module, left=False)
-
-
-def in_threads(*jobs: Callable[[], None]) -> None:
-    """Run the jobs side by side; what goes wrong in one is raised here."""
-    errors: list[BaseException] = []
-    start = threading.Barrier(len(jobs))
-
-    def work(job: Callable[[], None]) -> None:
-        try:
-            start.wait(PATIENCE)
-            job()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(job,), daemon=True) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive(), "a thread waits for something that never comes"
-    if errors:
-        raise errors[0]
-
-
-def is_silent(weights: Tensor, head: int) -> bool:
-    return float(weights[:, head].abs().max()) == 0
 
 
 def test_an_edit_lasts_through_the_trace_of_another_model(module: PreTrainedModel) -> None:
@@ -301,70 +256,6 @@ def test_one_module_is_used_by_one_thread_at_a_time(module: PreTrainedModel) -> 
     assert order == ["first is done", "second is in"]
 
 
-@pytest.mark.parametrize("name", ["llama", "gptj", "bert", "albert"])
-def test_a_model_and_its_base_model(name: str) -> None:
-    whole = family(name)
-    a, b = hs.load(whole), hs.load(whole.base_model)
-    assert b.module is not a.module
-    inputs = inputs_of(whole)
-    plain, _ = tapped(b, inputs)
-    heard: list[tuple[int, Tensor | None]] = []
-    with a.edit(hs.ablate(1, 2)):
-        with a.tapped(lambda attention: heard.append((attention.layer, attention.key_mask))):
-            found, _ = tapped(b, inputs)
-        assert b.edits == (hs.ablate(1, 2),)
-        assert is_silent(found["self"][1], 2)
-        assert torch.equal(found["self"][0], plain["self"][0])
-        with b.edit(hs.ablate(0, 3)):
-            both, _ = tapped(a, inputs)
-    assert [layer for layer, _ in heard] == list(range(a.info.n_layers))
-    assert all(
-        mask is not None and torch.equal(mask, inputs["attention_mask"].bool()) for _, mask in heard
-    )
-    assert is_silent(both["self"][0], 3)
-    assert is_silent(both["self"][1], 2)
-    again, _ = tapped(b, inputs)
-    assert all(torch.equal(x, y) for x, y in zip(again["self"], plain["self"], strict=True))
-
-
-def test_a_model_and_its_base_model_in_threads_do_not_wait_forever() -> None:
-    """One thread has the part and asks for the whole, the other the whole and then the part."""
-    whole = family("llama")
-    inputs = inputs_of(whole)
-    a, b = hs.load(whole), hs.load(whole.base_model)
-    a.info, b.info  # noqa: B018
-    before = state_of(whole)
-
-    def job(outer: Model, inner: Model, head: int) -> Callable[[], None]:
-        def work() -> None:
-            for _ in range(N_ROUNDS):
-                with outer.edit(hs.ablate(0, head)):
-                    found, _ = tapped(inner, inputs)
-                    assert inner.edits == (hs.ablate(0, head),)
-                assert is_silent(found["self"][0], head)
-                assert not is_silent(found["self"][0], 1 - head)
-
-        return work
-
-    in_threads(job(a, b, 0), job(b, a, 1))
-    assert state_of(whole) == before
-
-
-def test_an_edit_of_an_encoder_is_named_as_the_part_names_it() -> None:
-    """What the whole calls `encoder` is `self` in the encoder alone."""
-    whole = family("t5")
-    a, b = hs.load(whole), hs.load(whole.encoder)
-    assert (a.info.blocks, b.info.blocks) == (("encoder", "decoder", "cross"), ("self",))
-    ids = {"input_ids": torch.arange(5, 12)[None]}
-    with a.edit(hs.ablate(1, 2, block="encoder"), hs.ablate(0, 1, block="decoder")):
-        trace = b.trace(ids)
-        assert b.edits == (hs.ablate(1, 2, block="self"),)
-        assert trace.about["edits"] == [repr(edit) for edit in b.edits]
-    assert float(trace.attention.sel(layer=1)[2].max()) == 0
-    with b.edit(hs.ablate(1, 2)):
-        assert a.edits == (hs.ablate(1, 2),)  # in its main block, which is the encoder
-
-
 def test_edits_in_effect_travel_with_either_model(module: PreTrainedModel) -> None:
     """A copy made for another process keeps the edits, in whatever thread it runs."""
     a, b = hs.load(module), hs.load(module)
@@ -382,30 +273,6 @@ def test_edits_in_effect_travel_with_either_model(module: PreTrainedModel) -> No
     in_threads(elsewhere, elsewhere)
     assert len(seen) == 3
     assert all(is_silent(weights, 1) for weights in seen)
-
-
-def test_one_part_read_in_two_ways_is_refused() -> None:
-    whole = family("llama")
-    a, b = hs.load(whole), hs.load(whole.base_model)
-    assert a.info.route == b.info.route == "interface"
-    b._wired.clear()
-    watch_only(b)
-    with a.tapped(), pytest.raises(InputError, match="is being read in another way"), b.tapped():
-        pass
-    with b.tapped():
-        pass
-
-
-def watch_only(model: Model) -> None:
-    """Wire a model by watching its modules, as families with attention of their own are."""
-    from dataclasses import replace
-
-    from headscope.model.tap.tap import Tap
-
-    wired = model._attach()
-    watched = replace(wired.wiring, route="fallback")
-    tap = Tap(model.module, watched)
-    model._wired[frozenset()] = wired._replace(wiring=watched, tap=tap)
 
 
 def test_what_official_computes_is_what_models_sharing_a_module_read(

@@ -20,6 +20,7 @@ from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_targ
 from headscope.model.fingerprint import versions
 from headscope.model.origin import Origin
 from headscope.model.packaged.weights import PACKAGED
+from headscope.model.processing import check_placeholders
 from headscope.model.quiet import quiet
 from headscope.model.readable import Speller
 from headscope.model.tap.official import takes
@@ -94,6 +95,7 @@ def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptio
                 f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
                 "axis (the batch) should be 1."
             )
+    check_placeholders(model, inputs)
     try:
         return run_trace(model, inputs, {}, options, n_cut=0)
     except HeadscopeError:
@@ -145,16 +147,18 @@ def encode_for(
     else:
         encoded = encode(tokenizer, cast("str", text), pair, max_length=limit, truncate=truncate)
     check_target(model, target, generate, has_decoder=has_decoder)
+    inputs = encoded.tensors(tokenizer)
+    check_placeholders(model, inputs)
     if target is None:
         stack = "encoder" if has_decoder else "self"
-        return encoded, {stack: encoded.tokens}, encoded.tensors(tokenizer)
+        return encoded, {stack: encoded.tokens}, inputs
     aim = encode(
         tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
     )
     decoder = shifted_target(aim, decoder_start(model), Speller(tokenizer)).with_words()
     stacks = {"encoder": encoded.tokens, "decoder": decoder}
     ids = torch.tensor([decoder.ids])
-    return encoded, stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}
+    return encoded, stacks, inputs | {"decoder_input_ids": ids}
 
 
 def check_target(model: Model, target: str | None, generate: int, *, has_decoder: bool) -> None:

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from headscope.attention import Block
 from headscope.errors import TapUnsupported
 from headscope.model.tap.claims import claimed, modules_of
-from headscope.model.tap.example import examples, media_of
+from headscope.model.tap.example import examples, lengthened, media_of
 from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.junction import suspended
 from headscope.model.tap.match import TOLERANCE, Against, Match, equals, match
@@ -46,8 +46,8 @@ class Check:
     """What the self-check saw. `str()` says it in a line."""
 
     against: Against
-    """What the official output holds: attention weights, scores before the softmax
-    (compared after taking it), or no attention at all (only outputs were compared)."""
+    """What the official output holds: attention weights, scores before the softmax (compared
+    after taking it), averages of the heads, or no attention (only outputs were compared)."""
     n_maps: int
     largest_difference: float
     """Between the tap's weights and the official ones."""
@@ -76,6 +76,7 @@ class Check:
         official = {
             "weights": "the official attention",
             "scores": "the softmax of the official scores",
+            "averages": "on average over heads the official attention",
             "nothing": "no official attention to compare with",
         }[self.against]
         compared = "" if self.against == "nothing" else f" to {self.largest_difference:.1e}"
@@ -136,7 +137,7 @@ def wire(
         wiring = replace(wiring, stops=rehearsal.find_stop())
         rehearsal.prove()
     return wiring, Check(
-        against=max(matches, key=lambda one: one.against == "scores").against,
+        against=max(matches, key=lambda one: one.against != "weights").against,
         n_maps=len(matches),
         largest_difference=max(one.difference for one in matches),
         output_difference=found.difference,
@@ -150,7 +151,8 @@ def _asked(
 ) -> tuple[dict[str, object], Answer]:
     """Inputs on which the model runs, and its official answer."""
     if example is not None:
-        return dict(example), ask(root, example)
+        longer = lengthened(example)
+        return longer, ask(root, longer)
     refusal: TapUnsupported | None = None
     for inputs in examples(root):
         try:

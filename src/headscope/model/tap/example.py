@@ -15,6 +15,16 @@ N_QUERIES = 11
 N_DECODER = 7
 N_ROWS = 2
 N_SAMPLES = 4000
+PER_TOKEN = (
+    "input_ids",
+    "inputs_embeds",
+    "attention_mask",
+    "token_type_ids",
+    "position_ids",
+    "bbox",
+    "cross_attention_mask",
+)
+"""Inputs with something for each token; those of a decoder have its name before theirs."""
 
 Example = dict[str, Tensor]
 
@@ -52,6 +62,19 @@ def media_of(inputs: Mapping[str, object]) -> frozenset[str]:
         and value.is_floating_point()
         and not name.endswith(("mask", "embeds"))
     )
+
+
+def lengthened(inputs: Mapping[str, object]) -> dict[str, object]:
+    """Inputs in which a token that is alone comes several times: its attention to itself is always
+    1, in every layer, and tells neither which layer it is nor where tokens look.
+    """
+    longer = dict(inputs)
+    for before, n in (("", N_QUERIES), ("decoder_", N_DECODER)):
+        for name in (before + after for after in PER_TOKEN):
+            value = inputs.get(name)
+            if isinstance(value, Tensor) and value.ndim > 1 and value.shape[1] == 1:
+                longer[name] = value.repeat_interleave(n, 1)
+    return longer
 
 
 class _Maker:

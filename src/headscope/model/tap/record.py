@@ -17,6 +17,7 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.watch import (
+    MANY_HEADS,
     SDPA,
     SOFTMAX,
     Args,
@@ -79,7 +80,7 @@ class _Count(TorchFunctionMode):
         kwargs: Kwargs | None = None,
     ) -> object:
         result = func(*args, **(kwargs or {}))
-        self.n += func is SDPA or (func in SOFTMAX and result.ndim >= 3)
+        self.n += func in (SDPA, MANY_HEADS) or (func in SOFTMAX and result.ndim >= 3)
         return result
 
 

@@ -83,19 +83,22 @@ class Rehearsal:
             with tap.attached(Attachment(edits=edits)), self._handed_on([site]) as after:
                 edited = main_output(self.root(**self.inputs))
             place = site.module, site.occurrence
-            weights = self.recordings[site].weights
+            weights, heads = self.recordings[site].weights, self.recordings[site].output
             pairs = [
                 (a, b)
                 for a, b in zip(before.get(place, ()), after.get(place, ()), strict=True)
                 if a.numel() != weights.numel() or a.shape[-2:] != weights.shape[-2:]
             ] or [(output, edited)]
-            is_silent = all(not bool(a.abs().nan_to_num().any()) for a, _ in pairs)
+            is_silent = (heads is not None and not bool(heads.nan_to_num().any())) or all(
+                not bool(a.nan_to_num().any()) for a, _ in pairs
+            )
             if not is_silent and all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs):
                 refuse(
                     self.root,
                     f"silencing all heads of layer {site.layer} ({site.block}) leaves what "
-                    f"{site.module} hands on as it was, so the weights seen there are not those "
-                    "the model uses",
+                    f"{site.module} hands on as it was: it makes nothing of what its heads put out "
+                    "(an output projection of zeros?), or the weights seen there are not those the "
+                    "model uses",
                 )
 
     def find_stop(self) -> Stops | None:

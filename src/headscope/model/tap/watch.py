@@ -10,10 +10,12 @@ no weights to see: that one call is spelled out.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import FrameType, FunctionType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -32,6 +34,8 @@ SDPA = functional.scaled_dot_product_attention
 PLAIN_PRODUCTS = frozenset({torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm})
 ADDED_PRODUCTS = frozenset({torch.baddbmm, Tensor.baddbmm})
 EINSUM = torch.einsum
+MANY_HEADS: Callable[..., Any] = functional.multi_head_attention_forward
+STEPS = SOFTMAX | PLAIN_PRODUCTS | ADDED_PRODUCTS | {SDPA, EINSUM, MANY_HEADS}
 
 
 @dataclass(slots=True)
@@ -135,6 +139,8 @@ class Watch(TorchFunctionMode):
         self._open: list[Product] = []
         self._keeps_scores = keeps_scores
         self._at_product = replace_at == "product"
+        self.frame: FrameType | None = None
+        """Whose return ends the watch, where no `with` block does."""
 
     def __torch_function__(
         self,
@@ -144,12 +150,26 @@ class Watch(TorchFunctionMode):
         kwargs: Kwargs | None = None,
     ) -> object:
         kwargs = kwargs or {}
+        if func not in STEPS or self._is_over():
+            return func(*args, **kwargs)
         if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
         if func is SDPA:
             return self._sdpa(*args, **kwargs)
+        if func is MANY_HEADS:
+            with self:
+                return _many_heads(*args, **kwargs)
         call = _product_call(func, args, kwargs)
         return func(*args, **kwargs) if call is None else self._product(call)
+
+    def _is_over(self) -> bool:
+        """Was the watched call interrupted (see `ending_watches`)?"""
+        if self.frame is None:
+            return False
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame is not self.frame:
+            frame = frame.f_back
+        return frame is None
 
     def _softmax(self, func: TorchFunction, args: Args, kwargs: Kwargs) -> Tensor:
         scores = args[0] if args else kwargs["input"]
@@ -243,6 +263,7 @@ def watching(
     def enter(*_: object) -> None:
         watch = start()
         if watch is not None:
+            watch.frame = sys._getframe(1)
             watch.__enter__()  # type: ignore[no-untyped-call]
         calls.under_way.append(watch)
 
@@ -250,6 +271,7 @@ def watching(
         watch = calls.under_way.pop() if calls.under_way else None
         if watch is not None:
             watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            watch.frame = None
             if result is not None:
                 finish(watch)
 
@@ -264,7 +286,7 @@ def ending_watches() -> Iterator[None]:
     """With the block, end every watch that began in it and is still at work.
 
     torch calls hooks after an `Exception`, not after an interrupt (`KeyboardInterrupt`): the watch
-    of a call that ended so would go on watching, and editing, all that the thread computes.
+    of a call that ended so stays where it is. Until it is ended here, it lets everything pass.
     """
     n_before = _len_torch_function_stack()
     try:
@@ -277,6 +299,15 @@ def ending_watches() -> Iterator[None]:
                 others.append(mode)
         for mode in reversed(others):
             _push_mode(mode)
+
+
+_many_heads = FunctionType(
+    MANY_HEADS.__code__,
+    {**MANY_HEADS.__globals__, "has_torch_function": lambda _: False},
+    argdefs=MANY_HEADS.__defaults__,
+)
+"""torch's function of that name, whose steps a mode sees: the function itself goes to the mode as
+a whole, and then runs without it."""
 
 
 class _Calls(threading.local):
