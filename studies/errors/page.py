@@ -135,7 +135,7 @@ def _spread(of: Rates) -> str:
 
 def _claims_table(rates: Rates) -> str:
     lines = [
-        "| false claim | before | now: highest (bound), where, missed | undecided | held out "
+        "| false claim | before | now: highest (bound), missed | undecided | held out "
         "| undecided |",
         "|---|---|---|---|---|---|",
     ]
@@ -143,21 +143,18 @@ def _claims_table(rates: Rates) -> str:
         used, held = _by_choosing(_claimed(rates, question))
         before = [r.before for r in used if np.isfinite(r.before)]
         highest = _number(max(before)) if before else "–"
-        cells = (
-            cell for of in (used, held) for cell in (_worst(of), _worst(_apart(of), short=True))
-        )
+        cells = [_worst(some) for of in (used, held) for some in (of, _apart(of))]
         lines.append(f"| {what} | {highest} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _worst(of: Rates, *, short: bool = False) -> str:
-    """The highest rate, where (unless `short`), and how many miss the targets."""
+def _worst(of: Rates) -> str:
+    """The highest rate, and how many miss the targets."""
     if not of:
         return "–"
     worst = max(of, key=lambda r: (r.now, r.bound))
     missed = sum(not _holds(rate) for rate in of)
-    where = "" if short else f"{_place(worst)}, "
-    return f"**{_number(worst.now)}** ({_number(worst.bound)}), {where}{missed}/{len(of)}"
+    return f"**{_number(worst.now)}** ({_number(worst.bound)}), {missed}/{len(of)}"
 
 
 def _apart(of: Rates) -> list[Rate]:
@@ -178,7 +175,7 @@ def _missed_table(rates: Rates) -> str:
             if not _holds(rate):
                 mine = missed.setdefault(_population(rate), {})
                 mine.setdefault(rate.variable, []).append(rate)
-        claim = " ".join(re.findall("“.*?”.*", what))
+        claim = " ".join(re.findall("“.*?”", what))
         for population, variables in missed.items():
             shown = ", ".join(
                 f"`{variable}`{_decides(of)} {_sizes(of)}{_without(of)}"
@@ -316,11 +313,6 @@ def _asked(rates: Iterable[Rate], question: str) -> list[Rate]:
 
 def _variables(rates: Rates, question: str) -> list[str]:
     return list(dict.fromkeys(rate.variable for rate in _asked(rates, question)))
-
-
-def _place(rate: Rate) -> str:
-    variable = f"`{rate.variable}`" if rate.variable in SCALES else rate.variable
-    return f"{_population(rate)}, {variable}, {rate.documents} documents"
 
 
 def _number(value: float, digits: int = 3) -> str:
