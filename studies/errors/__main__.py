@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -10,13 +11,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from studies.errors.endtoend import front_door
+from studies.errors.asking import FRONT, ask
 from studies.errors.measures import QUESTIONS
 from studies.errors.page import write_page
 from studies.errors.populations import HELD_OUT, read_populations
 from studies.errors.record import Rate, write_rates
-
-FRONT = "front"
 
 
 def main() -> None:
@@ -33,6 +32,7 @@ def main() -> None:
                         help="where the sums of documents are kept")  # fmt: skip
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--models", nargs="+", default=["minilm", "smollm2"])
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--questions", nargs="+", choices=every, default=every)
     options = parser.parse_args()
     began = time.perf_counter()
@@ -40,15 +40,13 @@ def main() -> None:
     populations = read_populations(options.data, options.out, options.models)
     _say(f"read after {time.perf_counter() - began:.0f} s")
     rates: list[Rate] = []
-    for question in options.questions:
-        if question == FRONT:
-            found = front_door(options.data, options.repetitions)
-        else:
-            found = QUESTIONS[question](populations, options.repetitions)
+    asked = ask(options.questions, populations, options.data, options.repetitions,
+                processes=options.processes)  # fmt: skip
+    for question, found in asked:
         for rate in found:
             rates.append(replace(rate, choosing=_choosing(rate.population), run=run))
             _say(rates[-1])
-        _say(f"{question}: {time.perf_counter() - began:.0f} s, {time.process_time():.0f} s of CPU")
+        _say(f"{question}: {time.perf_counter() - began:.0f} s")
     write_rates(rates, is_whole=options.questions == every)
     write_page()
 

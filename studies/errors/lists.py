@@ -9,10 +9,10 @@ import numpy as np
 
 from headscope.statistics.correlation import correlation, correlation_interval
 from headscope.statistics.differences import paired
-from headscope.statistics.dominance import largest_pulls
 from headscope.statistics.intervals import is_enough, p_above
 from headscope.statistics.pulls import AGREEMENT, Pulls, Scale, ratio_pulls
 from headscope.statistics.student import both_tails, critical, upper_tail
+from studies.errors.decided import heaviest, undecided
 from studies.errors.draws import draw
 from studies.errors.rates import is_listed
 from studies.errors.record import upper_bound
@@ -44,6 +44,10 @@ class Rates:
     """The upper 95 % Monte Carlo bound of the second."""
     heaviest: float = math.nan
     """The largest share of one document in what any head varies by, among all documents."""
+    undecided: float = math.nan
+    """`now`, with the heads left out that one document decides: they are in the lists, and in
+    their correction, but not counted."""
+    undecided_bound: float = math.nan
 
 
 def alike(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> np.ndarray:
@@ -89,19 +93,24 @@ def heads_above_the_mean(
     for drawn in draw(len(numerator), n, repetitions, seed, len(values)):
         a, b, really = drawn.pooled(same, denominator, numerator)
         difference = _from_the_mean(a, b, scale)
-        false += _any_listed(p_above(difference))
+        false += _listed(p_above(difference))
         before += _any_listed(_p_above_before(_some(difference, drawn.every(OFTEN))))
         some = drawn.every(SPARSE)
         difference = _from_the_mean(really[:, some], b[:, some], scale)
         tests = _p_above_before(difference), p_above(difference)
         found += [[is_listed(p)[is_clear].mean() for p in of] for of in zip(*tests, strict=True)]
-    heaviest = _from_the_mean(same[:, None], denominator[:, None], scale)
-    return _rates(before, false, heaviest), Rates(*np.mean(found, axis=0))
+    whole = _from_the_mean(same[:, None], denominator[:, None], scale).at(0)
+    return _rates(before, false, whole), Rates(*np.mean(found, axis=0))
+
+
+def _listed(p: np.ndarray) -> list[np.ndarray]:
+    """Of each sample: which heads are listed?"""
+    return [is_listed(row) for row in p]
 
 
 def _any_listed(p: np.ndarray) -> list[float]:
     """Of each sample: is any head listed?"""
-    return [float(is_listed(row).any()) for row in p]
+    return [float(listed.any()) for listed in _listed(p)]
 
 
 def _some(of: Pulls, samples: np.ndarray) -> Pulls:
@@ -126,7 +135,7 @@ def changed_heads(sums: Sums, scale: Scale, n: int, *, repetitions: int, seed: i
     for drawn in draw(len(same), n, repetitions, seed, len(order)):
         left = ratio_pulls(*drawn.pooled(same, denominator), scale)
         right = left.changed(left.value[:, order], lambda array: array[..., order])
-        false += _any_listed(paired(left, right).p)
+        false += _listed(paired(left, right).p)
         some = drawn.every(OFTEN)
         before += _any_listed(_p_differs_before(_some(left, some) - _some(right, some)))
     whole = ratio_pulls(same, denominator, scale)
@@ -150,9 +159,20 @@ def correlations(left: Scaled, right: Scaled, n: int, *, repetitions: int, seed:
     return Rates(float(np.mean(before)), float(np.mean(holds)))
 
 
-def _rates(before: list[float], now: list[float], whole: Pulls) -> Rates:
-    heaviest = float(np.nanmax(largest_pulls(whole)))
-    return Rates(float(np.mean(before)), float(np.mean(now)), upper_bound(now), heaviest)
+def _rates(before: list[float], listed: list[np.ndarray], whole: Pulls) -> Rates:
+    """From the heads that each sample lists, and the pulls of all documents on what was tested."""
+    free = undecided(whole)
+    now, apart = (
+        [float(of.any()) for of in lists] for lists in (listed, [x[free] for x in listed])
+    )
+    return Rates(
+        float(np.mean(before)),
+        float(np.mean(now)),
+        upper_bound(now),
+        heaviest(whole),
+        float(np.mean(apart)),
+        upper_bound(apart),
+    )
 
 
 def _t_before(of: Pulls) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from studies.errors.rates import (
 )
 from studies.errors.record import Rate
 
-__all__ = ["QUESTIONS", "SCALES"]
+__all__ = ["QUESTIONS", "SCALES", "TOGETHER"]
 
 Populations = Mapping[str, Population]
 Question = Callable[[Populations, int], Iterator[Rate]]
@@ -57,7 +57,7 @@ def _coverage(populations: Populations, repetitions: int) -> Iterator[Rate]:
                 yield Rate(
                     "coverage", name, variable, n, repetitions, found.jackknife,
                     before=found.bootstrap, effective=found.documents, width=found.width,
-                    heaviest=found.heaviest,
+                    heaviest=found.heaviest, undecided=found.undecided,
                 )  # fmt: skip
 
 
@@ -117,11 +117,13 @@ def _values(populations: Populations, repetitions: int) -> Iterator[Rate]:
     for name, variable, sums, scale in _all_heads(populations):
         for n in SIZES[1:]:
             found = discoveries(*sums, scale, n, repetitions=few, seed=n)
-            counted = {"value": found.any_false, "half": found.false}
-            for question, of in counted.items():
-                yield Rate(
-                    question, name, variable, n, few, of.rate, of.bound, heaviest=found.heaviest
-                )
+            of, free = found.any_false, found.any_undecided
+            yield Rate(
+                "value", name, variable, n, few, of.rate, of.bound, heaviest=found.heaviest,
+                undecided=free.rate, undecided_bound=free.bound,
+            )  # fmt: skip
+            of = found.false
+            yield Rate("half", name, variable, n, few, of.rate, of.bound, heaviest=found.heaviest)
             yield Rate("half, power", name, variable, n, few, found.found)
 
 
@@ -182,8 +184,9 @@ def _all_heads(
 
 def _compared(question: str, name: str, variable: str, n: int, times: int, of: Rates) -> Rate:
     return Rate(
-        question, name, variable, n, times, of.now, of.bound, of.before, heaviest=of.heaviest
-    )
+        question, name, variable, n, times, of.now, of.bound, of.before, heaviest=of.heaviest,
+        undecided=of.undecided, undecided_bound=of.undecided_bound,
+    )  # fmt: skip
 
 
 def _sums(
@@ -214,3 +217,5 @@ QUESTIONS: dict[str, Question] = {
     "correlations": _correlations,
     "pairs": _pairs,
 }
+TOGETHER = ("pairs",)
+"""Questions about more than one population."""

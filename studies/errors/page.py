@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -134,14 +135,16 @@ def _spread(of: Rates) -> str:
 
 def _claims_table(rates: Rates) -> str:
     lines = [
-        "| false claim | before | now: highest (bound), where, missed | held out |",
-        "|---|---|---|---|",
+        "| false claim | before | now: highest (bound), missed | undecided | held out "
+        "| undecided |",
+        "|---|---|---|---|---|---|",
     ]
     for question, what in CLAIMS.items():
         used, held = _by_choosing(_claimed(rates, question))
         before = [r.before for r in used if np.isfinite(r.before)]
         highest = _number(max(before)) if before else "–"
-        lines.append(f"| {what} | {highest} | {_worst(used)} | {_worst(held)} |")
+        cells = [_worst(some) for of in (used, held) for some in (of, _apart(of))]
+        lines.append(f"| {what} | {highest} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -151,22 +154,32 @@ def _worst(of: Rates) -> str:
         return "–"
     worst = max(of, key=lambda r: (r.now, r.bound))
     missed = sum(not _holds(rate) for rate in of)
-    return f"**{_number(worst.now)}** ({_number(worst.bound)}), {_place(worst)}, {missed}/{len(of)}"
+    return f"**{_number(worst.now)}** ({_number(worst.bound)}), {missed}/{len(of)}"
+
+
+def _apart(of: Rates) -> list[Rate]:
+    """The same rates, of the heads alone that no document decides; those that were counted so."""
+    return [
+        replace(rate, now=rate.undecided, bound=rate.undecided_bound)
+        for rate in of
+        if np.isfinite(rate.undecided)
+    ]
 
 
 def _missed_table(rates: Rates) -> str:
-    """Every error rate that misses its target."""
-    lines = ["| false claim | population | documents: rates |", "|---|---|---|"]
+    """Every error rate that misses its target, and what it is of the heads no document decides."""
+    lines = ["| false claim | population | documents: rates (undecided) |", "|---|---|---|"]
     for question, what in CLAIMS.items():
         missed: dict[str, dict[str, list[Rate]]] = {}
         for rate in _claimed(rates, question):
             if not _holds(rate):
                 mine = missed.setdefault(_population(rate), {})
                 mine.setdefault(rate.variable, []).append(rate)
-        claim = " ".join(re.findall("“.*?”.*", what))
+        claim = " ".join(re.findall("“.*?”", what))
         for population, variables in missed.items():
             shown = ", ".join(
-                f"`{variable}`{_decides(of)} {_sizes(of)}" for variable, of in variables.items()
+                f"`{variable}`{_decides(of)} {_sizes(of)}{_without(of)}"
+                for variable, of in variables.items()
             )
             lines.append(f"| {claim} | {population} | {shown} |")
     return "\n".join(lines) if len(lines) > 2 else "None."
@@ -175,6 +188,15 @@ def _missed_table(rates: Rates) -> str:
 def _sizes(of: Rates) -> str:
     """`8/20: .058/.080`."""
     return f"{'/'.join(str(r.documents) for r in of)}: {'/'.join(_number(r.now) for r in of)}"
+
+
+def _without(of: Rates) -> str:
+    """` (.031/.044)`: the rates without the heads that one document decides, if they differ."""
+    apart = _apart(of)
+    is_same = all(round(rate.now, 3) == round(rate.undecided, 3) for rate in of)
+    if is_same or len(apart) < len(of):
+        return ""
+    return f" ({'/'.join(_number(rate.now) for rate in apart)})"
 
 
 def _outside_table(rates: Rates) -> str:
@@ -188,7 +210,8 @@ def _outside_table(rates: Rates) -> str:
             else:
                 low.setdefault((what, _population(rate)), []).append(rate)
     lines = [
-        f"- {what}, {population}: {_sizes(missed)}" for (what, population), missed in low.items()
+        f"- {what}, {population}: {_sizes(missed)}{_without(missed)}"
+        for (what, population), missed in low.items()
     ]
     careful = ", ".join(f"{what} {n}" for what, n in high.items())
     return "\n".join([*(lines or ["- none below"]), f"- too careful: {careful or 'none'}"])
@@ -290,11 +313,6 @@ def _asked(rates: Iterable[Rate], question: str) -> list[Rate]:
 
 def _variables(rates: Rates, question: str) -> list[str]:
     return list(dict.fromkeys(rate.variable for rate in _asked(rates, question)))
-
-
-def _place(rate: Rate) -> str:
-    variable = f"`{rate.variable}`" if rate.variable in SCALES else rate.variable
-    return f"{_population(rate)}, {variable}, {rate.documents} documents"
 
 
 def _number(value: float, digits: int = 3) -> str:

@@ -8,11 +8,11 @@ import numpy as np
 
 from headscope.statistics.corrections import benjamini_hochberg, holm
 from headscope.statistics.differences import paired, unpaired
-from headscope.statistics.dominance import largest_pulls
 from headscope.statistics.grouped import permutation_test
 from headscope.statistics.honest import LEAST_CASES, LEAST_PARTS, honest_score
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.pulls import FULL, Scale, ratio_pulls
+from studies.errors.decided import heaviest, undecided
 from studies.errors.draws import N_PARTS, draw, summed
 from studies.errors.record import upper_bound
 
@@ -63,6 +63,8 @@ class Coverage:
     """The median of the width, relative to the bootstrap's."""
     heaviest: float
     """The largest share of one document in what any head varies by, among all documents."""
+    undecided: float
+    """`jackknife`, of the heads that no document decides; NaN if there are none."""
 
 
 def coverage(
@@ -80,15 +82,19 @@ def coverage(
     The first `n_bootstraps` samples also get the bootstrap of earlier versions, which is slow.
     """
     truth = numerator.sum(0) / denominator.sum(0)
+    whole = ratio_pulls(numerator, denominator, scale)
+    free = undecided(whole)
     generator = np.random.default_rng(seed + 1)
-    given, sizes, holds, before, widths = [], [], [], [], []
+    given, sizes, holds, frees, before, widths = [], [], [], [], [], []
     for drawn in draw(len(numerator), n, repetitions, seed, numerator.shape[1]):
         a, b = drawn.pooled(numerator, denominator)
         of = interval(ratio_pulls(a, b, scale))
         is_given = np.isfinite(of.low)
         given.append(is_given.mean(1))
         sizes.append(of.documents[is_given])
-        holds.append(((of.low <= truth) & (truth <= of.high))[is_given])
+        does_hold = (of.low <= truth) & (truth <= of.high)
+        holds.append(does_hold[is_given])
+        frees.append(does_hold[is_given & free])
         for i in range(min(len(drawn), n_bootstraps - drawn.first)):
             mine = is_given[i]
             if not mine.any():  # perhaps no document has a case at all
@@ -103,7 +109,8 @@ def coverage(
         float(np.concatenate(holds).mean()),
         float(np.concatenate(before).mean()) if n_bootstraps else float("nan"),
         float(np.nanmedian(np.concatenate(widths))) if n_bootstraps else float("nan"),
-        _heaviest(numerator, denominator, scale),
+        heaviest(whole),
+        float(np.concatenate(frees).mean()) if free.any() else float("nan"),
     )
 
 
@@ -240,6 +247,8 @@ class Discoveries:
     any_false: Counted
     """Samples with a list in which any head is false, where all are: each head's number is its
     own true value."""
+    any_undecided: Counted
+    """The same, of the heads of these lists that no document decides."""
     false: Counted
     """Share of false heads in a list, where about half of the heads are above their number."""
     found: float
@@ -265,19 +274,24 @@ def discoveries(
     truth = numerator.sum(0) / denominator.sum(0)
     is_null = np.random.default_rng(seed + 1).random(truth.shape) < 0.5
     thresholds = np.stack((truth, np.where(is_null, truth, 0.9 * truth)))
-    any_false, false, power = [], [], []
+    whole = ratio_pulls(numerator, denominator, scale)
+    free = undecided(whole)
+    any_false, any_free, false, power = [], [], [], []
     for drawn in draw(len(numerator), n, repetitions, seed, len(truth)):
         of = ratio_pulls(*drawn.pooled(numerator, denominator), scale)
         p = p_above(of, thresholds[:, None])
-        any_false += [float(is_listed(row).any()) for row in p[0]]
+        for listed in map(is_listed, p[0]):
+            any_false.append(float(listed.any()))
+            any_free.append(float(listed[free].any()))
         for found in map(is_listed, p[1]):
             false.append((found & is_null).sum() / max(found.sum(), 1))
             power.append((found & ~is_null).sum() / max((~is_null).sum(), 1))
     return Discoveries(
         Counted.of(any_false),
+        Counted.of(any_free),
         Counted.of(false),
         float(np.mean(power)),
-        _heaviest(numerator, denominator, scale),
+        heaviest(whole),
     )
 
 
@@ -312,10 +326,6 @@ def pairing(
     of_paired, of_unpaired = np.mean(holds, axis=0)
     narrow, wide = np.median(widths, axis=0)
     return float(of_paired), float(of_unpaired), float(wide / narrow)
-
-
-def _heaviest(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> float:
-    return float(np.nanmax(largest_pulls(ratio_pulls(numerator, denominator, scale))))
 
 
 def _by_group(labels: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -40,6 +40,9 @@ class Rate:
     """Of the intervals of now, relative to those of before."""
     heaviest: float = math.nan
     """The largest share of one document in what any head varies by, among all documents."""
+    undecided: float = math.nan
+    """The same as `now`, of the heads alone that no document decides among all documents."""
+    undecided_bound: float = math.nan
     choosing: str = ""
     """`used`: procedures were chosen on this population; `held out`: they were settled before."""
     run: str = ""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from headscope.reporting.change_table import change_table
 from headscope.reporting.evidence import heads_beyond
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.findings_between import (
@@ -178,6 +179,19 @@ def test_heads_pass_a_threshold_after_correction() -> None:
     assert notable_heads(of) == {(2, 1): "most to the previous token"}
 
 
+def test_heads_that_hang_on_one_document_are_counted_where_the_test_is_named() -> None:
+    before = grouped({"a": 3.0}, parts=20)
+    state = before.states["self"]["distance"]
+    state["numerator"][1, 5, 2] += 4 * state["denominator"][1, 5, 2]
+    of = Subject("toy", (group_result(before, "a"),))
+    found = heads_beyond(of, "distance", 1.0)
+    assert (len(found.passed), found.n_decided) == (8, 1)
+    assert found.correction == (
+        "after correction over 8 heads; in 1 of these, one document is more than half of what the "
+        "number varies by"
+    )
+
+
 def test_many_heads_are_counted_not_listed() -> None:
     shares = np.zeros((LAYERS, HEADS, 3))
     shares[0, :, 2] = shares[1, 0, 2] = 0.8
@@ -297,6 +311,43 @@ def test_what_changed_names_heads_measures_and_how_much() -> None:
     )
     (same,) = about_changes(subjects, [(0, 1, compare(before, before))])
     assert "no head clearly changed in any measure" in plain(same)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_change_that_one_document_decides_is_not_claimed_without_saying_so(
+    is_alone: bool,
+) -> None:
+    """All documents changed by about 0.5, one by 1 more: that one is most of the error."""
+    before, after = (grouped({"a": 3.0}, parts=20) for _ in range(2))
+    state = after.states["self"]["distance"]
+    noise = np.random.default_rng(0).normal(0.5, 0.02, (20, 2))
+    changes = noise * [1.0, 0.0 if is_alone else 0.5]
+    changes[3, 0] += 1.0
+    for at, change in zip((2, 3), changes.T, strict=True):
+        state["numerator"][1, :, at] += change * state["denominator"][1, :, at]
+    after = group_result(after, "a")
+    subjects = [Subject(title, (of,)) for title, of in (("old", before), ("new", after))]
+    differences = [(0, 1, compare(before, after))]
+    assert "one document is more than half" in differences[0][2].attrs["caution"]
+    (changed,) = changes_of(subjects, *differences[0])
+    (text,) = about_changes(subjects, differences)
+    decided = changed.heads[-1]
+    assert (decided.layer, decided.head) == (1, 2)
+    assert decided.decided > 0.9
+    assert len(changed.clear) == (0 if is_alone else 1)
+    table = change_table(subjects, differences)
+    assert table is not None
+    share = f"{decided.decided:.0%}".replace("%", "\u00a0%")
+    assert [row[-1] for row in table["rows"]] == ([share] if is_alone else ["", share])
+    if is_alone:
+        start, end = "mean distance perhaps changed in one head of 8, most in L1 H2", "but"
+    else:
+        start = "mean distance changed in one head of 8, most in L1 H3"
+        end = "and perhaps in one more head, where"
+    assert start in plain(text)
+    assert f", {end} one document is more than half of what the difference varies by (" in plain(
+        text
+    )
 
 
 def test_what_could_not_be_tested_is_not_called_unchanged() -> None:

@@ -9,7 +9,7 @@ from headscope.reporting.findings_between import Differences, changes_of
 from headscope.reporting.subjects import Subject
 from headscope.reporting.table_figures import Cell, cell, p_shown
 from headscope.reporting.variables import describe
-from headscope.reporting.wording import Measured, head
+from headscope.reporting.wording import SPACE, Measured, head
 
 MOST = 5
 """So many heads of each measure."""
@@ -32,6 +32,7 @@ def change_table(subjects: Sequence[Subject], differences: Differences) -> Figur
                     cell(Measured(change.after), share=share),
                     cell(change.by, share=share),
                     p_shown(change.p_adjusted),
+                    f"{change.decided:.0%}".replace("%", f"{SPACE}%") if change.decided else "",
                 ]
                 for change in changed.heads[:MOST]
             )
@@ -43,7 +44,8 @@ def change_table(subjects: Sequence[Subject], differences: Differences) -> Figur
         "Heads that changed",
         "The second model minus the first, head by head, over the same documents: paired t tests "
         "with jackknife standard errors, p values corrected for all heads of a measure (Benjamini "
-        f"& Hochberg). Of each measure, at most {MOST} heads.",
+        f"& Hochberg). Of each measure, at most {MOST} heads. Where one document is more than half "
+        "of what a change varies by, its share is given: other documents may say otherwise.",
         paper="Benjamini & Hochberg 1995",
         columns=[
             {"label": "Models", "kind": "text"},
@@ -54,6 +56,7 @@ def change_table(subjects: Sequence[Subject], differences: Differences) -> Figur
             {"label": "After", "kind": "number"},
             {"label": "Change", "kind": "difference"},
             {"label": "p, corrected", "kind": "text"},
+            {"label": "One document", "kind": "text"},
         ],
         rows=rows,
     )

@@ -13,11 +13,14 @@ import numpy as np
 from headscope.reporting.subjects import Subject
 from headscope.reporting.wording import Measured
 from headscope.statistics.corrections import benjamini_hochberg, holm
+from headscope.statistics.dominance import is_decided
 from headscope.statistics.intervals import interval, p_above, p_differs
 from headscope.statistics.pulls import Pulls
 
 LEVEL = 0.05
 """A corrected p value below it is significant."""
+ONE_DOCUMENT = "one document is more than half of what the number varies by"
+"""What is said of a head that other documents may say otherwise of."""
 HeadValue = tuple[int, int, Measured]
 """Layer, head and value."""
 
@@ -28,11 +31,18 @@ class Heads:
 
     passed: tuple[HeadValue, ...]
     n_tested: int
+    n_decided: int = 0
+    """Of those that passed: how many hang on one document (`dominance.is_decided`)."""
 
     @property
     def correction(self) -> str:
-        """`after correction over 72 heads`."""
-        return f"after correction over {self.n_tested} heads"
+        """`after correction over 72 heads`, and how many of those that passed hang on one
+        document.
+        """
+        corrected = f"after correction over {self.n_tested} heads"
+        if not self.n_decided:
+            return corrected
+        return f"{corrected}; in {self.n_decided} of these, {ONE_DOCUMENT}"
 
 
 def heads_beyond(
@@ -44,8 +54,10 @@ def heads_beyond(
     if pulls is None or data is None or np.ndim(pulls.value) != 2:
         return Heads((), 0)
     if isinstance(threshold, Pulls):
-        p = p_above(pulls - threshold.at(None, None))
+        compared = pulls - threshold.at(None, None)
+        p = p_above(compared)
     else:
+        compared = pulls
         p = p_above(pulls, threshold)
     adjusted = benjamini_hochberg(p)
     bounds = interval(pulls)
@@ -61,7 +73,8 @@ def heads_beyond(
         for i, j in places
     ]
     passed.sort(key=lambda entry: -entry[2].value)
-    return Heads(tuple(passed), int(np.isfinite(p).sum()))
+    n_decided = int(is_decided(compared)[tuple(places.T)].sum())
+    return Heads(tuple(passed), int(np.isfinite(p).sum()), n_decided)
 
 
 def scaled(pulls: Pulls, factor: float) -> Pulls:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,7 @@ from headscope.results.result import Result
 from headscope.run.compare import SAME
 from headscope.run.merge import axes_of, registered_metrics_of
 from headscope.statistics.corrections import benjamini_hochberg, holm
+from headscope.statistics.dominance import is_decided, largest_pulls
 from headscope.statistics.grouped import GroupTest, permutation_test
 from headscope.statistics.pulls import Pulls
 
@@ -50,15 +51,25 @@ class Change:
     after: float
     by: Measured
     p_adjusted: float
+    decided: float = 0.0
+    """The share of one document in what the difference varies by, where that decides it; else 0.
+    Of such a head other documents may say otherwise."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """The heads in which one measure changed, the largest change first."""
+    """The heads in which one measure changed, the largest change first; those whose change one
+    document decides come last.
+    """
 
     name: str
     n_tested: int
     heads: tuple[Change, ...]
+
+    @property
+    def clear(self) -> tuple[Change, ...]:
+        """Those whose change no document decides."""
+        return tuple(change for change in self.heads if not change.decided)
 
 
 def changes_of(
@@ -87,6 +98,7 @@ def _changed_heads(
     alone = here[f"{name}_p"].transpose("layer", "head")
     # Over the heads that the sentence counts, not over the other labels of the variable too.
     adjusted = alone.copy(data=benjamini_hochberg(alone.values))
+    shares = _decided(subjects[left], subjects[right], name, labels)
     changes = []
     with np.errstate(invalid="ignore"):
         places = np.argwhere(adjusted.values < LEVEL)
@@ -96,9 +108,22 @@ def _changed_heads(
         before, after = (subjects[n].measured(name, **labels, **at).value for n in (left, right))
         by = Measured(-difference.value, -difference.high, -difference.low)
         p = float(adjusted[i, j])
-        changes.append(Change(name, at["layer"], at["head"], before, after, by, p))
-    changes.sort(key=lambda change: -abs(change.by.value))
+        share = 0.0 if shares is None else float(shares[i, j])
+        changes.append(Change(name, at["layer"], at["head"], before, after, by, p, share))
+    changes.sort(key=lambda change: (change.decided > 0, -abs(change.by.value)))
     return int(np.isfinite(adjusted.values).sum()), tuple(changes)
+
+
+def _decided(
+    left: Subject, right: Subject, name: str, labels: Mapping[str, str]
+) -> np.ndarray | None:
+    """`layer head`: the share of the document that decides a difference; 0 where none does."""
+    sides = [side.pulls(name, **labels) for side in (left, right)]
+    if sides[0] is None or sides[1] is None:
+        return None
+    of = sides[0] - sides[1]
+    shares: np.ndarray = np.where(is_decided(of), largest_pulls(of), 0.0)
+    return shares
 
 
 def about_changes(subjects: Sequence[Subject], differences: Differences) -> list[Sentence]:
@@ -127,16 +152,25 @@ def about_changes(subjects: Sequence[Subject], differences: Differences) -> list
 
 
 def _said(subjects: Sequence[Subject], right: int, changed: Changed) -> Sentence:
-    """`distance changed in 3 of 72 heads, most in L3 H1: from 2.1 to 3.4 (+1.3 [1.1–1.5])`."""
+    """`distance changed in 3 of 72 heads, most in L3 H1: from 2.1 to 3.4 (+1.3 [1.1–1.5])`.
+
+    Heads whose change one document decides are not counted among them, but named after them.
+    """
     first = changed.heads[0]
     units = describe(subjects, changed.name).units
     before, after = (with_interval(Measured(x), units) for x in (first.before, first.after))
-    n = count_of(len(changed.heads), "head")
-    return [
-        f"{_spoken(changed.name, subjects)} changed in {n} of {changed.n_tested}, most in ",
+    clear, others = len(changed.clear), len(changed.heads) - len(changed.clear)
+    perhaps = "" if clear else "perhaps "
+    n = f"{count_of(clear or others, 'head')} of {changed.n_tested}"
+    most: Sentence = [
+        f"{_spoken(changed.name, subjects)} {perhaps}changed in {n}, most in ",
         head(right, first.layer, first.head),
         f": from {before} to {after}, by {points(first.by, units)}",
     ]
+    if not others:
+        return most
+    where = f"and perhaps in {count_of(others, 'more head')}, where " if clear else "but "
+    return [*most, f", {where}one document is more than half of what the difference varies by"]
 
 
 def about_differences(subjects: Sequence[Subject], differences: Differences) -> list[Sentence]:

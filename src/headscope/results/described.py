@@ -25,8 +25,8 @@ LAST = 1 << 20
 CURE = "cut long documents (max_tokens), or take as many sentences of each"
 """Where one document dominates a sum."""
 METHOD = (
-    "delete-one jackknife over parts, Bell-McCaffrey degrees of freedom, Hall's skewness, "
-    "none of shares within 0.001 of 1"
+    "delete-one jackknife over parts, Bell-McCaffrey degrees of freedom, Hall's skewness and what "
+    "few documents hide of it, none of shares within 0.001 of 1"
 )
 """How intervals are made, as their attribute says; intervals made otherwise are made again when a
 result is opened."""

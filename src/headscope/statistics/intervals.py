@@ -23,6 +23,12 @@ OF_SHARES, OF_POSITIVE = 1 / 3, 1 / 2
 """So much of the skewness counts in lists of heads against a number: of a share where it makes a
 head less sure, of a positive number where it makes a head surer. Lists held their error rates with
 these (`studies.errors`); more care would cost up to half of the power."""
+OF_DOCUMENTS = 1.0
+"""In lists of shares, documents are taken to be at least so skewed downward: the error of n of them
+by 1/√n. Rare documents in which heads do not rest are mostly not in a sample of few."""
+HIDDEN, MOST_HIDDEN = 4.0, 2.5
+"""At the upper end of an interval of a positive number, skewness may be so many times what it
+seems, up to so much divided by the effective number of documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +52,20 @@ def interval(of: Pulls, level: float = LEVEL) -> Interval:
     Shares: g(θ) ± t_df · SE · g′(θ) with g the log odds, brought back to the scale of θ: the
     delete-one jackknife's standard error (Efron & Stein 1981), Student's t with Bell & McCaffrey's
     (2002) degrees of freedom. What is positive without bound, and differences of such:
-    θ − H⁻¹(±t_df) · SE, with Hall's (1992) transformation of a skewed statistic (`unskewed`). NaN
-    where df < 2 or fewer than five parts have anything to count: too few documents.
+    θ − H⁻¹(±t_df) · SE, with Hall's (1992) transformation of a skewed statistic (`unskewed`). The
+    upper end of a positive number is the farther of that and the same with the skewness that few
+    documents may hide (`hidden`). NaN where df < 2 or fewer than five parts have anything to
+    count: too few documents.
     """
     df = np.where(is_enough(of), of.df, np.nan)
     error, t = np.sqrt(of.variance), critical(df, level)
     if of.scale in ("positive", "skewed"):
         skewness = of.skewness
         low, high = (of.value - skewed(sign * t, skewness) * error for sign in (1, -1))
-        return Interval(np.maximum(low, 0.0) if of.scale == "positive" else low, high, df + 1)
+        if of.scale == "positive":
+            farther = of.value - skewed(-t, hidden(skewness, df + 1)) * error
+            low, high = np.maximum(low, 0.0), np.maximum(high, farther)
+        return Interval(low, high, df + 1)
     center, slope = _transformed(of.value, of.scale)
     low, high = (_back(center + sign * t * error * slope, of.scale) for sign in (-1, 1))
     return Interval(low, high, df + 1)
@@ -79,6 +90,18 @@ def skewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     return np.where(is_skewed, inverse, t)
 
 
+def hidden(skewness: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """The skewness that few documents may hide: max(γ, min(4 γ, 2.5/n)).
+
+    The rare long document that makes a mean skewed is mostly not in a sample of few: γ is then too
+    small, and so are the mean and its error. With n effective documents it is taken to be up to
+    four times what it seems. Where γ is not above 0, or n is large, nothing changes.
+    """
+    with np.errstate(invalid="ignore"):
+        most: np.ndarray = np.fmax(skewness, np.minimum(HIDDEN * skewness, MOST_HIDDEN / documents))
+    return most
+
+
 def cautious(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """The nearer to 0 of a studentized difference and the same unskewed; 0 if they disagree.
 
@@ -99,7 +122,8 @@ def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
     lists of heads, far out in the tail, and more careful there than an interval. Log odds can
     still be skewed: rare documents that pull all heads down make a sample without them look surer
     than it is. So t of a share has the degrees of freedom of differences (`FULL`) and is `cautious`
-    about a third of the skewness (Hall 1992); t of a positive number is `unskewed`, by half where
+    about a third of the skewness (Hall 1992), which is taken to be −1/√n or less of n effective
+    documents; t of a positive number is `unskewed`, by half where
     that would raise it: estimated from few documents, skewness must not make a head stand out.
     A share that is 1 in nearly every part has no interval, and is tested by its whole parts: if
     the share were τ, at most τ of equal parts would be whole, so p is the binomial probability of
@@ -107,7 +131,9 @@ def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
     """
     if of.scale == "logit":
         t, df = _student(replace(of, agreement=FULL), threshold)
-        p = upper_tail(cautious(t, OF_SHARES * of.skewness), df)
+        with np.errstate(invalid="ignore"):
+            skewness = np.fmin(of.skewness, -OF_DOCUMENTS / np.sqrt(df + 1))
+        p = upper_tail(cautious(t, OF_SHARES * skewness), df)
         return np.where(np.isfinite(p), p, _p_of_whole_parts(of, threshold))
     if of.scale == "positive":
         t, df = _student(of, threshold)
@@ -194,7 +220,9 @@ def _statistic(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np
     """The statistic that agrees with the interval, and its degrees of freedom."""
     t, df = _student(of, threshold)
     if of.scale == "positive":
-        t = np.where(t == 0, 0.0, unskewed(t, of.skewness))
+        skewness = of.skewness
+        plain, farther = unskewed(t, skewness), unskewed(t, hidden(skewness, df + 1))
+        t = np.where(t == 0, 0.0, np.where(t < 0, np.fmax(plain, farther), plain))
     elif of.scale == "skewed":
         t = cautious(t, of.skewness)
     return t, df

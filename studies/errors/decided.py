@@ -1,0 +1,26 @@
+"""Heads that one document decides, among all documents of a population: counted apart.
+
+A sample without that document cannot know of it, whatever is made of the sample.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headscope.statistics.dominance import is_decided, largest_pulls
+from headscope.statistics.pulls import Pulls
+
+__all__ = ["heaviest", "undecided"]
+
+
+def heaviest(of: Pulls) -> float:
+    """The largest share of one document in what any head varies by."""
+    return float(np.nanmax(largest_pulls(of)))
+
+
+def undecided(of: Pulls) -> np.ndarray:
+    """`head`: is no document more than half of what it varies by? As `caution` has it in results
+    (`headscope.statistics.dominance.is_decided`), with each document a part of its own.
+    """
+    free: np.ndarray = ~is_decided(of)
+    return free
