@@ -123,10 +123,10 @@ def lab(browser: Browser, folder: Path) -> None:
         keep(f"{text}&head=L24H4&word=13")
         page.get_by_role("button", name="Measure all heads").click()
         page.wait_for_selector(".rank", timeout=120_000)
-        keep(f"{text}&head=L24H4&word=13&color=effect")
-        keep(f"{text}&head=L23H3&word=13&color=effect")
+        keep(f"{text}&head=L24H4&word=13&color=effect&against=John")
+        keep(f"{text}&head=L23H3&word=13&color=effect&against=John")
         page.keyboard.press("o")
-        page.wait_for_timeout(2500)
+        page.wait_for_selector(".effect:not(.busy) .key.after", timeout=120_000)
         keep()
     server.should_exit = True
     thread.join()

@@ -47,7 +47,13 @@ def _counts(judged: Stored) -> Iterator[str]:
         counted = Counter(
             judgement["verdict"] for part in judged for judgement in judged[part][model].values()
         )
-        yield ", ".join(f"{counted[verdict]} {sign} {verdict}" for verdict, sign in SIGNS.items())
+        others = counted.total() - sum(counted[verdict] for verdict in SIGNS)
+        yield ", ".join(
+            [
+                *(f"{counted[verdict]} {sign} {verdict}" for verdict, sign in SIGNS.items()),
+                *([f"{others} do not apply"] if others else []),
+            ]
+        )
 
 
 def _judged_findings(judged: Stored) -> Iterator[tuple[Finding, list[str], bool]]:

@@ -25,6 +25,7 @@ test("a fragment holds what differs, and gives it back", () => {
     named: "text",
     tab: "neurons",
     color: "effect",
+    against: " John",
     edits: [
       { kind: "off", layer: 1, head: 0 },
       { kind: "cell", block: "self", layer: 0, head: 1, query: 2, key: 1, weight: 0.25 },
@@ -37,7 +38,7 @@ test("a fragment holds what differs, and gives it back", () => {
   };
   const fragment = formatFragment(changed, base);
   expect(fragment).toBe(
-    "head=L1H0&word=2&key=1&tab=neurons&color=effect&named=text&with=L0H1&sort=1&minus=1" +
+    "head=L1H0&word=2&key=1&tab=neurons&color=effect&named=text&against=%20John&with=L0H1&sort=1&minus=1" +
       "&off=L1H0&cell=L0H1.2.1.0.25" +
       "&neuron=L0H1.3x0.5&filter=specials:hidden,above:0.15&story=2&theme=dark&embed=1",
   );

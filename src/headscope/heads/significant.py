@@ -30,6 +30,10 @@ from headscope.statistics.differences import paired, unpaired
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.pulls import Pulls
 
+COLUMNS = ("head", "value", "95 % interval", "p, adjusted")
+PRINTED = 12
+"""Of a longer list, so many heads are printed."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignificantHead:
@@ -70,13 +74,18 @@ class SignificantHeads:
         return pd.DataFrame(rows, columns=list(columns))
 
     def __str__(self) -> str:
-        lines = [self._heading, *("  ".join(cells) for cells in self._cells())]
-        return "\n".join([*lines, self.caution] if self.caution else lines)
+        rows = [COLUMNS, *self._cells()[:PRINTED]]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
+        if len(self) > PRINTED:
+            lines.append(f"… and {len(self) - PRINTED} more: to_dataframe() has all.")
+        return "\n".join(
+            [self._heading, *(lines if self.rows else ()), *filter(None, [self.caution])]
+        )
 
     def _repr_html_(self) -> str:
         title = f"{self._heading}. {self.caution}" if self.caution else self._heading
-        columns = ("head", "value", "95 % interval", "p, adjusted")
-        return columns_table(title, columns, self._cells())
+        return columns_table(title, COLUMNS, self._cells())
 
     @property
     def _heading(self) -> str:

@@ -52,9 +52,13 @@ def reach_hub(name: str, revision: str | None) -> bool:
         if isinstance(cached, str):
             return False
         nearest = difflib.get_close_matches(name, PACKAGED, n=1)
-        guess = f"Did you mean {nearest[0]!r}? " if nearest else ""
+        if nearest:
+            raise HubUnreachable(
+                f"There is no packaged model {name!r} and no such folder. Did you mean "
+                f"{nearest[0]!r}? (The model hub cannot be reached: {error}.)"
+            ) from error
         raise HubUnreachable(
-            f"{guess}{name!r} is not a folder or a packaged model ({', '.join(PACKAGED)}), and the "
+            f"{name!r} is not a folder or a packaged model ({', '.join(PACKAGED)}), and the "
             f"model hub cannot be reached ({error}). Connect to a network; or download the "
             f"model elsewhere (`hf download {name}`) and pass its folder; or use a packaged "
             "model."

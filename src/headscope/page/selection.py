@@ -21,7 +21,8 @@ COLORS = ("role", "effect", "spread", "distance")
 SOURCES = ("corpus", "text")
 """What roles are named from, where there is a corpus."""
 CHOICES = {"tab": TABS, "color": COLORS, "named": SOURCES, "theme": THEMES}
-PLAIN = ("role", "with", "sort", "minus", "off", "cell", "neuron", "filter", "pane", "embed")
+EDITS = ("off", "cell", "neuron")
+PLAIN = ("role", "against", "with", "sort", "minus", *EDITS, "filter", "pane", "embed")
 """What a story step may say in the fragment's own words."""
 STEP = ("layer", "head", "block", "word", "key", "example", *CHOICES, *PLAIN)
 HEAD = re.compile(r"L(\d+)H(\d+)")
@@ -122,9 +123,7 @@ def shown_layers(selection: str) -> set[int]:
     """The layers that a fragment names: of its head and of its edits."""
     parts = read_fragment(selection)
     return {
-        int(layer)
-        for name in ("head", "off", "cell", "neuron")
-        for layer, _ in HEAD.findall(parts.get(name, ""))
+        int(layer) for name in ("head", *EDITS) for layer, _ in HEAD.findall(parts.get(name, ""))
     }
 
 

@@ -21,6 +21,12 @@ export function points(difference: number): string {
   return difference > 0 ? `+${text}` : text;
 }
 
+/** A difference of log-odds. */
+export function signed(difference: number): string {
+  const text = minus(difference.toFixed(2));
+  return difference > 0 ? `+${text}` : text;
+}
+
 /** A number with about three digits that matter. */
 export function formatNumber(value: number): string {
   if (Number.isNaN(value)) return "–";

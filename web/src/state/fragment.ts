@@ -36,6 +36,7 @@ export function formatFragment(selection: Selection, base: Selection): string {
   add("color", selection.color, base.color);
   add("named", selection.named, base.named);
   add("role", selection.role, base.role);
+  add("against", selection.against, base.against);
   add("with", selection.also.map(headCode).join(), base.also.map(headCode).join());
   add("sort", selection.sorted, base.sorted);
   add("minus", selection.minus, base.minus);
@@ -81,6 +82,7 @@ export function parseFragment(fragment: string, base: Selection): Selection {
     named: choice("named", SOURCES),
     theme: choice("theme", THEMES),
     role: text("role"),
+    against: text("against"),
     example: number("example"),
     story: text("story") === "off" ? -1 : number("story"),
     pane: number("pane", 1, 4),

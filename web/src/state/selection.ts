@@ -51,6 +51,8 @@ export interface Selection extends HeadId {
   readonly named: (typeof SOURCES)[number];
   /** The role that is filtered by: its name, "unnamed", or empty for all. */
   readonly role: string;
+  /** The answer that the prediction is held against; empty for all others. */
+  readonly against: string;
   readonly edits: readonly Edit[];
   /** Step of the story from 1 on; 0 before it, -1 when it is closed. */
   readonly story: number;
@@ -102,6 +104,7 @@ export function defaultSelection(trace: Trace): Selection {
     color: "role",
     named: "corpus",
     role: "",
+    against: "",
     edits: [],
     story: 0,
     theme: "auto",

@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { placeIn, type Spot } from "../data/effects.ts";
-import { formatNumber, points } from "../data/number.ts";
+import { formatNumber } from "../data/number.ts";
 import type { Role } from "../data/payload.ts";
 import { isResting, percent } from "../data/words.ts";
 import { type CellLook, GAP, type Grid, gridOf, gridPictures, placeOf } from "../layout/grid.ts";
@@ -254,7 +254,7 @@ function noteOf(
   const effects = headEffects(session, side);
   const own = effects?.all[placeIn(effects.all, layerIndex, head)];
   if (effects && own) {
-    const change = effects.kind === "turn" ? own.value.toFixed(3) : `${points(own.value)} points`;
+    const change = `${effects.format(own.value)} ${effects.unit}`.trim();
     rows.push([`without it, ${effects.what}`, change]);
   }
   return rows;

@@ -1,6 +1,6 @@
 // What the colors of all heads say: roles with their counts, or a scale with its ends.
 
-import { formatNumber, points } from "../data/number.ts";
+import { formatNumber } from "../data/number.ts";
 import type { Rgb } from "../paint/color.ts";
 import { ROLES } from "../paint/roles.ts";
 import type { ColorBy } from "../state/selection.ts";
@@ -84,9 +84,11 @@ export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorB
     const stops = isTurn ? [panel, positive] : [negative, panel, positive];
     return (
       <div class="legend scale">
-        <span class="num">{isTurn ? "0" : points(-most)}</span>
+        <span class="num">{isTurn ? "0" : effects.format(-most)}</span>
         <i style={{ background: css(stops) }} />
-        <span class="num">{isTurn ? most.toFixed(3) : `${points(most)} points`}</span>
+        <span class="num">
+          {effects.format(most)} {effects.unit}
+        </span>
         <span class="source mut">
           {isTurn ? effects.what : `what ${effects.what} falls or rises by without the head`}
         </span>

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Progress } from "../data/asker.ts";
 import { printed } from "../data/axis.ts";
 import { placeIn, type Ranked } from "../data/effects.ts";
-import { formatNumber, points } from "../data/number.ts";
+import { formatNumber } from "../data/number.ts";
 import { ordinal } from "../data/words.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
@@ -53,25 +53,47 @@ export function Ranking({ side }: { side: Side }) {
         </button>
       )}
       {progress && <Progressing {...progress} />}
+      {table?.kind === "prediction" && (
+        <Against candidates={table.candidates} ranked={effects.candidate} />
+      )}
       {!isTurn && (
         <div class="ends mut" aria-hidden="true">
           <span>◂ falls</span>
           <span>rises ▸</span>
         </div>
       )}
-      <RankedHeads
-        side={side}
-        list={effects.all}
-        format={(value) => (isTurn ? value.toFixed(3) : points(value))}
-        isSigned={!isTurn}
-      />
+      <RankedHeads side={side} list={effects.all} format={effects.format} isSigned={!isTurn} />
       <p class="mut foot">
         {isTurn
           ? "1 − cosine between the text's vector with and without the head"
-          : `points of ${effects.what} gained or lost when the head is off`}
+          : `${effects.kind === "odds" ? "log-odds" : "points"} of ${effects.what} gained or lost when the head is off`}
         {!isTurn && own > 0 && `; ${headName(chosen)} is ${ordinal(own)} of ${effects.all.length}`}
       </p>
     </>
+  );
+}
+
+/** Which answer the ranked one is held against: alone, heads that serve every answer come first. */
+function Against({ candidates, ranked }: { candidates: readonly string[]; ranked: number }) {
+  const session = useSession();
+  const { against } = session.selection.value;
+  const others = candidates.filter((_, index) => index !== ranked).map((text) => text.trim());
+  if (!others.length) return null;
+  return (
+    <label class="against mut">
+      over{" "}
+      <select
+        value={others.includes(against.trim()) ? against.trim() : ""}
+        onChange={(event) => session.update({ against: event.currentTarget.value })}
+      >
+        <option value="">all other answers</option>
+        {others.map((text) => (
+          <option key={text} value={text}>
+            {printed(text)}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 

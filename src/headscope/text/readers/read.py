@@ -280,7 +280,7 @@ def _files(path: str | Path) -> tuple[Path, ...]:
         return files
     if not is_file:
         raise InputError(
-            f"No file or folder {str(path)[:200]!r}. To measure a text itself, put it in a list, "
-            "[text], or in a file."
+            f"No file or folder {str(path)[:200]!r}. To measure a text itself, put it in a file or "
+            "(in Python) in a list."
         )
     return (path,)
