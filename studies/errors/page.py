@@ -201,18 +201,21 @@ def _without(of: Rates) -> str:
 
 def _outside_table(rates: Rates) -> str:
     """Coverage outside of the promise, from 5 effective documents on: what is too low by name."""
-    low: dict[tuple[str, str], list[Rate]] = {}
+    low: dict[str, dict[str, list[Rate]]] = {}
     high: dict[str, int] = {}
     for what, of in _kinds_of_intervals(rates).items():
         for rate in (r for r in of if not (r.effective < ENOUGH or _keeps(r))):
             if rate.now > PROMISED[1]:
                 high[what] = high.get(what, 0) + 1
             else:
-                low.setdefault((what, _population(rate)), []).append(rate)
-    lines = [
-        f"- {what}, {population}: {_sizes(missed)}{_without(missed)}"
-        for (what, population), missed in low.items()
-    ]
+                low.setdefault(what, {}).setdefault(_population(rate), []).append(rate)
+    lines = []
+    for what, by_population in low.items():
+        where = "; ".join(
+            f"{population} {_sizes(missed)}{_without(missed)}"
+            for population, missed in by_population.items()
+        )
+        lines.append(f"- {what}: {where}")
     careful = ", ".join(f"{what} {n}" for what, n in high.items())
     return "\n".join([*(lines or ["- none below"]), f"- too careful: {careful or 'none'}"])
 
