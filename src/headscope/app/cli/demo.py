@@ -63,22 +63,30 @@ JOBS = (
     _Job(
         "smollm2",
         "SmolLM2: the next word",
-        text="The doctor asked the nurse a question. She",
+        text="When Mary and John went to the store, John gave a drink to",
         pair=None,
         story=(
             ("Every head by what it does with this text. Most rest.", {"color": "role"}),
             ("This head reads the word before.", {"layer": 16, "head": 0, "word": 4}),
             (
-                "From the pronoun, this one reads back to the people before it.",
-                {"layer": 9, "head": 3, "word": 8},
-            ),
-            (
-                "Does it always? What the reader of the word before does over a corpus.",
+                "Does it always? What this head does over a corpus.",
                 {"layer": 16, "head": 0, "word": 4, "tab": "evidence"},
             ),
             (
-                "Does it matter? What the next word gains or loses without each head.",
-                {"layer": 9, "head": 3, "word": 8, "tab": "effect", "color": "effect"},
+                "The model says “Mary”, and here its last word reads “Mary”. Is that why?",
+                {"layer": 24, "head": 4, "word": 13, "against": "John"},
+            ),
+            (
+                "No: all heads switched off in turn, this one does most for “Mary” over “John”, "
+                "and it reads “John”. Without the other, “Mary” even gains.",
+                {
+                    "layer": 23,
+                    "head": 3,
+                    "word": 13,
+                    "against": "John",
+                    "tab": "effect",
+                    "color": "effect",
+                },
             ),
         ),
     ),
