@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
-from headscope.arguments import expect
+from headscope.arguments import expect, whole_number
 from headscope.errors import InputError, UnknownName
 from headscope.measuring.contract import (
     ALL_BLOCKS,
@@ -115,6 +115,8 @@ def _check_description(metric: type[Metric]) -> None:
 
 def _check_instance(metric: Metric) -> None:
     """The same for what may depend on options."""
+    if metric.sample is not None:
+        whole_number(f"{type(metric).__name__}.sample", metric.sample)
     digests: tuple[object, ...] = metric.digests
     for digest in digests:
         if not isinstance(digest, Digest):
