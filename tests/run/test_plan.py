@@ -1,12 +1,14 @@
-"""What the plan decides by hashing: samples and the parts of the bootstrap."""
+"""What the plan decides: samples, the parts of a corpus, shards."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import chain
 
 from headscope.batch import Axes
-from headscope.run.plan import document_key
+from headscope.run.options import Settings
+from headscope.run.plan import MOST_SHARDS, Plan, document_key
 from headscope.text.demo_corpus import demo_corpus
 
 
@@ -38,3 +40,21 @@ def test_labels_survive_json() -> None:
     assert Axes.from_dict(stored) == axes
     del stored["key_classes"]
     assert Axes.from_dict(stored) == replace(axes, key_classes=())
+
+
+def test_windows_end_by_documents_and_by_characters() -> None:
+    settings = Settings(max_tokens=512, window=10, shard_documents=4, shard_characters=100)
+    plan = Plan({}, {}, (), Axes((), (), ("",), 64), settings)
+    most = MOST_SHARDS * 100
+
+    def shards(lengths: list[int]) -> list[list[int]]:
+        return [list(numbers) for numbers in plan._cut(lengths)]
+
+    short = shards([1 + n % 3 for n in range(12)])
+    assert [len(shard) for shard in short] == [4, 4, 2, 2]
+    assert sorted(chain(*short[:3])) == list(range(10))  # the first window, longest first
+    assert short[0] == [2, 5, 8, 1]
+    # Long documents: no window of more characters, so that few are held at a time.
+    assert shards([most // 2, most // 2, 1, 2]) == [[0], [1], [3, 2]]
+    assert shards([5, 2 * most, 5, 5]) == [[0], [1], [2, 3]]
+    assert [amount.documents for amount in plan.shard_sizes([5, 2 * most, 5, 5])] == [1, 1, 2]

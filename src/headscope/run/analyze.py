@@ -42,6 +42,7 @@ from headscope.run.plan import Plan, Shard, Survey, axes_for, last_keys, survey
 from headscope.run.progress import Amount, Meter, phase
 from headscope.run.shard import Measured
 from headscope.text.corpus import Corpus, hold_documents
+from headscope.text.document import Document
 from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
 
@@ -308,16 +309,18 @@ class _Job:
         """The documents of the exemplars, with their tokens. This reads the corpus once more."""
         if not numbers:
             return {}
-        encoder = Encoder.of(self.model, self.plan)
         wanted = set(numbers)
-        documents: dict[int, MeasuredDocument] = {}
+        found: list[tuple[int, Document]] = []
         for number, document in enumerate(self.corpus.read(Report(self.corpus.on_error))):
             if number in wanted:
-                (encoded,) = encoder.encode([(number, document)])
-                shown = {stack: tokens.tokens for stack, tokens in encoded.stacks.items()}
-                documents[number] = MeasuredDocument(document.id, shown)
-            if len(documents) == len(wanted):
+                found.append((number, document))
+            if len(found) == len(wanted):
                 break
+        documents: dict[int, MeasuredDocument] = {}
+        for encoded in Encoder.of(self.model, self.plan).encode(found):
+            number, document = encoded.numbered
+            shown = {stack: tokens.tokens for stack, tokens in encoded.stacks.items()}
+            documents[number] = MeasuredDocument(document.id, shown)
         return documents
 
 

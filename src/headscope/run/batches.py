@@ -32,7 +32,7 @@ MOST_WEIGHTS = {"cpu": 1 << 20}
 MOST_WEIGHTS_ELSEWHERE = 1 << 24
 SHARE_OF_MEMORY = 64
 """The weights of one layer take at most one part in so many of a GPU's memory."""
-PER_BATCH = 64
+PER_BATCH = 128
 """What a batch costs, whatever is in it, in tokens of padding: calls, rather than sums."""
 NO_LIMIT = 1 << 30
 

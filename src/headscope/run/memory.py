@@ -7,7 +7,7 @@ import mmap
 import sys
 from pathlib import Path
 
-MOST_KEPT = 96 << 20
+MOST_KEPT = 192 << 20
 """How many freed bytes are kept before they are given back: getting them again takes time."""
 
 
@@ -15,11 +15,11 @@ class FreedMemory:
     """Gives back what the C library keeps of freed memory (with glibc; elsewhere nothing).
 
     Batches of many shapes leave gaps that no later batch quite fits into: without this a
-    long run grows to several times what it uses.
+    long run grows to several times what it uses. A process has one, `FREED`.
     """
 
     def __init__(self) -> None:
-        self.give_back()
+        self._least = 0
 
     def give_back(self) -> None:
         """Give all of it back."""
@@ -32,8 +32,11 @@ class FreedMemory:
     def check(self) -> None:
         """Give freed memory back if there is much of it, or it is not known how much."""
         resident = _resident()
-        if not resident or resident > self._least + MOST_KEPT:
+        if not (resident and self._least) or resident > self._least + MOST_KEPT:
             self.give_back()
+
+
+FREED = FreedMemory()
 
 
 def _resident() -> int:

@@ -66,8 +66,8 @@ class Settings:
     max_tokens: int = MAX_TOKENS
     batch_tokens: int = 1024
     shard_characters: int = 32_768
-    shard_documents: int = 256
-    window: int = 1024
+    shard_documents: int = 512
+    window: int = 2048
     """So many documents at a time are sorted by length and cut into shards."""
     parts: int = 64
     """Into so many parts the documents of each group are dealt: see `headscope.batch.Axes`."""

@@ -31,10 +31,12 @@ from headscope.text.document import Document
 from headscope.text.readers.lines import Report
 
 NO_GROUP = "(none)"
+MOST_SHARDS = 64
+"""A window ends before it would be more than so many shards of characters: it is held in memory."""
 SPARE, SPARE_SHARE = 10, 0.05
 """A metric that draws documents is shown so many more, and this share of them: some may turn out
 not to be measurable."""
-FORMAT = 5
+FORMAT = 6
 """The format of states and checkpoints: a run with another number is not resumed."""
 
 Numbered = tuple[int, Document]
@@ -141,8 +143,7 @@ class Plan:
     def _cut(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Numbers of the documents of each shard."""
         settings = self.settings
-        for start in range(0, len(lengths), settings.window):
-            window = range(start, min(start + settings.window, len(lengths)))
+        for window in self._windows(lengths):
             shard: list[int] = []
             size = 0
             for number in sorted(window, key=lambda n: (-lengths[n], n)):
@@ -154,6 +155,18 @@ class Plan:
                 size += lengths[number]
             if shard:
                 yield shard
+
+    def _windows(self, lengths: Sequence[int]) -> Iterator[range]:
+        """Numbers of the documents that are sorted by length together."""
+        most = MOST_SHARDS * self.settings.shard_characters
+        start = size = 0
+        for number, length in enumerate(lengths):
+            is_full = number - start >= self.settings.window or size + length > most
+            if is_full and number > start:
+                yield range(start, number)
+                start, size = number, 0
+            size += length
+        yield range(start, len(lengths))
 
     def shards(self, corpus: Corpus, lengths: Sequence[int], done: set[int]) -> Iterator[Shard]:
         """The shards that are not done, reading the corpus once, a window at a time."""

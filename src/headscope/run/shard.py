@@ -16,7 +16,7 @@ from headscope.model.norm_weights import NormWeights
 from headscope.model.tapped import once
 from headscope.run.backward import can_ask, measure_gradients
 from headscope.run.batches import EncodedDocument, Encoder
-from headscope.run.memory import FreedMemory
+from headscope.run.memory import FREED
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Amount
 
@@ -99,10 +99,9 @@ def measure_shard(
             encoded.append(document)
     together = [d for d in encoded if d.numbered[0] not in alone]
     batches = [*encoder.batches(together), *([d] for d in encoded if d.numbered[0] in alone)]
-    freed = FreedMemory()
     done = Amount()
     for batch in batches:
-        freed.check()
+        FREED.check()
         announce([document.numbered[0] for document in batch], done)
         done += amount_of(batch)
         try:
@@ -119,7 +118,6 @@ def measure_shard(
                 except Exception as error_alone:
                     _fail(report, document, f"{type(error_alone).__name__}: {error_alone}")
     report.layers = fold.layers()
-    freed.give_back()
     return Measured(fold.states(), report)
 
 

@@ -39,21 +39,21 @@ def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None
         raise InputError(f"{name} has {len(roots)} roots (words {_some(roots)}), expected one.")
     if not roots and NO_PARENT not in within:
         raise InputError(f"{name} has no root, expected exactly one word without a parent.")
-    reaches = [False] * (stop - start)
+    # Who comes to where an earlier walk has been arrives as that one did; who meets itself, never.
+    walks: list[int | None] = [None] * (stop - start)
     for word in range(start, stop):
-        path: list[int] = []
         at = word
-        while at >= 0 and not reaches[at - start]:
-            if len(path) > stop - start:
-                ring = sorted({step - start + 1 for step in path[-(stop - start) :]})
-                raise InputError(
-                    f"{name} has a cycle: following the parents from word {word - start + 1} "
-                    f"never reaches the root (words {_some(ring)})."
-                )
-            path.append(at)
+        while at >= 0 and walks[at - start] is None:
+            walks[at - start] = word
             at = parents[at]
-        for step in path:
-            reaches[step - start] = True
+        if at >= 0 and walks[at - start] == word:
+            ring = {at}
+            while (at := parents[at]) not in ring:
+                ring.add(at)
+            raise InputError(
+                f"{name} has a cycle: following the parents from word {word - start + 1} "
+                f"never reaches the root (words {_some(sorted(w - start + 1 for w in ring))})."
+            )
 
 
 def _some(words: list[int]) -> str:

@@ -24,6 +24,7 @@ from headscope.model.model import Model
 from headscope.run.checkpoint import Ledger
 from headscope.run.engines.processes import start_process
 from headscope.run.engines.worker import Task, serve
+from headscope.run.memory import FREED
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
 from headscope.run.shard import measure_shard, prepare, threads
@@ -55,6 +56,7 @@ def run_here(
                     time.sleep(attempt)
             meter.forget("here")
             meter.advance(*shard.amount(measured.report.tokens))
+    FREED.give_back()
 
 
 @dataclass(eq=False)
