@@ -82,6 +82,7 @@ export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorB
     const isTurn = effects.kind === "turn";
     const most = Math.max(0, ...effects.all.map(({ value }) => Math.abs(value)));
     const stops = isTurn ? [panel, positive] : [negative, panel, positive];
+    const says = isTurn ? effects.what : `what ${effects.what} falls or rises by without the head`;
     return (
       <div class="legend scale">
         <span class="num">{isTurn ? "0" : effects.format(-most)}</span>
@@ -89,8 +90,8 @@ export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorB
         <span class="num">
           {effects.format(most)} {effects.unit}
         </span>
-        <span class="source mut">
-          {isTurn ? effects.what : `what ${effects.what} falls or rises by without the head`}
+        <span class="source mut" title={says}>
+          {says}
         </span>
       </div>
     );
@@ -103,7 +104,9 @@ export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorB
       <span>{shown(low)}</span>
       <i style={{ background: css([0, 64, 128, 192, 255].map((i) => theme.scale[i])) }} />
       <span>{shown(high)}</span>
-      <span class="source mut">{SAYS[color]}</span>
+      <span class="source mut" title={SAYS[color]}>
+        {SAYS[color]}
+      </span>
     </div>
   );
 }
