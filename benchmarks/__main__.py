@@ -50,6 +50,8 @@ FASTER = 1.1
 """A cost beside the forward's that rises by more than this, from the shortest text to the longest,
 grows faster than the forward's."""
 NO_GPU = "no GPU used"
+STOLEN = 7
+"""Which number of a line of `/proc/stat` counts time that the host gave to other machines."""
 VERSIONS = ("headscope", "torch", "transformers", "numpy", "numba", "scikit-learn")
 
 
@@ -83,6 +85,25 @@ def machine() -> str:
             continue
     python = f"Python {platform.python_version()}"
     return f"{model}, {os.cpu_count()} cores, {NO_GPU}; {python}, {', '.join(found)}"
+
+
+def stolen(before: list[int], after: list[int]) -> str:
+    """How much of the cores' time the host gave to others between two looks at it, in words."""
+    ticks = [now - then for then, now in zip(before, after, strict=True)]
+    if not any(ticks):
+        return ""
+    share = ticks[STOLEN] / sum(ticks)
+    return f"; {share:.0%} of its time went to other machines of its host"
+
+
+def ticks() -> list[int]:
+    """What all cores have done, in ticks of the clock, of each kind; nothing but on Linux."""
+    try:
+        first = Path("/proc/stat").read_text().splitlines()[0]
+    except OSError:
+        return []
+    # What guests have used is counted among the first kinds already.
+    return [int(number) for number in first.split()[1 : STOLEN + 2]]
 
 
 def lines_of(rows: list[Row]) -> list[str]:
@@ -186,15 +207,17 @@ def main() -> None:
         parser.error(f"there is no part {' or '.join(options.part)}; there are {'; '.join(PARTS)}")
     with tempfile.TemporaryDirectory() as folder:
         rows_file = Path(folder) / "rows.jsonl"
+        before = ticks()
         missing = run(chosen, rows_file)
+        here = machine() + stolen(before, ticks())
         lines = lines_of(read_rows(rows_file))
-    print(f"\n{machine()}\n\n{table(lines, missing)}")
+    print(f"\n{here}\n\n{table(lines, missing)}")
     if options.write:
         is_whole = len(chosen) == len(PARTS) or not options.write.exists()
-        before = "" if is_whole else options.write.read_text(encoding="utf-8")
-        machines = [line for line in before.splitlines() if NO_GPU in line]
-        machines.append(machine() if is_whole else f"{machine()} ({'; '.join(chosen)})")
-        text = page(joined(lines, before), missing, machines)
+        old = "" if is_whole else options.write.read_text(encoding="utf-8")
+        machines = [line for line in old.splitlines() if NO_GPU in line]
+        machines.append(here if is_whole else f"{here} ({'; '.join(chosen)})")
+        text = page(joined(lines, old), missing, machines)
         options.write.write_text(text, encoding="utf-8")
     if missing:
         sys.exit(1)
