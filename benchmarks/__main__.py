@@ -184,10 +184,12 @@ def growth(lines: list[str]) -> str:
     if not ratios or not FIGURE.exists():
         return ""
     first, last = next(iter(bare)), list(bare)[-1]
+    rise = bare[last] / bare[first]
+    times = f"{rise:.1f} times what" if rise > FASTER else "about as much as"
     told = [
-        f"In a text of {last}, a token costs the forward pass {bare[last] / bare[first]:.1f} times "
-        f"what it costs in one of {first}: every token attends to all before it. Beside it:\n"
+        f"In a text of {last}, a token costs the forward pass {times} it costs in one of {first}."
     ]
+    told.append("Beside it:\n")
     for name, of in ratios.items():
         said = f"- {name}: {of[first]:.2f} forwards at {first}, {of[last]:.2f} at {last}"
         is_faster = of[last] > FASTER * of[first]
