@@ -89,10 +89,10 @@ def machine() -> str:
 
 def stolen(before: list[int], after: list[int]) -> str:
     """How much of the cores' time the host gave to others between two looks at it, in words."""
-    ticks = [now - then for then, now in zip(before, after, strict=True)]
-    if not any(ticks):
+    spent = [now - then for then, now in zip(before, after, strict=True)]
+    if not any(spent):
         return ""
-    share = ticks[STOLEN] / sum(ticks)
+    share = spent[STOLEN] / sum(spent)
     return f"; {share:.0%} of its time went to other machines of its host"
 
 
@@ -187,9 +187,9 @@ def growth(lines: list[str]) -> str:
     rise = bare[last] / bare[first]
     times = f"{rise:.1f} times what" if rise > FASTER else "about as much as"
     told = [
-        f"In a text of {last}, a token costs the forward pass {times} it costs in one of {first}."
+        f"In a text of {last}, a token costs the forward pass {times} it costs in one of {first}.",
+        "Beside it:\n",
     ]
-    told.append("Beside it:\n")
     for name, of in ratios.items():
         said = f"- {name}: {of[first]:.2f} forwards at {first}, {of[last]:.2f} at {last}"
         is_faster = of[last] > FASTER * of[first]

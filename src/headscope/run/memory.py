@@ -32,7 +32,7 @@ class FreedMemory:
     def check(self) -> None:
         """Give freed memory back if there is much of it, or it is not known how much."""
         resident = _resident()
-        if not (resident and self._least) or resident > self._least + MOST_KEPT:
+        if not resident or resident > self._least + MOST_KEPT:
             self.give_back()
 
 

@@ -61,6 +61,7 @@ class Measured:
 
 def prepare(plan: Plan) -> None:
     """What a process does before its first shard."""
+    FREED.give_back()
     if plan.is_compiled:
         load_loops()
 

@@ -130,6 +130,7 @@ def _sentence(
     surfaces: list[Surface] = []
     inside_until = 0
     n_words = 0
+    forms: dict[str, str] = {}  # read where a token has parts
     for number, row in rows:
         columns = row.split("\t")
         if len(columns) != 10:
@@ -161,7 +162,7 @@ def _sentence(
             if until > len(rows):
                 raise broken(name, number, f"the token reaches to {until}, beyond the sentence")
             inside_until = until
-            forms = _forms(rows)
+            forms = forms or _forms(rows)
             spelled = (forms.get(str(word)) for word in range(n_words + 1, until + 1))
             parts = tuple(form for form in spelled if form is not None)
             surfaces.append(Surface(form, parts, "SpaceAfter=No" not in misc))
