@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import pickle
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 import headscope as hs
 from headscope import errors
-from headscope.lazy import GONE, read_stub
+from headscope.lazy import read_stub
 
 HEAVY = {"torch", "transformers", "xarray", "numpy", "ray", "spacy", "anywidget", "matplotlib"}
 HEAVY |= {"numba", "sklearn", "scipy.stats", "scipy.signal", "transformers.pipelines.base"}
@@ -105,24 +104,6 @@ def test_the_stub_is_the_one_table() -> None:
         assert getattr(hs, public) is expected
 
 
-@pytest.mark.parametrize("name", GONE)
-def test_a_name_that_is_gone_says_what_replaces_it(name: str) -> None:
-    assert name not in hs.__all__
-    with pytest.raises(AttributeError) as error:
-        getattr(hs, name)
-    assert str(error.value) == f"headscope.{name} is gone. Use {GONE[name]}."
-
-
-CALL = re.compile(r"(result|trace|headscope)\.(\w+)\(")
-
-
-def test_what_replaces_a_gone_name_is_there() -> None:
-    classes = {"result": hs.Result, "trace": hs.Trace, "headscope": hs}
-    for replacement in GONE.values():
-        (found,) = CALL.findall(replacement)
-        assert callable(getattr(classes[found[0]], found[1])), replacement
-
-
 def test_every_error_survives_pickling() -> None:
     for name in errors.__all__:
         error = getattr(errors, name)("what happened")
@@ -148,16 +129,6 @@ def test_missing_extras_name_the_command() -> None:
         "Annotating raw text needs spaCy, which is not installed. "
         'Run: pip install "headscope[spacy]" (in a clone: pip install -e ".[spacy]")'
     )
-
-
-def test_no_source_file_is_longer_than_400_lines() -> None:
-    root = Path(hs.__file__).parent
-    long = {
-        str(path.relative_to(root)): n
-        for path in root.rglob("*.py")
-        if (n := len(path.read_text(encoding="utf-8").splitlines())) > 400
-    }
-    assert not long
 
 
 def test_the_command_line_runs_as_a_module() -> None:

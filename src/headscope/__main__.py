@@ -7,7 +7,6 @@ import os
 import sys
 from typing import NoReturn
 
-from headscope import standins
 from headscope.app.cli.main import main
 
 
@@ -17,7 +16,6 @@ def start() -> NoReturn:
     Python would take torch and transformers apart object by object, which takes most of a second;
     the system frees their memory at once. What `atexit` has registered is run before.
     """
-    standins.install()
     code: str | int | None = 0
     try:
         main()

@@ -12,28 +12,6 @@ from collections.abc import Callable, Mapping
 
 from headscope.deferred import importing
 
-GONE = {
-    "HeadMap": "headscope.map_heads(result), which returns one",
-    "ProbeTable": "result.table(), which returns one",
-    "bias_table": "result.table()",
-    "compare": "result.compare(other)",
-    "draw_figure": 'result.figure("vb-8")',
-    "example_figure": "result.examples(model, corpus, relation).figure()",
-    "exemplar_table": 'result.figure("vb-exemplars", layer=…, head=…)',
-    "explain_head": "result.explain(layer, head)",
-    "explore": "trace.explore()",
-    "group_result": "result.group(name)",
-    "head_view": 'trace.explore(view="head")',
-    "measure": "trace.measure(metrics)",
-    "model_view": 'trace.explore(view="model")',
-    "neuron_view": 'trace.explore(view="neuron")',
-    "probe_examples": "result.examples(model, corpus, relation)",
-    "probe_figure": "result.table().figure()",
-    "probe_table": "result.table()",
-    "save_figures": "result.save_figures(folder)",
-}
-"""Names that were functions of the package, and what replaces each."""
-
 
 def read_stub(text: str) -> dict[str, tuple[str, str]]:
     """Public name → its module and its name there.
@@ -55,8 +33,6 @@ def lazy_names(
 
     def get(name: str) -> object:
         namespace = sys.modules[package]
-        if name in GONE:
-            raise AttributeError(f"{package}.{name} is gone. Use {GONE[name]}.")
         if name not in homes:
             message = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=namespace)

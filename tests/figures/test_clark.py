@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +17,7 @@ from headscope.figures.clark_importance import clark_figure_3, removal_figure
 from headscope.figures.clark_map import clark_figure_6, cluster_figure
 from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clark_figure_4
 from headscope.heads.head_map import map_heads
-from headscope.reporting.map_page import map_page
+from headscope.reporting.build import build_map_report
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
@@ -124,15 +121,11 @@ def test_effects_make_points_larger(causal: Result, encoder: Result, tiny_llama:
     assert said[-2:] == ["effect 0", f"effect {largest:.2g}"]
     meaning = f"changes without the head, up to {largest:.2g} nats per token"
     assert meaning in figure.get_supxlabel()
-    page = map_page(heads)
-    assert meaning in page
-    radii = sorted(float(r) for r in re.findall(r'<circle [^>]* r="([\d.]+)"', page))
-    assert radii[-1] == 14
-    assert radii[0] == 4
-    assert f"effect {float(effects.sel(layer=1, head=3)):+.4f}".replace("-", "−") in page
+    (panel,) = build_map_report(heads, ())["sections"][0]["figures"][0]["panels"]
+    assert panel["effect"] == pytest.approx(data["effect"].values.tolist(), abs=1e-6)
     plain = map_heads(causal, starts=1)
     assert plain.effect_sizes() is None
-    assert "changes without the head" not in map_page(plain)
+    assert "effect" not in build_map_report(plain, ())["sections"][0]["figures"][0]["panels"][0]
     with pytest.raises(InputError, match=r"The effects are of .*, the map is of"):
         map_heads(encoder, effects=effects)
     with pytest.raises(InputError, match="this result has no effects"):
@@ -172,18 +165,15 @@ def test_figures_say_what_they_lack() -> None:
         clark_figure_3(result)
 
 
-def test_the_page_is_offline_and_inert(encoder: Result, tmp_path: Path) -> None:
+def test_the_page_of_a_map_is_a_report_with_one_figure(encoder: Result, tmp_path: Path) -> None:
     heads = map_heads(encoder, starts=1)
-    nasty = "</script><img src=x onerror=alert(1)>"
-    page = map_page(heads, {(0, 0): nasty}, explorer="trace.html")
-    assert nasty not in page
-    assert "http" not in re.sub(r"http-equiv", "", page)
-    content = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    data = json.loads(content[1])
-    assert nasty in data["heads"][0]["text"]
-    assert len(data["heads"]) == page.count("<circle") == heads.data.sizes["at"]
-    script = re.search(r'<script type="module">(.*?)</script>', page, re.S)[1]
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'" in page
-    heads.save_page(tmp_path / "map.html")
-    assert "Open in the explorer" not in (tmp_path / "map.html").read_text()
+    heads.save_page(tmp_path / "map.html", explorer="trace.html")
+    page = (tmp_path / "map.html").read_text()
+    assert "http" not in re.sub(
+        r"http-equiv|https?://www.w3.org/[\w/]+", "", page.split("<script")[0]
+    )
+    content = build_map_report(heads, (), explorer="trace.html")
+    assert [shown["id"] for shown in content["sections"]] == ["map-section"]
+    assert content["findings"] == []
+    assert content["subjects"][0]["page"] == "trace.html"
+    assert len(content["cards"][0]) == heads.data.sizes["at"]

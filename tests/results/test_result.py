@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,45 +50,6 @@ def test_plain_xarray_opens_it(result: Result, tmp_path: Path) -> None:
     with xr.open_dataset(tmp_path / "result.nc", engine="h5netcdf") as data:
         np.testing.assert_array_equal(data["entropy"], result["entropy"])
         assert data["entropy"].attrs["units"] == "nats"
-
-
-def test_files_of_earlier_versions_open(small: Result, tmp_path: Path) -> None:
-    """They had a group for the state of each metric."""
-    new, old = tmp_path / "new.nc", tmp_path / "old.nc"
-    small.save(new)
-    shutil.copy(new, old)
-    with h5py.File(old, "a") as root:
-        del root["states"]
-    for block, metrics in small.states.items():
-        for metric, data in metrics.items():
-            data.to_netcdf(old, mode="a", group=f"/states/{block}/{metric}", engine="h5netcdf")
-    for opened in (hs.open(new), hs.open(old)):
-        assert isinstance(opened, Result)
-        for block, metrics in small.states.items():
-            assert opened.states[block].keys() == metrics.keys()
-            for metric, data in metrics.items():
-                assert opened.states[block][metric].identical(data)
-
-
-def test_intervals_of_earlier_versions_are_made_again(result: Result, tmp_path: Path) -> None:
-    """From their sums, in every group; values stay as they are."""
-    file = tmp_path / "result.nc"
-    result.save(file)
-    with h5py.File(file, "a") as root:
-        for at in [root, *(of for of in root["groups"].values())]:
-            for name, of in at.items():
-                if name.endswith("_interval"):
-                    of.attrs["method"] = "bootstrap over 64 parts"
-                    of[...] = -1.0
-    opened = hs.open(file)
-    assert isinstance(opened, Result)
-    for ours, theirs in ((result, opened), (result.group("news"), opened.group("news"))):
-        names = [str(name) for name in ours.dataset if str(name).endswith("_interval")]
-        assert names
-        for name in names:
-            xr.testing.assert_allclose(theirs[name], ours[name])
-            value = name.removesuffix("_interval")
-            xr.testing.assert_identical(theirs[value], ours[value])
 
 
 def test_states_that_do_not_fit_their_table_are_refused(small: Result, tmp_path: Path) -> None:

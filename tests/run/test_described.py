@@ -17,7 +17,6 @@ import torch
 import headscope as hs
 from headscope.app.cli.main import main
 from headscope.errors import InputError
-from headscope.heads.first_edition import with_descriptions
 from headscope.measuring import Fact, Reading, query_counts, region_weights, registry, total_mass
 from headscope.reporting.build import build_report
 from headscope.run.measure import measure
@@ -205,17 +204,3 @@ def test_a_trace_counts_facts_in_its_document(tiny_bert: Model) -> None:
     np.testing.assert_allclose(
         measure(trace, RareShare(), document=document)["rare_share"], run["rare_share"], rtol=1e-6
     )
-
-
-def test_results_of_the_first_edition_get_their_names_back(result: hs.Result) -> None:
-    for array in result.dataset.data_vars.values():
-        for name in ("title", "short_title", "equation", "format", "order"):
-            array.attrs.pop(name, None)
-    again = with_descriptions(result)
-    assert again["distance"].attrs["title"] == "Mean distance"
-    assert again["rare_share"].attrs["title"] == "Attention to rare words"  # it is registered
-    registry._theirs.clear()
-    for array in result.dataset.data_vars.values():
-        array.attrs.pop("title", None)
-    assert with_descriptions(result)["rare_share"].attrs["title"] == "Rare share"
-    assert "title" not in with_descriptions(result)["rare_share_count"].attrs

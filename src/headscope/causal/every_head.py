@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast, final
 
 import numpy as np
@@ -26,6 +26,7 @@ from headscope.model.answers import (
 )
 from headscope.model.model import Model
 from headscope.results.head_effects import HeadEffects
+from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
 CHUNKS = 10
@@ -155,3 +156,23 @@ def _by_head(sets: Sequence[HeadSet], values: np.ndarray) -> tuple[list[int], np
     for ((layer, head),), value in zip(sets, values, strict=True):
         table[layers.index(layer), head] = value
     return layers, table
+
+
+def with_effects(
+    trace: Trace,
+    position: int | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Trace:
+    """The trace with the prediction without each head beside it; see `Model.trace`.
+
+    Args:
+        trace: one that knows its model.
+        position: of the prediction; the last by default.
+        advance: told how many heads are done, and of how many.
+    """
+    origin = trace.require_origin("effects=True")
+    with origin.as_it_was():
+        effects = measure_every_head(
+            origin.model, origin.inputs, trace.stack_tokens, position, advance
+        )
+    return replace(trace, effects=effects)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -15,7 +16,11 @@ from headscope.notebook import columns_table
 from headscope.results.result import Result
 from headscope.statistics.intervals import interval
 from headscope.statistics.pulls import ratio_pulls
-from headscope.surface.probe_methods import BiasTableMethods
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class BiasRow:
 
 
 @dataclass(frozen=True)
-class BiasTable(BiasTableMethods):
+class BiasTable:
     """Rows with their title; `print` it, or write it with `to_csv`."""
 
     title: str
@@ -99,6 +104,12 @@ class BiasTable(BiasTableMethods):
             f"({self.pairs} pronouns each)"
         )
         return "\n".join([self.title, *aligned(lines), last])
+
+    def figure(self) -> Figure:
+        """Each head's accuracy where the pronoun fits the stereotype, and where it does not."""
+        from headscope.figures.bias_heads import bias_figure
+
+        return bias_figure(self)
 
 
 def bias_table(

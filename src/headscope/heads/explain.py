@@ -13,7 +13,6 @@ from headscope.arguments import expect, place_of, whole_number
 from headscope.errors import InputError
 from headscope.heads.behavior import OTHER, SURFACE, behaviors, probed_names
 from headscope.heads.card import Evidence, HeadCard
-from headscope.heads.first_edition import with_descriptions
 from headscope.heads.head_map import HeadMap, nearest_in
 from headscope.heads.probed import of_probes
 from headscope.results.described import Described, described, is_shown, label_of
@@ -62,7 +61,6 @@ def _given(results: Result | Iterable[Result | xr.DataArray]) -> list[Result]:
     given = [result_of_effects(r) if isinstance(r, xr.DataArray) else r for r in listed]
     for result in given:
         expect("results", result, Result, "results of headscope.analyze or headscope.open")
-    given = [with_descriptions(result) for result in given]
     if not given:
         raise InputError("There is no result to explain a head from: give at least one.")
     models = {result.model for result in given}

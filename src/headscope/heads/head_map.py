@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
@@ -16,7 +17,11 @@ from headscope.results.effect_result import result_of_effects
 from headscope.results.norm_weighted import OVER
 from headscope.results.result import Result
 from headscope.run.options import Over
-from headscope.surface.probe_methods import HeadMapMethods
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.figure import Figure
 
 ANALYZE = (
     'headscope.analyze(model, corpus, ["js", "offset_share", "class_share", "row_entropy", '
@@ -25,7 +30,7 @@ ANALYZE = (
 
 
 @dataclass(frozen=True, eq=False)
-class HeadMap(HeadMapMethods):
+class HeadMap:
     """Heads in the plane.
 
     Attributes:
@@ -33,12 +38,17 @@ class HeadMap(HeadMapMethods):
             `behavior`, `cluster`, and `effect` where effects were given; `distance` over `at`
             and `other`; `silhouette` over `n_clusters`; `linkage` as SciPy's dendrograms take it.
         stress: how badly the plane distorts distances: 0 not at all, above 0.2 much.
-        title: the model and its corpus.
+        result: the result that the map was made of.
     """
 
     data: xr.Dataset
     stress: float
-    title: str
+    result: Result
+
+    @property
+    def title(self) -> str:
+        """Model and corpus."""
+        return self.result.title
 
     def nearest(self, layer: int, head: int, n: int = 5) -> list[tuple[int, int, float]]:
         """The heads that attend most alike: layer, head, divergence in nats."""
@@ -103,6 +113,30 @@ class HeadMap(HeadMapMethods):
         facts: list[tuple[str, object]] = [("stress", f"{self.stress:.2f}")]
         facts += [(str(names[i]), f"{counts[i]} heads") for i in order]
         return facts_table(f"Map of {self.title}", facts)
+
+    def figure(self, name: Literal["clark-6", "clusters"] = "clark-6") -> Figure:
+        """The map by behavior and by layer (Clark et al. 2019, Figure 6), or its clusters."""
+        from headscope.figures.clark_map import draw_map
+
+        return draw_map(self, name)
+
+    def save_page(
+        self,
+        path: str | os.PathLike[str],
+        *results: Result,
+        explorer: str | None = None,
+    ) -> None:
+        """Write the map as one HTML file that opens without a network: point at a head to read its
+        card.
+
+        Args:
+            path: the file to write; it appears whole or not at all.
+            results: further results of the model, for the cards.
+            explorer: address of an explorer page of the same model; cards then link to it.
+        """
+        from headscope.reporting.report import save_map_page
+
+        save_map_page(self, path, results, explorer=explorer)
 
 
 def nearest(
@@ -188,7 +222,7 @@ def map_heads(
     )
     if effects is not None:
         data["effect"] = _effect_at(data, result, effects)
-    return HeadMap(data, stress, result.title)
+    return HeadMap(data, stress, result)
 
 
 def _chosen(results: Result | Sequence[Result], over: Over | None) -> Result:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -23,7 +24,14 @@ from headscope.results.result import Result
 from headscope.statistics.corrections import holm
 from headscope.statistics.honest import count_ties, honest_score
 from headscope.statistics.pulls import pool, ratio_pulls
-from headscope.surface.probe_methods import ProbeTableMethods
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.figure import Figure
+
+    from headscope.results.result import Result
+
 
 LEVEL = 0.05
 BASELINES = (
@@ -94,7 +102,7 @@ class ProbeRow:
 
 
 @dataclass(frozen=True)
-class ProbeTable(ProbeTableMethods):
+class ProbeTable:
     """Rows with their title; `print` it, or write it with `to_csv`."""
 
     title: str
@@ -146,6 +154,16 @@ class ProbeTable(ProbeTableMethods):
         names = [name for name in self.columns() if name not in hidden]
         header = [{"p_adjusted": "p (Holm)"}.get(name, name.replace("_", " ")) for name in names]
         return [header, *([_shown(row, name, self.axis) for name in names] for row in self.rows)]
+
+    def figure(self) -> Figure:
+        """The best heads beside their baselines.
+
+        A dot with its 95 % interval; a ring for the honest accuracy, of heads chosen on the
+        other half of the documents; baselines in orange.
+        """
+        from headscope.figures.best_heads import probe_figure
+
+        return probe_figure(self)
 
 
 def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:

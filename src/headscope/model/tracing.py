@@ -276,11 +276,7 @@ def run_trace(
     predictions = read_predictions(model, outputs, stacks)
     origin = Origin(model, dict(inputs), stacks, options, model.edits)
     trace = Trace(blocks, stacks, hidden, about, predictions, origin=origin)
-    if not options.effects:
-        return trace
-    from headscope.surface.model_methods import with_effects
-
-    return with_effects(trace)
+    return trace.with_effects() if options.effects else trace
 
 
 def _load_name(model: Model) -> str | None:

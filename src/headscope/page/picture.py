@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import html
-import struct
-import zlib
+import io
 
 import numpy as np
+from PIL import Image
 
 from headscope.results.trace import Trace
 
@@ -68,20 +68,6 @@ def cell_maxima(weights: np.ndarray, most: int) -> np.ndarray:
 
 def png(pixels: np.ndarray) -> bytes:
     """`row column rgb` bytes as a PNG file."""
-    height, width = pixels.shape[:2]
-    lines = np.zeros((height, 1 + width * 3), dtype=np.uint8)
-    lines[:, 1:] = pixels.reshape(height, -1)
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
-    size = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"".join(
-        [
-            b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", size),
-            chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)),
-            chunk(b"IEND", b""),
-        ]
-    )
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return file.getvalue()

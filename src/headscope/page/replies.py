@@ -1,5 +1,5 @@
 """Answers to what a page asks while it is looked at, from the traces alone: exact rows of
-attention, and the queries, keys and values of a layer. `surface.live_replies` adds what takes a
+attention, and the queries, keys and values of a layer. `live_replies` adds what takes a
 model.
 """
 
@@ -12,17 +12,13 @@ import numpy as np
 from headscope.errors import HeadscopeError, InputError, UnknownName
 from headscope.page.buffers import Buffers
 from headscope.page.vectors_part import layer_vectors
-from headscope.results.trace import Block, Trace
+from headscope.results.trace import NEEDS_MODEL, Block, Trace
 
 Reply = tuple[dict[str, object], list[bytes]]
 """A JSON object, and the buffers it names by number."""
 Request = Mapping[str, object]
 KINDS = ("row", "neurons", "edit", "effects", "score")
 """All that a page may ask."""
-NEEDS_MODEL = (
-    "These traces do not know their model (they were opened from a file, or made of arrays), so it "
-    "cannot be run again. Trace the text once more with model.trace(text), then call explore()."
-)
 
 
 class Replies:

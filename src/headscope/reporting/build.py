@@ -109,10 +109,41 @@ def build_report(
     findings.append(_finding(None, "Side by side", list(between.items()), figures))
     changes = about_changes(subjects, differences)
     findings.insert(0, _finding(None, "What changed", [("", changes)], figures))
+    return _report(title or _title(subjects), subjects, sections, maps, documents, findings)
+
+
+def build_map_report(
+    heads: HeadMap, results: Iterable[object], *, explorer: str | None = None
+) -> Report:
+    """Return a report with one figure, the map of heads, and the cards of its heads.
+
+    Args:
+        heads: the map.
+        results: further results of the model, for the cards.
+        explorer: address of an explorer page of the model, which cards link to.
+    """
+    name = heads.result.model
+    pages = {name: explorer} if explorer else None
+    others = [result for result in results if result is not heads.result]
+    subjects = find_subjects([heads.result, *others], pages)[:1]
+    maps = {0: heads}
+    sections = [section("map-section", "Heads that attend alike", [map_figure(subjects, maps)])]
+    shown = [made for made in sections if made is not None]
+    return _report(f"Heads of {heads.title}", subjects, shown, maps, Documents(), [])
+
+
+def _report(
+    title: str,
+    subjects: Sequence[Subject],
+    sections: list[Section],
+    maps: Mapping[int, HeadMap],
+    documents: Documents,
+    findings: Sequence[Finding],
+) -> Report:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "title": title or _title(subjects),
+        "title": title,
         "subjects": [
             {
                 "title": subject.title,

@@ -10,10 +10,17 @@ from pathlib import Path
 
 from headscope.arguments import expect
 from headscope.errors import InputError
+from headscope.heads.head_map import HeadMap
 from headscope.page.buffers import Payload
 from headscope.page.html import write_page
 from headscope.page.save_page import make_page
-from headscope.reporting.build import FORMAT, VERSION, build_report
+from headscope.reporting.build import (
+    FORMAT,
+    VERSION,
+    Report,
+    build_map_report,
+    build_report,
+)
 from headscope.results.opening import open as open_file
 from headscope.results.probe import Probe
 from headscope.results.result import Result
@@ -59,6 +66,22 @@ def report(
     expect("results", results, accepted, "results, or files or folders of them")
     given = [results] if isinstance(results, Result | str | os.PathLike) else list(results)
     content = build_report([_opened(source) for source in given], title=title, pages=pages)
+    _write(content, path)
+    return Path(path)
+
+
+def save_map_page(
+    heads: HeadMap,
+    path: str | os.PathLike[str],
+    results: Iterable[Result] = (),
+    *,
+    explorer: str | None = None,
+) -> None:
+    """See `HeadMap.save_page`."""
+    _write(build_map_report(heads, results, explorer=explorer), path)
+
+
+def _write(content: Report, path: str | os.PathLike[str]) -> None:
     header = {"format": FORMAT, "version": VERSION, "title": content["title"]}
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     packed = gzip.compress(text.encode("ascii"), compresslevel=9, mtime=0)
@@ -70,7 +93,6 @@ def report(
         title=content["title"],
     )
     write_page(path, page)
-    return Path(path)
 
 
 def _opened(source: object) -> object:

@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.first_edition import with_descriptions
 from headscope.reporting.wording import Measured, measured
 from headscope.results.described import is_shown
 from headscope.results.effect_result import result_of_effects
@@ -154,7 +153,7 @@ def find_subjects(
     trained: list[Probe] = []
     for given in (result_of_effects(g) if isinstance(g, xr.DataArray) else g for g in results):
         if isinstance(given, Result):
-            for result in _by_block(with_descriptions(given)):
+            for result in _by_block(given):
                 if result.over == "norm":
                     by_norm.append(result)
                 else:

@@ -61,9 +61,9 @@ class ExplainedScore:
 
     def figure(self, n: int = SHOWN) -> Figure:
         """The largest contributions of both sides as bars."""
-        from headscope.surface.explained import draw_explained_score
+        from headscope.figures.score_parts import draw_score_parts
 
-        return draw_explained_score(self, n)
+        return draw_score_parts(self, n)
 
     @property
     def title(self) -> str:

@@ -8,18 +8,27 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
 from headscope.notebook import facts_table
-from headscope.surface.probe_methods import ProbeMethods
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.figure import Figure
+
+    from headscope.model.model import Model
+    from headscope.probes.decode import Decoding
+    from headscope.probes.vectors import WordVectors
+    from headscope.text.document import Document
 
 
 @dataclass(frozen=True, eq=False)
-class Probe(ProbeMethods):
+class Probe:
     """A probe over all heads (Clark et al. 2019, section 5). Made by `headscope.train_probe`.
 
     Attributes:
@@ -108,3 +117,35 @@ class Probe(ProbeMethods):
     def _words(self) -> int:
         """Words it was scored on, without punctuation."""
         return int(self.scores["words"].sel(punctuation="without"))
+
+    def predict(
+        self,
+        document: Document | str,
+        model: Model | str,
+        *,
+        decoding: Decoding = "greedy",
+        vectors: WordVectors | None = None,
+    ) -> tuple[int, ...]:
+        """The parent of each word, -1 for a root: as in `Document.parents`.
+
+        Args:
+            document: a document, parsed sentence by sentence; or a text.
+            model: the model it was trained on, whose weights are checked. A probe of the
+                random-weights control takes the model itself, and draws its weights again.
+            decoding: `greedy`, each word's best candidate (not always a tree); or `tree`, the
+                best tree with one root.
+            vectors: the word vectors it was trained with; by default they are loaded from
+                where they were.
+
+        Raises:
+            InputError: another model, or other vectors, than it was trained with.
+        """
+        from headscope.probes.predict import predict
+
+        return predict(self, document, model, decoding=decoding, vectors=vectors)
+
+    def figure(self) -> Figure:
+        """How much the probe relies on each head, for both directions (`reliance`)."""
+        from headscope.figures.probe_weights import reliance_figure
+
+        return reliance_figure(self.reliance, title=self.title)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from headscope.surface.probe_methods import ProbeExamplesMethods
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class ProbeExample:
 
 
 @dataclass(frozen=True, eq=False)
-class ProbeExamples(Sequence[ProbeExample], ProbeExamplesMethods):
+class ProbeExamples(Sequence[ProbeExample]):
     """Sentences of one relation under one head; those it gets right come first."""
 
     title: str
@@ -64,3 +65,19 @@ class ProbeExamples(Sequence[ProbeExample], ProbeExamplesMethods):
     def __repr__(self) -> str:
         right = sum(sentence.is_right for sentence in self.sentences)
         return f"<ProbeExamples of {self.title}: {right} right, {len(self) - right} wrong>"
+
+    def figure(self, title: str | None = None, *, columns: int = 3) -> Figure:
+        """Attention between words, a panel for each sentence (Clark et al. 2019, Figure 5).
+
+        The word that predicts is on the left, what it attends to on the right; a line is
+        darker the more attention it stands for. Words of the relation are colored: blue where
+        the word attends most to its target, red where it does not, with the target it missed
+        as a dashed line.
+
+        Args:
+            title: over all panels; the head and the relation by default.
+            columns: panels in a row.
+        """
+        from headscope.figures.probe_sentences import example_figure
+
+        return example_figure(self, title, columns=columns)

@@ -17,10 +17,8 @@ import numpy as np
 import xarray as xr
 
 from headscope.atomic import atomic_path
-from headscope.results.described import METHOD
 from headscope.results.netcdf import load_groups, save_groups
 from headscope.results.result import MeasuredDocument, Result
-from headscope.surface.opened import with_renewed_intervals
 
 KIND = "result"
 
@@ -60,19 +58,12 @@ def load_result(path: str | os.PathLike[str]) -> Result:
     by_group: dict[str, dict[str, xr.Dataset]] = {}
     for name, data in loaded.items():
         kind, *rest = name.strip("/").split("/")
-        if kind == "states" and len(rest) == 2:  # as earlier versions wrote them
-            states.setdefault(rest[0], {})[rest[1]] = data
-        elif kind == "states" and len(rest) == 1 and "contents" in data:
+        if kind == "states" and len(rest) == 1 and "contents" in data:
             states[rest[0]] = _unpacked(data)
         elif kind == "groups" and len(rest) == 1:
             for number, group in enumerate(data["group"].values):
                 by_group.setdefault(str(group), {})[rest[0]] = data.isel(group=number, drop=True)
-    result = Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
-    of_intervals = [a for name, a in root.data_vars.items() if str(name).endswith("_interval")]
-    is_earlier = "metrics" in provenance and any(
-        array.attrs.get("method") != METHOD for array in of_intervals
-    )
-    return with_renewed_intervals(result) if is_earlier else result
+    return Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
 
 
 def _stacked(groups: Mapping[str, xr.Dataset]) -> xr.Dataset:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from headscope.app.lab.limits import Limits
 from headscope.errors import HeadscopeError
+from headscope.page.live_replies import LiveReplies
 from headscope.results.trace import Trace
-from headscope.surface.live_replies import LiveReplies
 
 
 class Forgotten(HeadscopeError):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from headscope import standins
-
-standins.install()
-
-from headscope.measuring.kernels import has_numba, load_loops  # noqa: E402
-from headscope.run.engines import worker  # noqa: E402
+from headscope.measuring.kernels import has_numba, load_loops
+from headscope.run.engines import worker
 
 if has_numba():
     load_loops()  # once for all workers, while this process would only wait

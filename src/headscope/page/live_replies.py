@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from headscope.errors import InputError, UnknownName
 from headscope.page.buffers import Buffers
 from headscope.page.outcome_part import effects_part
 from headscope.page.payload import trace_part
-from headscope.page.replies import KINDS, NEEDS_MODEL, Replies, Reply, Request, block_of, whole
+from headscope.page.replies import KINDS, Replies, Reply, Request, block_of, whole
 
 if TYPE_CHECKING:
     from headscope.model.edit import Edit
-    from headscope.model.origin import Origin
     from headscope.results.trace import Trace
 
 MOST_EDITS = 64
@@ -38,7 +37,7 @@ class LiveReplies(Replies):
         parts = []
         for trace in self.traces:
             edits = [read_edit(edit, trace) for edit in wanted]
-            edited = origin_of(trace, "edit").again(trace, edits)
+            edited = trace.require_origin("edit").again(trace, edits)
             title = str(edited.about.get("changed") or "")
             part = trace_part(edited, frozenset(), buffers)
             parts.append({"title": title, "hidden": {}, **part})
@@ -50,7 +49,7 @@ class LiveReplies(Replies):
         advance: Callable[[int, int], None] = lambda done, total: None,
     ) -> Reply:
         """What each head does to the prediction at a position; kept beside the trace."""
-        from headscope.surface.model_methods import with_effects
+        from headscope.causal.every_head import with_effects
 
         number = whole(request, "trace", len(self.traces))
         position = request.get("position")
@@ -75,7 +74,7 @@ class LiveReplies(Replies):
         layer = int(block.attention["layer"].values[self.layer(block, request)])
         head = whole(request, "head", block.attention.sizes["head"])
         query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
-        origin = origin_of(trace, "score")
+        origin = trace.require_origin("score")
         place = Place(layer, head, query, key)
         explained = explain_place(origin.model, trace.stack_tokens, origin.inputs, place)
         names, query_side, key_side = (
@@ -102,13 +101,6 @@ def replies_for(traces: list[Trace]) -> Replies:
     """Answers about traces: all that can be given."""
     is_live = all(trace.origin is not None for trace in traces)
     return LiveReplies(traces) if is_live else Replies(traces)
-
-
-def origin_of(trace: Trace, purpose: str) -> Origin:
-    """What a trace was made by."""
-    if trace.origin is None:
-        raise InputError(f"{purpose}: {NEEDS_MODEL}")
-    return cast("Origin", trace.origin)
 
 
 def read_edit(wanted: object, trace: Trace) -> Edit:
