@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headscope.measuring.contract import Metric
 from headscope.metrics import METRICS
+from headscope.metrics.core.contract import Metric
 
 PAGE = Path(__file__).with_name("papers.md")
 MARK = re.compile(r"(<!-- metrics: (\w+) -->\n).*?(<!-- end of metrics -->)", re.DOTALL)

@@ -20,8 +20,8 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import headscope as hs
-from headscope.app.lab.desk import Desk
 from headscope.app.lab.server import bind, make_server
+from headscope.app.lab.service import Desk
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import headscope as hs
-from headscope.results.opening import RESULT
+from headscope.results.files import RESULT
 from studies import probing_page
 
 if TYPE_CHECKING:
-    from headscope.heads.bias_table import BiasRow, BiasTable
-    from headscope.heads.probe_table import ProbeRow
+    from headscope.probes.tables import BiasRow, BiasTable, ProbeRow
     from headscope.results.result import Result
 
 ROOT = Path(__file__).parents[1]

@@ -63,7 +63,7 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    from headscope.model.readable import byte_alphabet
+    from headscope.model.encode import byte_alphabet
 
     merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("c", "a"), ("ca", "t"), ("Ġ", "cat")]
     tokens = ["<pad>", "<end>", *sorted(byte_alphabet()), *(a + b for a, b in merges)]
@@ -137,7 +137,7 @@ def decoder_result(tiny_llama: Model) -> Result:
 
 def _packaged(alias: str) -> Model:
     import headscope as hs
-    from headscope.model.packaged.weights import PACKAGED
+    from headscope.model.packaged.pinned import PACKAGED
 
     packaged = PACKAGED[alias]
     if not packaged.is_installed():

@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from headscope.model.packaged.weights import PACKAGED
+from headscope.model.packaged.pinned import PACKAGED
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("torch", "demo", "dev", "torch-index")

@@ -33,9 +33,9 @@ import torch
 import headscope as hs
 from benchmarks.corpus.baseline import run_2019
 from benchmarks.rows import record
-from headscope.measuring.fold import Fold
-from headscope.measuring.kernels import has_numba
 from headscope.metrics import VIG_BELINKOV
+from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.kernels import has_numba
 from headscope.model.model import Model
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.batches import Encoder

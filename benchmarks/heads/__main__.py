@@ -18,11 +18,11 @@ import headscope as hs
 from benchmarks.heads.baseline import js_2019
 from benchmarks.rows import record
 from headscope.batch import Axes, Batch, Sequences
-from headscope.measuring.fold import Fold
-from headscope.measuring.js_kernel import compiled, js_sums, js_sums_blocked
+from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.divergence import compiled, js_sums, js_sums_blocked
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
 from headscope.model.objective import asked, losses_of
-from headscope.run.backward import question
+from headscope.run.shard import question
 
 
 def cpu_seconds(run: Callable[[], object], repeats: int) -> float:

@@ -10,11 +10,10 @@ import time
 import numpy as np
 
 from benchmarks.rows import record
-from headscope.statistics.corrections import benjamini_hochberg
-from headscope.statistics.differences import paired
-from headscope.statistics.grouped import permutation_test
+from headscope.statistics.differences import paired, permutation_test
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import Pulls, ratio_pulls
+from headscope.statistics.jackknife import Pulls, ratio_pulls
+from headscope.statistics.multiple_testing import benjamini_hochberg
 
 PARTS, LAYERS, HEADS, VARIABLES = 64, 30, 9, 40
 GROUPED = 4

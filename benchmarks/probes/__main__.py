@@ -21,8 +21,8 @@ import torch
 from benchmarks.corpus.__main__ import MODELS, ROUNDS, as_long, cpu, load_corpus
 from benchmarks.probes.baseline import run_2019
 from benchmarks.rows import record
-from headscope.measuring.fold import Fold
-from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
+from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.dependencies import DepAccuracy, DepOffset
 from headscope.model.model import Model
 from headscope.run.analyze import make_plan
 from headscope.run.batches import Encoder

@@ -16,7 +16,7 @@ from headscope.lazy import lazy_names, read_stub
 __version__ = "0.1.0"
 
 _STUB = __spec__.loader.get_data(f"{__file__}i").decode()  # __init__.pyi, also in a zip file
-__getattr__, __dir__ = lazy_names(__name__, read_stub(_STUB))
+__getattr__, __dir__ = lazy_names(__name__, read_stub(_STUB), "__version__")
 __all__ = __dir__()
 
 del lazy_names, read_stub

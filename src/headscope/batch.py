@@ -143,7 +143,7 @@ class Batch:
     is_cut: np.ndarray | None = None
     """`document`: was its end left out, to fit the model? None where none was."""
     is_compiled: bool = False
-    """May metrics use compiled loops (`headscope.measuring.compiled`)? A run decides it once:
+    """May metrics use compiled loops (`headscope.metrics.core.compiled`)? A run decides it once:
     the last bits differ."""
     facts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What metrics asked to be counted in the whole corpus, by their names for it."""

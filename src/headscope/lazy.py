@@ -2,15 +2,55 @@
 
 The stub `__init__.pyi` is the one table of them: type checkers, the site and this module
 read it.
+
+Libraries that are imported when something of them is first used.
+
+Metrics measure with torch, and finish their sums with NumPy: whoever opens, compares or reports
+what was measured needs the second half alone and should not wait seconds for the first. Tests and
+intervals need `scipy.special`; a page of one text has neither.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from headscope.deferred import importing
+if TYPE_CHECKING:
+    import torch as torch
+    from scipy import special as special  # type: ignore[import-untyped, unused-ignore]
+else:
+
+    class _Later:
+        def __init__(self, module: str) -> None:
+            self._module = module
+
+        def __getattr__(self, name: str) -> object:
+            value = getattr(importlib.import_module(self._module), name)
+            setattr(self, name, value)  # found without this method from now on
+            return value
+
+    torch = _Later("torch")
+    special = _Later("scipy.special")
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Within the block Python collects no garbage.
+
+    Imports leave none, but make a million objects, which Python would search again and again: that
+    takes a seventh of the time in which torch and transformers are imported.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def read_stub(text: str) -> dict[str, tuple[str, str]]:
@@ -27,9 +67,15 @@ def read_stub(text: str) -> dict[str, tuple[str, str]]:
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, tuple[str, str]]
+    package: str, homes: Mapping[str, tuple[str, str]], *others: str
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The package's `__getattr__` and `__dir__`."""
+    """Return the `__getattr__` and `__dir__` of a package.
+
+    Args:
+        package: its name.
+        homes: the module of each public name, and the name there.
+        others: public names that the package defines itself.
+    """
 
     def get(name: str) -> object:
         namespace = sys.modules[package]
@@ -44,4 +90,4 @@ def lazy_names(
         setattr(namespace, name, value)
         return value
 
-    return get, lambda: sorted([*homes, "__version__"])
+    return get, lambda: sorted([*homes, *others])

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headscope.statistics.dominance import is_decided, largest_pulls
-from headscope.statistics.pulls import Pulls
+from headscope.statistics.jackknife import Pulls, is_decided, largest_pulls
 
 __all__ = ["heaviest", "undecided"]
 
@@ -20,7 +19,7 @@ def heaviest(of: Pulls) -> float:
 
 def undecided(of: Pulls) -> np.ndarray:
     """`head`: is no document more than half of what it varies by? As `caution` has it in results
-    (`headscope.statistics.dominance.is_decided`), with each document a part of its own.
+    (`headscope.statistics.jackknife.is_decided`), with each document a part of its own.
     """
     free: np.ndarray = ~is_decided(of)
     return free

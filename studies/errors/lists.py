@@ -9,9 +9,8 @@ import numpy as np
 
 from headscope.statistics.correlation import correlation, correlation_interval
 from headscope.statistics.differences import paired
-from headscope.statistics.intervals import is_enough, p_above
-from headscope.statistics.pulls import AGREEMENT, Pulls, Scale, ratio_pulls
-from headscope.statistics.student import both_tails, critical, upper_tail
+from headscope.statistics.intervals import both_tails, critical, is_enough, p_above, upper_tail
+from headscope.statistics.jackknife import AGREEMENT, Pulls, Scale, ratio_pulls
 from studies.errors.decided import heaviest, undecided
 from studies.errors.draws import draw
 from studies.errors.rates import is_listed

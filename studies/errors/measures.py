@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from headscope.statistics.pulls import Scale
+from headscope.statistics.jackknife import Scale
 from studies.errors.lists import Rates, changed_heads, correlations, heads_above_the_mean
 from studies.errors.populations import Population
 from studies.errors.rates import (

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from headscope.figures.style import BLUE, ORANGE, new_figure, save_figure, styled
-from headscope.statistics.dominance import DECISIVE
+from headscope.statistics.jackknife import DECISIVE
 from studies.errors.measures import KNOWN, KNOWN_TO_SPACY, SCALES
 from studies.errors.record import Rate, read_rates
 

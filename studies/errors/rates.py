@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headscope.statistics.corrections import benjamini_hochberg, holm
-from headscope.statistics.differences import paired, unpaired
-from headscope.statistics.grouped import permutation_test
-from headscope.statistics.honest import LEAST_CASES, LEAST_PARTS, honest_score
+from headscope.statistics.cross_fitting import LEAST_CASES, LEAST_PARTS, honest_score
+from headscope.statistics.differences import paired, permutation_test, unpaired
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import FULL, Scale, ratio_pulls
+from headscope.statistics.jackknife import FULL, Scale, ratio_pulls
+from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 from studies.errors.decided import heaviest, undecided
 from studies.errors.draws import N_PARTS, draw, summed
 from studies.errors.record import upper_bound

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
-from headscope.measuring.assemble import block_pulls, state_of
+from headscope.metrics.core.finalize import block_pulls, state_of
 from headscope.results.result import Result
 from headscope.run.merge import axes_of, metrics_of
 from headscope.statistics.correlation import correlation
-from headscope.statistics.intervals import interval, p_differs
-from headscope.statistics.pulls import Pulls, recomputed_pulls
-from headscope.statistics.student import both_tails, critical
+from headscope.statistics.intervals import both_tails, critical, interval, p_differs
+from headscope.statistics.jackknife import Pulls, recomputed_pulls
 
 __all__ = ["Estimate", "Tested", "decide", "estimate", "over_heads", "rests_of"]
 

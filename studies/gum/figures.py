@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import headscope as hs
-from headscope.figures.clark_map import clark_figure_6
-from headscope.figures.genres import genre_figure
+from headscope.figures.bars import genre_figure
+from headscope.figures.clark import clark_figure_6
 from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
 from studies.gum.measure import Runs
 

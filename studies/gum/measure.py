@@ -11,8 +11,8 @@ from typing import Any
 
 import headscope as hs
 from headscope.metrics import VIG_BELINKOV
-from headscope.results.effect_result import result_of_effects
-from headscope.results.opening import RESULT
+from headscope.results.effect_data import result_of_effects
+from headscope.results.files import RESULT
 from headscope.results.result import Result
 from headscope.text.document import Document
 from studies.gum.corpora import TRAIN, segments, sentences

@@ -10,7 +10,7 @@ import xarray as xr
 import headscope as hs
 from headscope.results.result import Result
 from headscope.statistics.intervals import interval
-from headscope.statistics.pulls import pool, ratio_pulls
+from headscope.statistics.jackknife import pool, ratio_pulls
 from studies.gum.estimates import Estimate, decide, estimate, rests_of
 from studies.gum.finding import Finding, Judgement
 

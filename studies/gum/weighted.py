@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headscope.reporting.effect_table import effects_of
-from headscope.reporting.finder import roles_of
-from headscope.reporting.subjects import find_subjects
+from headscope.reporting.head_figures import roles_of
+from headscope.reporting.model_results import find_subjects
+from headscope.reporting.report_tables import effects_of
 from headscope.results.result import Result
 from studies.gum.estimates import SIZE, decide, estimate, over_heads, rests_of
 from studies.gum.finding import Finding, Judgement

@@ -16,7 +16,7 @@ from headscope.app.cli.main import main
 from headscope.errors import ModelError
 from headscope.model import load
 from headscope.model.model import Model
-from headscope.model.packaged.weights import PackagedModel
+from headscope.model.packaged.pinned import PackagedModel
 from headscope.text.document import Unit
 
 
@@ -206,7 +206,7 @@ def test_view_takes_a_file_by_its_option(
 
 
 def test_folders_of_runs_are_looked_into(tmp_path: Path) -> None:
-    from headscope.app.cli.runs import find_runs
+    from headscope.app.cli.shared_options import find_runs
 
     for name in ("b/one", "a", "c/two/three"):
         (tmp_path / name).mkdir(parents=True)

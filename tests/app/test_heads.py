@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headscope as hs
-from headscope.app.cli.check_importance import check_importance
 from headscope.app.cli.heads import card, map_heads
+from headscope.app.cli.importance import check_importance
 from headscope.errors import InputError
-from headscope.results.effect_result import result_of_effects
+from headscope.results.effect_data import result_of_effects
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 

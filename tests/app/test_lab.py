@@ -14,9 +14,9 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from headscope.app.lab.desk import Desk
-from headscope.app.lab.limits import Limits
+from headscope.app.lab.requests import Limits
 from headscope.app.lab.server import bind, make_lab
+from headscope.app.lab.service import Desk
 from headscope.errors import InputError
 from headscope.model.model import Model
 
@@ -201,7 +201,7 @@ def test_old_traces_are_forgotten(lab: Lab, desk: Desk) -> None:
 
 
 def test_the_shelf_holds_no_more_than_it_may(tiny_llama: Model) -> None:
-    from headscope.app.lab.shelf import Shelf
+    from headscope.app.lab.service import Shelf
 
     trace = tiny_llama.trace("the cat sat")
     shelf = Shelf(Limits(bytes_kept=3 * trace.main.data.nbytes, kept=100))

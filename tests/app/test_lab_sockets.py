@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from headscope.app.lab.desk import Desk
-from headscope.app.lab.limits import Limits
-from headscope.app.lab.queue import Late, Queue, Stopped
+from headscope.app.lab.jobs import Late, Queue, Stopped
+from headscope.app.lab.requests import Limits
 from headscope.app.lab.server import bind, make_server
+from headscope.app.lab.service import Desk
 from headscope.model.model import Model
 
 

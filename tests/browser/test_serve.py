@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headscope.app.lab.desk import Desk
 from headscope.app.lab.server import bind, make_server
+from headscope.app.lab.service import Desk
 from headscope.model.model import Model
 from tests.browser.conftest import collect_garbage
 

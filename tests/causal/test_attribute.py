@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from headscope.causal.attribute import attribute
 from headscope.causal.explain_score import explain_score
+from headscope.causal.residual_stream import attribute
 from headscope.errors import InputError, MissingObjective, TapUnsupported
 from tests.causal.classifiers import tiny_classifier
 from tests.causal.decoders import tiny_decoder

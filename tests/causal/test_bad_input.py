@@ -11,7 +11,7 @@ import torch
 import headscope as hs
 from headscope.causal.readout import find_position
 from headscope.errors import InputError, TapUnsupported
-from headscope.model.control import randomized
+from headscope.model.load import randomized
 from headscope.model.tracing import encode_for
 from tests.causal.classifiers import first_logit, tiny_classifier
 from tests.causal.decoders import tiny_decoder, tiny_module

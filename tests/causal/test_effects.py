@@ -9,15 +9,13 @@ import pytest
 import torch
 
 import headscope as hs
+from headscope.causal.ablation import Replacement, rank, wanted_sets
+from headscope.causal.batched_forward import Pass, Rows
 from headscope.causal.effects import effects
-from headscope.causal.passes import Pass
 from headscope.causal.readout import OwnScalar
-from headscope.causal.replacement import Replacement
-from headscope.causal.rows import Rows
-from headscope.causal.wanted import rank, wanted_sets
 from headscope.errors import InputError, MissingObjective, UnknownName
+from headscope.model.edits import ScaleKeys
 from headscope.model.objective import ask
-from headscope.model.scale_keys import ScaleKeys
 from headscope.model.tracing import encode_for
 from tests.causal.classifiers import first_logit, tiny_classifier
 from tests.families.zoo import DECODERS, ENCODERS, build

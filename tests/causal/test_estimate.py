@@ -8,19 +8,18 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.causal.estimate import estimate_effects, output_gradients
-from headscope.causal.passes import Pass
+from headscope.causal.ablation import Replacement
+from headscope.causal.batched_forward import Pass
+from headscope.causal.effects import estimate_effects, output_gradients
 from headscope.causal.readout import OwnScalar
-from headscope.causal.replacement import Replacement
 from headscope.errors import TapUnsupported
-from headscope.model.row_edits import ReplaceRows
-from headscope.model.scale_keys import ScaleKeys
+from headscope.model.edits import ReplaceRows, ScaleKeys
 from tests.families.zoo import DECODERS, ENCODERS, build
 
 if TYPE_CHECKING:
     from transformers.utils.generic import ModelOutput
 
-    from headscope.model.edit import Edit
+    from headscope.model.edits import Edit
     from headscope.model.model import Model
 
 STEP = 2e-3

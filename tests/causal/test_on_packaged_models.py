@@ -16,9 +16,9 @@ from studies.effects import PAGE, exchanged_pronouns, share_line
 from torch import Tensor
 
 import headscope as hs
-from headscope.causal.attribute import attribute
 from headscope.causal.explain_score import explain_score
 from headscope.causal.patch import patch
+from headscope.causal.residual_stream import attribute
 
 if TYPE_CHECKING:
     from headscope.model.model import Model

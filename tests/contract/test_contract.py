@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from headscope.attention import Attention
-from headscope.measuring.contract import LayersMetric, Metric, State
-from headscope.measuring.fold import Fold, measure_reading
-from headscope.measuring.ratio import RatioMetric
-from headscope.measuring.reading import Reading
-from headscope.measuring.registry import is_ours, known_metrics
 from headscope.metrics import METRICS, metric_from_dict, metric_to_dict
+from headscope.metrics.core.accumulator import Fold, measure_reading
+from headscope.metrics.core.contract import LayersMetric, Metric, RatioMetric, State
+from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.registry import is_ours, known_metrics
 from headscope.metrics.variability import Variability
 from tests.metrics.slow import Case
 from tests.metrics.worlds import attentions, make_batch, make_cases

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.measuring.registry import known_metrics
+from headscope.metrics.core.registry import known_metrics
 from headscope.model.model import Model
 from headscope.results.result import Result
 from headscope.run.measure import measure
-from headscope.text.document import Document
-from headscope.text.mention import Mention
+from headscope.text.document import Document, Mention
 
 OF_ATTENTION = sorted(
     name

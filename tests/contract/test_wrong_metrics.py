@@ -12,7 +12,7 @@ import torch
 
 import headscope as hs
 from headscope.errors import HeadscopeError, InputError, MetricError
-from headscope.measuring import (
+from headscope.metrics import (
     Digest,
     Fact,
     Reading,
@@ -21,11 +21,11 @@ from headscope.measuring import (
     SumMetric,
     Variable,
     query_counts,
-    registry,
     row_mass,
     total_mass,
 )
-from headscope.results.described import described
+from headscope.metrics.core import registry
+from headscope.results.display import described
 
 if TYPE_CHECKING:
     from headscope.batch import Axes

@@ -91,7 +91,7 @@ def test_a_statistic_is_taken_without_each_part() -> None:
 
 
 def test_the_same_sentences_are_drawn_whatever_the_order() -> None:
-    from headscope.text.demo_corpus import demo_corpus
+    from headscope.text.readers.read import demo_corpus
 
     pieces = list(demo_corpus("sentence"))
     drawn = draw_per_document(pieces, 3)

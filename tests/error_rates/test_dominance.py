@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.statistics.dominance import is_decided, is_dominated, largest_pulls, largest_share
-from headscope.statistics.pulls import ratio_pulls
+from headscope.statistics.jackknife import (
+    is_decided,
+    is_dominated,
+    largest_pulls,
+    largest_share,
+    ratio_pulls,
+)
 
 
 def test_a_long_document_dominates() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headscope.statistics.corrections import benjamini_hochberg, holm
 from headscope.statistics.correlation import (
     correlation,
     correlation_interval,
@@ -14,9 +13,8 @@ from headscope.statistics.correlation import (
     ranks,
     within_layers,
 )
-from headscope.statistics.differences import paired, unpaired
-from headscope.statistics.grouped import permutation_test
-from headscope.statistics.honest import count_ties, honest_score
+from headscope.statistics.cross_fitting import count_ties, honest_score
+from headscope.statistics.differences import paired, permutation_test, unpaired
 from headscope.statistics.intervals import (
     cautious,
     interval,
@@ -25,13 +23,14 @@ from headscope.statistics.intervals import (
     p_above,
     p_differs,
 )
-from headscope.statistics.pulls import (
+from headscope.statistics.jackknife import (
     degrees_of_freedom,
     pool,
     ratio_pulls,
     recomputed_pulls,
     scale_of,
 )
+from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 
 
 def _sums(n: int = 9, shape: tuple[int, ...] = (), seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

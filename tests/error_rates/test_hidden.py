@@ -11,9 +11,8 @@ from studies.errors.lists import changed_heads, heads_above_the_mean
 from studies.errors.rates import coverage, discoveries
 
 from headscope.statistics import intervals
-from headscope.statistics.intervals import hidden, interval, p_differs, skewed
-from headscope.statistics.pulls import ratio_pulls
-from headscope.statistics.student import critical
+from headscope.statistics.intervals import critical, hidden, interval, p_differs, skewed
+from headscope.statistics.jackknife import ratio_pulls
 
 HEADS = 12
 Sums = tuple[np.ndarray, np.ndarray]

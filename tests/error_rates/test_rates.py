@@ -15,7 +15,7 @@ from studies.errors.rates import (
     pairing,
 )
 
-from headscope.statistics.honest import honest_score
+from headscope.statistics.cross_fitting import honest_score
 
 HEADS = 12
 Sums = tuple[np.ndarray, np.ndarray]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 import headscope as hs
-from headscope.model.edit import Edit, Positions
+from headscope.model.edits import Edit, Positions
 from headscope.model.model import Model
 from headscope.model.objective import Question, backward, loss_of
 from headscope.model.tap.sites import Site

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.text.align import align_tokens
+from headscope.text.tokens import align_tokens
 from tests.fuzz.hostile import fuzz
 
 SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=8)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from headscope.app.lab.desk import Desk
-from headscope.app.lab.limits import Limits
+from headscope.app.lab.requests import Limits
 from headscope.app.lab.server import make_lab
+from headscope.app.lab.service import Desk
 from headscope.model.model import Model
 from tests.fuzz.hostile import fuzz, texts
 

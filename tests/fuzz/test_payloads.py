@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from headscope.errors import HeadscopeError
-from headscope.page.codes import decode
+from headscope.page.codec import decode
 from headscope.page.payload import Contents, make_payload
 from headscope.page.save_page import make_page, save_page
 from headscope.results.trace import Block, Trace, attention_dataset

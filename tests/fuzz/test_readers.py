@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headscope.errors import HeadscopeError
-from headscope.text.readers.items import document_from_dict
 from headscope.text.readers.read import read
+from headscope.text.readers.records import document_from_dict
 from tests.fuzz.hostile import NASTY, damaged, fuzz, quick, texts
 
 CONLLU = (resources.files("headscope.text") / "demo.conllu").read_bytes()

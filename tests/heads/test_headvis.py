@@ -12,7 +12,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.head_samples import SCORES, HeadSamples
+from headscope.metrics.exemplars import SCORES, HeadSamples
 from headscope.model.model import Model
 
 TEXTS = [

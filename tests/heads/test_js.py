@@ -13,8 +13,7 @@ from benchmarks.heads.baseline import js_2019
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.measuring.js_kernel import compiled, js_sums, js_sums_blocked
-from headscope.metrics.divergence import JensenShannon
+from headscope.metrics.divergence import JensenShannon, compiled, js_sums, js_sums_blocked
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
@@ -142,7 +141,7 @@ def test_a_thousand_heads() -> None:
 
 
 def test_saved_merged_and_resumed(tiny_bert: Model, tmp_path: Path) -> None:
-    from headscope.results.result_file import load_result
+    from headscope.results.files import load_result
     from headscope.run.merge import merge
 
     left = analyze(tiny_bert, make_corpus(6), "js", out=tmp_path / "a")
@@ -158,7 +157,7 @@ def test_layers_with_fewer_heads_are_filled_with_nan() -> None:
     import torch
 
     from headscope.attention import Attention
-    from headscope.measuring.reading import Reading
+    from headscope.metrics.core.layer_data import Reading
     from tests.metrics.worlds import make_batch, make_cases
 
     cases = make_cases(1, 3, is_causal=True)

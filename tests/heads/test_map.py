@@ -11,10 +11,10 @@ import pytest
 
 from headscope.causal.importance import importance
 from headscope.errors import InputError
-from headscope.heads.behavior import Thresholds, behaviors
+from headscope.heads.cards import explain_head
 from headscope.heads.detect import detect_heads
-from headscope.heads.explain import explain_head
 from headscope.heads.head_map import HeadMap, map_heads
+from headscope.heads.roles import Thresholds, behaviors
 from headscope.metrics import describe_variable
 from headscope.results.result import Result
 from headscope.results.trace import Trace
@@ -83,7 +83,7 @@ def test_map_keeps_like_heads_together() -> None:
 
 
 def test_embedding_is_exact_where_the_plane_suffices() -> None:
-    from headscope.heads.embed import embed
+    from headscope.heads.head_map import embed
 
     points = np.random.default_rng(0).normal(size=(20, 2))
     apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
@@ -94,7 +94,7 @@ def test_embedding_is_exact_where_the_plane_suffices() -> None:
 
 
 def test_clusters_of_two_clouds() -> None:
-    from headscope.heads.embed import cluster
+    from headscope.heads.head_map import cluster
 
     points = np.concatenate([np.zeros((6, 1)), np.full((5, 1), 9.0)])
     points += np.random.default_rng(0).normal(0, 0.1, points.shape)
@@ -181,7 +181,7 @@ def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     data["accuracy"].attrs = dict(describe_variable("accuracy"))
     probe = replace(result, blocks={"self": data})
     monkeypatch.setattr(
-        "headscope.heads.probed.behaviors", lambda _: {(1, 2): ["obj", "aux", "cop", "xcomp"]}
+        "headscope.heads.roles.probed_behaviors", lambda _: {(1, 2): ["obj", "aux", "cop", "xcomp"]}
     )
     heads = map_heads(result, probes=[probe], starts=1)
     assert str(heads.data["behavior"].values[6]) == "obj, aux, cop"  # no more than three

@@ -10,8 +10,8 @@ import pytest
 
 import headscope as hs
 from headscope.heads.roles import CONTENT, ROLES, corpus_roles, name_roles, role_places
-from headscope.model.control import randomized
-from headscope.page.first_look import first_look, widest_difference
+from headscope.model.load import randomized
+from headscope.page.selection import first_look, widest_difference
 from headscope.results.trace import Trace
 
 TOKENS = ["[CLS]", "the", "cat", "saw", "the", "cat", ".", "[SEP]"]

@@ -10,13 +10,13 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.heads.bias_table import honest_scores
 from headscope.model.model import Model
+from headscope.probes.tables import honest_scores
 from headscope.results.result import Result
 from headscope.run.compare import caution, decided
-from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import Pulls, Scale, ratio_pulls
+from headscope.statistics.jackknife import Pulls, Scale, ratio_pulls
+from headscope.statistics.multiple_testing import benjamini_hochberg
 from tests.run.corpora import make_corpus
 
 

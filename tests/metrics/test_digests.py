@@ -15,23 +15,23 @@ import headscope as hs
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import MetricError, MissingExtra, ModelError, OtherRun
-from headscope.measuring import kernels, registry
-from headscope.measuring.contract import Metric
-from headscope.measuring.fold import Fold, measure_reading
-from headscope.measuring.ratio import RatioMetric
-from headscope.measuring.reading import Reading, read_digests
-from headscope.measuring.region import everything, region_of
-from headscope.measuring.region_sums import (
+from headscope.metrics import METRICS
+from headscope.metrics.core import kernels, registry
+from headscope.metrics.core.accumulator import Fold, measure_reading
+from headscope.metrics.core.contract import Metric, RatioMetric
+from headscope.metrics.core.layer_data import Reading, read_digests
+from headscope.metrics.core.regions import (
+    everything,
     log_sums,
     masses,
     peaks,
+    region_of,
     squares,
     whole_log_sums,
     whole_masses,
 )
-from headscope.measuring.word_attention import best_words
-from headscope.metrics import METRICS
-from headscope.metrics.dependency_accuracy import DepAccuracy
+from headscope.metrics.core.word_attention import best_words
+from headscope.metrics.dependencies import DepAccuracy
 from headscope.metrics.exemplars import Exemplars
 from headscope.model.model import Model
 from headscope.run import analyze as analyze_module

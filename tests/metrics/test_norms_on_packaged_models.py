@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.text.align import align_tokens
+from headscope.text.tokens import align_tokens
 from tests.metrics.slow import Case, slow_metrics
 from tests.metrics.slow_surface import slow_surface
 from tests.metrics.test_norm_weighted import slow_weights

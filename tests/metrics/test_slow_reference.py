@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headscope.measuring.assemble import assemble
-from headscope.measuring.fold import Fold
 from headscope.metrics import METRICS
+from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.finalize import assemble
 from tests.metrics.slow import Case, slow_metrics
 from tests.metrics.worlds import attentions, make_batch, make_cases
 

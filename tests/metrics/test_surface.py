@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headscope.measuring.assemble import assemble
-from headscope.measuring.fold import Fold
+from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.finalize import assemble
 from headscope.metrics.entropy import FirstEntropy, RowEntropy, UniformEntropy
-from headscope.metrics.repeats import DuplicateToken, Induction
+from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.surface import ClassShare, OffsetShare, SepFromOther, SepFromSep, SinkRate
 from headscope.results.trace import Trace
 from headscope.run.measure import measure

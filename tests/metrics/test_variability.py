@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.measuring.contract import State
-from headscope.measuring.reading import Reading
+from headscope.metrics.core.contract import State
+from headscope.metrics.core.layer_data import Reading
 from headscope.metrics.variability import Variability
 from headscope.statistics.intervals import interval
 from tests.metrics.worlds import attentions, make_batch, make_cases

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.measuring.reading import Reading
-from headscope.measuring.word_attention import has_tokens, word_weights
+from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.word_attention import has_tokens, word_weights
 from tests.metrics.worlds import attentions, make_batch, make_cases
 
 

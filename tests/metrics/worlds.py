@@ -7,8 +7,7 @@ import torch
 
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
-from headscope.text.document import Document
-from headscope.text.mention import Mention
+from headscope.text.document import Document, Mention
 from headscope.text.token_classes import class_members, class_names
 from tests.metrics.slow import Case
 

@@ -12,11 +12,10 @@ from transformers import PreTrainedTokenizerBase
 import headscope as hs
 from headscope.batch import Axes
 from headscope.errors import TruncationWarning
-from headscope.measuring.labels import Labeler
+from headscope.metrics.core.labels import Labeler
 from headscope.model import encode as module
-from headscope.model.encode import encode, encode_texts, shifted_target
+from headscope.model.encode import Speller, encode, encode_texts, shifted_target
 from headscope.model.model import Model
-from headscope.model.readable import Speller
 from headscope.run.batches import Encoder
 from headscope.run.plan import Settings
 from headscope.text.document import Document

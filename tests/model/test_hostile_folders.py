@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 import headscope as hs
 from headscope.app.cli.main import main
 from headscope.errors import InputError, ModelError
-from headscope.model.stored import read_shapes
+from headscope.model.weight_files import read_shapes
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import SUPPORTED, build
 

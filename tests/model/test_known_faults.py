@@ -27,7 +27,7 @@ from transformers import (
 import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import InputError, TapUnsupported
-from headscope.model.unwrap import unwrap
+from headscope.model.load import unwrap
 from tests.conftest import word_piece_tokenizer
 from tests.families.official import official, tapped
 from tests.families.shrink import Tiny, tiny

@@ -17,8 +17,8 @@ from transformers import BertForSequenceClassification, BertModel, PreTrainedMod
 import headscope as hs
 from headscope.app.cli.main import main
 from headscope.errors import InputError, ModelError, ModelNotFound, UnknownName
-from headscope.model import hub
-from headscope.model.packaged.weights import PACKAGED
+from headscope.model import weight_files as hub
+from headscope.model.packaged.pinned import PACKAGED
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import SUPPORTED, build
 

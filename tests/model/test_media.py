@@ -14,11 +14,10 @@ from scipy.io import wavfile
 import headscope as hs
 from headscope.errors import FileFormatError, InputError
 from headscope.model.model import Model
-from headscope.model.patches import find_patches
-from headscope.model.processing import prepare
-from headscope.model.sources import read_image, read_sound
-from headscope.results.media_file import piece_table, read_pieces
-from headscope.text.pieces import Frame, Patch
+from headscope.model.processing import prepare, read_image, read_sound
+from headscope.model.trace_media import find_patches
+from headscope.results.files import piece_table, read_pieces
+from headscope.text.tokens import Frame, Patch
 from tests.model import media_zoo as zoo
 
 SIDE, PATCH = zoo.SIDE, zoo.PATCH

@@ -17,10 +17,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM
 
 from headscope.errors import IntegrityError, MissingObjective, ModelNotFound
 from headscope.model.model import Model
-from headscope.model.packaged import conversion as conversion_module
-from headscope.model.packaged.conversion import MANIFEST, converted
+from headscope.model.packaged import pinned as conversion_module
 from headscope.model.packaged.gguf import convert_gguf
-from headscope.model.packaged.weights import PACKAGED, cache_folder
+from headscope.model.packaged.pinned import MANIFEST, PACKAGED, cache_folder, converted
 from tests.families.official import official
 
 TEXT = "The doctor asked the nurse a question. She said that it was fine, in 1789."
@@ -169,7 +168,7 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path) -> None:
 SLOW_CONVERSION = """
 import sys, time
 from pathlib import Path
-from headscope.model.packaged.conversion import converted
+from headscope.model.packaged.pinned import converted
 
 def convert(source, folder):
     (folder / "model.safetensors").write_text("half")

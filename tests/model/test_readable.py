@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.model.readable import byte_alphabet, readable, spelling_of
+from headscope.model.encode import byte_alphabet, readable, spelling_of
 from tests.conftest import byte_tokenizer, word_piece_tokenizer
 
 

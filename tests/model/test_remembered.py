@@ -13,7 +13,8 @@ import torch
 
 import headscope as hs
 from headscope.errors import TapUnsupported
-from headscope.model import remembered, tapped
+from headscope.model import tapped
+from headscope.model.tap import check_cache as remembered
 
 if TYPE_CHECKING:
     from headscope.model.model import Model

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 import headscope as hs
 from headscope.errors import InputError
-from headscope.model.unwrap import unwrap
+from headscope.model.load import unwrap
 from tests.families.zoo import SUPPORTED, build
 
 

@@ -15,7 +15,7 @@ from transformers import WhisperForConditionalGeneration
 
 from headscope.model.model import Model
 from headscope.model.packaged.ctranslate2 import convert_whisper
-from headscope.model.packaged.weights import PACKAGED
+from headscope.model.packaged.pinned import PACKAGED
 from headscope.model.processing import prepare
 from headscope.results.trace import Trace
 

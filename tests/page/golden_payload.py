@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.page.payload import Contents, Evidence, make_payload
-from headscope.results.head_effects import HeadEffects
+from headscope.results.effect_data import HeadEffects
 from headscope.results.predictions import Predictions
 from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Tokens

@@ -183,7 +183,7 @@ def test_no_torch() -> None:
     import subprocess
 
     code = (
-        "import sys, headscope.page.save_page, headscope.page.explorer, headscope.page.payload; "
+        "import sys, headscope.page.save_page, headscope.page.widget, headscope.page.payload; "
         "sys.exit('torch' in sys.modules)"
     )
     environment = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}

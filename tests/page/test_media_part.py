@@ -7,9 +7,8 @@ import json
 
 import numpy as np
 
-from headscope.page.buffers import Buffers
-from headscope.page.media_part import LONGEST_SIDE, MOST_PEAKS, media_part
-from headscope.page.payload import make_payload
+from headscope.page.codec import Buffers
+from headscope.page.payload import LONGEST_SIDE, MOST_PEAKS, make_payload, media_part
 from headscope.results.media import Media
 from tests.model import media_zoo as zoo
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headscope.heads.roles import known_weights, row_entropies
-from headscope.page.head_numbers import head_statistics
+from headscope.page.payload_blocks import head_statistics
 from headscope.results.trace import Trace
 
 PREVIOUS = [[1, 0, 0], [1, 0, 0], [0, 1, 0]]

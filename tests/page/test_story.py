@@ -13,7 +13,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.page.evidence_part import make_evidence
+from headscope.page.evidence import make_evidence
 from headscope.page.live_replies import replies_for
 from headscope.page.payload import live_command
 from tests.page.golden_payload import golden_encoder, golden_trace

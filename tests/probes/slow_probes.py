@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from headscope.text.agreement import agree, traits_of
-from headscope.text.antecedents import Headed, mention_kind
-from headscope.text.mention import mention_head
+from headscope.text.antecedents import Headed, agree, mention_kind, traits_of
+from headscope.text.document import mention_head
 from tests.probes.worlds import World
 
 PARTICLES = {"'s", "s'", "’s", "s’", "'", "’"}

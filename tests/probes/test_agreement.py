@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from headscope.text.agreement import Traits, agree, traits_of
-from headscope.text.antecedents import headed_mentions
-from headscope.text.mention import Mention
+from headscope.text.antecedents import Traits, agree, headed_mentions, traits_of
+from headscope.text.document import Mention
 from tests.probes.test_coreference import document
 
 

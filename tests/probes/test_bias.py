@@ -10,13 +10,13 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError
-from headscope.heads.bias_table import bias_table
-from headscope.metrics.bias import Bias
-from headscope.metrics.length import TokensPerDocument
+from headscope.metrics.coreference import Bias
+from headscope.metrics.surface import TokensPerDocument
 from headscope.model.model import Model
-from headscope.probes.probe_bias import pair_documents
+from headscope.probes.probe_coreference import pair_documents
+from headscope.probes.tables import bias_table
 from headscope.text.antecedents import mention_kind
-from headscope.text.mention import mention_head
+from headscope.text.document import mention_head
 from tests.probes.slow_probes import between_words, divide
 from tests.probes.test_coreference import document, span
 from tests.probes.test_dependencies import measured

@@ -14,15 +14,23 @@ import torch
 
 import headscope as hs
 from headscope.errors import FileFormatError, InputError, UnknownName
-from headscope.model.control import kept_parameters, randomized
+from headscope.model.load import kept_parameters, randomized
 from headscope.model.model import Model
-from headscope.probes import store
-from headscope.probes.features import AttentionReader
+from headscope.probes import features as store
+from headscope.probes.features import (
+    AttentionReader,
+    Store,
+    Streamed,
+    open_store,
+    punctuation,
+    read_treebank,
+    right_branching,
+    store_size,
+    targets,
+)
 from headscope.probes.predict import scorer_of
 from headscope.probes.scorers import ProbeBatch
-from headscope.probes.store import Store, Streamed, open_store, store_size
-from headscope.probes.treebank import punctuation, read_treebank, right_branching, targets
-from headscope.probes.vectors import WordVectors
+from headscope.probes.word_vectors import WordVectors
 from headscope.text.document import Document
 
 SENTENCES = (

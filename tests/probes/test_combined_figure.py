@@ -11,10 +11,10 @@ import typer
 import xarray as xr
 
 import headscope as hs
-from headscope.app.cli.answer import register
-from headscope.app.cli.probe_trained import combined
+from headscope.app.cli.command import register
+from headscope.app.cli.probe import combined
 from headscope.errors import UnknownName
-from headscope.figures.probe_weights import reliance_figure
+from headscope.figures.heat_maps import reliance_figure
 from headscope.model.model import Model
 from tests.probes.test_combined import SENTENCES, document
 

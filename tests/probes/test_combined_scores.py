@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from headscope.errors import UnknownName
-from headscope.probes.evaluate import _Reliance, contributions
 from headscope.probes.scorers import (
     NEAR,
     AttentionScorer,
@@ -18,6 +17,7 @@ from headscope.probes.scorers import (
     Scorer,
     make_scorer,
 )
+from headscope.probes.train_probe import _Reliance, contributions
 
 N_HEADS, N_EDGES, N_DIMENSIONS = 5, 2, 3
 LENGTHS = (4, 1, 6)

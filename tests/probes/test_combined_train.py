@@ -11,9 +11,8 @@ import torch
 from scipy import special, stats
 
 from headscope.errors import HeadscopeWarning
-from headscope.probes.evaluate import attachment, evaluate
 from headscope.probes.scorers import AttentionScorer, DistanceScorer, Scorer
-from headscope.probes.train_probe import _warn_if_unfinished
+from headscope.probes.train_probe import _warn_if_unfinished, attachment, evaluate
 from headscope.probes.training import Epoch, Examples, Options, epochs_for, fit, make_batch
 
 HEADS = 3

@@ -10,7 +10,7 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.measuring.contract import Metric
+from headscope.metrics.core.contract import Metric
 from headscope.metrics.coreference import (
     MENTION_KINDS,
     RULES,
@@ -20,8 +20,7 @@ from headscope.metrics.coreference import (
 )
 from headscope.model.model import Model
 from headscope.text.antecedents import anaphors, mention_kind
-from headscope.text.document import Document
-from headscope.text.mention import Mention
+from headscope.text.document import Document, Mention
 from tests.probes.slow_probes import divide, slow_coreference
 from tests.probes.test_dependencies import measured
 from tests.probes.worlds import make_worlds

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from headscope.probes.decode import best_parents, best_tree, decode
+from headscope.probes.predict import best_parents, best_tree, decode
 
 
 def is_tree(heads: tuple[int, ...]) -> bool:

@@ -14,12 +14,12 @@ import xarray as xr
 import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import InputError, UnknownName
-from headscope.measuring.assemble import assemble
-from headscope.measuring.contract import Metric
-from headscope.measuring.fold import Fold, measure_reading
-from headscope.measuring.reading import Reading
-from headscope.metrics.dependency_accuracy import DIRECTIONS, OFFSETS, DepAccuracy, DepOffset
-from headscope.metrics.length import TokensPerDocument
+from headscope.metrics.core.accumulator import Fold, measure_reading
+from headscope.metrics.core.contract import Metric
+from headscope.metrics.core.finalize import assemble
+from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.dependencies import DIRECTIONS, OFFSETS, DepAccuracy, DepOffset
+from headscope.metrics.surface import TokensPerDocument
 from headscope.model.model import Model
 from headscope.probes.probe_dependencies import fold_subtypes
 from headscope.text.document import Document

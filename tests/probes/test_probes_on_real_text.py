@@ -10,10 +10,10 @@ import xarray as xr
 
 import headscope as hs
 from headscope.metrics.coreference import MENTION_KINDS, RULES, CorefAccuracy, CorefBaseline
-from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
+from headscope.metrics.dependencies import DepAccuracy, DepOffset
 from headscope.model.model import Model
-from headscope.text.align import align_tokens
 from headscope.text.document import Document
+from headscope.text.tokens import align_tokens
 from tests.probes.slow_probes import divide, slow_coreference, slow_dependencies
 from tests.probes.test_dependencies import measured
 from tests.probes.worlds import World

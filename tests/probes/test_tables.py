@@ -11,12 +11,12 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.heads.probed import behaviors
+from headscope.heads.roles import probed_behaviors
 from headscope.model.model import Model
-from headscope.probes.probe_examples import probe_examples
-from headscope.results.probe_example import ProbeExamples
+from headscope.probes.probe_dependencies import probe_examples
+from headscope.results.probe import ProbeExamples
 from headscope.results.result import Result
-from headscope.statistics.honest import honest_score
+from headscope.statistics.cross_fitting import honest_score
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import DECODERS, build
 from tests.probes.slow_probes import honest
@@ -96,12 +96,12 @@ def test_text_of_a_table(dependencies: Result) -> None:
 
 def test_names_are_for_heads_above_their_baseline(dependencies: Result) -> None:
     table = dependencies.table()
-    named = behaviors(dependencies, margin=-1.0)
+    named = probed_behaviors(dependencies, margin=-1.0)
     expected = {
         (row.layer, row.head) for row in table.rows if row.label != "all" and row.honest >= -1
     }
     assert set(named) == expected
-    assert behaviors(dependencies, margin=1.0) == {}
+    assert probed_behaviors(dependencies, margin=1.0) == {}
 
 
 def test_other_results_are_refused(tiny_bert: Model) -> None:

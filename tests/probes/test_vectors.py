@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headscope.errors import FileFormatError, InputError, IntegrityError, MissingExtra
-from headscope.probes.vectors import GLOVE, _packaged, load_vectors
+from headscope.probes.word_vectors import GLOVE, _packaged, load_vectors
 
 LINES = "the 0.5 1 -2\ncat 1e-1 2 3\nCat 9 9 9\n. . 4 5 6\n"
 

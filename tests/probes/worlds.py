@@ -11,9 +11,8 @@ import torch
 
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch
-from headscope.measuring.labels import Labeler
-from headscope.text.document import NO_PARENT, Document, Span
-from headscope.text.mention import Mention
+from headscope.metrics.core.labels import Labeler
+from headscope.text.document import NO_PARENT, Document, Mention, Span
 from headscope.text.tokens import Tokens
 
 FORMS = ("he", "she", "they", "it", "Mary", "cat", "dogs", "'s", "boss", "Bob", "team", ",")

@@ -9,14 +9,14 @@ import numpy as np
 import xarray as xr
 
 from headscope.batch import Axes
-from headscope.measuring.assemble import assemble, label_states
-from headscope.measuring.fold import States
 from headscope.metrics import METRICS, describe_variable, metric_to_dict
-from headscope.reporting.subjects import Subject
+from headscope.metrics.core.accumulator import States
+from headscope.metrics.core.finalize import assemble, label_states
+from headscope.reporting.model_results import Subject
 from headscope.results.result import Result
 from headscope.run.merge import with_groups
-from headscope.statistics.pulls import Pulls
-from headscope.statistics.student import critical
+from headscope.statistics.intervals import critical
+from headscope.statistics.jackknife import Pulls
 
 LAYERS, HEADS = 6, 4
 UNITS = {

@@ -10,12 +10,11 @@ import pytest
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.explain import explain_head
-from headscope.heads.probe_table import probe_table
+from headscope.heads.cards import explain_head
 from headscope.metrics import METRICS
-from headscope.reporting.build import build_report
-from headscope.reporting.equations import equation_tree
-from headscope.reporting.subjects import find_subjects
+from headscope.probes.tables import probe_table
+from headscope.reporting.model_results import find_subjects
+from headscope.reporting.report import build_report, equation_tree
 from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.run.compare import compare

@@ -10,14 +10,14 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import InputError
-from headscope.heads.explain import explain_head
+from headscope.heads.cards import explain_head
 from headscope.model.model import Model
-from headscope.reporting.build import build_report
-from headscope.reporting.effect_table import effects_of
-from headscope.reporting.findings_of_effects import effects, norms
-from headscope.reporting.subjects import find_subjects
+from headscope.reporting.findings import effects, norms
+from headscope.reporting.model_results import find_subjects
+from headscope.reporting.report import build_report
+from headscope.reporting.report_tables import effects_of
 from headscope.reporting.wording import plain
-from headscope.results.effect_result import result_of_effects
+from headscope.results.effect_data import result_of_effects
 from headscope.results.result import Result
 from tests.report.made_up import HEADS, LAYERS, result
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headscope.reporting.change_table import change_table
-from headscope.reporting.evidence import heads_beyond
-from headscope.reporting.findings import about_model, notable_heads
-from headscope.reporting.findings_between import (
+from headscope.reporting.comparisons import (
     about_changes,
     about_differences,
     about_groups,
+    change_table,
     changes_of,
 )
-from headscope.reporting.subjects import Subject
+from headscope.reporting.findings import about_model, notable_heads
+from headscope.reporting.hypothesis_tests import heads_beyond
+from headscope.reporting.model_results import Subject
 from headscope.reporting.wording import Measured, listed, plain, with_interval
 from headscope.results.result import Result
 from headscope.run.compare import SAME, compare

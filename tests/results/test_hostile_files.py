@@ -11,9 +11,8 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import FileFormatError
-from headscope.results import hdf5
-from headscope.results.hdf5 import EXPANSION_FROM
-from headscope.results.netcdf import load_groups, save_groups
+from headscope.results import netcdf as hdf5
+from headscope.results.netcdf import EXPANSION_FROM, load_groups, save_groups
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import headscope as hs
-from headscope.measuring import query_counts, region_weights, total_mass
+from headscope.metrics import query_counts, region_weights, total_mass
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from headscope.measuring import Reading
+    from headscope.metrics import Reading
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from headscope.errors import (
     InputError,
     UnknownName,
 )
-from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
+from headscope.metrics.dependencies import DepAccuracy, DepOffset
 from headscope.run.analyze import analyze
 from headscope.run.compare import compare
 from headscope.run.measure import measure

@@ -17,8 +17,9 @@ import torch
 import headscope as hs
 from headscope.app.cli.main import main
 from headscope.errors import InputError
-from headscope.measuring import Fact, Reading, query_counts, region_weights, registry, total_mass
-from headscope.reporting.build import build_report
+from headscope.metrics import Fact, Reading, query_counts, region_weights, total_mass
+from headscope.metrics.core import registry
+from headscope.reporting.report import build_report
 from headscope.run.measure import measure
 from tests.run.corpora import make_corpus, make_documents
 from tests.run.same import assert_close

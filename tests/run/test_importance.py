@@ -11,18 +11,17 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.causal.importance import importance
-from headscope.causal.removal import check_importance
+from headscope.causal.importance import check_importance, importance
 from headscope.errors import HeadscopeError, HeadscopeWarning, InputError, MissingObjective
+from headscope.model.edits import ScaleKeys
 from headscope.model.objective import losses_of
-from headscope.model.scale_keys import ScaleKeys
 from headscope.run.analyze import analyze, make_plan
-from headscope.run.backward import question
 from headscope.run.batches import Encoder
 from headscope.run.measure import measure
 from headscope.run.merge import merge
 from headscope.run.options import Settings
 from headscope.run.plan import survey
+from headscope.run.shard import question
 from headscope.text.readers.read import read
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_close, assert_same_bits

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headscope as hs
-from headscope.results.opening import RESULT
+from headscope.results.files import RESULT_FILE
 from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.run import checkpoint
@@ -50,7 +50,7 @@ def gradients(model: Model, out: Path) -> Result:
 def training(model: Model, out: Path) -> Probe:
     train, dev = make_corpus(150), make_corpus(30, seed=1)
     probe = hs.train_probe(model, train, dev, "attention", cache=out / "cache", progress=False)
-    probe.save(out / RESULT)
+    probe.save(out / RESULT_FILE)
     return probe
 
 
@@ -73,11 +73,11 @@ def test_killed_five_times_at_random_moments(
             if kills == KILLS:
                 break
         else:  # too late: it is whole, and the next one starts anew
-            assert_same(expected, hs.open(out / RESULT))
+            assert_same(expected, hs.open(out / RESULT_FILE))
             out = tmp_path / str(attempt)
     assert kills == KILLS
     assert_same(expected, job(tiny_bert, out))
-    assert_same(expected, hs.open(out / RESULT))
+    assert_same(expected, hs.open(out / RESULT_FILE))
     left = [path for path in out.rglob("*") if path.suffix == ".part"]
     assert not left + list(out.glob("shards/*"))
 
@@ -91,7 +91,7 @@ def was_killed(job: Job, model: Model, out: Path, after: float) -> bool:
     work.join(after)
     work.kill()
     work.join()
-    return work.exitcode == -9 and not (out / RESULT).exists()
+    return work.exitcode == -9 and not (out / RESULT_FILE).exists()
 
 
 def assert_same(left: object, right: object) -> None:

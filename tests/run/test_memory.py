@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.run import memory
-from headscope.run.memory import MOST_KEPT, FreedMemory
+from headscope.run import shard as memory
+from headscope.run.shard import MOST_KEPT, FreedMemory
 
 
 def test_gives_back_what_has_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:

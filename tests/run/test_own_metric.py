@@ -10,7 +10,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import HeadscopeWarning, InputError
-from headscope.measuring import registry
+from headscope.metrics.core import registry
 from headscope.run import checkpoint
 from tests.run.corpora import make_corpus, make_documents
 from tests.run.own_metric import BackwardShare

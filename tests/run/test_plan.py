@@ -9,7 +9,7 @@ from itertools import chain
 from headscope.batch import Axes
 from headscope.run.options import Settings
 from headscope.run.plan import MOST_SHARDS, Plan, document_key
-from headscope.text.demo_corpus import demo_corpus
+from headscope.text.readers.read import demo_corpus
 
 
 def test_sentences_of_one_document_are_dealt_together() -> None:

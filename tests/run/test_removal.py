@@ -11,13 +11,11 @@ import torch
 from scipy import stats
 
 import headscope as hs
-from headscope.causal import removal
-from headscope.causal.foretold import Paired, agreement
-from headscope.causal.removal import check_importance
-from headscope.causal.replay import layer_modules
+from headscope.causal import importance as removal
+from headscope.causal.batched_forward import layer_modules
+from headscope.causal.importance import Paired, agreement, check_importance
 from headscope.errors import InputError, UnknownName
-from headscope.model.edit import Positions
-from headscope.model.scale_keys import ScaleKeys
+from headscope.model.edits import Positions, ScaleKeys
 from headscope.text.readers.read import read
 from tests.families.zoo import ENCODERS, build
 from tests.run.corpora import make_corpus

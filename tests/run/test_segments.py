@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.causal.removal import check_importance
-from headscope.model.segments import cut_segments
+from headscope.causal.importance import check_importance
 from headscope.run.analyze import analyze, make_plan
-from headscope.run.batches import Encoder, special_names
+from headscope.run.batches import Encoder, cut_segments, special_names
 from headscope.run.measure import measure
 from headscope.run.options import Settings
 from headscope.run.plan import survey

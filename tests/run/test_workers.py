@@ -19,8 +19,7 @@ from headscope.run import checkpoint
 from headscope.run.analyze import analyze
 from headscope.run.checkpoint import Stamp
 from headscope.run.engines import local
-from headscope.run.engines.local import DEATHS_BEFORE_BLAME, _Pool
-from headscope.run.engines.worker import Task
+from headscope.run.engines.local import DEATHS_BEFORE_BLAME, Task, _Pool
 from headscope.run.plan import Shard
 from headscope.run.shard import measure_shard
 from tests.run.corpora import make_corpus, make_documents
@@ -167,7 +166,7 @@ def test_a_model_travels_with_its_edits_and_leaves_the_original_alone(tiny_bert:
     import pickle
 
     import headscope as hs
-    from headscope.model.transfer import structure_of
+    from headscope.model.identity import structure_of
 
     text = "the cat sat on the mat"
     tiny_bert.trace(text)

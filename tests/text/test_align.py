@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from headscope.errors import InputError
-from headscope.text.align import align_array, align_tokens
-from headscope.text.words import split_words
+from headscope.text.splitting import split_words
+from headscope.text.tokens import align_array, align_tokens
 
 #        0123456789
 TEXT = "don't stop"

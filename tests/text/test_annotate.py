@@ -125,8 +125,8 @@ def test_without_spacy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_reading_loads_neither_spacy_nor_torch() -> None:
     code = (
-        "import sys, headscope.text.annotate; from headscope.text.demo_corpus import demo_corpus;"
-        "import headscope.text.segment; demo_corpus().summary();"
+        "import sys, headscope.text.annotate; from headscope.text.readers.read import demo_corpus;"
+        "import headscope.text.segments; demo_corpus().summary();"
         "print([m for m in ('spacy', 'torch', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.text.boundaries import split_sentences
+from headscope.text.splitting import split_sentences
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import FileFormatError, HeadscopeError, InputError
-from headscope.text.boundaries import split_sentences
-from headscope.text.document import Document
-from headscope.text.mention import Mention
+from headscope.text.document import Document, Mention
 from headscope.text.readers.brackets import Bracket, mentions_from_brackets
-from headscope.text.readers.lines import LONGEST_LINE
 from headscope.text.readers.read import read
-from headscope.text.readers.surface_forms import Surface, locate
-from headscope.text.words import split_words
+from headscope.text.readers.reader import LONGEST_LINE
+from headscope.text.readers.sentences import Surface, locate
+from headscope.text.splitting import split_sentences, split_words
 
 ROW = "{id}\t{form}\t_\tNOUN\t_\t_\t{head}\troot\t_\t{misc}\n"
 

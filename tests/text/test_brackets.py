@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.text.mention import Mention
+from headscope.text.document import Mention
 from headscope.text.readers.brackets import Bracket, mentions_from_brackets
 
 

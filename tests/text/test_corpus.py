@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import HeadscopeWarning, InputError
-from headscope.text.corpus import Corpus, hold_documents
-from headscope.text.demo_corpus import demo_corpus
+from headscope.text.corpus import Corpus, Spool, hold_documents
 from headscope.text.document import Document, Unit
 from headscope.text.readers.conllu import conllu_sentences
-from headscope.text.readers.lines import Report
-from headscope.text.readers.read import read
-from headscope.text.readers.sentence import Sentence, assemble
-from headscope.text.spool import Spool
+from headscope.text.readers.read import demo_corpus, read
+from headscope.text.readers.reader import Report
+from headscope.text.readers.sentences import Sentence, assemble
 
 TEXTS = [f"Document number {i}." for i in range(200)]
 
@@ -96,7 +94,7 @@ def test_a_run_reads_a_large_source_once(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert len(list(tmp_path.iterdir())) == 1
     del held, both
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr("headscope.text.spool.MOST_BYTES", 1000)
+    monkeypatch.setattr("headscope.text.corpus.MOST_BYTES", 1000)
     assert list(hold_documents(corpus)) == list(corpus)
     assert len(passes) == 5  # one that did not fit
     assert not list(tmp_path.iterdir())

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from headscope.text.demo_corpus import demo_corpus
-from headscope.text.mention import mention_head
+from headscope.text.document import mention_head
+from headscope.text.readers.read import demo_corpus
 from tests.text import ud
 
 TEXT = (resources.files("headscope.text") / "demo.conllu").read_text(encoding="utf-8")

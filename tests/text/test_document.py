@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.text.document import NO_PARENT, ROOT, Document, Mention
-from headscope.text.mention import mention_head
-from headscope.text.readers.items import document_from_dict
-from headscope.text.tree import check_tree
+from headscope.text.document import NO_PARENT, ROOT, Document, Mention, check_tree, mention_head
+from headscope.text.readers.records import document_from_dict
 
 #       0123456789012345678901234
 TEXT = "She saw the old cat. It ran."

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from headscope.errors import FileFormatError, HeadscopeError
 from headscope.text.document import Mention
-from headscope.text.readers.formats import known_readers, reader_for
-from headscope.text.readers.read import read
-from headscope.text.readers.surface_forms import locate, spaced
+from headscope.text.readers.read import known_readers, read, reader_for
+from headscope.text.readers.sentences import locate, spaced
 
 CONLL2012 = """\
 #begin document (nw/x/00/x_0001); part 000

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName
 from headscope.text.document import ROOT, Document, Mention
-from headscope.text.readers.formats import known_readers, reader_for
-from headscope.text.readers.items import document_from_dict
-from headscope.text.readers.read import read
+from headscope.text.readers.read import known_readers, read, reader_for
+from headscope.text.readers.records import document_from_dict
 
 LINES = "One line.\nAnother one!\n\n"
 BLOCKS = "First\nparagraph here.\n\n\nSecond one.\n"

@@ -15,9 +15,8 @@ import headscope as hs
 from headscope.errors import FileFormatError, InputError, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
-from headscope.text.readers.formats import REGISTERED, known_readers
-from headscope.text.readers.lines import Lines, Report, broken
-from headscope.text.readers.reader import Reader, ReadOptions
+from headscope.text.readers.read import REGISTERED, known_readers
+from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report, broken
 
 TABLE = "%table\nfirst\tA b. C d.\nsecond\tE f.\n"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from headscope.text.align import align_tokens
-from headscope.text.mention import mention_head
-from headscope.text.readers.items import document_from_dict
+from headscope.text.document import mention_head
 from headscope.text.readers.read import read
-from headscope.text.segment import segments, shorten
+from headscope.text.readers.records import document_from_dict
+from headscope.text.segments import segments, shorten
+from headscope.text.tokens import align_tokens
 
 DATA = os.environ.get("HEADSCOPE_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="HEADSCOPE_DATA names no folder with corpora")

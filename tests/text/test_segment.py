@@ -5,11 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import InputError
-from headscope.text.demo_corpus import demo_corpus
 from headscope.text.document import Document
-from headscope.text.readers.read import read
-from headscope.text.segment import segments, shorten
-from headscope.text.words import split_words
+from headscope.text.readers.read import demo_corpus, read
+from headscope.text.segments import segments, shorten
+from headscope.text.splitting import split_words
 
 
 def characters(text: str) -> list[tuple[int, int]]:

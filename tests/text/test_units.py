@@ -12,9 +12,8 @@ import pytest
 import headscope as hs
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.text.corpus import Corpus
-from headscope.text.demo_corpus import demo_corpus
 from headscope.text.document import Document, Mention
-from headscope.text.readers.read import as_corpus
+from headscope.text.readers.read import as_corpus, demo_corpus
 
 TEXT = "A cat sat. A dog ran."
 

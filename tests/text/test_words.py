@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.text.words import split_words
+from headscope.text.splitting import split_words
 
 
 def words(text: str) -> list[str]:

@@ -1,6 +1,5 @@
 """BertViz's functions on top of the explorer: write `headscope.bertviz` where it says `bertviz`.
 
-    from headscope.bertviz import head_view, model_view
     from headscope.bertviz.neuron_view import show
     from headscope.bertviz.transformers_neuron_view import BertModel, BertTokenizer
 
@@ -9,7 +8,6 @@ one selection, so each function opens the explorer at its view; `display_mode="d
 the default (views follow the notebook); `html_action="return"` gives one page without a CDN.
 """
 
-from headscope.bertviz import neuron_view
 from headscope.bertviz.views import head_view, model_view
 
 __all__ = ["head_view", "model_view", "neuron_view"]

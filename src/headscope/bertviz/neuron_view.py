@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headscope.bertviz.output import show_or_return
+from headscope.bertviz.views import show_or_return
 from headscope.errors import InputError
 from headscope.page.selection import make_selection
 

@@ -11,11 +11,11 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headscope.attention import Attention
+from headscope.causal.batched_forward import map_tensors, spread
 from headscope.causal.effects import read_text
-from headscope.causal.norms import Norm
-from headscope.causal.passes import map_tensors, spread
 from headscope.causal.readout import place_of
-from headscope.causal.stream import (
+from headscope.causal.residual_stream import (
+    Norm,
     Part,
     Stream,
     find_norm,
@@ -24,12 +24,12 @@ from headscope.causal.stream import (
     refuse_half_precision,
 )
 from headscope.errors import InputError
-from headscope.model.edit import group_of
+from headscope.model.edits import group_of
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.model.tap.calls import Call
+from headscope.model.tap.projection import Call
 from headscope.model.tap.sites import Site
-from headscope.results.explained_score import ExplainedScore
+from headscope.results.effect_data import ExplainedScore
 from headscope.text.tokens import Tokens
 
 TOLERANCE = 1e-4

@@ -12,23 +12,21 @@ import xarray as xr
 from torch import Tensor
 
 from headscope.arguments import whole_number
-from headscope.causal.passes import Pass
+from headscope.causal.ablation import Replacement, make_replacement, rank, wanted_sets
+from headscope.causal.batched_forward import HeadSet, Pass, Rows
 from headscope.causal.readout import LossSum
-from headscope.causal.replacement import Replacement, make_replacement
-from headscope.causal.rows import HeadSet, Rows
-from headscope.causal.wanted import rank, wanted_sets
 from headscope.errors import InputError
-from headscope.model.aims import NOTHING
-from headscope.model.fingerprint import describe_model, versions
+from headscope.model.identity import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.run.backward import can_ask, question
+from headscope.model.objective import NOTHING
 from headscope.run.batches import Encoder, key_classes_of, token_limit
 from headscope.run.options import Settings
 from headscope.run.plan import axes_for, survey
 from headscope.run.progress import Meter
+from headscope.run.shard import can_ask, question
 from headscope.statistics.intervals import interval, p_differs
-from headscope.statistics.pulls import Pulls, ratio_pulls
+from headscope.statistics.jackknife import Pulls, ratio_pulls
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 

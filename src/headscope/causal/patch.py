@@ -14,21 +14,18 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.arguments import expect, whole_number
 from headscope.attention import Attention, Block
-from headscope.causal.effects import read_text
-from headscope.causal.estimate import output_gradients
-from headscope.causal.passes import Pass
+from headscope.causal.ablation import wanted_sets
+from headscope.causal.batched_forward import Head, HeadSet, Pass, Rows
+from headscope.causal.effects import output_gradients, read_text
 from headscope.causal.readout import Answer, Readout, find_position, make_answer
-from headscope.causal.rows import Head, HeadSet, Rows
-from headscope.causal.wanted import wanted_sets
 from headscope.errors import InputError
-from headscope.model.answers import KINDS, answer_names, find_answer
-from headscope.model.edit import Edit
+from headscope.model.edits import Edit, ReplaceRows
 from headscope.model.load import as_model
+from headscope.model.logits import KINDS, answer_names, find_answer
 from headscope.model.model import Model
-from headscope.model.row_edits import ReplaceRows
 from headscope.run.progress import Meter
 from headscope.statistics.intervals import interval
-from headscope.statistics.pulls import ratio_pulls
+from headscope.statistics.jackknife import ratio_pulls
 
 Pairs = Sequence[tuple[str, str]]
 

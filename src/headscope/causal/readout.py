@@ -14,8 +14,7 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.arguments import as_integer
 from headscope.errors import InputError, UnknownName
-from headscope.model.aims import Scalar, scalar_values
-from headscope.model.answers import (
+from headscope.model.logits import (
     KINDS,
     answer_names,
     are_exclusive,
@@ -23,7 +22,7 @@ from headscope.model.answers import (
     has_probabilities,
 )
 from headscope.model.model import Model
-from headscope.model.objective import losses_of
+from headscope.model.objective import Scalar, losses_of, scalar_values
 from headscope.text.tokens import Tokens
 
 Pooling = Literal["mean", "first"]

@@ -14,17 +14,27 @@ from matplotlib.figure import Figure
 
 from headscope.arguments import expect
 from headscope.errors import InputError, MissingExtra, UnknownName
-from headscope.figures.by_layer import alignment_by_layer, distance_figure, types_by_layer
-from headscope.figures.clark_importance import clark_figure_3
-from headscope.figures.clark_map import clark_figure_6
-from headscope.figures.clark_surface import clark_figure_1, clark_figure_2, clark_figure_4
-from headscope.figures.exemplar_table import exemplar_table
-from headscope.figures.genres import genre_figure
-from headscope.figures.heatmaps import MAIN_TAGS, heat_map, tag_maps
+from headscope.figures.bars import genre_figure
+from headscope.figures.clark import (
+    clark_figure_1,
+    clark_figure_2,
+    clark_figure_3,
+    clark_figure_4,
+    clark_figure_6,
+)
+from headscope.figures.example_sentences import exemplar_table
+from headscope.figures.heat_maps import (
+    MAIN_TAGS,
+    alignment_by_layer,
+    distance_figure,
+    heat_map,
+    tag_maps,
+    types_by_layer,
+)
 from headscope.figures.style import save_figure, styled
-from headscope.heads.behavior import SURFACE, Probes, Thresholds
 from headscope.heads.head_map import map_heads
-from headscope.results.described import is_shown
+from headscope.heads.roles import SURFACE, Probes, Thresholds
+from headscope.results.display import is_shown
 from headscope.results.result import Result
 
 FORMATS = ("svg", "pdf", "png")

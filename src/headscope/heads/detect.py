@@ -16,11 +16,10 @@ import xarray as xr
 from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import InputError
-from headscope.measuring.assemble import assemble
-from headscope.measuring.fold import Fold
-from headscope.metrics.length import TokensPerDocument
-from headscope.metrics.repeats import DuplicateToken, Induction
-from headscope.metrics.surface import OffsetShare, SinkRate
+from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.finalize import assemble
+from headscope.metrics.induction import DuplicateToken, Induction
+from headscope.metrics.surface import OffsetShare, SinkRate, TokensPerDocument
 from headscope.model.load import as_model
 from headscope.model.model import Model
 

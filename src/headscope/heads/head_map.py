@@ -1,21 +1,26 @@
-"""`headscope.map_heads`: all heads of a model in the plane, near where they attend alike."""
+"""`headscope.map_heads`: all heads of a model in the plane, near where they attend alike.
+
+Heads in the plane and in clusters, from their distances; the only file with scikit-learn.
+"""
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from headscope.arguments import expect
-from headscope.errors import InputError, UnknownName
-from headscope.heads.behavior import Probes, Thresholds, behaviors
+from headscope.errors import InputError, MissingExtra, UnknownName
+from headscope.heads.roles import Probes, Thresholds, behaviors
 from headscope.notebook import facts_table
-from headscope.results.effect_result import result_of_effects
-from headscope.results.norm_weighted import OVER
+from headscope.results.effect_data import result_of_effects
 from headscope.results.result import Result
+from headscope.results.trace import OVER
 from headscope.run.options import Over
 
 if TYPE_CHECKING:
@@ -116,7 +121,7 @@ class HeadMap:
 
     def figure(self, name: Literal["clark-6", "clusters"] = "clark-6") -> Figure:
         """The map by behavior and by layer (Clark et al. 2019, Figure 6), or its clusters."""
-        from headscope.figures.clark_map import draw_map
+        from headscope.figures.clark import draw_map
 
         return draw_map(self, name)
 
@@ -185,8 +190,6 @@ def map_heads(
         starts: how many; the best is kept.
         most_clusters: the largest number of clusters that is tried; the smallest is 2.
     """
-    from headscope.heads.embed import cluster, embed
-
     result = _chosen(result, over)
     labels = behaviors(result, thresholds, probes)
     n_layers, n_heads = result["js"].shape[:2]
@@ -270,3 +273,79 @@ def _effect_at(data: xr.Dataset, result: Result, effects: xr.DataArray | Result)
         dims="at",
         attrs={"units": values.attrs.get("units", ""), "elsewhere": elsewhere},
     )
+
+
+def embed(distances: np.ndarray, *, seed: int, starts: int) -> tuple[np.ndarray, float]:
+    """`item 2` and the normalized stress (0 perfect, above 0.2 poor): metric MDS by SMACOF.
+
+    Clark et al. 2019, section 6. The best of several seeded starts; turned so that the axes
+    are its principal ones, with signs fixed, because MDS leaves rotation open.
+
+    Args:
+        distances: `item item`, symmetric.
+        seed: of the starts.
+        starts: how many.
+    """
+    from scipy.spatial.distance import squareform  # type: ignore[import-untyped, unused-ignore]
+
+    model = _sklearn("manifold").MDS(
+        n_components=2,
+        n_init=starts,
+        init="random",
+        metric="precomputed",
+        metric_mds=True,
+        random_state=seed,
+        max_iter=1000,
+        eps=1e-6,
+        normalized_stress=False,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of defaults that we set
+        places = model.fit_transform(distances)
+    places = places - places.mean(0)
+    _, _, axes = np.linalg.svd(places, full_matrices=False)
+    places = places @ axes.T
+    signs = np.sign(places[np.abs(places).argmax(0), [0, 1]])
+    places = places * np.where(signs == 0, 1, signs)
+    apart = squareform(distances, checks=False)
+    shown = np.sqrt(((places[:, None] - places[None]) ** 2).sum(-1))
+    stress = np.sqrt(((squareform(shown, checks=False) - apart) ** 2).sum() / (apart**2).sum())
+    return places, float(stress)
+
+
+def cluster(distances: np.ndarray, *, most: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Hierarchical clusters by Ward's linkage.
+
+    On the square roots of the distances: the root of a Jensen-Shannon divergence is a metric
+    that embeds in Euclidean space, as Ward's method assumes; the root of a mean of such
+    divergences comes close. Average linkage would split off one odd head after another.
+
+    Returns:
+        The linkage (for a dendrogram); the silhouette of each number of clusters from 2 to
+        `most`; and each item's cluster, from 0, in the number that has the highest.
+    """
+    from scipy.cluster import hierarchy  # type: ignore[import-untyped, unused-ignore]
+    from scipy.spatial.distance import squareform  # type: ignore[import-untyped, unused-ignore]
+
+    silhouette_score = _sklearn("metrics").silhouette_score
+    n = len(distances)
+    distances = np.sqrt(distances)
+    tree = hierarchy.linkage(squareform(distances, checks=False), method="ward")
+    scores, cuts = [], []
+    for k in range(2, min(most, n - 1) + 1):
+        cut = hierarchy.fcluster(tree, k, criterion="maxclust") - 1
+        cuts.append(cut)
+        is_split = 1 < len(np.unique(cut)) < n
+        score = silhouette_score(distances, cut, metric="precomputed") if is_split else np.nan
+        scores.append(float(score))
+    if not cuts or np.isnan(scores).all():
+        return tree, np.array(scores), np.zeros(n, dtype=np.int64)
+    return tree, np.array(scores), cuts[int(np.nanargmax(scores))]
+
+
+def _sklearn(name: str) -> Any:
+    """Import a module of scikit-learn, which only maps need."""
+    try:
+        return importlib.import_module(f"sklearn.{name}")
+    except ImportError as error:
+        raise MissingExtra.of("scikit-learn", "heads", "The map of heads") from error

@@ -20,7 +20,7 @@ import xarray as xr
 from headscope.atomic import atomic_folder
 from headscope.attention import key_stack
 from headscope.errors import InputError
-from headscope.metrics.head_samples import BINS, COLUMNS, INTERVALS, SCORES
+from headscope.metrics.exemplars import BINS, COLUMNS, INTERVALS, SCORES
 
 if TYPE_CHECKING:
     from headscope.results.result import Result

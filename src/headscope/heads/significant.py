@@ -11,10 +11,10 @@ import pandas as pd
 import xarray as xr
 
 from headscope.errors import InputError, UnknownName
-from headscope.measuring.assemble import HEADS
-from headscope.metrics import metric_from_dict
+from headscope.metrics.core.finalize import HEADS
+from headscope.metrics.core.registry import metric_from_dict
 from headscope.notebook import columns_table
-from headscope.results.described import described, label_of
+from headscope.results.display import described, label_of
 from headscope.results.result import Result
 from headscope.run.compare import (
     Labeled,
@@ -25,10 +25,10 @@ from headscope.run.compare import (
     labeled_pulls,
 )
 from headscope.run.merge import check_results
-from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.differences import paired, unpaired
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.pulls import Pulls
+from headscope.statistics.jackknife import Pulls
+from headscope.statistics.multiple_testing import benjamini_hochberg
 
 COLUMNS = ("head", "value", "95 % interval", "p, adjusted")
 PRINTED = 12

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headscope.deferred import torch
-from headscope.measuring.ratio import RatioMetric
-from headscope.measuring.reading import Reading
-from headscope.measuring.region import region_of
-from headscope.measuring.region_sums import (
+from headscope.lazy import torch
+from headscope.metrics.core.contract import RatioMetric
+from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.regions import (
     log_sums,
     masses,
     null_mass,
+    region_of,
     row_mass,
     whole_log_sums,
     whole_masses,
 )
-from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
+from headscope.metrics.surface import SurfaceMetric, first_positions, is_query, query_masses
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,4 +1,7 @@
-"""The documents that excite a head most."""
+"""The documents that excite a head most.
+
+What HeadVis shows of a head: six scores, and documents drawn by how high its weights go.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import numpy as np
 
 from headscope.arguments import whole_number
 from headscope.batch import Axes
-from headscope.measuring.contract import MergedMetric, State, Variable
-from headscope.measuring.reading import Reading
-from headscope.measuring.region_sums import peaks
+from headscope.metrics.core.contract import SELF_BLOCKS, MergedMetric, State, Variable
+from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.regions import peaks
 
 ARRAYS = ("weight", "document", "query", "key")
 
@@ -97,3 +100,189 @@ class Exemplars(MergedMetric):
             f"exemplar_{name}": np.where(is_empty, np.nan if name == "weight" else -1, values)
             for name, values in state.items()
         }
+
+
+INTERVALS = 5
+"""Fifths of 0 to 1: the interval of a document is where the head's highest weight in it falls."""
+BINS = 50
+KEPT_KEYS = 8
+LEAST_KEPT = 0.005
+LEAST_INDUCTION = 0.01
+SCORES = {
+    "self_attention_score": "Mean attention of a token to itself.",
+    "prev_token_score": "Mean attention to the token before, of all tokens but the first.",
+    "pattern_entropy": "Mean entropy of a row of attention, in nats.",
+    "qk_distance": "Mean distance of query and key, weighted by attention.",
+    "qk_distance_variance": "Variance of the distance of query and key.",
+    "induction_score": "Mean attention of repeated tokens to what came after them before.",
+}
+COLUMNS = (
+    *("self", "previous", "entropy", "distance", "distance_squared", "induction"),
+    *("rows", "rows_with_previous", "rows_with_repeat", "highest", "documents"),
+)
+"""What `sums` holds of each head, over all documents."""
+OF_SAMPLES = ("document", "order", "highest", "length")
+OF_ENTRIES = ("keys", "weights")
+
+
+@dataclass(frozen=True)
+class HeadSamples(MergedMetric):
+    """Six scores of a head by HeadVis's definitions, with documents that show it at work.
+
+    All rows and keys count, the first token too, which is a resting place in most models: read
+    these beside headscope's own metrics, which have intervals. Of each fifth of the scale (by the
+    head's highest weight, first row and column left out) the `samples` documents with the
+    smallest hashes are kept, the same ones however a run is cut; of each its first `tokens`
+    tokens, with the eight highest weights of each row above .005. `result.export("headvis", …)`
+    writes them out.
+
+    Luger, Kamath et al. 2026, "Visualizing Attention Heads" (HeadVis).
+    """
+
+    name = "head_samples"
+    title = "HeadVis's scores"
+    paper = "Luger et al. 2026, Visualizing Attention Heads"
+    units = "attention"
+    format = ".3f"
+    order = 420
+    blocks = SELF_BLOCKS
+    is_default = False
+    document_arrays = ("document",)
+
+    samples: int = 2
+    tokens: int = 64
+
+    def __post_init__(self) -> None:
+        whole_number("samples", self.samples)
+        whole_number("tokens", self.tokens)
+
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """Sums and bins by head; samples also by interval; their weights by row and rank."""
+        if array in ("sums", "histogram"):
+            return ("head", {"sums": "column", "histogram": "bin"}[array])
+        of_sample = ("head", "interval", "sample")
+        return of_sample if array in OF_SAMPLES else (*of_sample, "row", "rank_in_row")
+
+    def variables(self) -> tuple[Variable, ...]:
+        """The scores, and which documents were kept."""
+        dims = ("layer", "head")
+        scores = [self.variable(name, dims, title="", meaning=SCORES[name]) for name in SCORES]
+        kept = self.variable("sample_document", (*dims, "interval", "sample"), title="")
+        return (*scores, kept)
+
+    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
+        """Intervals from 1 on, samples from 0 on."""
+        return {"interval": range(1, INTERVALS + 1), "sample": range(self.samples)}
+
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """No document."""
+        of_sample = n_heads, INTERVALS, self.samples
+        of_entry = *of_sample, self.tokens, KEPT_KEYS
+        return {
+            "sums": np.zeros((n_heads, len(COLUMNS))),
+            "histogram": np.zeros((n_heads, BINS)),
+            **{name: np.full(of_sample, -1.0) for name in OF_SAMPLES},
+            "order": np.full(of_sample, np.inf),
+            "keys": np.full(of_entry, -1, dtype=np.float32),
+            "weights": np.zeros(of_entry, dtype=np.float32),
+        }
+
+    def measure(self, reading: Reading) -> State:
+        """The documents of a batch, those with the smallest hashes first."""
+        batch, sequences = reading.batch, reading.queries
+        state = self.zero(reading.n_heads, batch.axes, is_causal=reading.is_causal)
+        heads = np.arange(reading.n_heads)
+        for at in np.lexsort((batch.numbers, batch.keys)):
+            real = np.flatnonzero(sequences.mask[at])
+            if len(real) < 2:  # there is nothing off the first row and column
+                continue
+            weights = reading.weights[at].double().cpu().numpy()[:, real][:, :, real]
+            shown = weights[:, : self.tokens, : self.tokens]
+            highest = shown[:, 1:, 1:].max((1, 2))
+            ids = None if sequences.ids is None else sequences.ids[at][real]
+            state["sums"] += _sums(weights, ids, highest)
+            state["histogram"][heads, np.minimum((highest * BINS).astype(int), BINS - 1)] += 1
+            fifth = np.minimum((highest * INTERVALS).astype(int), INTERVALS - 1)
+            free = state["document"][heads, fifth] < 0
+            taking = heads[free.any(1)]
+            place = taking, fifth[taking], free[taking].argmax(1)
+            state["document"][place] = batch.numbers[at]
+            state["order"][place] = batch.keys[at]
+            state["highest"][place] = highest[taking]
+            state["length"][place] = shown.shape[1]
+            keys, kept = _highest_of_rows(shown[taking])
+            rows, ranks = kept.shape[1:]
+            for name, values in (("keys", keys), ("weights", kept)):
+                entries = state[name][place]
+                entries[:, :rows, :ranks] = values
+                state[name][place] = entries
+        return state
+
+    def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
+        """Sums added up; of each interval the documents with the smallest hashes."""
+        if len(states) == 1:
+            return states[0]
+        together = {
+            name: np.concatenate([s[name] for s in states], axis=-1 if name in OF_SAMPLES else -3)
+            for name in (*OF_SAMPLES, *OF_ENTRIES)
+        }
+        by = together["document"], together["order"]
+        chosen = np.lexsort(by, axis=-1)[..., : self.samples]
+        merged = {name: np.take_along_axis(together[name], chosen, axis=-1) for name in OF_SAMPLES}
+        entries = chosen[..., None, None]
+        merged |= {
+            name: np.take_along_axis(together[name], entries, axis=-3) for name in OF_ENTRIES
+        }
+        for name in ("sums", "histogram"):
+            merged[name] = sum((s[name] for s in states[1:]), states[0][name])
+        return merged
+
+    def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
+        """Means over rows; NaN where there is none."""
+        sums = {name: state["sums"][..., at] for at, name in enumerate(COLUMNS)}
+
+        def mean(summed: str, over: str) -> np.ndarray:
+            counted = np.where(sums[over] > 0, sums[over], np.nan)
+            return np.asarray(sums[summed] / counted)
+
+        distance = mean("distance", "rows")
+        return {
+            "self_attention_score": mean("self", "rows"),
+            "prev_token_score": mean("previous", "rows_with_previous"),
+            "pattern_entropy": mean("entropy", "rows"),
+            "qk_distance": distance,
+            "qk_distance_variance": mean("distance_squared", "rows") - distance**2,
+            "induction_score": mean("induction", "rows_with_repeat"),
+            "sample_document": state["document"],
+        }
+
+
+def _sums(weights: np.ndarray, ids: np.ndarray | None, highest: np.ndarray) -> np.ndarray:
+    """`head column` of one document, from its attention (`head query key`)."""
+    n = weights.shape[1]
+    at = np.arange(n)
+    distance = np.abs(at[:, None] - at[None, :]).astype(np.float64)
+    logs = np.log(np.where(weights > 0, weights, 1))
+    same = np.zeros((n, n), bool) if ids is None else np.tril(ids[:, None] == ids[None, :], -1)
+    after = np.pad(same, ((0, 0), (1, 0)))[:, :-1]
+    followed = np.where(weights < LEAST_INDUCTION, 0, weights)[:, after].sum(-1)
+    columns = (
+        weights.diagonal(0, 1, 2).sum(-1),
+        weights.diagonal(-1, 1, 2).sum(-1),
+        -(weights * logs).sum((1, 2)),
+        (weights * distance).sum((1, 2)),
+        (weights * distance**2).sum((1, 2)),
+        followed,
+        *(np.full(len(weights), float(count)) for count in (n, n - 1, after.any(1).sum())),
+        highest,
+        np.ones(len(weights)),
+    )
+    return np.stack(columns, axis=-1)
+
+
+def _highest_of_rows(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and weights (`head query rank`) of the highest of each row; -1 and 0 beyond them."""
+    keys = np.argsort(-weights, axis=-1, kind="stable")[..., :KEPT_KEYS]
+    kept = np.take_along_axis(weights, keys, axis=-1)
+    is_kept = kept >= LEAST_KEPT
+    return np.where(is_kept, keys, -1), np.where(is_kept, kept, 0)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headscope.batch import Axes
-from headscope.deferred import torch
 from headscope.errors import InputError
-from headscope.measuring.ratio import RatioMetric
-from headscope.measuring.reading import Reading
+from headscope.lazy import torch
+from headscope.metrics.core.contract import RatioMetric
+from headscope.metrics.core.layer_data import Reading
 from headscope.metrics.surface import key_classes
 
 if TYPE_CHECKING:

@@ -1,23 +1,103 @@
-"""What heads do at the surface: positions, delimiters, sinks. Nothing is left out."""
+"""What heads do at the surface: positions, delimiters, sinks. Nothing is left out.
+
+What Clark et al.'s surface metrics share: all tokens count, and there are two weightings.
+
+Unlike the region of Vig & Belinkov, every token is a query and every token a key: special
+tokens are what these metrics are about.
+
+How far a head reaches.
+
+How much of its attention a head parks on tokens that say nothing.
+
+How long the documents are.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, final, get_args
 
 import numpy as np
 
 from headscope.batch import Axes
-from headscope.deferred import torch
-from headscope.measuring.contract import SELF_BLOCKS
-from headscope.measuring.ratio import RatioMetric
-from headscope.measuring.reading import Digest, Reading, Small
-from headscope.measuring.region_sums import whole_masses
-from headscope.measuring.whole_rows import SurfaceMetric, first_positions, is_query, query_masses
+from headscope.errors import UnknownName
+from headscope.lazy import torch
+from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
+from headscope.metrics.core.layer_data import Digest, Reading, Small
+from headscope.metrics.core.regions import (
+    everything,
+    masses,
+    null_mass,
+    pair_sums,
+    query_counts,
+    total_mass,
+    whole_masses,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Weighting = Literal["token", "document"]
+"""`token`: ratios of sums over all tokens. `document`: means of the documents' own ratios, as in
+the code that Clark et al. released."""
+
+
+@dataclass(frozen=True)
+class SurfaceMetric(RatioMetric):
+    """A ratio over all tokens. Subclasses write `sums`."""
+
+    name: ClassVar[str]
+    weighting: Weighting = "token"
+
+    def __post_init__(self) -> None:
+        if self.weighting not in get_args(Weighting):
+            raise UnknownName.of("weighting", self.weighting, get_args(Weighting))
+
+    @property
+    def digests(self) -> tuple[Digest, ...]:
+        """Sums of rows and columns; most need more."""
+        return (whole_masses,)
+
+    @property
+    def averaged(self) -> str:
+        """Over tokens, or over documents' own ratios."""
+        return super().averaged if self.weighting == "token" else "mean of the documents' ratios"
+
+    @abstractmethod
+    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """As `RatioMetric.rows`, weighted by token."""
+
+    @final
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """The sums; if weighted by document, each document's ratio, and 1 where it has one."""
+        numerator, denominator, count = self.sums(reading)
+        if self.weighting == "token":
+            return numerator, denominator, count
+        has = (denominator > 0).double()
+        missing = numerator.ndim - denominator.ndim
+        shape = denominator.shape + (1,) * missing
+        safe = torch.where(denominator > 0, denominator, 1.0).view(shape)
+        return numerator / safe * has.view(shape), has, count
+
+
+def is_query(reading: Reading) -> Tensor:
+    """`document query`: every token, as 0 and 1 in the type of the weights."""
+    return everything(reading).queries
+
+
+def query_masses(reading: Reading) -> Tensor:
+    """`document head query`: what each row sums to (1, except with sinks and edits), float64. It
+    reads the digest `whole_masses`.
+    """
+    return whole_masses(reading)[0]
+
+
+def first_positions(mask: np.ndarray) -> np.ndarray:
+    """`document`: where each document starts."""
+    return np.asarray(mask.argmax(axis=1))
+
 
 OFFSETS = (-1, 0, 1)
 
@@ -254,3 +334,83 @@ def separators(reading: Reading, side: str) -> Tensor:
         return torch.from_numpy(is_separator).to(reading.device)
 
     return reading.of_batch(("separators", side), make)
+
+
+@dataclass(frozen=True)
+class Distance(RatioMetric):
+    """How many tokens away a head looks, on average.
+
+    Σ a[i,j]·|i − j| / Σ a[i,j], null attention left out of both. Distances count token
+    positions. In encoders keys lie on both sides, so the distance is absolute.
+
+    Vig & Belinkov 2019, Eq. 6, Figure 11.
+    """
+
+    name = "distance"
+    title = "Mean distance"
+    short_title = "Distance"
+    equation = r"\frac{\sum_{i,j} a_{ij} \cdot |i - j|}{\sum_{i,j} a_{ij}}"
+    paper = "Vig & Belinkov 2019, Eq. 6, Figure 11"
+    units = "tokens"
+    format = ".2f"
+    order = 120
+    digests = (masses, pair_sums)
+    blocks = SELF_BLOCKS
+
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention times distance; all attention; queries."""
+        return pair_sums(reading)[0][..., 0], total_mass(reading), query_counts(reading)
+
+
+@dataclass(frozen=True)
+class NullShare(RatioMetric):
+    """Share of a head's attention that rests on null keys: high where it mostly idles.
+
+    Σ a[i,j]·1(j is null) / Σ a[i,j] over query tokens i that are not special and all keys
+    j. Null keys are the first token in causal attention and every special token otherwise
+    (`null_keys` of a run). Rows that sum to less than 1 (models with sinks) divide by what
+    they have.
+
+    Vig & Belinkov 2019, section 5.2.3 and Figure 5, which knows only the first token.
+    """
+
+    name = "null_share"
+    title = "Null attention"
+    equation = r"\frac{\sum_{i} \sum_{j \in \text{null}} a_{ij}}{\sum_{i,j} a_{ij}}"
+    paper = "Vig & Belinkov 2019, section 5.2.3, Figure 5"
+    units = "share of attention"
+    format = ".1%"
+    order = 100
+    digests = (masses,)
+
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Null attention; all attention; queries."""
+        null = null_mass(reading).sum(-1)
+        return null, null + total_mass(reading), query_counts(reading)
+
+
+@dataclass(frozen=True)
+class TokensPerDocument(RatioMetric):
+    """How long the documents are, in tokens; its count is how many there are.
+
+    Special tokens are not counted.
+
+    Vig & Belinkov 2019, Figure 4 (27.7 tokens).
+    """
+
+    name = "tokens_per_document"
+    title = "Length of documents"
+    short_title = "Length"
+    equation = r"\frac{1}{N} \sum_{d} n_d"
+    paper = "Vig & Belinkov 2019, Figure 4"
+    units = "tokens"
+    format = ".1f"
+    order = 10
+    counts = "documents"
+    scope = "text"
+
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens; documents; documents."""
+        is_counted = reading.queries.mask & ~reading.queries.special
+        tokens = torch.from_numpy(is_counted.sum(1)).double()
+        return tokens, torch.ones_like(tokens), torch.ones_like(tokens)

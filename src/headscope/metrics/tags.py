@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from headscope.measuring.ratio import RatioMetric
-from headscope.measuring.reading import Reading
-from headscope.measuring.region import has_labels, one_hot, query_counts
-from headscope.measuring.region_sums import column_mass, masses, row_mass, total_mass
+from headscope.metrics.core.contract import RatioMetric
+from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.regions import (
+    column_mass,
+    has_labels,
+    masses,
+    one_hot,
+    query_counts,
+    row_mass,
+    total_mass,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor

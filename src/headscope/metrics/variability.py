@@ -9,11 +9,11 @@ import numpy as np
 
 from headscope.arguments import whole_number
 from headscope.batch import Axes
-from headscope.deferred import torch
-from headscope.measuring.contract import SELF_BLOCKS, MergedMetric, State, Variable
-from headscope.measuring.reading import Digest, Reading
-from headscope.measuring.region_sums import first_tokens, squares
-from headscope.statistics.pulls import Pulls, recomputed_pulls
+from headscope.lazy import torch
+from headscope.metrics.core.contract import SELF_BLOCKS, MergedMetric, State, Variable
+from headscope.metrics.core.layer_data import Digest, Reading
+from headscope.metrics.core.regions import first_tokens, squares
+from headscope.statistics.jackknife import Pulls, recomputed_pulls
 
 ARRAYS = ("order", "part", "size", "values")
 

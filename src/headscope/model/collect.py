@@ -12,7 +12,7 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.attention import BLOCKS, Attention, key_stack, query_stack
 from headscope.attention import Block as BlockName
-from headscope.model.tap.proof import repeated
+from headscope.model.tap.recording import repeated
 from headscope.model.tap.sites import Site, Wiring
 from headscope.results.trace import (
     DIMENSIONS,

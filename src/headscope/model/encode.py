@@ -2,23 +2,121 @@
 of tokens, which of them are special, and how many were cut off.
 
 `encode_texts` is the one way from text to tokens; traces and runs over a corpus both take it.
+
+Tokens as people read them: Ġ and ▁ as spaces, bytes decoded, everything else unchanged.
+
+Chat messages as a model's tokenizer writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from headscope.errors import InputError, TruncationWarning, warn
-from headscope.model.readable import Speller, Spelling
-from headscope.text.align import NO_WORD, align_tokens
-from headscope.text.tokens import Tokens
-from headscope.text.words import split_words
+from headscope.text.splitting import split_words
+from headscope.text.tokens import NO_WORD, Tokens, align_tokens
+
+Spelling = Literal["bytes", "metaspace", "plain"]
+"""How a vocabulary writes spaces and odd characters: GPT-2's byte alphabet, SentencePiece's
+▁ and <0x0A>, or as they are (WordPiece)."""
+
+BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def spelling_of(tokenizer: PreTrainedTokenizerBase) -> Spelling:
+    """How a transformers tokenizer spells its tokens, from its decoder."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        # Its own state as JSON: the whole tokenizer's is megabytes of vocabulary.
+        parts = "" if backend.decoder is None else backend.decoder.__getstate__().decode()
+        if "ByteLevel" in parts:
+            return "bytes"
+        if "Metaspace" in parts or "▁" in parts:
+            return "metaspace"
+        return "plain"
+    if hasattr(tokenizer, "byte_decoder"):
+        return "bytes"
+    return "metaspace" if hasattr(tokenizer, "sp_model") else "plain"
+
+
+class Speller:
+    """A tokenizer's ids as readable tokens, each looked up once.
+
+    Args:
+        tokenizer: whose ids. Its vocabulary should not change meanwhile.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._names: dict[int, str] = {}
+
+    @functools.cached_property
+    def spelling(self) -> Spelling:
+        """How the vocabulary writes spaces."""
+        return spelling_of(self._tokenizer)
+
+    def spell(self, ids: Sequence[int]) -> list[str]:
+        """The tokens of ids. A model may have more ids than its tokenizer has names."""
+        names = self._names
+        unseen = [token for token in dict.fromkeys(ids) if token not in names]
+        if unseen:
+            known = self._tokenizer.convert_ids_to_tokens(unseen)
+            named = [
+                f"<{token}>" if name is None else name
+                for token, name in zip(unseen, known, strict=True)
+            ]
+            special = self._tokenizer.all_special_tokens
+            names.update(zip(unseen, readable(named, self.spelling, special), strict=True))
+        return [names[token] for token in ids]
+
+
+def readable(tokens: Sequence[str], spelling: Spelling, special: Collection[str]) -> list[str]:
+    """Vocabulary strings as text; special tokens stay as they are."""
+    if spelling == "plain":
+        return list(tokens)
+    spell = _from_bytes if spelling == "bytes" else _from_metaspace
+    return [token if token in special else spell(token) for token in tokens]
+
+
+def _from_bytes(token: str) -> str:
+    alphabet = byte_alphabet()
+    if not all(character in alphabet for character in token):
+        return token  # an added token, written as it is
+    return _decoded(bytes(alphabet[character] for character in token))
+
+
+def _from_metaspace(token: str) -> str:
+    if match := BYTE_TOKEN.fullmatch(token):
+        return _decoded(bytes([int(match[1], 16)]))
+    return token.replace("▁", " ")
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8 where it is; the bytes of a broken character as <0xE2>."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "".join(chr(b) if b < 0x80 else f"<0x{b:02X}>" for b in raw)
+
+
+@functools.cache
+def byte_alphabet() -> dict[str, int]:
+    """Character → byte of GPT-2's alphabet: printable bytes stand for themselves, the
+    others for the characters from U+0100 on, in order.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in set(printable)]
+    shown = {chr(byte): byte for byte in printable}
+    return shown | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
 
 INPUTS = ("input_ids", "token_type_ids")
 NO_TOKENS = Tokens(("",), (), (), (), (), (), offsets=())
@@ -287,3 +385,111 @@ def _segments(encoding: Any, index: int, n: int) -> tuple[int, ...]:
         current = current if number is None else number
         segments.append(current)
     return tuple(segments)
+
+
+Messages = Sequence[Mapping[str, Any]]
+"""A chat: dicts with `role` and `content`."""
+
+
+def is_chat(text: object) -> TypeGuard[Messages]:
+    """Is this a list of messages, each with a role?"""
+    return (
+        isinstance(text, Sequence)
+        and not isinstance(text, str)
+        and bool(text)
+        and all(isinstance(message, Mapping) and "role" in message for message in text)
+    )
+
+
+def check_contents(messages: Messages) -> None:
+    """Refuse messages whose content is neither a text nor a list of parts."""
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        if isinstance(content, str) or (
+            isinstance(content, list) and all(isinstance(part, Mapping) for part in content)
+        ):
+            continue
+        raise InputError(
+            f"Message {number} of the chat has the content {content!r:.60}. Expected a text, or a "
+            'list of parts: [{"type": "image"}, {"type": "text", "text": "…"}].'
+        )
+
+
+def n_placed_images(messages: Messages) -> int:
+    """How many images the messages name as parts of their content."""
+    return sum(
+        isinstance(part, Mapping) and part.get("type") == "image"
+        for message in messages
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+    )
+
+
+def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
+    """A chat as a template writes it, up to where the assistant answers.
+
+    Args:
+        writer: what has the template, a tokenizer or a processor.
+        messages: the chat.
+        takes_parts: it is a processor. Templates of processors may read contents that are lists of
+            parts alone, and leave out those that are texts: these are then given as parts.
+
+    Raises:
+        InputError: the template refuses the messages.
+    """
+    given = [dict(message) for message in messages]
+    forms = [given, [_in_parts(message) for message in given]] if takes_parts else [given]
+    written: list[str] = []
+    refusal: Exception | None = None
+    for chat in forms:
+        try:
+            written.append(
+                str(writer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+            )
+        except Exception as error:  # templates are programs, and raise what they like
+            refusal = refusal or error
+    if not written:
+        raise InputError(
+            f"The chat template refused the messages: {refusal}. Expected dicts with role and "
+            'content: [{"role": "user", "content": "…"}].'
+        ) from refusal
+    texts = [m["content"].strip() for m in given if isinstance(m.get("content"), str)]
+    return max(written, key=lambda form: sum(text in form for text in texts))
+
+
+def _in_parts(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message whose content is a list of parts."""
+    content = message.get("content")
+    if not isinstance(content, str):
+        return dict(message)
+    return {**message, "content": [{"type": "text", "text": content}]}
+
+
+def encode_chat(
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Messages,
+    *,
+    max_length: int | None,
+    processor: object | None = None,
+) -> Encoded:
+    """Tokenize a chat by the template of the tokenizer, or else of the model's processor.
+
+    Raises:
+        InputError: there is no template, the template refuses the messages, they place an image,
+            or they are too long: a chat is not cut.
+    """
+    has_own = tokenizer.chat_template is not None
+    writer = tokenizer if has_own else processor
+    if getattr(writer, "chat_template", None) is None:
+        raise InputError(
+            "The tokenizer has no chat template, so it takes no messages: give a text, or set "
+            "tokenizer.chat_template."
+        )
+    n_placed = n_placed_images(messages)
+    if n_placed:
+        raise InputError(f"The messages place {n_placed} images, but none is given: image=….")
+    rendered = written_chat(writer, messages, takes_parts=not has_own)
+    ids = [int(token) for token in tokenizer(rendered, add_special_tokens=False)["input_ids"]]
+    if max_length is not None and len(ids) > max_length:
+        raise InputError(f"The chat has {len(ids)} tokens; the model takes {max_length}.")
+    return Encoded(decoded_tokens(tokenizer, ids), {"input_ids": ids}, 0)

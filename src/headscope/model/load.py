@@ -1,9 +1,21 @@
-"""Load a model: a packaged one, a folder, a hub id, or one you already have."""
+"""Load a model: a packaged one, a folder, a hub id, or one you already have.
+
+The transformers model inside what people wrap around one.
+
+The random-weights control: a model whose weights are random, except its embeddings.
+
+Clark et al. 2019, section 5: the same architecture with its pre-trained token and position
+embeddings, everything else freshly initialized. If a probe finds syntax in its attention, or a
+head has an effect on a prediction, this comes from the embeddings and the method, not from what
+the model learned.
+"""
 
 from __future__ import annotations
 
+import copy
 import logging
 import pickle
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -32,19 +44,97 @@ from headscope.errors import (
     ModelNotFound,
     UnknownName,
 )
-from headscope.model.hub import HubOptions, reach_hub
 from headscope.model.model import Model
-from headscope.model.packaged.conversion import converted
 from headscope.model.packaged.ctranslate2 import convert_whisper
 from headscope.model.packaged.gguf import convert_gguf
-from headscope.model.packaged.weights import PACKAGED, PackagedModel, cache_folder
+from headscope.model.packaged.pinned import PACKAGED, PackagedModel, cache_folder, converted
 from headscope.model.processing import Processor, takes_media
-from headscope.model.quiet import quiet
-from headscope.model.stored import Stored, bounded, check_counts, check_sizes, look_at_weights
-from headscope.model.unwrap import unwrap
+from headscope.model.weight_files import (
+    HubOptions,
+    Stored,
+    bounded,
+    check_counts,
+    check_sizes,
+    look_at_weights,
+    quiet,
+    reach_hub,
+)
 
 if TYPE_CHECKING:
     from transformers import Pipeline
+
+
+def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
+    """The model inside a wrapper, and the tokenizer that came with it; anything else as it is.
+
+    A transformers pipeline, a compiled model (`torch.compile`), a parallel one, a PEFT model
+    (its adapters stay at work in the layers of the model), a SentenceTransformer (the
+    Transformer it pools over). The model is not copied: what is inside is used as it is.
+    """
+    tokenizer: PreTrainedTokenizerBase | None = None
+    while not isinstance(source, PreTrainedModel):
+        inner = _inside(source)
+        if inner is None:
+            return source, tokenizer
+        tokenizer = tokenizer or _pipeline_tokenizer(source)
+        source = inner
+    _check_not_compiled(source)
+    return source, tokenizer
+
+
+def _check_not_compiled(module: PreTrainedModel) -> None:
+    """Refuse code that was compiled in place: it would not pass through the tap."""
+    for name, part in module.named_modules():
+        if part._compiled_call_impl is not None or hasattr(
+            part.forward, "_torchdynamo_orig_callable"
+        ):
+            raise InputError(
+                f"{name or type(module).__name__} was compiled in place (module.compile() or "
+                "module.forward = torch.compile(…)), so its attention runs where it cannot be "
+                "read. Load the model before compiling it, or wrap it: torch.compile(model)."
+            )
+
+
+def _inside(source: object) -> object | None:
+    """What a wrapper holds, by what it offers: none of these libraries is needed to ask."""
+    from transformers import Pipeline  # takes its time, and few models come in one
+
+    if isinstance(source, Pipeline):
+        return source.model
+    if not isinstance(source, nn.Module):
+        return None
+    get_base_model = getattr(source, "get_base_model", None)
+    if get_base_model is not None:  # peft.PeftModel
+        _check_adapter(source)
+        base: object = get_base_model()
+        return base
+    for name in ("_orig_mod", "module", "auto_model"):  # compiled, parallel, sentence_transformers
+        inner = getattr(source, name, None)
+        if isinstance(inner, nn.Module):
+            return inner
+    if isinstance(source, nn.Sequential) and len(source):  # a SentenceTransformer's first module
+        first = source[0]
+        return first if isinstance(getattr(first, "auto_model", None), nn.Module) else None
+    return None
+
+
+def _check_adapter(source: object) -> None:
+    config = getattr(source, "active_peft_config", None)
+    if getattr(config, "is_prompt_learning", False):
+        raise InputError(
+            f"{type(source).__name__} puts learned tokens before every text "
+            f"({type(config).__name__}), which the model inside does not do by itself. Load "
+            "adapters that change weights (LoRA and its kin), or the model without them."
+        )
+
+
+def _pipeline_tokenizer(source: object) -> PreTrainedTokenizerBase | None:
+    for owner in (source, getattr(source, "processor", None)):
+        tokenizer = getattr(owner, "tokenizer", None)
+        if isinstance(tokenizer, PreTrainedTokenizerBase):
+            return tokenizer
+    return None
+
 
 _LOG = logging.getLogger("headscope")
 
@@ -373,3 +463,42 @@ def _processor_of(source: object) -> Processor | None:
 def _own_tokenizer(processor: Processor | None) -> PreTrainedTokenizerBase | None:
     tokenizer = getattr(processor, "tokenizer", None)
     return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None
+
+
+_POSITION = re.compile(r"(^|\.)(wpe|\w*position(al)?_?embed\w*|embed_positions?|pos_embed\w*)\.")
+
+
+def kept_parameters(model: Model) -> tuple[str, ...]:
+    """Names of the parameters the control keeps: embeddings of tokens and of absolute
+    positions. Rotary positions have no parameters; relative biases belong to the attention.
+    """
+    tokens = model.module.get_input_embeddings()
+    token_parameters = {id(parameter) for parameter in tokens.parameters()}
+    return tuple(
+        name
+        for name, parameter in model.module.named_parameters()
+        if id(parameter) in token_parameters or (_POSITION.search(name) and "relative" not in name)
+    )
+
+
+def randomized(model: Model, seed: int = 0) -> Model:
+    """A copy of the model with random weights, except its embeddings.
+
+    The weights are initialized as transformers does for training from scratch. The state of
+    torch's random numbers is left as it was.
+    """
+    module = model.module
+    with torch.random.fork_rng(devices=[]), quiet():
+        torch.manual_seed(seed)
+        fresh = type(module)(copy.deepcopy(module.config))
+    torch.nn.Module.to(fresh, device=module.device, dtype=module.dtype).eval()
+    ours, theirs = dict(fresh.named_parameters()), dict(module.named_parameters())
+    with torch.no_grad():
+        for name in kept_parameters(model):
+            ours[name].copy_(theirs[name])
+    return Model(
+        fresh,
+        model.tokenizer,
+        name=f"{model.name}, random weights",
+        source=f"{model.info.source}; embeddings kept, the rest initialized with seed {seed}",
+    )

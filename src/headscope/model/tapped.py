@@ -17,17 +17,16 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Attention, LayerReader
 from headscope.errors import InputError, TapUnsupported
-from headscope.model.edit import Edit
-from headscope.model.remembered import environment, key_of, recall, remember
-from headscope.model.tap.attachment import AllRead, Attachment
+from headscope.model.edits import Edit
+from headscope.model.identity import has_own_code
 from headscope.model.tap.check import Check, wire
-from headscope.model.tap.claims import claimed, modules_of
+from headscope.model.tap.check_cache import environment, key_of, recall, remember
+from headscope.model.tap.dispatch import AllRead, Attachment, uses_of
 from headscope.model.tap.example import media_of
-from headscope.model.tap.junction import uses_of
-from headscope.model.tap.official import uncached
+from headscope.model.tap.interface import claimed, modules_of
+from headscope.model.tap.reference import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
-from headscope.model.transfer import has_own_code
 
 Checks = tuple[str, frozenset[str] | None, list[tuple[Wiring, Check]]]
 """Where self-checks were made, the media of the model's own one, and all of them."""

@@ -1,10 +1,18 @@
-"""Make traces: encode, let the model write if asked, run once, collect."""
+"""Make traces: encode, let the model write if asked, run once, collect.
+
+What a trace was made by, kept beside it while the model is at hand: to run the same input once
+more under edits, or with heads switched off.
+
+How an input is traced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, final
 
 import torch
 from torch import Tensor
@@ -12,27 +20,78 @@ from transformers import PreTrainedModel
 
 from headscope.attention import key_stack, query_stack
 from headscope.errors import HeadscopeError, InputError, MissingObjective
-from headscope.model.answers import read_predictions
-from headscope.model.chat import Messages, encode_chat, is_chat
 from headscope.model.collect import Collector, hidden_states
-from headscope.model.edit import describe_edits
-from headscope.model.encode import Encoded, decoded_tokens, encode, shifted_target
-from headscope.model.fingerprint import versions
-from headscope.model.origin import Origin
-from headscope.model.packaged.weights import PACKAGED
+from headscope.model.edits import Edit, describe_edits
+from headscope.model.encode import (
+    Encoded,
+    Messages,
+    Speller,
+    decoded_tokens,
+    encode,
+    encode_chat,
+    is_chat,
+    shifted_target,
+)
+from headscope.model.identity import versions
+from headscope.model.logits import read_predictions
+from headscope.model.packaged.pinned import PACKAGED
 from headscope.model.processing import check_placeholders
-from headscope.model.quiet import quiet
-from headscope.model.readable import Speller
-from headscope.model.tap.official import takes
+from headscope.model.tap.reference import takes
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
-from headscope.model.trace_options import TraceOptions
+from headscope.model.weight_files import quiet
 from headscope.results.predictions import Predictions
-from headscope.results.trace import Trace
+from headscope.results.trace import Trace, is_weighed
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """How an input is traced, and what the trace keeps; see `Model.trace`."""
+
+    vectors: bool
+    scores: bool | None
+    layers: Sequence[int] | None
+    norms: bool = False
+    effects: bool = False
+    generate: int = 0
+    truncate: bool = True
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The model, what its forward pass was given, and the edits it was made under."""
+
+    model: Model
+    inputs: Mapping[str, object]
+    stacks: Mapping[str, Tokens]
+    options: TraceOptions
+    edits: tuple[Edit, ...]
+
+    @contextmanager
+    def as_it_was(self, edits: Sequence[Edit] = ()) -> Iterator[None]:
+        """Within the block, the edits that the trace was made under are in effect, and these."""
+        in_effect = self.model.edits
+        wanted = [*(edit for edit in self.edits if edit not in in_effect), *edits]
+        with self.model.edit(*wanted) if wanted else nullcontext():
+            yield
+
+    def again(self, like: Trace, edits: Sequence[Edit]) -> Trace:
+        """The same input under these edits, besides those the trace was made under.
+
+        Args:
+            like: the trace, whose tokens and media the new one has.
+            edits: what to change.
+        """
+        n_cut = int(like.about.get("n_cut", 0))
+        with self.as_it_was(edits):
+            trace = run_trace(self.model, self.inputs, dict(self.stacks), self.options, n_cut=n_cut)
+        trace = trace.with_tokens(like.stack_tokens, like.media)
+        return trace.by_norm() if is_weighed(like) else trace
 
 
 IDS_OF_STACK = {

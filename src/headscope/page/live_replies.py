@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from headscope.errors import InputError, UnknownName
-from headscope.page.buffers import Buffers
-from headscope.page.outcome_part import effects_part
-from headscope.page.payload import trace_part
+from headscope.page.codec import Buffers
+from headscope.page.payload import effects_part, trace_part
 from headscope.page.replies import KINDS, Replies, Reply, Request, block_of, whole
 
 if TYPE_CHECKING:
-    from headscope.model.edit import Edit
+    from headscope.model.edits import Edit
     from headscope.results.trace import Trace
 
 MOST_EDITS = 64
@@ -49,7 +48,7 @@ class LiveReplies(Replies):
         advance: Callable[[int, int], None] = lambda done, total: None,
     ) -> Reply:
         """What each head does to the prediction at a position; kept beside the trace."""
-        from headscope.causal.every_head import with_effects
+        from headscope.causal.trace_effects import with_effects
 
         number = whole(request, "trace", len(self.traces))
         position = request.get("position")
@@ -109,7 +108,7 @@ def read_edit(wanted: object, trace: Trace) -> Edit:
     Raises:
         InputError: it is none, or names what the trace does not have.
     """
-    from headscope.model.edit import ablate, scale_neurons, set_attention
+    from headscope.model.edits import ablate, scale_neurons, set_attention
 
     if not isinstance(wanted, dict):
         raise InputError(f"An edit should be an object, not {wanted!r:.80}.")

@@ -3,25 +3,152 @@
 This is the whole contract between Python and `web/src/data/payload.ts`. The header names
 its buffers by number; each buffer is gzipped. A page carries them as base64, a notebook as
 bytes. `tests/page/golden/payload.json` is read by the tests of both sides.
+
+What the model made of the text, as parts of the payload: predictions, and effects on them.
+
+Images, sound and what tokens are of them, as parts of the payload.
+
+Pixels go along as bytes that the front end paints itself, so a page loads no image. In a stack,
+`pieces` has for each token null (text), `["patch", image, row, column, top, left, bottom, right]`
+or `["frame", start, end]` in seconds; it is missing where all of it is text.
+`web/src/data/media.ts` reads this.
 """
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.page.block_part import block_part
-from headscope.page.buffers import Buffers, Payload
-from headscope.page.media_part import media_part, pieces_part
-from headscope.page.outcome_part import effects_part, predictions_part
+from headscope.page.codec import Buffers, Payload
+from headscope.page.payload_blocks import block_part
 from headscope.page.selection import make_step, opened_at, read_fragment, shown_layers
+from headscope.results.effect_data import HeadEffects
+from headscope.results.media import Media
+from headscope.results.predictions import WHOLE_TEXT, Predictions
 from headscope.results.trace import Trace
-from headscope.text.tokens import Tokens
+from headscope.text.tokens import Frame, Patch, Piece, Tokens
+
+LONGEST_SIDE = 640
+"""Pixels of an image's longer side, at most: no screen shows it larger."""
+MOST_PEAKS = 1200
+"""Columns of a drawn wave."""
+
+
+def media_part(media: Media, buffers: Buffers) -> dict[str, object]:
+    """`images` and `sound` of a trace, where it has them."""
+    part: dict[str, object] = {}
+    if media.images:
+        part["images"] = [_image_part(image, buffers) for image in media.images]
+    if media.sound is not None and media.sound.size:
+        peaks = _peaks(media.sound)
+        part["sound"] = {
+            "seconds": media.seconds,
+            "count": len(peaks),
+            "peaks": buffers.add(peaks),
+        }
+    return part
+
+
+def pieces_part(tokens: Tokens) -> dict[str, list[list[object] | None]]:
+    """`pieces` of a stack, where it has any."""
+    return {"pieces": [_piece_part(piece) for piece in tokens.pieces]} if any(tokens.pieces) else {}
+
+
+def _piece_part(piece: Piece | None) -> list[object] | None:
+    if isinstance(piece, Patch):
+        edges = [piece.top, piece.left, piece.bottom, piece.right]
+        return ["patch", piece.image, piece.row, piece.column, *edges]
+    return ["frame", piece.start, piece.end] if isinstance(piece, Frame) else None
+
+
+def _image_part(image: np.ndarray, buffers: Buffers) -> dict[str, int]:
+    """An image, with every n-th pixel of one that is larger than any screen."""
+    step = -(-max(image.shape[:2]) // LONGEST_SIDE)
+    shown = image[::step, ::step]
+    return {"width": shown.shape[1], "height": shown.shape[0], "pixels": buffers.add(shown)}
+
+
+def _peaks(sound: np.ndarray) -> np.ndarray:
+    """The loudest sample of each stretch, as bytes: 255 is the loudest of all."""
+    count = min(MOST_PEAKS, len(sound))
+    edges = np.linspace(0, len(sound), count + 1).astype(np.int64)[:-1]
+    loudest = np.maximum.reduceat(np.abs(sound), edges)
+    peaks: np.ndarray = np.rint(255 * loudest / max(float(loudest.max()), 1e-9)).astype(np.uint8)
+    return peaks
+
+
+MOST_POSITIONS = 64
+"""Of a language model: all of a text up to so many tokens, else its last ones."""
+MOST_ANSWERS = 10
+
+
+def predictions_part(predictions: Predictions | None) -> dict[str, object] | None:
+    """The likeliest answers by position; None where there is none, or none has a probability."""
+    if predictions is None or not len(predictions):
+        return None
+    positions = predictions.positions[-MOST_POSITIONS:]
+    if math.isnan(predictions.top(positions[-1])[0][1]):  # a score, not a choice
+        return None
+    return {
+        "kind": "label" if predictions.kind == "token_label" else predictions.kind,
+        "positions": [
+            {
+                "position": None if position == WHOLE_TEXT else position,
+                "top": [
+                    {"text": text, "probability": float(f"{probability:.5g}")}
+                    for text, probability in predictions.top(position)[:MOST_ANSWERS]
+                ],
+            }
+            for position in positions
+        ],
+    }
+
+
+def effects_part(
+    effects: HeadEffects | None, other: HeadEffects | None, buffers: Buffers
+) -> dict[str, object] | None:
+    """What each head does to the prediction, or to the text's vector.
+
+    Args:
+        effects: of this trace.
+        other: of the trace it is compared with, for the likeness of the two.
+        buffers: what to store arrays in.
+    """
+    if effects is None:
+        return None
+    data = effects.data
+    if effects.kind == "prediction":
+        after = data["after"].transpose("layer", "head", "candidate").values
+        return {
+            "kind": "prediction",
+            "position": effects.position,
+            "replace": str(data.attrs["replace"]),
+            "candidates": [str(text) for text in data["candidate"].values],
+            "before": [round(float(value), 5) for value in data["before"].values],
+            "after": buffers.add_numbers(after, 2),
+        }
+    likeness = None if other is None else effects.likeness(other)
+    return {
+        "kind": "turn",
+        "pooling": str(data.attrs["pooling"]),
+        "turn": _table(effects.values),
+        "likeness": None
+        if likeness is None
+        else {"before": round(likeness[0], 5), "after": _table(likeness[1])},
+    }
+
+
+def _table(array: xr.DataArray) -> list[list[float | None]]:
+    rows = np.asarray(array.transpose("layer", "head").values, dtype=np.float64)
+    return [[float(f"{v:.5g}") if math.isfinite(v) else None for v in row] for row in rows]
+
 
 FORMAT = "headscope-explorer"
 VERSION = 2

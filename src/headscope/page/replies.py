@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from headscope.errors import HeadscopeError, InputError, UnknownName
-from headscope.page.buffers import Buffers
-from headscope.page.vectors_part import layer_vectors
+from headscope.page.codec import Buffers
+from headscope.page.payload_blocks import layer_vectors
 from headscope.results.trace import NEEDS_MODEL, Block, Trace
 
 Reply = tuple[dict[str, object], list[bytes]]

@@ -1,4 +1,7 @@
-"""The notebook widget. The one file that imports anywidget."""
+"""The notebook widget. The one file that imports anywidget.
+
+`Trace.explore`: the explorer in a notebook.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,24 @@ import html
 import importlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import uuid4
 
-import anywidget
-import traitlets
-
-from headscope.page.buffers import Payload
-from headscope.page.html import write_page
-from headscope.page.picture import picture_of
+from headscope.arguments import whole_number
+from headscope.errors import MissingExtra
+from headscope.page.codec import Payload
+from headscope.page.evidence import make_evidence
+from headscope.page.payload import Contents, make_payload
+from headscope.page.preview import picture_of
 from headscope.page.replies import Replies
-from headscope.page.save_page import make_page, page_of, static_file
+from headscope.page.save_page import make_page, page_of, static_file, write_page
+from headscope.results.result import Result
+
+try:
+    import anywidget
+    import traitlets
+except ModuleNotFoundError as error:
+    raise MissingExtra.of("anywidget", "widget", "The explorer in a notebook") from error
 
 MOST_OFFLINE = 8 << 20
 """Characters of an offline page that a notebook carries; of a larger one it carries a picture."""
@@ -94,3 +104,28 @@ class Explorer(anywidget.AnyWidget):
             return
         answer, buffers = self._replies.reply(kind, content)
         self.send({"id": content.get("id"), **answer}, buffers=buffers)
+
+
+HEIGHT = 680
+
+
+def explore(
+    replies: Replies,
+    *,
+    selection: str = "",
+    neurons: bool | Sequence[int] | None = None,
+    titles: Sequence[str] | None = None,
+    evidence: Result | Iterable[Result] | None = None,
+    height: int = HEIGHT,
+) -> Explorer:
+    """The widget for one trace, or for two to compare; `Trace.explore` says more."""
+    contents = Contents(
+        neurons=neurons,
+        titles=titles,
+        selection=selection,
+        evidence=None if evidence is None else make_evidence(evidence, replies.traces[0]),
+        place="notebook",
+    )
+    payload = make_payload(replies.traces, contents)
+    whole_number("height", height)
+    return Explorer(replies, payload, height=height)

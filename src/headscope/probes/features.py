@@ -5,30 +5,53 @@ from the word to each word (to a split word the sum, from it the mean; Clark et 
 section 4.1); then come the attention from the word to each *edge* token, and from each edge
 token to the word, which score ROOT. Edges are the first and the last special token; the
 only special token where there is one; the first token where the tokenizer adds none.
+
+Attention between words on disk, so that the model runs over a treebank only once.
+
+There is one memory-mapped file of float16 per model and treebank, which the next kind of probe
+reads again. A store appears under its name only when it is complete. In the user's cache, the
+stores used longest ago are removed when a new one needs room; in another folder, all are kept.
+
+The sentences a trained probe learns from: words, parents, and which of them count.
+
+Plain NumPy, no attention and no model: `headscope.probes.features` tokenizes, and says which words
+have tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torch import Tensor
 
+from headscope.atomic import atomic_folder
 from headscope.attention import Attention
 from headscope.batch import Axes, Sequences
 from headscope.errors import InputError
-from headscope.measuring.reading import Reading
-from headscope.measuring.word_attention import word_members, word_weights
+from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.word_attention import word_members, word_weights
+from headscope.model.identity import describe_model
 from headscope.model.model import Model
 from headscope.model.norm_weights import NormWeights
+from headscope.model.packaged.pinned import cache_folder
 from headscope.run.batches import EncodedDocument, Encoder, token_limit
 from headscope.run.options import Over, Settings
 from headscope.run.plan import Numbered
-from headscope.text.align import align_array
-from headscope.text.document import Document, Span
+from headscope.text.corpus import Corpus
+from headscope.text.document import NO_PARENT, ROOT, Document, Span
+from headscope.text.readers.read import Readable, as_corpus
+from headscope.text.token_classes import is_punctuation
+from headscope.text.tokens import align_array
 
 MOST_VALUES = 1 << 25
 """Values of one batch over all layers: 128 MB."""
@@ -188,3 +211,250 @@ def _edges(sequences: Sequences, n_edges: int) -> np.ndarray:
 def _offsets(offsets: Sequence[Span] | None) -> Sequence[Span]:
     assert offsets is not None, "checked when the reader was made"
     return offsets
+
+
+NOT_COUNTED = -1
+"""Target of a word that is neither trained on nor scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Treebank:
+    """Parsed sentences, each a document of its own."""
+
+    name: str
+    hash: str
+    documents: tuple[Document, ...]
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """`sentence`: how many words."""
+        return np.array([len(document) for document in self.documents], dtype=np.int64)
+
+    def describe(self) -> dict[str, str | int]:
+        """For provenance."""
+        return {
+            "name": self.name,
+            "hash": self.hash,
+            "sentences": len(self),
+            "words": int(self.lengths.sum()),
+        }
+
+
+def read_treebank(corpus: Corpus | Readable) -> Treebank:
+    """The sentences of a corpus, which must be parsed. Documents are not cut.
+
+    Raises:
+        InputError: there are no sentences, a sentence has no parents, or a document has several
+            sentences; the message names the document.
+    """
+    corpus = as_corpus(corpus)
+    documents = tuple(document for document in corpus if len(document))
+    for document in documents:
+        if document.parents is None or set(document.parents) == {NO_PARENT}:
+            raise InputError(
+                f"Document {document.id!r} of {corpus.name} has no trees, and a probe learns from "
+                "them. Give a treebank (CoNLL-U), or parse the corpus: headscope.annotate."
+            )
+        if len(document.sentences) > 1:
+            raise InputError(
+                f"Document {document.id!r} of {corpus.name} has {len(document.sentences)} "
+                "sentences, and a probe learns from one at a time. Read it by sentence: "
+                'corpus.by("sentence"), or headscope.read(…, unit="sentence").'
+            )
+    if not documents:
+        raise InputError(f"{corpus.name} has no sentences: there is nothing to learn from.")
+    return Treebank(corpus.name, corpus.hash, documents)
+
+
+def targets(document: Document, has_tokens: np.ndarray) -> np.ndarray:
+    """`word`: the number of its parent, `len(document)` for ROOT, or `NOT_COUNTED` where the
+    parent is unknown or the word has no token.
+    """
+    parents = np.asarray(document.parents, dtype=np.int64)
+    wanted = np.where(parents == ROOT, len(document), parents)
+    return np.where((parents == NO_PARENT) | ~has_tokens, NOT_COUNTED, wanted)
+
+
+def punctuation(document: Document) -> np.ndarray:
+    """`word`: is it punctuation? By the universal tag, else the relation, else its characters."""
+    if document.upos is not None and "_" not in document.upos:
+        return np.array([tag == "PUNCT" for tag in document.upos])
+    if document.relations is not None and "punct" in document.relations:
+        return np.array([relation == "punct" for relation in document.relations])
+    return np.array([is_punctuation(word) for word in document.words])
+
+
+def right_branching(n_words: int) -> np.ndarray:
+    """`word`: the next word; ROOT (`n_words`) for the last."""
+    return np.arange(1, n_words + 1)
+
+
+FORMAT = 1
+MOST_BYTES = 8 << 30
+"""Of all stores in the user's cache together."""
+PREFIX = "attention-"
+ABOUT, VALUES = "about.json", "attention.npy"
+DTYPE = np.dtype(np.float16)
+SENTENCES_AT_ONCE = 512
+
+
+class Source(Protocol):
+    """Where the attention of a treebank's sentences comes from."""
+
+    def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        """`word column head` of each of these sentences."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Streamed:
+    """Runs the model each time it is asked: nothing is kept."""
+
+    reader: AttentionReader
+    treebank: Treebank
+
+    def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        """`word column head` of each of these sentences, float32."""
+        documents = [(number, self.treebank.documents[number]) for number in numbers]
+        tables = dict(self.reader.read(documents))
+        return [tables[number] for number in numbers]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """A treebank's attention in a file, of which only the sentences asked for are read."""
+
+    values: np.ndarray
+    """All sentences one after the other."""
+    shapes: tuple[tuple[int, int, int], ...]
+    starts: np.ndarray
+
+    def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        """`word column head` of each of these sentences, as stored."""
+        return [
+            self.values[self.starts[n] : self.starts[n + 1]].reshape(self.shapes[n])
+            for n in numbers
+        ]
+
+
+def store_size(reader: AttentionReader, treebank: Treebank) -> int:
+    """Bytes a store will have, known before the model runs."""
+    return int(_starts(_shapes(reader, treebank))[-1]) * DTYPE.itemsize
+
+
+def open_store(
+    reader: AttentionReader,
+    treebank: Treebank,
+    surveyed: Surveyed,
+    folder: Path | None,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    advance: Callable[[int], None] = lambda sentences: None,
+) -> Store:
+    """The store of a model and treebank, made if it is not there.
+
+    Args:
+        reader: reads the model.
+        treebank: its sentences.
+        surveyed: what the reader found of them.
+        folder: where stores are; None for the user's cache, where old ones are removed.
+        say: told the size before the model runs.
+        advance: told how many sentences are done.
+
+    Raises:
+        InputError: the disk has not enough room.
+    """
+    base = cache_folder() / "probes" if folder is None else folder
+    base.mkdir(parents=True, exist_ok=True)
+    target = base / f"{PREFIX}{_key(reader, surveyed)}"
+    with FileLock(f"{target}.lock"):
+        if not _is_complete(target):
+            size = store_size(reader, treebank)
+            if folder is None:
+                _make_room(base, size)
+            free = shutil.disk_usage(base).free
+            if size > free:
+                raise InputError(
+                    f"The attention of {len(treebank)} sentences takes {size / 1e9:.1f} GB and "
+                    f"{str(base)!r} has {free / 1e9:.1f} GB free. Name another folder (cache=…), "
+                    "draw fewer sentences, or pass cache=False to run the model in every epoch."
+                )
+            say(f"Storing attention: {size / 1e6:,.0f} MB in {target}")
+            _write(reader, treebank, target, advance)
+        else:
+            say(f"Attention is stored: {target}")
+            advance(len(treebank))
+        os.utime(target)
+        shapes = _shapes(reader, treebank)
+        values = np.load(target / VALUES, mmap_mode="r", allow_pickle=False)
+    return Store(values, shapes, _starts(shapes))
+
+
+def _shapes(reader: AttentionReader, treebank: Treebank) -> tuple[tuple[int, int, int], ...]:
+    n_heads = len(reader.heads)
+    return tuple((int(n), reader.columns(int(n)), n_heads) for n in treebank.lengths)
+
+
+def _starts(shapes: Sequence[tuple[int, int, int]]) -> np.ndarray:
+    sizes = [words * columns * heads for words, columns, heads in shapes]
+    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+
+
+def _key(reader: AttentionReader, surveyed: Surveyed) -> str:
+    """A hash of everything that the stored attention depends on."""
+    model = describe_model(reader.model)
+    about = {
+        "format": FORMAT,
+        "dtype": str(DTYPE),
+        "model": {
+            name: model[name] for name in ("architecture", "dtype", "weights_sha256", "edits")
+        },
+        "inputs": surveyed.hash,
+    }
+    if reader.settings.over != "attention":
+        about["over"] = reader.settings.over
+    content = json.dumps(about, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()[:20]
+
+
+def _write(
+    reader: AttentionReader, treebank: Treebank, target: Path, advance: Callable[[int], None]
+) -> None:
+    shapes = _shapes(reader, treebank)
+    starts = _starts(shapes)
+    with atomic_folder(target) as work:
+        values = np.lib.format.open_memmap(
+            work / VALUES, mode="w+", dtype=DTYPE, shape=(int(starts[-1]),)
+        )
+        numbered = list(enumerate(treebank.documents))
+        for start in range(0, len(numbered), SENTENCES_AT_ONCE):
+            for number, array in reader.read(numbered[start : start + SENTENCES_AT_ONCE]):
+                values[starts[number] : starts[number + 1]] = array.reshape(-1)
+                advance(1)
+        values.flush()
+        del values
+        sizes = {VALUES: (work / VALUES).stat().st_size}
+        about = {"model": reader.model.name, "treebank": treebank.describe(), "files": sizes}
+        (work / ABOUT).write_text(json.dumps(about, indent=1))
+
+
+def _is_complete(target: Path) -> bool:
+    try:
+        sizes = json.loads((target / ABOUT).read_text())["files"]
+        return all((target / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError, AttributeError):
+        return False
+
+
+def _make_room(base: Path, size: int) -> None:
+    """Remove the stores used longest ago until a new one fits."""
+    stores = sorted(base.glob(f"{PREFIX}*/{VALUES}"), key=lambda file: file.parent.stat().st_mtime)
+    held = sum(file.stat().st_size for file in stores)
+    for file in stores:
+        if held + size <= MOST_BYTES:
+            break
+        held -= file.stat().st_size
+        shutil.rmtree(file.parent, ignore_errors=True)

@@ -1,24 +1,116 @@
-"""A trained probe on new text: the parents of its words, from the attention of its model."""
+"""A trained probe on new text: the parents of its words, from the attention of its model.
+
+From the scores of candidates to parents: the best candidate of each word, or the best tree.
+
+Scores are `word candidate`: candidates 0 … n-1 are the words, n is ROOT. A candidate that cannot
+be the parent (the word itself, a word without tokens) has a score of -inf.
+"""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import torch
 
 from headscope.arguments import expect
 from headscope.errors import InputError, UnknownName
-from headscope.model.control import randomized
-from headscope.model.fingerprint import weights_sha256
-from headscope.model.load import as_model
+from headscope.model.identity import weights_sha256
+from headscope.model.load import as_model, randomized
 from headscope.model.model import Model
-from headscope.probes.decode import DECODINGS, Decoding, decode
 from headscope.probes.features import AttentionReader
 from headscope.probes.scorers import ProbeBatch, Scorer, make_scorer
-from headscope.probes.vectors import WordVectors, load_vectors
+from headscope.probes.word_vectors import WordVectors, load_vectors
 from headscope.results.probe import Probe
-from headscope.text.document import Document
+from headscope.text.document import ROOT, Document
 from headscope.text.readers.read import read
-from headscope.text.tree import ROOT
+
+Decoding = Literal["greedy", "tree"]
+"""`greedy`: every word's best candidate by itself. `tree`: the best of all trees with one root."""
+DECODINGS: tuple[Decoding, ...] = ("greedy", "tree")
+
+
+def decode(scores: np.ndarray, decoding: Decoding) -> np.ndarray:
+    """`word`: the number of its parent, n for ROOT."""
+    return best_parents(scores) if decoding == "greedy" else best_tree(scores)
+
+
+def best_parents(scores: np.ndarray) -> np.ndarray:
+    """`word`: its best candidate, each word by itself. This is what the paper evaluates."""
+    return np.asarray(scores.argmax(1))
+
+
+def best_tree(scores: np.ndarray) -> np.ndarray:
+    """`word`: its parent in the tree with the highest sum of scores and exactly one root word.
+
+    Chu and Liu (1965), Edmonds (1967). Every tree has a word below ROOT. Each such word costs a
+    price higher than all other scores could make up for, so the best tree has only one.
+
+    All words have the same candidates, except themselves. So a word has no candidate in two
+    cases only: it is the single candidate of the others (then it is the root), or there is no
+    candidate at all (then every word is a root).
+    """
+    n = len(scores)
+    has_none = ~np.isfinite(scores[:, :n]).any(1)
+    if has_none.any():
+        return np.where(has_none, n, scores[:, :n].argmax(1))
+    finite = scores[np.isfinite(scores)]
+    price = 1 + n * (finite.max() - finite.min())
+    priced = np.full((n + 1, n + 1), -np.inf)
+    priced[:n, :n], priced[:n, n] = scores[:, :n], scores[:, n] - price
+    return _arborescence(priced, n)[:n]
+
+
+def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
+    """`node`: its parent in the best tree below `root`; the entry of `root` itself means nothing.
+
+    Args:
+        scores: `node candidate`, square; -inf where there is no edge.
+        root: the node that gets no parent.
+    """
+    parents: np.ndarray = scores.argmax(1)
+    parents[root] = root
+    ring = _ring(parents, root)
+    if ring is None:
+        return parents
+    inside = np.zeros(len(scores), dtype=bool)
+    inside[ring] = True
+    outer = np.flatnonzero(~inside)
+    kept = scores[ring, parents[ring]]
+    # The ring becomes one node: entering it at a word costs that word's edge in the ring.
+    entering = scores[np.ix_(ring, outer)] - kept[:, None]
+    leaving = scores[np.ix_(outer, ring)]
+    entry, exit_ = entering.argmax(0), leaving.argmax(1)
+    m = len(outer)
+    smaller = np.full((m + 1, m + 1), -np.inf)
+    smaller[:m, :m] = scores[np.ix_(outer, outer)]
+    smaller[m, :m] = entering.max(0)
+    smaller[:m, m] = leaving.max(1)
+    smaller_parents = _arborescence(smaller, int(np.flatnonzero(outer == root)[0]))
+    for place, node in enumerate(outer):
+        if node != root:
+            parent = smaller_parents[place]
+            parents[node] = ring[exit_[place]] if parent == m else outer[parent]
+    broken = ring[entry[smaller_parents[m]]]
+    parents[broken] = outer[smaller_parents[m]]
+    return parents
+
+
+def _ring(parents: np.ndarray, root: int) -> np.ndarray | None:
+    """The nodes of a cycle, if following parents does not always end at the root."""
+    state = np.zeros(len(parents), dtype=np.int64)  # the walk in which a node was first met
+    state[root] = -1
+    for start in range(len(parents)):
+        node = start
+        while state[node] == 0:
+            state[node] = start + 1
+            node = int(parents[node])
+        if state[node] == start + 1 and node != root:
+            ring = [node]
+            while parents[ring[-1]] != node:
+                ring.append(int(parents[ring[-1]]))
+            return np.array(ring)
+    return None
 
 
 def predict(

@@ -1,22 +1,40 @@
-"""`headscope.probe_dependencies`: every head as a classifier of every dependency relation."""
+"""`headscope.probe_dependencies`: every head as a classifier of every dependency relation.
+
+`Result.examples`: sentences in which a head finds a relation, and some in which it does not.
+
+`Result.examples`: sentences of a relation under its best head, or another.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import Unpack, get_args
+
+import numpy as np
 
 from headscope.arguments import whole_number
-from headscope.measuring.dep_words import Possessive
-from headscope.metrics.dependency_accuracy import DepAccuracy, DepOffset
+from headscope.attention import Attention, Block
+from headscope.batch import Batch
+from headscope.errors import InputError, UnknownName
+from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.word_attention import Possessive, dep_cases, other_words, word_weights
+from headscope.metrics.dependencies import DIRECTIONS, DepAccuracy, DepOffset
+from headscope.model.identity import weights_sha256
+from headscope.model.load import as_model
 from headscope.model.model import Model
+from headscope.model.norm_weights import NormWeights
+from headscope.probes.tables import probe_table
+from headscope.results.probe import ProbeArc, ProbeExample, ProbeExamples
 from headscope.results.result import Result
 from headscope.run.analyze import analyze
-from headscope.run.options import RunOptions, with_defaults
+from headscope.run.batches import Encoder
+from headscope.run.options import Over, RunOptions, Settings, with_defaults
+from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
-from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
+from headscope.text.readers.reader import Report
 
 
 def probe_dependencies(
@@ -95,3 +113,130 @@ class _Folded:
     def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
         """The corpus's documents."""
         yield from map(fold_subtypes, self.corpus.by(unit).read(report))
+
+
+def probe_examples(
+    model: Model | str,
+    corpus: Corpus | Readable,
+    layer: int,
+    head: int,
+    relation: str,
+    *,
+    direction: str = "dependent",
+    possessive: Possessive = "auto",
+    right: int = 3,
+    wrong: int = 3,
+    max_words: int = 16,
+    block: Block | None = None,
+    over: Over = "attention",
+) -> ProbeExamples:
+    """The first sentences in which a head always finds a relation, and in which it misses one.
+
+    `Result.examples` says more; `possessive` is as in `probe_dependencies`.
+
+    Returns:
+        Those that are right, then those that are wrong, in order of the corpus.
+    """
+    if direction not in DIRECTIONS:
+        raise UnknownName.of("direction", direction, DIRECTIONS)
+    if possessive not in get_args(Possessive):
+        raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
+    model = as_model(model)
+    site = model.wiring.find(block, layer, head)
+    corpus = as_corpus(corpus)
+    settings = Settings(over=over)
+    surveyed = survey(corpus, settings)
+    if relation not in surveyed.relations:
+        raise UnknownName.of("relation", relation, surveyed.relations)
+    encoder = Encoder(model, axes_for(surveyed, settings), settings)
+    number_of = surveyed.relations.index(relation)
+    examples: dict[bool, list[ProbeExample]] = {True: [], False: []}
+    for numbered in enumerate(corpus):
+        document = numbered[1]
+        if len(document) > max_words or relation not in (document.relations or ()):
+            continue
+        inputs, batch = encoder.batch(encoder.encode([numbered]))
+        made: list[ProbeExample] = []
+
+        def look(
+            attention: Attention, batch: Batch = batch, made: list[ProbeExample] = made
+        ) -> None:
+            if (attention.block, attention.layer) == (site.block, site.layer):
+                reading = Reading(attention, batch)
+                made.append(_example(reading, head, number_of, direction, possessive))
+
+        model.read(inputs, NormWeights(model, look) if over == "norm" else look)
+        example = made[0]
+        wanted = right if example.is_right else wrong
+        if example.arcs and len(examples[example.is_right]) < wanted:
+            examples[example.is_right].append(example)
+        if len(examples[True]) >= right and len(examples[False]) >= wrong:
+            break
+    title = f"{model.name} · L{layer} H{head} · {relation}" + " · by norm" * (over == "norm")
+    return ProbeExamples(title, (*examples[True], *examples[False]))
+
+
+def _example(
+    reading: Reading, head: int, relation: int, direction: str, possessive: Possessive
+) -> ProbeExample:
+    cases = dep_cases(reading, punctuation=True, possessive=possessive)
+    weights, others = (
+        (w[0, head] if direction == "dependent" else w[0, head].T).double().cpu().numpy()
+        for w in (word_weights(reading), other_words(reading))
+    )
+    arcs = []
+    for case in np.flatnonzero((cases.relation == relation) & cases.has_target):
+        query, target = int(cases.query[case]), int(cases.parent[case])
+        best = int(others[query].argmax())
+        predicted = best if others[query, best] > 0 else None
+        arcs.append(ProbeArc(query, predicted, target, predicted == target))
+    document = reading.batch.documents[0]
+    return ProbeExample(document.id, document.words[: len(weights)], weights, tuple(arcs))
+
+
+def examples_of(
+    result: Result,
+    model: Model | str,
+    corpus: Corpus | Readable,
+    relation: str,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    direction: str | None = None,
+    right: int = 3,
+    wrong: int = 3,
+    max_words: int = 16,
+    block: Block | None = None,
+) -> ProbeExamples:
+    """Sentences of a relation under its best head, or another; `Result.examples` says more."""
+    if "accuracy" not in result:
+        raise InputError("Examples are of a result of headscope.probe_dependencies; this is none.")
+    if (layer is None) != (head is None):
+        raise InputError(f"Give layer and head, or neither: layer is {layer}, head is {head}.")
+    model = as_model(model)
+    expected = result.provenance["model"].get("weights_sha256")
+    if expected is not None and weights_sha256(model.module) != expected:
+        raise InputError(f"The result is of {result.model}; {model.name} has other weights.")
+    if layer is None or head is None or direction is None:
+        best = probe_table(result, block=block)[relation]
+        layer, head = (best.layer, best.head) if layer is None or head is None else (layer, head)
+        direction = direction or best.direction or "dependent"
+    corpus = as_corpus(corpus)
+    if not any(":" in str(name) for name in result["accuracy"]["relation"].values):
+        # Measured without subtypes: those of the corpus are folded likewise.
+        corpus = without_subtypes(corpus)
+    (metric,) = (m for m in result.provenance["metrics"] if m["name"] == "dep_accuracy")
+    return probe_examples(
+        model,
+        corpus,
+        layer,
+        head,
+        relation,
+        direction=direction,
+        possessive=metric["possessive"],
+        right=right,
+        wrong=wrong,
+        max_words=max_words,
+        block=block,
+        over=result.provenance["settings"].get("over", "attention"),
+    )

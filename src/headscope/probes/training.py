@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.probes.features import Source
 from headscope.probes.scorers import ProbeBatch, Scorer
-from headscope.probes.store import Source
 
 MOST_PAIRS = 1 << 14
 """Most pairs of words in a batch, padding included: this bounds the memory."""

@@ -2,6 +2,10 @@
 
 A rule gives one sentence or none. What a sentence claims, a test bears out (`evidence`), and the
 sentence says which correction it went through; correlations describe and claim nothing.
+
+Findings about what matters: effects of heads, norms of what they fetch, gradients.
+
+Findings from probes.
 """
 
 from __future__ import annotations
@@ -11,20 +15,28 @@ from itertools import permutations
 
 import numpy as np
 
-from headscope.heads.behavior import Thresholds
-from headscope.reporting.evidence import (
+from headscope.errors import InputError
+from headscope.heads.roles import Thresholds
+from headscope.reporting.hypothesis_tests import (
     LEVEL,
     HeadValue,
     are_layers_apart,
+    differ_from,
     heads_beyond,
     is_least_below_mean,
     labels_above_twice_the_mean,
     layers_above,
     scaled,
 )
-from headscope.reporting.findings_of_effects import effects, importance, norms
-from headscope.reporting.findings_of_probes import coreference, relations, trained
-from headscope.reporting.subjects import Subject
+from headscope.reporting.model_results import Subject
+from headscope.reporting.report_tables import (
+    RULES,
+    accuracy_of,
+    best_rows,
+    effects_of,
+    probe_name,
+    probe_scores,
+)
 from headscope.reporting.wording import (
     Measured,
     Part,
@@ -34,13 +46,198 @@ from headscope.reporting.wording import (
     figure,
     head,
     listed,
+    measured,
     p_value,
+    points,
     sentence,
     two_digits,
     with_interval,
 )
+from headscope.results.display import label_of
+from headscope.run.compare import compare
 from headscope.statistics.correlation import pearson, ranks
-from headscope.statistics.pulls import Pulls
+from headscope.statistics.jackknife import Pulls
+
+
+def effects(subject: Subject, number: int) -> Sentence | None:
+    """Without which head the loss rises most, and how many heads it depends on."""
+    known = effects_of(subject)
+    if known is None or not known.n_tested:
+        return None
+    where = subject.elsewhere("effect")
+    corrected = aside(f" (after correction over {count_of(known.n_tested, 'head')})")
+    largest = known.largest(np.ones_like(known.is_clear))
+    if largest is None:
+        return [
+            f"Without any single head the loss{where} changes too little to be told from 0",
+            corrected,
+            figure("effects"),
+            ".",
+        ]
+    row, column = largest
+    layer = known.layers[row]
+    rise = subject.measured("effect", layer=layer, head=column)
+    verb = "rises" if rise.value > 0 else "falls"
+    better = int((known.is_clear & (known.values < 0)).sum())
+    also = f"; without {count_of(better, 'head')} of these it falls" if better else ""
+    return [
+        f"Taken away alone, {int(known.is_clear.sum())} of {count_of(known.n_tested, 'head')} "
+        f"change the loss{where}",
+        corrected,
+        f"{also}. It {verb} most without ",
+        head(number, layer, column),
+        f", by {with_interval(rise, 'nats per token')}",
+        figure("effects"),
+        ".",
+    ]
+
+
+def norms(subject: Subject, number: int) -> Sentence | None:
+    """Whether null attention is a no-op: its share by what it fetches."""
+    plain = subject.result("null_share")
+    if plain is None or subject.normed is None or "null_share" not in subject.normed:
+        return None
+    try:
+        difference = measured(compare(plain, subject.normed), "null_share_mean")
+    except InputError:  # no sums to compare
+        return None
+    if not (difference.is_above(0) or difference.is_below(0)):
+        return None
+    units = "share of attention"
+    before = measured(plain.dataset, "null_share_mean")
+    after = measured(subject.normed.dataset, "null_share_mean")
+    way = "falls" if difference.value > 0 else "rises"
+    return [
+        "Weighted by the length of the vectors it fetches, the mean share of null attention "
+        f"{way} from {with_interval(before, units)} to {with_interval(after, units)}",
+        aside(" (paired over documents)"),
+        figure("finder"),
+        ".",
+    ]
+
+
+def importance(subject: Subject, number: int) -> Sentence | None:
+    """At which keys gradients are larger or smaller than on average."""
+    data = subject.data("importance_mean")
+    pulls = subject.pulls("importance")
+    if data is None or pulls is None:
+        return None
+    names = [str(name) for name in data["gradient_class"].values]
+    if "all" not in names:
+        return None
+    overall = subject.measured("importance_mean", gradient_class="all")
+    means = pulls.mean((0, 1))
+    is_different = differ_from(means, means.at(slice(names.index("all"), names.index("all") + 1)))
+    said = []
+    for name, differs in zip(names, is_different.tolist(), strict=True):
+        gradient = subject.measured("importance_mean", gradient_class=name)
+        if name in ("all", "rest") or not differs or gradient.value <= 0:
+            continue
+        ratio = gradient.value / overall.value
+        said.append(f"{100 * ratio:.0f}\u00a0% at {_quoted(name)}")
+    if not said:
+        return None
+    return [
+        f"The loss{subject.elsewhere('importance_mean')} does not depend on attention to all keys "
+        "alike: in percent of its mean over all keys, the gradient |∂L/∂a| is ",
+        *listed(said),
+        aside(" (after correction over classes of keys)"),
+        figure("importance"),
+        ".",
+    ]
+
+
+def _quoted(name: str) -> str:
+    shown = label_of("key_class", name)
+    return f"“{shown}”" if not shown[0].isalpha() and not shown.startswith("[") else shown
+
+
+def relations(subject: Subject, number: int) -> Sentence | None:
+    """Whether single heads find relations better than a fixed offset."""
+    rows = [row for row in best_rows(subject, "accuracy") if row.label != "all"]
+    if not rows:
+        return None
+    tested = [row for row in rows if np.isfinite(row.gains["offset"].p)]
+    better = [row for row in tested if row.gains["offset"].is_clear]
+    if not tested:
+        return None
+    noun = count_of(len(tested), "relation") + subject.elsewhere("accuracy")
+    corrected = aside(f" (after correction over {count_of(len(tested), 'relation')})")
+    if not better:
+        return [
+            f"For none of {noun} does a single head find the related word clearly more often than "
+            "the best fixed offset does",
+            corrected,
+            figure("relations"),
+            ".",
+        ]
+    best = max(better, key=lambda row: row.gains["offset"].value)
+    gain = best.gains["offset"]
+    ties = f"; {count_of(best.ties, 'other head')} cannot be told from it" if best.ties else ""
+    return [
+        f"As classifiers, single heads beat the best fixed offset for {len(better)} of {noun}",
+        corrected,
+        f", by the widest margin for {best.label}, where ",
+        head(number, best.layer, best.head),
+        f" ({label_of('direction', best.direction)}) is right in "
+        f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}{ties}. "
+        "Chosen on one half of the documents and scored on the other, heads are right in "
+        f"{with_interval(Measured(best.honest, *best.honest_interval), 'accuracy')}, "
+        f"{points(Measured(gain.value, *gain.interval))} above the best offset",
+        figure("relations"),
+        ".",
+    ]
+
+
+def coreference(subject: Subject, number: int) -> Sentence | None:
+    """Which baselines the best head for antecedents beats."""
+    rows = best_rows(subject, "coref_accuracy")
+    best = next((row for row in rows if row.label == "all"), None)
+    if best is None:
+        return None
+    said = {
+        name: f"{RULES.get(name, name).lower()} ({100 * value:.1f}\u00a0%)"
+        for name, value in best.baselines.items()
+    }
+    beaten = [said[name] for name in best.baselines if best.gains[name].is_clear]
+    missed = [text for text in said.values() if text not in beaten]
+    parts: Sentence = [
+        "The best single head for coreference is ",
+        head(number, best.layer, best.head),
+        f": it finds an antecedent for {with_interval(accuracy_of(best), 'accuracy')} of "
+        f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}",
+    ]
+    if beaten:
+        parts += [
+            f" ({with_interval(Measured(best.honest, *best.honest_interval), 'accuracy')} by heads "
+            "chosen on other documents), more than the rules ",
+            *listed(beaten),
+            aside(f" (after correction over {len(said)} rules)"),
+        ]
+    if missed:
+        parts += ["; it does not clearly beat ", *listed(missed)]
+    return [*parts, figure("coreference"), "."]
+
+
+def trained(subject: Subject, number: int) -> Sentence | None:
+    """How often trained probes over all heads find a word's parent."""
+    if not subject.probes:
+        return None
+    items = []
+    for probe in subject.probes:
+        uas, chain = probe_scores(probe)
+        against = ""
+        if chain.is_known:
+            against = f"; right-branching {with_interval(chain, 'UAS')}"
+        items.append(f"{with_interval(uas, 'UAS')} ({probe_name(probe)}{against})")
+    return [
+        "Probes trained on all heads together find the parent of ",
+        *listed(items),
+        " of the words",
+        figure("probes"),
+        ".",
+    ]
+
 
 Rule = Callable[[Subject, int], Sentence | None]
 """From a subject and its number in the report."""

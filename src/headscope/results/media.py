@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headscope.errors import InputError
-from headscope.text.pieces import Frame, Patch
+from headscope.text.tokens import Frame, Patch
 
 MOST_PIXELS = 64_000_000
 """Of an image: a file that says more is not believed."""

@@ -1,14 +1,16 @@
 """A trained probe: its weights, how good it is, and which heads it relies on.
 
 Plain data, without the model and the word vectors it was trained with.
+
+Sentences as a head sees them: attention between words, and what a probe asks about it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import xarray as xr
@@ -17,13 +19,11 @@ from headscope.errors import InputError
 from headscope.notebook import facts_table
 
 if TYPE_CHECKING:
-    import os
-
     from matplotlib.figure import Figure
 
     from headscope.model.model import Model
-    from headscope.probes.decode import Decoding
-    from headscope.probes.vectors import WordVectors
+    from headscope.probes.predict import Decoding
+    from headscope.probes.word_vectors import WordVectors
     from headscope.text.document import Document
 
 
@@ -87,7 +87,7 @@ class Probe:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one netCDF file, which `headscope.open` and xarray read."""
-        from headscope.results.probe_file import save_probe
+        from headscope.results.files import save_probe
 
         save_probe(self, path)
 
@@ -146,6 +146,77 @@ class Probe:
 
     def figure(self) -> Figure:
         """How much the probe relies on each head, for both directions (`reliance`)."""
-        from headscope.figures.probe_weights import reliance_figure
+        from headscope.figures.heat_maps import reliance_figure
 
         return reliance_figure(self.reliance, title=self.title)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeArc:
+    """One question of a probe: which word does this one attend to most?"""
+
+    query: int
+    """The word that predicts."""
+    predicted: int | None
+    """The word it attends to most; None where it attends to no other word."""
+    target: int
+    """The word it should attend to."""
+    is_right: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeExample:
+    """One sentence under one head."""
+
+    id: str
+    words: tuple[str, ...]
+    weights: np.ndarray
+    """`word word`: from the predicting word to the other. Where the parent attends to its
+    dependent (direction `head`), this is the transpose of what the model computes."""
+    arcs: tuple[ProbeArc, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Are all its arcs right?"""
+        return all(arc.is_right for arc in self.arcs)
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeExamples(Sequence[ProbeExample]):
+    """Sentences of one relation under one head; those it gets right come first."""
+
+    title: str
+    """The model, the head and the relation."""
+    sentences: tuple[ProbeExample, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> ProbeExample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ProbeExample, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> ProbeExample | tuple[ProbeExample, ...]:
+        return self.sentences[index]
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def __repr__(self) -> str:
+        right = sum(sentence.is_right for sentence in self.sentences)
+        return f"<ProbeExamples of {self.title}: {right} right, {len(self) - right} wrong>"
+
+    def figure(self, title: str | None = None, *, columns: int = 3) -> Figure:
+        """Attention between words, a panel for each sentence (Clark et al. 2019, Figure 5).
+
+        The word that predicts is on the left, what it attends to on the right; a line is
+        darker the more attention it stands for. Words of the relation are colored: blue where
+        the word attends most to its target, red where it does not, with the target it missed
+        as a dashed line.
+
+        Args:
+            title: over all panels; the head and the relation by default.
+            columns: panels in a row.
+        """
+        from headscope.figures.example_sentences import example_figure
+
+        return example_figure(self, title, columns=columns)

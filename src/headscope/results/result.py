@@ -3,11 +3,13 @@
 Values are xarray datasets with named axes, one per attention of the model (a model with
 one stack has one). The states they were computed from are kept beside them, so that
 results can be added and compared later. No torch, no model.
+
+Variables of a result as one pandas table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +20,23 @@ from headscope.arguments import place_of, whole_number
 from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
-from headscope.results.described import CURE
+from headscope.results.display import CURE, is_shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
     import pandas as pd
-    import xarray as xr
     from matplotlib.figure import Figure
 
     from headscope.attention import Block
-    from headscope.heads.bias_table import BiasTable
-    from headscope.heads.card import HeadCard
+    from headscope.heads.cards import HeadCard
     from headscope.heads.head_map import HeadMap
-    from headscope.heads.probe_table import ProbeTable
     from headscope.heads.significant import SignificantHeads
     from headscope.model.model import Model
-    from headscope.results.probe import Probe
-    from headscope.results.probe_example import ProbeExamples
+    from headscope.probes.tables import BiasTable, ProbeTable
+    from headscope.results.probe import Probe, ProbeExamples
     from headscope.text.corpus import Corpus
     from headscope.text.readers.read import Readable
 
@@ -232,13 +231,11 @@ class Result:
             UnknownName: there is no such variable, axis or label.
             InputError: a variable is a single number, or the variables differ in their axes.
         """
-        from headscope.results.frame import make_frame
-
         return make_frame(self.dataset if block is None else self.block(block), names, labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one netCDF file, which `headscope.open` and xarray read."""
-        from headscope.results.result_file import save_result
+        from headscope.results.files import save_result
 
         save_result(self, path)
 
@@ -422,7 +419,7 @@ class Result:
             heads: a map, for the nearest heads; without it they are taken from `js` if there.
             n_exemplars: how many of its highest weights to show.
         """
-        from headscope.heads.explain import explain_head
+        from headscope.heads.cards import explain_head
 
         return explain_head([self, *others], layer, head, heads=heads, n_exemplars=n_exemplars)
 
@@ -449,7 +446,7 @@ class Result:
         Raises:
             InputError: the result is not of a probe.
         """
-        from headscope.heads.tables import table_of
+        from headscope.probes.tables import table_of
 
         return table_of(self, heads, n=n, block=block)
 
@@ -486,7 +483,7 @@ class Result:
             max_words: longer sentences are passed over.
             block: which attention, in encoder-decoders.
         """
-        from headscope.heads.examples import examples_of
+        from headscope.probes.probe_dependencies import examples_of
 
         return examples_of(
             self,
@@ -552,3 +549,59 @@ class Result:
         if form != "headvis":
             raise UnknownName.of("form", form, ["headvis"])
         return export_headvis(self, folder, block=block)
+
+
+HEADS = ("layer", "head")
+INTERVAL = "_interval"
+BESIDE = (INTERVAL, "_documents")
+
+
+def make_frame(
+    data: xr.Dataset, names: Sequence[str], labels: Mapping[str, str | int]
+) -> pd.DataFrame:
+    """Variables over the same axes as columns; their axes, layer and head first, as the index."""
+    import pandas as pd  # opening a result does not need it
+
+    for axis, label in labels.items():
+        if axis not in data.coords:
+            raise UnknownName.of("axis", axis, map(str, data.coords))
+        if label not in data[axis].values.tolist():
+            raise UnknownName.of(axis, label, map(str, data[axis].values.tolist()))
+    data = data.sel(labels)
+    known = [str(name) for name in data.data_vars if not str(name).endswith(BESIDE)]
+    for name in names:
+        if name not in known:
+            raise UnknownName.of("variable", name, known)
+    chosen = list(names) or [
+        name for name in known if set(data[name].dims) == set(HEADS) and is_shown(data[name])
+    ]
+    if not chosen:
+        raise InputError("This result has no variable over layer and head alone: name one.")
+    axes = {name: sorted(map(str, data[name].dims), key=_heads_first) for name in chosen}
+    first = axes[chosen[0]]
+    for name in chosen:
+        if not axes[name]:
+            raise InputError(f'{name} is a single number: float(result["{name}"]).')
+        if set(axes[name]) != set(first):
+            raise InputError(
+                f"{chosen[0]} is over {', '.join(first)}, {name} over {', '.join(axes[name])}. "
+                "Variables of one table have the same axes: name a label of the others, such as "
+                'parent="either", or ask for one table each.'
+            )
+    columns = {}
+    for name in chosen:
+        columns[name] = _column(data[name], first)
+        if f"{name}{INTERVAL}" in data:
+            bounds = data[f"{name}{INTERVAL}"]
+            for bound in ("low", "high"):
+                columns[f"{name}_{bound}"] = _column(bounds.sel(bound=bound, drop=True), first)
+    return pd.DataFrame(columns)
+
+
+def _heads_first(axis: str) -> tuple[int, str]:
+    return (HEADS.index(axis) if axis in HEADS else len(HEADS)), axis
+
+
+def _column(values: xr.DataArray, axes: list[str]) -> pd.Series:
+    """One value a row, indexed by the labels of the axes."""
+    return values.transpose(*axes).to_series()

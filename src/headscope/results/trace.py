@@ -4,6 +4,8 @@ No torch, no model: a trace can be saved, sent to someone and opened years later
 attention of the model is a `Block`, an xarray dataset with named axes; a model with one
 stack has one block (`self`), an encoder-decoder has three (`encoder`, `decoder`,
 `cross`), and a further tower is `text`, `vision` or `audio`.
+
+A trace over norm-weighted attention: what is moved, in place of where it is looked.
 """
 
 from __future__ import annotations
@@ -18,21 +20,21 @@ import xarray as xr
 from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import facts_table
-from headscope.results.arrays import looks_causal, named_blocks
-from headscope.results.head_effects import HeadEffects
+from headscope.results.effect_data import HeadEffects
+from headscope.results.from_arrays import looks_causal, named_blocks
 from headscope.results.media import Media
 from headscope.results.predictions import Predictions
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from headscope.attention import Block as BlockName
     from headscope.batch import NullKeys
-    from headscope.measuring.contract import Metric
-    from headscope.measuring.labels import Tagset
-    from headscope.model.origin import Origin
+    from headscope.metrics.core.contract import Metric
+    from headscope.metrics.core.labels import Tagset
+    from headscope.model.tracing import Origin
     from headscope.page.payload import Step
     from headscope.page.widget import Explorer
     from headscope.results.result import Result
@@ -360,7 +362,7 @@ class Trace:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace to one netCDF file, which `headscope.open` (or xarray) reads."""
-        from headscope.results.trace_file import save_trace
+        from headscope.results.files import save_trace
 
         save_trace(self, path)
 
@@ -438,9 +440,9 @@ class Trace:
             MissingExtra: anywidget is not installed.
             InputError: the trace does not have what is named, or its weights are not attention.
         """
-        from headscope.page.explorer import explore
         from headscope.page.live_replies import replies_for
         from headscope.page.selection import make_selection
+        from headscope.page.widget import explore
 
         traces = _shown(self, other, over)
         selection = make_selection(
@@ -576,7 +578,7 @@ class Trace:
         Args:
             position: of the prediction; the last token, or mask, by default.
         """
-        from headscope.causal.every_head import with_effects
+        from headscope.causal.trace_effects import with_effects
 
         return with_effects(self, position)
 
@@ -615,8 +617,6 @@ class Trace:
         Raises:
             InputError: the trace was made without `norms=True`.
         """
-        from headscope.results.norm_weighted import weigh_trace
-
         return weigh_trace(self)
 
 
@@ -641,9 +641,45 @@ def _shown(trace: Trace, other: Trace | None, over: Over) -> list[Trace]:
     """What is looked at, one trace or two, over attention or norms."""
     from headscope.errors import UnknownName
     from headscope.page.save_page import need_trace
-    from headscope.results.norm_weighted import OVER
 
     if over not in OVER:
         raise UnknownName.of("over", over, OVER)
     traces = [need_trace(one) for one in (trace, other) if one is not None]
     return traces if over == "attention" else [one.by_norm() for one in traces]
+
+
+OVER = ("attention", "norm")
+"""What metrics and views may be over."""
+
+
+def weigh_trace(trace: Trace) -> Trace:
+    """The trace with a[i,j] · ‖v_j W_O^h‖ in place of a[i,j], rows divided by their sums.
+
+    A trace that is weighted already stays as it is.
+    """
+    if is_weighed(trace):
+        return trace
+    blocks = {name: _weighed(block) for name, block in trace.blocks.items()}
+    return replace(trace, blocks=blocks, about={**trace.about, "over": "norm"})
+
+
+def is_weighed(trace: Trace) -> bool:
+    """Does it hold norm-weighted attention?"""
+    return trace.about.get("over") == "norm"
+
+
+def _weighed(block: Block) -> Block:
+    if "lengths" not in block.data:
+        raise InputError(
+            "This trace has no lengths of values, so it cannot be weighted by norms: trace the "
+            "text with model.trace(text, norms=True)."
+        )
+    attention = block.attention.transpose("layer", "head", "query", "key")
+    lengths = block.data["lengths"].transpose("layer", "head", "key").values
+    moved = attention.values * lengths[:, :, None]
+    total = moved.sum(-1, keepdims=True)
+    weights = np.divide(moved, total, out=np.zeros_like(moved), where=total > 0)
+    # Scores, queries and keys explain plain attention, not this.
+    kept = [name for name in ("attention", "lengths") if name in block.data]
+    data = block.data[kept].assign(attention=(attention.dims, weights))
+    return replace(block, data=data)

@@ -12,23 +12,22 @@ from typing import Unpack
 from torch import nn
 
 from headscope.errors import HeadscopeError, InputError, warn
-from headscope.measuring.assemble import assemble, label_states
-from headscope.measuring.contract import Metric
-from headscope.measuring.fold import States
-from headscope.measuring.kernels import has_numba
-from headscope.measuring.registry import facts_of, list_metrics
-from headscope.metrics import METRICS, find_metrics
+from headscope.metrics.catalog import METRICS
+from headscope.metrics.core.accumulator import States
+from headscope.metrics.core.contract import Metric
+from headscope.metrics.core.finalize import assemble, label_states
+from headscope.metrics.core.kernels import has_numba
+from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics
 from headscope.metrics.gradients import Importance
-from headscope.model.fingerprint import describe_model, versions
+from headscope.model.identity import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.results.opening import RESULT
+from headscope.results.files import RESULT_FILE
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
-from headscope.run.checkpoint import Ledger, remove_checkpoints
+from headscope.run.checkpoint import Ledger, check_plan, finished, locked, remove_checkpoints
 from headscope.run.engines.local import run_here, run_workers
 from headscope.run.engines.processes import n_cores, stop_server, warm_up
-from headscope.run.folder import check_plan, finished, locked
 from headscope.run.merge import used_documents, with_groups
 from headscope.run.options import (
     MAX_TOKENS,
@@ -43,8 +42,8 @@ from headscope.run.progress import Amount, Meter, phase
 from headscope.run.shard import Measured
 from headscope.text.corpus import Corpus, hold_documents
 from headscope.text.document import Document
-from headscope.text.readers.lines import Report
 from headscope.text.readers.read import Readable, as_corpus
+from headscope.text.readers.reader import Report
 
 COMPILED_FROM = 50_000
 """Compiled loops are used for corpora of at least so many characters: in shorter runs, loading
@@ -121,8 +120,8 @@ def _analyze(
         result = finished(folder, plan)
         if result is None:
             result = job.run(folder)
-            with phase(f"writing {folder / RESULT}", execution.progress):
-                result.save(folder / RESULT)
+            with phase(f"writing {folder / RESULT_FILE}", execution.progress):
+                result.save(folder / RESULT_FILE)
         remove_checkpoints(folder, plan)
     return result
 

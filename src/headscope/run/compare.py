@@ -9,20 +9,20 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError, warn
-from headscope.measuring.assemble import HEADS, block_pulls, labeled_interval, state_of
-from headscope.results.described import CURE
+from headscope.metrics.core.finalize import HEADS, block_pulls, labeled_interval, state_of
+from headscope.results.display import CURE
 from headscope.results.result import Result
 from headscope.run.merge import axes_of, check_results, registered_metrics_of
-from headscope.statistics.corrections import benjamini_hochberg
 from headscope.statistics.differences import Difference, paired, unpaired
-from headscope.statistics.dominance import (
+from headscope.statistics.intervals import BOUNDS
+from headscope.statistics.jackknife import (
+    Pulls,
     is_decided,
     is_dominated,
     largest_pulls,
     largest_share,
 )
-from headscope.statistics.intervals import BOUNDS
-from headscope.statistics.pulls import Pulls
+from headscope.statistics.multiple_testing import benjamini_hochberg
 
 SAME = "paired: the same documents on both sides"
 OTHER = "unpaired: not the same documents on both sides"

@@ -14,22 +14,20 @@ from headscope.arguments import expect
 from headscope.attention import Attention, Block
 from headscope.batch import Axes, Batch, NullKeys
 from headscope.errors import InputError
-from headscope.measuring.assemble import assemble, label_states
-from headscope.measuring.contract import Metric
-from headscope.measuring.fold import Fold
-from headscope.measuring.labels import Tagset
-from headscope.measuring.registry import facts_of, list_metrics
-from headscope.metrics import find_metrics, metric_to_dict
-from headscope.model.fingerprint import versions
-from headscope.results.norm_weighted import is_weighed, weigh_trace
+from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.contract import Metric
+from headscope.metrics.core.finalize import assemble, label_states
+from headscope.metrics.core.labels import Tagset
+from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics, metric_to_dict
+from headscope.model.identity import versions
 from headscope.results.result import MeasuredDocument, Result
-from headscope.results.trace import Trace
+from headscope.results.trace import Trace, is_weighed, weigh_trace
 from headscope.run.batches import label_batch
 from headscope.run.options import Over, Settings
 from headscope.run.plan import axes_for, survey
 from headscope.text.document import Document
 from headscope.text.readers.read import as_corpus
-from headscope.text.segment import SECOND
+from headscope.text.segments import SECOND
 from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 

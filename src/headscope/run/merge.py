@@ -11,11 +11,10 @@ import xarray as xr
 from headscope.arguments import expect
 from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
-from headscope.measuring.assemble import assemble, label_states, state_of
-from headscope.measuring.contract import Metric, State
-from headscope.measuring.fold import States, merge_states
-from headscope.measuring.registry import COUNTS_DOCUMENTS
-from headscope.metrics import metric_from_dict
+from headscope.metrics.core.accumulator import States, merge_states
+from headscope.metrics.core.contract import Metric, State
+from headscope.metrics.core.finalize import assemble, label_states, state_of
+from headscope.metrics.core.registry import COUNTS_DOCUMENTS, metric_from_dict
 from headscope.results.result import Result
 
 

@@ -11,8 +11,8 @@ from typing import Literal, TypedDict, Unpack, get_args
 from headscope.arguments import expect, whole_number
 from headscope.batch import NullKeys
 from headscope.errors import InputError, UnknownName
-from headscope.measuring.labels import Tagset, check_rules
-from headscope.results.norm_weighted import OVER
+from headscope.metrics.core.labels import Tagset, check_rules
+from headscope.results.trace import OVER
 
 Engine = Literal["local", "ray"]
 Over = Literal["attention", "norm"]

@@ -21,14 +21,14 @@ import numpy as np
 
 from headscope.batch import Axes
 from headscope.errors import InputError, MetricError
-from headscope.measuring.contract import Fact, Metric
-from headscope.measuring.labels import NO_TAG, tags_of
-from headscope.metrics import metric_to_dict
+from headscope.metrics.core.contract import Fact, Metric
+from headscope.metrics.core.labels import NO_TAG, tags_of
+from headscope.metrics.core.registry import metric_to_dict
 from headscope.run.options import Settings
 from headscope.run.progress import Amount
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
-from headscope.text.readers.lines import Report
+from headscope.text.readers.reader import Report
 
 NO_GROUP = "(none)"
 MOST_SHARDS = 64

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from headscope.statistics.intervals import LEAST_DF, LEAST_PARTS, skewed
-from headscope.statistics.pulls import AGREEMENT, Pulls, skewness_of
-from headscope.statistics.student import both_tails, critical
+from headscope.statistics.intervals import LEAST_DF, LEAST_PARTS, both_tails, critical, skewed
+from headscope.statistics.jackknife import AGREEMENT, Pulls, skewness_of
 
 
 def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:

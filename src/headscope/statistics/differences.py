@@ -1,4 +1,7 @@
-"""Differences of two numbers: over the same documents, or over different ones."""
+"""Differences of two numbers: over the same documents, or over different ones.
+
+Whether kinds of text differ: documents dealt to kinds at random, as the yardstick.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headscope.statistics.intervals import cautious, is_enough, skewed
-from headscope.statistics.pulls import FULL, Pulls, subtracted
-from headscope.statistics.student import both_tails, critical
+from headscope.statistics.intervals import both_tails, cautious, critical, is_enough, skewed
+from headscope.statistics.jackknife import FULL, Pulls, subtracted
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +74,84 @@ def _difference(
         p = both_tails(cautious(value / error, skewness), df)
     p = np.where((value == 0) & np.isfinite(df), 1.0, p)
     return Difference(value, low, high, p, df + 1)
+
+
+N_PERMUTATIONS = 1999
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTest:
+    """One variable over groups of documents, and how often chance would set them as far apart."""
+
+    p: float
+    """Of all groups being alike."""
+    deviations: np.ndarray
+    """`group`: how far each is from the value of all; NaN for groups without documents."""
+    pair_p: np.ndarray
+    """`group group`: of each pair, corrected for looking at all pairs."""
+
+
+def permutation_test(
+    of: Pulls, groups: np.ndarray, *, n_permutations: int = N_PERMUTATIONS, seed: int = 0
+) -> GroupTest:
+    """Do groups of documents differ in a number, averaged over heads?
+
+    Under one common θ, part g deviates by u_g = (a_g − θ b_g)/B and weighs w_g = b_g/B, both
+    averaged over heads; group k by d_k = Σu_g/W_k with W_k = Σw_g. The statistic is
+
+        F = Σ W_k d_k² / (Σ (u_g − d_k w_g)²/w_g / (G − K)),
+
+    and p is the share of shuffles of whole documents between the groups, the observed deal
+    among them, with an F at least as high (Fisher 1935; Phipson & Smyth 2010). Pairs are tested
+    by the largest standardized difference of any pair in each shuffle, so that all pairs may be
+    read (Westfall & Young 1993).
+
+    Args:
+        of: the number, over any axes of heads, whose parts each belong to one group.
+        groups: `part`, the number of each part's group.
+        n_permutations: how many shuffles.
+        seed: of the shuffles.
+    """
+    n_groups = int(groups.max()) + 1
+    scores = of.pulls * (1 - of.shares)  # (a − θ b)/B
+    heads = tuple(range(1, scores.ndim))
+    is_known = np.isfinite(of.value)
+    n_heads = max(int(is_known.sum()), 1)
+    u = np.where(is_known, scores, 0.0).sum(heads) / n_heads
+    w = np.where(is_known, of.shares, 0.0).sum(heads) / n_heads
+    there = w > 0
+    u, w, groups = u[there], w[there], groups[there]
+    nothing = np.full(n_groups, np.nan)
+    sizes = np.bincount(groups, minlength=n_groups)
+    n_free = len(u) - int((sizes > 0).sum())
+    if (sizes > 0).sum() < 2 or n_free < 1 or not (u != 0).any():
+        return GroupTest(float("nan"), nothing, np.full((n_groups, n_groups), np.nan))
+    generator = np.random.default_rng(seed)
+    shuffled = np.stack([groups, *(generator.permutation(groups) for _ in range(n_permutations))])
+    weights = _by_group(shuffled, w, n_groups)
+    sums = _by_group(shuffled, u, n_groups)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        deviations = sums / weights
+        between = np.where(weights > 0, weights * deviations**2, 0.0).sum(1)
+        spread = np.maximum((u**2 / w).sum() - between, 0.0) / n_free
+        f = between / spread
+        apart = np.abs(deviations[:, :, None] - deviations[:, None, :])
+        errors = np.sqrt(spread[:, None, None] * (1 / weights[:, :, None] + 1 / weights[:, None]))
+        standardized = apart / errors
+    highest = np.nanmax(standardized.reshape(len(shuffled), -1), axis=1)
+    observed = np.where(np.eye(n_groups, dtype=bool), np.nan, standardized[0])
+    at_least = highest[:, None, None] >= observed * (1 - 1e-12)
+    pair_p = np.where(np.isfinite(observed), at_least.mean(0), np.nan)
+    p = float((f >= f[0] * (1 - 1e-12)).mean())
+    return GroupTest(p, deviations[0], pair_p)
+
+
+def _by_group(shuffled: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
+    """`shuffle group`: sums of the parts that each shuffle puts into each group."""
+    rows = np.arange(len(shuffled))[:, None] * n_groups
+    flat = np.bincount(
+        (shuffled + rows).ravel(),
+        np.broadcast_to(values, shuffled.shape).ravel(),
+        len(shuffled) * n_groups,
+    )
+    return flat.reshape(len(shuffled), n_groups)

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 from headscope.errors import FileFormatError, MissingExtra, UnknownName
 from headscope.text.corpus import Corpus
-from headscope.text.document import Document, Span, Unit
-from headscope.text.mention import Mention
-from headscope.text.readers.lines import Report
+from headscope.text.document import NO_PARENT, ROOT, Document, Mention, Span, Unit
 from headscope.text.readers.read import Readable, as_corpus
-from headscope.text.tree import NO_PARENT, ROOT
+from headscope.text.readers.reader import Report
 
 if TYPE_CHECKING:
     from spacy.language import Language

@@ -2,14 +2,19 @@
 
 Plain and frozen: strings, numbers and tuples, so that a document pickles, compares and
 hashes, and nobody changes it by accident. It knows nothing of files (`headscope.text.readers.read`)
-nor of tokens (`headscope.text.align`). Whatever is not annotated is `None` or empty, never
+nor of tokens (`headscope.text.tokens`). Whatever is not annotated is `None` or empty, never
 guessed.
+
+What makes the parents of a sentence a tree.
+
+A mention of an entity: which words, and which cluster they belong to.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +24,180 @@ from typing import Literal
 
 from headscope.arguments import expect
 from headscope.errors import InputError
-from headscope.text.boundaries import split_sentences
-from headscope.text.mention import Mention
-from headscope.text.tree import NO_PARENT, ROOT, check_tree
-from headscope.text.words import split_words
+from headscope.text.splitting import split_sentences, split_words
+
+ROOT = -1
+"""Parent of the word that has none because it is the root."""
+NO_PARENT = -2
+"""Parent of a word whose parent is unknown, or was cut off."""
+
+
+def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None:
+    """Refuses parents that are no tree.
+
+    Every parent lies in the sentence, exactly one word is the root (at most one where some
+    parents are unknown), and whoever follows parents from any word arrives there.
+
+    Args:
+        parents: The parent of each word, counted like the words themselves.
+        start: First word of the sentence.
+        stop: The word after its last.
+        name: What to call the sentence in the message.
+
+    Raises:
+        InputError: They are no tree, with the name and the offending words.
+    """
+    within = parents[start:stop]
+    for word, parent in enumerate(within, start):
+        if parent == word or not (start <= parent < stop or parent in (ROOT, NO_PARENT)):
+            raise InputError(
+                f"{name}: the parent of word {word - start + 1} is word {parent - start + 1}, "
+                + ("the word itself." if parent == word else f"but there are {stop - start} words.")
+            )
+    roots = [word - start + 1 for word, parent in enumerate(within, start) if parent == ROOT]
+    if len(roots) > 1:
+        raise InputError(f"{name} has {len(roots)} roots (words {_some_of(roots)}), expected one.")
+    if not roots and NO_PARENT not in within:
+        raise InputError(f"{name} has no root, expected exactly one word without a parent.")
+    # Who comes to where an earlier walk has been arrives as that one did; who meets itself, never.
+    walks: list[int | None] = [None] * (stop - start)
+    for word in range(start, stop):
+        at = word
+        while at >= 0 and walks[at - start] is None:
+            walks[at - start] = word
+            at = parents[at]
+        if at >= 0 and walks[at - start] == word:
+            ring = {at}
+            while (at := parents[at]) not in ring:
+                ring.add(at)
+            raise InputError(
+                f"{name} has a cycle: following the parents from word {word - start + 1} "
+                f"never reaches the root (words {_some_of(sorted(w - start + 1 for w in ring))})."
+            )
+
+
+def _some_of(words: list[int]) -> str:
+    more = f" and {len(words) - 10} more" if len(words) > 10 else ""
+    return f"{words[:10]}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Words that name an entity. Mentions of one cluster name the same one."""
+
+    cluster: str
+    """Names the entity within its document."""
+    spans: tuple[tuple[int, int], ...]
+    """Ranges of words, ends excluded; more than one where the mention is discontinuous."""
+    kind: str | None = None
+    """Type of the entity as the source calls it: `person`, `GPE`."""
+    head_word: int | None = None
+    """The number of its head word, where the source names it (CorefUD's `head`)."""
+
+    def __post_init__(self) -> None:
+        last = None
+        for start, stop in self.spans:
+            if start >= stop or (last is not None and start < last):
+                break
+            last = stop
+        else:
+            head = self.head_word
+            if self.spans and (head is None or any(a <= head < b for a, b in self.spans)):
+                return
+        raise InputError(
+            f"A mention of cluster {self.cluster!r} has the word ranges {self.spans} and the head "
+            f"word {self.head_word}. Ranges must be in order and not empty, and the head word "
+            "within them."
+        )
+
+    @property
+    def start(self) -> int:
+        """The first word."""
+        return self.spans[0][0]
+
+    @property
+    def stop(self) -> int:
+        """The word after the last one."""
+        return self.spans[-1][1]
+
+    def words(self) -> tuple[int, ...]:
+        """The numbers of all its words."""
+        return tuple(word for start, stop in self.spans for word in range(start, stop))
+
+    def shift(self, by: int) -> Mention:
+        """The same mention in a document that starts elsewhere."""
+        if not by:
+            return self
+        return Mention(
+            self.cluster,
+            tuple((start + by, stop + by) for start, stop in self.spans),
+            self.kind,
+            None if self.head_word is None else self.head_word + by,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """The mention as JSON can hold it; its head word is called `head` there."""
+        values: dict[str, object] = {"cluster": self.cluster, "spans": self.spans}
+        if self.kind is not None:
+            values["kind"] = self.kind
+        if self.head_word is not None:
+            values["head"] = self.head_word
+        return values
+
+
+def mention_head(document: Document, mention: Mention) -> int:
+    """The head word of a mention.
+
+    1. The word the source names.
+    2. Where there is a tree: the word whose parent lies outside the mention. Of several (the
+       tree disagrees with the mention, or was cut), one that is not punctuation, the highest
+       in the tree, then the first.
+    3. Without a tree: the last word before the first comma, preposition or relative
+       pronoun after the first word; in `the designer of the bridge`, `designer`. A
+       possessive `'s` at the end is passed over.
+    """
+    if mention.head_word is not None:
+        return mention.head_word
+    words = mention.words()
+    parents = document.parents
+    if parents is not None and any(parents[word] > NO_PARENT for word in words):
+        inside = set(words)
+        tops = [word for word in words if parents[word] not in inside]
+        if len(tops) == 1:
+            return tops[0]
+        relations = document.relations
+        return min(
+            tops or words,
+            key=lambda word: (
+                relations is not None and relations[word] == "punct",
+                _depth(parents, word),
+                word,
+            ),
+        )
+    last = words[0]
+    for word in words[1:]:
+        form = document.words[word].lower()
+        if _AFTER_HEAD.fullmatch(form):
+            break
+        if form not in _POSSESSIVE:
+            last = word
+    return last
+
+
+_POSSESSIVE = frozenset({"'s", "’s", "'", "’"})
+_AFTER_HEAD = re.compile(
+    r"[,(:–—-]|who|whom|whose|which|that|where|when|of|in|on|at|by|for|with|from|to|about|against"
+    r"|between|into|through|during|before|after|above|below|under|over|near|and|or"
+)
+
+
+def _depth(parents: tuple[int, ...], word: int) -> int:
+    depth = 0
+    while parents[word] >= 0:
+        word = parents[word]
+        depth += 1
+    return depth
+
 
 Span = tuple[int, int]
 Unit = Literal["document", "paragraph", "sentence"]
@@ -161,7 +336,7 @@ class Document:
     def split(self, unit: Unit) -> Iterator[Document]:
         """The document's sentences or paragraphs as documents of their own.
 
-        Where its sentences are unknown, `headscope.text.boundaries` guesses them; where its
+        Where its sentences are unknown, `headscope.text.splitting` guesses them; where its
         paragraphs are, it is one. A sentence of another document is not cut again.
         """
         is_sentence = self.part_of is not None and len(self.sentences) == 1

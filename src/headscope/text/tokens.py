@@ -1,15 +1,161 @@
-"""The tokens of one sequence, as people read them, and where in the text they stand."""
+"""The tokens of one sequence, as people read them, and where in the text they stand.
+
+What a token is where it is no text: a patch of an image, or a frame of a recording.
+
+Which word a token belongs to, from character offsets alone.
+
+Works for any tokenizer that tells where its tokens stand in the original text, whatever
+it did to the text on the way (lower-casing, stripping accents, byte-level pieces). It
+neither tokenizes nor splits words: both kinds of spans are given.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 
+import numpy as np
+
 from headscope.errors import InputError
-from headscope.text.align import NO_WORD, align_tokens
-from headscope.text.pieces import Piece, joined_piece
-from headscope.text.words import split_words
+from headscope.text.splitting import split_words
+
+NO_WORD = -1
+"""Word number of a token that belongs to no word (special tokens, bare spaces)."""
+
+Span = tuple[int, int]
+
+
+def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
+    """For each token, the number of the word with which it shares most characters, or -1.
+
+    - A token over several words (`.)`, a token that holds a space) goes to the word it
+      shares most characters with; of equals, to the first.
+    - A token without characters, such as a special token at (0, 0), or one that covers
+      only spaces goes to none.
+    - Byte pieces of one character share its offsets, hence its word.
+    - Words that stand on the same characters (`du` as `de` + `le`) are equals: the first
+      gets the tokens, the others have none.
+
+    Args:
+        offsets: Start and end of each token in the text, end exclusive.
+        spans: Start and end of each word in the same text, in order.
+
+    Raises:
+        InputError: The words are not in order, or a span ends before it starts.
+    """
+    words: list[int] = align_array(offsets, spans).tolist()
+    return words
+
+
+def align_array(
+    offsets: Sequence[Span] | np.ndarray, spans: Sequence[Span] | np.ndarray
+) -> np.ndarray:
+    """The same as `align_tokens`, as an int32 array over tokens.
+
+    Args:
+        offsets: `token 2`, start and end of each token.
+        spans: `word 2`, start and end of each word, both in ascending order.
+    """
+    token_start, token_end = _columns(offsets, "Token")
+    word_start, word_end = _columns(spans, "Word")
+    for edge in (word_start, word_end):
+        if (np.diff(edge) < 0).any():
+            word = int(np.flatnonzero(np.diff(edge) < 0)[0]) + 1
+            raise InputError(
+                f"Word {word} at {(int(word_start[word]), int(word_end[word]))} stands before "
+                f"word {word - 1} at {(int(word_start[word - 1]), int(word_end[word - 1]))}. "
+                "Words must be given in the order of the text."
+            )
+    words = np.full(len(token_start), NO_WORD, dtype=np.int32)
+    if not len(word_start):
+        return words
+    # Words first … last - 1 are those that end after the token starts and start before it ends.
+    first = np.searchsorted(word_end, token_start, side="right")
+    last = np.searchsorted(word_start, token_end, side="left")
+    near = np.minimum(first, len(word_start) - 1)
+    shared = np.minimum(word_end[near], token_end) - np.maximum(word_start[near], token_start)
+    single = (last - first == 1) & (shared > 0)
+    words[single] = first[single]
+    for token in np.flatnonzero(last - first > 1):
+        touched = slice(first[token], last[token])
+        share = np.minimum(word_end[touched], token_end[token]) - np.maximum(
+            word_start[touched], token_start[token]
+        )
+        if share.max() > 0:
+            words[token] = first[token] + share.argmax()
+    return words
+
+
+def _columns(pairs: Sequence[Span] | np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
+    array = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+    wrong = np.flatnonzero(array[:, 0] > array[:, 1])
+    if len(wrong):
+        raise InputError(
+            f"{what} {int(wrong[0])} ends before it starts: {tuple(array[wrong[0]].tolist())}."
+        )
+    return array[:, 0], array[:, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A rectangle of an image.
+
+    `row` and `column` count the patches of the sequence; `top`, `left`, `bottom` and `right` are
+    shares of the image's height and width.
+    """
+
+    row: int
+    column: int
+    top: float
+    left: float
+    bottom: float
+    right: float
+    image: int = 0
+    """Which image, where there are several."""
+
+    def __post_init__(self) -> None:
+        is_inside = 0 <= self.top < self.bottom <= 1 and 0 <= self.left < self.right <= 1
+        if not is_inside or min(self.row, self.column, self.image) < 0:
+            raise InputError(f"A patch lies within its image: {self}.")
+
+    @property
+    def label(self) -> str:
+        """As people read it: row and column from 0."""
+        return f"{self.row},{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A stretch of a recording, in seconds."""
+
+    start: float
+    end: float
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.start < self.end and math.isfinite(self.end)):
+            raise InputError(f"A frame starts before it ends: {self}.")
+
+    @property
+    def label(self) -> str:
+        """As people read it: when it starts."""
+        return f"{self.start:.2f} s"
+
+
+Piece = Patch | Frame
+
+
+def joined_piece(pieces: list[Piece | None]) -> Piece | None:
+    """One piece for several that follow one another: the stretch from the first frame to the
+    last. Patches have no common rectangle.
+    """
+    first, last = pieces[0], pieces[-1]
+    if len(pieces) == 1:
+        return first
+    if isinstance(first, Frame) and isinstance(last, Frame):
+        return Frame(first.start, last.end)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-// Attention weights from their coarse and fine planes (src/headscope/page/codes.py).
+// Attention weights from their coarse and fine planes (src/headscope/page/codec.py).
 
 const LAST_CODE = 254;
 const MISSING_CODE = 255;

@@ -2,7 +2,7 @@
 
 import type { Take } from "./buffer.ts";
 
-/** As `src/headscope/page/media_part.py` writes them. */
+/** As `src/headscope/page/payload.py` writes them. */
 export interface ImagePart {
   width: number;
   height: number;

@@ -1,4 +1,4 @@
-// Real numbers from 16-bit integers (src/headscope/page/codes.py), a vector at a time.
+// Real numbers from 16-bit integers (src/headscope/page/codec.py), a vector at a time.
 
 const MISSING_VALUE = -32768;
 

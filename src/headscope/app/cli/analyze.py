@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headscope.app.cli import options
-from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli import shared_options as options
+from headscope.app.cli.command import Answer, settings
 from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def analyze(
     warm_up(corpus, running.workers)
 
     import headscope as hs
-    from headscope.results.described import described
-    from headscope.results.opening import RESULT
+    from headscope.results.display import described
+    from headscope.results.files import RESULT_FILE
 
     if segments:
         unit = "document"
@@ -82,7 +82,7 @@ def analyze(
         "unit": result.provenance["corpus"]["unit"],
         "tokens": counts["tokens"],
         "truncated": counts["truncated"],
-        "result": str(out / RESULT),
+        "result": str(out / RESULT_FILE),
         "figures": [str(path) for path in drawn],
         "means": means,
     }
@@ -114,7 +114,7 @@ def open_corpus(
 
 def _means(result: Result) -> dict[str, float]:
     """The mean over heads of every variable that has one number for each head."""
-    from headscope.heads.explain import shown_variables
+    from headscope.heads.cards import shown_variables
 
     means = {}
     for values in shown_variables(result.dataset):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headscope.app.cli import options
+from headscope.app.cli import shared_options as options
 from headscope.app.cli.analyze import open_corpus
-from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli.command import Answer, settings
 from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def effects(
     loss: above 0 the model needs the head.
     """
     import headscope as hs
-    from headscope.causal.wanted import rank
+    from headscope.causal.ablation import rank
     from headscope.errors import InputError
-    from headscope.results.effect_result import result_of_effects
+    from headscope.results.effect_data import result_of_effects
 
     if (corpus is None) == (not text):
         raise InputError("Give a text, or --corpus: one of the two.")
@@ -109,7 +109,7 @@ def _answer(
         given: what was asked, for the data.
         estimates: by which the shown heads were chosen, where it was not by exact effects.
     """
-    from headscope.causal.wanted import rank
+    from headscope.causal.ablation import rank
 
     about = array.attrs
     rows, lines = [], []

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
-from headscope.app.cli import options
-from headscope.app.cli.answer import Answer
-from headscope.app.cli.runs import open_results
+from headscope.app.cli import shared_options as options
+from headscope.app.cli.command import Answer
+from headscope.app.cli.shared_options import open_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def map_heads(
     """
     import headscope as hs
     from headscope.errors import InputError
-    from headscope.heads.probed import of_probes
+    from headscope.heads.roles import of_probes
 
     results = open_results(runs)
     with_js = [result for result in results if "js" in result and over in (None, result.over)]

@@ -15,18 +15,15 @@ import typer
 
 from headscope import __version__
 from headscope.app.cli.analyze import analyze
-from headscope.app.cli.answer import register, settings
-from headscope.app.cli.check_importance import check_importance
+from headscope.app.cli.command import Stopped, register, settings
 from headscope.app.cli.demo import demo
 from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
-from headscope.app.cli.importance import importance
+from headscope.app.cli.importance import check_importance, importance
 from headscope.app.cli.models import models
-from headscope.app.cli.probe_heads import bias, coreference, dependencies
-from headscope.app.cli.probe_trained import combined
+from headscope.app.cli.probe import bias, combined, coreference, dependencies
 from headscope.app.cli.report import report
 from headscope.app.cli.serve import serve
-from headscope.app.cli.stopping import Stopped
 from headscope.app.cli.view import view
 from headscope.errors import HeadscopeError
 

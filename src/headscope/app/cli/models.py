@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headscope.app.cli import options
-from headscope.app.cli.answer import Answer, settings
-from headscope.deferred import importing
+from headscope.app.cli import shared_options as options
+from headscope.app.cli.command import Answer, settings
+from headscope.lazy import importing
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -41,7 +41,7 @@ def load_model(name: str, device: str | None) -> Model:
 
 def list_models() -> Answer:
     """What there is to know about each packaged model."""
-    from headscope.model.packaged.weights import PACKAGED
+    from headscope.model.packaged.pinned import PACKAGED
 
     answer = [
         {

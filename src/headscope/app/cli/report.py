@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from headscope.app.cli import options
-from headscope.app.cli.answer import Answer, settings
-from headscope.app.cli.runs import find_runs
+from headscope.app.cli import shared_options as options
+from headscope.app.cli.command import Answer, settings
+from headscope.app.cli.shared_options import find_runs
 
 
 def report(

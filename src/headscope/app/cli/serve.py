@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headscope.app.cli import options
-from headscope.app.cli.answer import Answer, say
+from headscope.app.cli import shared_options as options
+from headscope.app.cli.command import Answer, say
 from headscope.app.cli.models import load_model
-from headscope.app.cli.runs import find_runs, open_results
+from headscope.app.cli.shared_options import find_runs, open_results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,12 +48,12 @@ def serve(
     """Serve the lab: type a text, switch heads off, and see what changes. Ctrl-C stops."""
     import webbrowser
 
-    from headscope.app.lab.limits import Limits
+    from headscope.app.lab.requests import Limits
     from headscope.errors import InputError, MissingExtra
 
     try:
-        from headscope.app.lab.desk import Desk
         from headscope.app.lab.server import bind, make_server, make_token
+        from headscope.app.lab.service import Desk
     except ModuleNotFoundError as error:
         raise MissingExtra.of(str(error.name), "lab", "The lab") from error
     if (pair or compare) and not text:

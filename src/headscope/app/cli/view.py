@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from headscope.app.cli import options
-from headscope.app.cli.answer import Answer, settings
+from headscope.app.cli import shared_options as options
+from headscope.app.cli.command import Answer, settings
 from headscope.app.cli.models import load_model
-from headscope.app.cli.runs import open_results
+from headscope.app.cli.shared_options import open_results
 
 
 def view(

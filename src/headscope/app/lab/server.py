@@ -22,12 +22,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from headscope.app.lab.desk import Desk
-from headscope.app.lab.gate import Gate, reader_of
-from headscope.app.lab.limits import EFFECTS_TIMES
-from headscope.app.lab.queue import Busy, Late, Queue, Stopped
-from headscope.app.lab.shelf import Forgotten
-from headscope.app.lab.wishes import check_length, read_json, read_wish
+from headscope.app.lab.access import Gate, reader_of
+from headscope.app.lab.jobs import Busy, Late, Queue, Stopped
+from headscope.app.lab.requests import EFFECTS_TIMES, check_length, read_json, read_wish
+from headscope.app.lab.service import Desk, Forgotten
 from headscope.errors import HeadscopeError, InputError
 
 T = TypeVar("T")

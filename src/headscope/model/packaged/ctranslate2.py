@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from headscope.errors import ModelError
-from headscope.model.packaged.conversion import Settings
+from headscope.model.packaged.pinned import Settings
 
 VERSION = 6
 SPECIFICATION = ("WhisperSpec", 3)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from headscope.errors import MissingExtra, ModelError
-from headscope.model.packaged.conversion import Settings
+from headscope.model.packaged.pinned import Settings
 
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm",

@@ -5,6 +5,13 @@ its official `output_attentions`, and again with every attention computation rec
 official map is then looked up among the recordings *by its values*. That gives each
 computation its place (block, layer) without a word of the model's naming, and it is the proof
 that what we read is what the model computes. A last run shows that edits act.
+
+The last part of the self-check: the tap itself reads and edits, and both are held to account.
+
+What it reads must be what was recorded, layer by layer. And silencing a layer must change what
+its attention module hands on: else the weights that are read are not those the model uses.
+
+Why a model's attention cannot be read, said with what was seen.
 """
 
 from __future__ import annotations
@@ -12,33 +19,258 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from headscope.attention import Block
+from headscope.attention import Attention, Block
 from headscope.errors import TapUnsupported
-from headscope.model.tap.claims import claimed, modules_of
+from headscope.model.edits import Ablate
+from headscope.model.tap.dispatch import AllRead, Attachment, suspended
 from headscope.model.tap.example import examples, lengthened, media_of
-from headscope.model.tap.interface import eager_attention
-from headscope.model.tap.junction import suspended
-from headscope.model.tap.match import TOLERANCE, Against, Match, equals, match
-from headscope.model.tap.official import (
+from headscope.model.tap.interface import claimed, eager_attention, modules_of
+from headscope.model.tap.recording import (
+    TOLERANCE,
+    Against,
+    Match,
+    Recording,
+    Run,
+    equals,
+    is_causal,
+    is_tower,
+    match,
+    proved_site,
+    record_fallback,
+    record_interface,
+)
+from headscope.model.tap.reference import (
     Answer,
+    Maps,
     ask,
     ask_tower,
     main_output,
+    tensors_in,
     tower_block,
     uncached,
 )
-from headscope.model.tap.proof import is_causal, is_tower, proved_site
-from headscope.model.tap.record import Recording, Run, record_fallback, record_interface
-from headscope.model.tap.refusal import reason_of, refuse
-from headscope.model.tap.rehearsal import Rehearsal
-from headscope.model.tap.sites import Route, Site, Wiring
+from headscope.model.tap.sites import Route, Site, Stops, Wiring
+from headscope.model.tap.tap import Tap
+
+
+def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: int) -> str:
+    """Why a model's attention could not be wired.
+
+    Args:
+        maps: the official ones.
+        again: those of the same inputs, asked for once more.
+        recordings: the attention that was seen.
+        n_rows: how many rows the inputs are.
+    """
+    complete = [one for one in recordings if one.is_complete]
+    own = [m for block, some in maps.items() if block != "cross" for m in some]
+    if _differ(maps, again):
+        return (
+            "its attention is another one each time it runs on the same input: it draws lots, so "
+            "nothing can be compared"
+        )
+    official = [m for m in own if m.ndim == 4]
+    is_short = any(m.shape[-1] < m.shape[-2] for m in official)  # of the keys, only those nearby
+    is_even = len({m.shape[-2] for m in maps.get("encoder", own)}) == 1  # nothing is pooled
+    if not complete and official:
+        named = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in official))
+        how = (
+            "in windows, so a head has no single matrix to read"
+            if is_short
+            else "where the tap sees no softmax (in a fused function of torch, or in another way)"
+        )
+        return f"its attention (official shapes {named} for {n_rows} rows) is computed {how}"
+    if not complete:
+        return (
+            "it has no softmax attention (state-space, Fourier and convolutional models have none)"
+        )
+    seen = ", ".join(dict.fromkeys(str(tuple(one.weights.shape)) for one in complete))
+    shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own)) or seen
+    if own and all(m.ndim == 4 and len(m) < n_rows and n_rows % len(m) == 0 for m in own):
+        return (
+            "several rows of its input make one sequence, as codebooks and packed pictures do "
+            f"({n_rows} rows, attention of shapes {shapes}), so a trace could not say which row a "
+            "token is of"
+        )
+    if (is_short and is_even) or any(m.ndim != 4 or len(m) != n_rows for m in own):
+        return (
+            f"its attention is laid out in windows or blocks (shapes {shapes} for {n_rows} rows), "
+            "not as queries by keys, so a head has no single matrix to read"
+        )
+    if len({m.shape[-2:] for m in own}) > 1 or any(m.shape[-1] != m.shape[-2] for m in own):
+        return (
+            "its layers attend over pooled sequences, not over one sequence of tokens (shapes "
+            f"{shapes})"
+        )
+    if not own:
+        return (
+            "it returns no attention to compare with, and what it computes is not queries by keys "
+            f"of one sequence (softmaxes of shapes {seen}, for {n_rows} rows)"
+        )
+    return (
+        f"its {len(own)} official attention maps are not what it multiplies its values with "
+        f"(official shapes {shapes}; softmaxes of shapes {seen})"
+    )
+
+
+def _differ(maps: Maps, again: Maps) -> bool:
+    """Are two answers to the same question different?"""
+    pairs = [
+        pair for block in maps for pair in zip(maps[block], again.get(block, ()), strict=False)
+    ]
+    return any(
+        a.shape != b.shape or not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs
+    )
+
+
+def refuse(root: PreTrainedModel, reason: str) -> NoReturn:
+    """Refuse a model, with the reason."""
+    raise TapUnsupported(f"The tap cannot read {root.config.model_type!r}: {reason}.")
+
+
+Handed = dict[tuple[str, int], list[Tensor]]
+"""Module and call → the tensors it handed on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """A model under its tap, as it will be used, on inputs whose attention was recorded."""
+
+    root: PreTrainedModel
+    inputs: Mapping[str, object]
+    wiring: Wiring
+    recordings: Mapping[Site, Recording]
+
+    def prove(self) -> None:
+        """Let the tap read and edit the model.
+
+        Raises:
+            TapUnsupported: it reads something else than was recorded, or an edit does nothing.
+        """
+        read: Counter[Site] = Counter()
+
+        def compare(attention: Attention) -> None:
+            site = self._site(attention)
+            read[site] += 1
+            if read[site] > 1:
+                refuse(
+                    self.root,
+                    f"layer {site.layer} ({site.block}) was read twice in one forward pass. If a "
+                    "hook of yours runs the model again inside its own forward pass, remove the "
+                    "hook, or let it run a copy of the model",
+                )
+            expected = self.recordings[site].weights
+            difference = float((attention.weights - expected).abs().nan_to_num().max())
+            if not difference <= TOLERANCE:
+                refuse(
+                    self.root,
+                    f"what it reads in layer {site.layer} ({site.block}) differs by "
+                    f"{difference:.2g} from what the model computed before",
+                )
+
+        tap = Tap(self.root, self.wiring)
+        tried = self._one_of_each_kind()
+        with tap.attached(Attachment(reader=compare)), self._handed_on(tried) as before:
+            output = main_output(self.root(**self.inputs))
+        for site in self.recordings:
+            if not read[site]:
+                refuse(
+                    self.root,
+                    f"layer {site.layer} ({site.block}) was not read in a forward pass",
+                )
+        for site in tried:
+            edits = tuple(
+                Ablate(layer=site.layer, head=head, block=site.block)
+                for head in range(site.n_heads)
+            )
+            with tap.attached(Attachment(edits=edits)), self._handed_on([site]) as after:
+                edited = main_output(self.root(**self.inputs))
+            place = site.module, site.occurrence
+            weights, heads = self.recordings[site].weights, self.recordings[site].output
+            pairs = [
+                (a, b)
+                for a, b in zip(before.get(place, ()), after.get(place, ()), strict=True)
+                if a.numel() != weights.numel() or a.shape[-2:] != weights.shape[-2:]
+            ] or [(output, edited)]
+            is_silent = (heads is not None and not bool(heads.nan_to_num().any())) or all(
+                not bool(a.nan_to_num().any()) for a, _ in pairs
+            )
+            if not is_silent and all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs):
+                refuse(
+                    self.root,
+                    f"silencing all heads of layer {site.layer} ({site.block}) leaves what "
+                    f"{site.module} hands on as it was: it makes nothing of what its heads put out "
+                    "(an output projection of zeros?), or the weights seen there are not those the "
+                    "model uses",
+                )
+
+    def find_stop(self) -> Stops | None:
+        """How the forward pass can be left once every layer was read, with the very same attention.
+
+        A cache is not needed then, but in some families it changes how keys lie in memory, and with
+        that the last bits of their products.
+        """
+        if self._stops({**self.inputs, **uncached(self.root)}):
+            return "uncached"
+        return "as is" if self._stops(self.inputs) else None
+
+    def _stops(self, inputs: Mapping[str, object]) -> bool:
+        """Is the attention exact, layer by layer, if the pass is left after the last one?"""
+        exact: Counter[Site] = Counter()
+
+        def compare(attention: Attention) -> None:
+            site = self._site(attention)
+            expected = self.recordings[site].weights
+            exact[site] += torch.equal(attention.weights.nan_to_num(), expected.nan_to_num())
+
+        returns = not getattr(self.root, "_supports_sdpa", False)
+        attachment = Attachment(reader=compare, returns_weights=returns, stops=True)
+        try:
+            with Tap(self.root, self.wiring).attached(attachment):
+                self.root(**inputs)
+        except AllRead:
+            return len(exact) == len(self.recordings) and set(exact.values()) == {1}
+        except Exception:  # the model makes something else of it: then it runs to its end
+            return False
+        return False
+
+    def _site(self, attention: Attention) -> Site:
+        return self.wiring.find(attention.block, attention.layer, None)
+
+    def _one_of_each_kind(self) -> list[Site]:
+        """The last site of each kind: layers of one class run the same code."""
+        kinds = {
+            (site.block, type(self.root.get_submodule(site.module)), site.computation): site
+            for site in self.wiring.sites
+        }
+        return list(kinds.values())
+
+    @contextmanager
+    def _handed_on(self, sites: list[Site]) -> Iterator[Handed]:
+        """Within the block, what the modules of these sites hand on is kept."""
+        handed: Handed = {}
+        calls: Counter[str] = Counter()
+        with ExitStack() as stack:
+            for name in {site.module for site in sites}:
+
+                def keep(_: nn.Module, _args: object, result: object, name: str = name) -> None:
+                    tensors = [x.clone() for x in tensors_in(result) if x.is_floating_point()]
+                    handed[name, calls[name]] = tensors
+                    calls[name] += 1
+
+                hook = self.root.get_submodule(name).register_forward_hook(keep)
+                stack.callback(hook.remove)
+            yield handed
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ ones (GPT-2) and low-rank adapters alike. Three things are proved on captured ac
 module is affine there; its output has the width of the residual stream; and nothing else of the
 layer sees the head outputs, so that with the module's output held fixed the model's output does
 not change when they do. What cannot be proved is refused with what was seen.
+
+Every call of every module of a forward pass, for finding modules by what they compute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,14 +24,60 @@ from torch import Tensor, nn
 
 from headscope.attention import Attention, Block
 from headscope.errors import TapUnsupported
-from headscope.model.edit import Edit, Positions
-from headscope.model.tap.attachment import Attachment
-from headscope.model.tap.calls import Call, recorded_calls, run_module
+from headscope.model.edits import Edit, Positions
+from headscope.model.tap.dispatch import Attachment
 from headscope.model.tap.example import examples
-from headscope.model.tap.official import main_output
+from headscope.model.tap.reference import main_output
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a module: its first input and its output."""
+
+    name: str
+    module: nn.Module
+    given: Tensor
+    returned: Tensor
+    is_plain: bool
+    """Was that input all it was given?"""
+    args: tuple[object, ...] = ()
+    kwargs: Mapping[str, object] = field(default_factory=dict)
+
+
+@contextmanager
+def recorded_calls(root: nn.Module) -> Iterator[list[Call]]:
+    """Within the block, every call that maps a tensor to one is recorded."""
+    calls: list[Call] = []
+    with ExitStack() as stack:
+        for name, module in root.named_modules():
+
+            def keep(
+                module: nn.Module,
+                args: tuple[object, ...],
+                kwargs: dict[str, object],
+                output: object,
+                name: str = name,
+            ) -> None:
+                given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+                result = output[0] if isinstance(output, tuple) and output else output
+                if given and isinstance(result, Tensor):
+                    calls.append(
+                        Call(name, module, given[0], result, len(given) == 1, args, kwargs)
+                    )
+
+            stack.callback(module.register_forward_hook(keep, with_kwargs=True).remove)
+        yield calls
+
+
+def run_module(module: nn.Module, given: Tensor) -> Tensor:
+    """What a module makes of a tensor, in float64."""
+    result = module(given)
+    output = result[0] if isinstance(result, tuple) else result
+    return torch.as_tensor(output).double()
+
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Largest difference, relative to the size of what is compared, that still counts as equal."""

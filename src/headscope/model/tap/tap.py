@@ -16,13 +16,10 @@ from dataclasses import replace
 
 from torch import nn
 
-from headscope.model.edit import Edit
-from headscope.model.tap.attachment import Attachment
-from headscope.model.tap.circuit import Circuit
-from headscope.model.tap.claims import claimed, modules_of
-from headscope.model.tap.interface import eager_attention
-from headscope.model.tap.junction import connected, uses_of
-from headscope.model.tap.parts import Use
+from headscope.model.edits import Edit
+from headscope.model.tap.dispatch import Attachment, Use, connected, uses_of
+from headscope.model.tap.forward_pass import Circuit
+from headscope.model.tap.interface import claimed, eager_attention, modules_of
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.watch import ending_watches
 

@@ -3,11 +3,19 @@
 When a worker dies (killed, out of memory), a new one takes its place and runs its shard again. If
 workers keep dying at one shard, the documents of the batch that ran when they died are run one at a
 time; if workers die at one document alone, this document is left out and reported.
+
+A worker process: measures the shards it is sent, until there are no more.
+
+It answers through a pipe: `("at", (numbers, amount))` before each batch, with what is done of the
+shard; `("done", tokens)` when a shard is on disk; `("error", exception)` when it cannot go on with
+the shard. If its parent process is gone, a worker ends at its next answer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -17,17 +25,70 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
-import torch.multiprocessing  # noqa: F401  # how tensors are sent to other processes
+import torch
+import torch.multiprocessing  # how tensors are sent to other processes
 
 from headscope.errors import HeadscopeError, InputError, warn
 from headscope.model.model import Model
-from headscope.run.checkpoint import Ledger
+from headscope.run.checkpoint import Ledger, Stamp, write_measured
 from headscope.run.engines.processes import start_process
-from headscope.run.engines.worker import Task, serve
-from headscope.run.memory import FREED
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
-from headscope.run.shard import measure_shard, prepare, threads
+from headscope.run.shard import FREED, measure_shard, prepare, threads
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A shard to measure; documents to run alone or not at all, because workers died at them."""
+
+    shard: Shard
+    path: Path
+    stamp: Stamp
+    alone: frozenset[int] = frozenset()
+    excluded: frozenset[int] = frozenset()
+
+
+def serve(pipe: Connection) -> None:
+    """The life of a worker, who is first sent the model and the plan."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    model: Model
+    plan: Plan
+    model, plan = pipe.recv()
+    torch.set_num_threads(plan.settings.threads)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionError):
+        try:
+            prepare(plan)
+            pipe.send(("ready", None))
+            while (task := pipe.recv()) is not None:
+                measured = measure_shard(
+                    model,
+                    plan,
+                    task.shard,
+                    announce=lambda numbers, done: pipe.send(("at", (numbers, done))),
+                    alone=task.alone,
+                    excluded=task.excluded,
+                )
+                write_measured(task.path, measured, task.stamp)
+                pipe.send(("done", measured.report.tokens))
+        except (EOFError, BrokenPipeError, ConnectionError):
+            raise
+        except BaseException as error:
+            pipe.send(("error", _sendable(error)))
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The error itself if it can be pickled, otherwise one with the same message."""
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
 
 DEATHS_BEFORE_BLAME = 3
 MOST_EXCLUDED = 20

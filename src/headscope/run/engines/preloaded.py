@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headscope.measuring.kernels import has_numba, load_loops
-from headscope.run.engines import worker
+from headscope.metrics.core.kernels import has_numba, load_loops
+from headscope.run.engines import local as worker
 
 if has_numba():
     load_loops()  # once for all workers, while this process would only wait

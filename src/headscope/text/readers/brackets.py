@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headscope.text.mention import Mention
-from headscope.text.readers.lines import whole_number
+from headscope.text.document import Mention
+from headscope.text.readers.reader import whole_number
 
 ENTITY_FIELDS = ("eid", "etype", "head", "other")
 """The fields of CorefUD's `Entity=` where the file does not declare its own."""

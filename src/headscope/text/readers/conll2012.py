@@ -12,13 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from headscope.errors import FileFormatError
-from headscope.text.document import Document
+from headscope.text.document import NO_PARENT, Document
 from headscope.text.readers.brackets import Bracket
-from headscope.text.readers.lines import Lines, Report, broken, whole_number
-from headscope.text.readers.reader import Reader, ReadOptions
-from headscope.text.readers.sentence import Sentence, assemble
-from headscope.text.readers.surface_forms import locate, spaced
-from headscope.text.tree import NO_PARENT
+from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report, broken, whole_number
+from headscope.text.readers.sentences import Sentence, assemble, locate, spaced
 
 _BEGIN = re.compile(r"#\s*begin document\s*\((?P<name>.*?)\)\s*;?\s*(?:part\s*(?P<part>\d{1,9}))?")
 _SPELLINGS = {

@@ -12,13 +12,18 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from headscope.errors import FileFormatError, InputError
-from headscope.text.document import Document
+from headscope.text.document import NO_PARENT, Document, check_tree
 from headscope.text.readers.brackets import ENTITY_FIELDS, Bracket
-from headscope.text.readers.lines import Lines, Report, broken, whole_number
-from headscope.text.readers.reader import Reader, ReadOptions, column_counts
-from headscope.text.readers.sentence import Sentence, assemble
-from headscope.text.readers.surface_forms import Surface, locate
-from headscope.text.tree import NO_PARENT, check_tree
+from headscope.text.readers.reader import (
+    Lines,
+    Reader,
+    ReadOptions,
+    Report,
+    broken,
+    column_counts,
+    whole_number,
+)
+from headscope.text.readers.sentences import Sentence, Surface, assemble, locate
 
 _TEN = "ten columns separated by tabs (ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC)"
 

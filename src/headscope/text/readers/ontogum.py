@@ -12,14 +12,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from headscope.errors import FileFormatError, InputError
-from headscope.text.document import Document
+from headscope.text.document import NO_PARENT, Document
 from headscope.text.readers.brackets import Bracket
 from headscope.text.readers.conll2012 import begins_documents
-from headscope.text.readers.lines import Lines, Report, broken
-from headscope.text.readers.reader import Reader, ReadOptions, column_counts
-from headscope.text.readers.sentence import Sentence, assemble
-from headscope.text.readers.surface_forms import locate, spaced
-from headscope.text.tree import NO_PARENT
+from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report, broken, column_counts
+from headscope.text.readers.sentences import Sentence, assemble, locate, spaced
 
 _BEGIN = re.compile(r"#\s*begin document\s+(?P<name>\S.*)")
 

@@ -9,9 +9,8 @@ from typing import ClassVar
 
 from headscope.errors import FileFormatError
 from headscope.text.document import Document, Span
-from headscope.text.readers.lines import Lines, Report
-from headscope.text.readers.reader import Reader, ReadOptions
-from headscope.text.words import split_words
+from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report
+from headscope.text.splitting import split_words
 
 _LOOK_AHEAD = 1000
 

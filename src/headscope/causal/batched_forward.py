@@ -1,0 +1,318 @@
+"""Many changes of one text at once: each is a row of a batch, on top of reused lower layers.
+
+A head that is changed in layer l leaves the layers below it as they are. The rows of a batch
+are sorted by the layer of their first change, and a layer computes only the rows that are
+changed in it or below it: the others still equal the unchanged text, which is row 0. Where a
+batch is cut into several, the layers below its first change are not computed at all.
+
+Passes over one text, changed or not: the logits of one position where that is all one reads.
+
+Passes that differ in one layer only: the layers before it are not computed again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers.utils.generic import ModelOutput
+
+from headscope.attention import Block
+from headscope.causal.readout import Readout, refuse_nonsense
+from headscope.errors import HeadscopeError
+from headscope.model.edits import Edit
+from headscope.model.model import Model
+from headscope.model.tap.dispatch import Attachment
+
+T = TypeVar("T")
+
+
+class Pass:
+    """Runs one text, as it is or in many rows.
+
+    Args:
+        model: the model. Whoever runs it attaches what should be read or changed.
+        inputs: of one row.
+        position: the only position whose logits are wanted; None for all.
+    """
+
+    def __init__(self, model: Model, inputs: Mapping[str, Tensor], position: int | None) -> None:
+        self.model = model
+        self.inputs = model.placed(inputs)
+        self.position = position
+        self.n_tokens = max(t.shape[1] for t in inputs.values() if t.ndim > 1)
+        accepted = inspect.signature(model.module.forward).parameters
+        self._options: dict[str, object] = {"use_cache": False} if "use_cache" in accepted else {}
+        self.is_cut = position is not None and "logits_to_keep" in accepted
+        if self.is_cut:
+            self._options["logits_to_keep"] = torch.tensor([position], device=model.module.device)
+
+    def run(self, n_rows: int = 1) -> tuple[ModelOutput, Tensor | None]:
+        """The model's output, and `row answer`: the logits at the position."""
+        inputs = {
+            name: spread(tensor, n_rows) if isinstance(tensor, Tensor) else tensor
+            for name, tensor in self.inputs.items()
+        }
+        outputs: ModelOutput = self.model.module(**inputs, **self._options)
+        return outputs, self._logits(outputs)
+
+    def _logits(self, outputs: ModelOutput) -> Tensor | None:
+        logits = outputs.get("logits")
+        if not isinstance(logits, Tensor):
+            return None
+        if logits.ndim == 2:
+            return logits
+        if self.position is None:
+            return None
+        return logits[:, 0] if self.is_cut else logits[:, self.position]
+
+
+def spread(tensor: Tensor, n_rows: int) -> Tensor:
+    """The one row of a tensor, so many times."""
+    if tensor.ndim < 2 or tensor.shape[0] != 1 or n_rows == 1:
+        return tensor
+    return tensor.expand(n_rows, *tensor.shape[1:]).contiguous()
+
+
+def map_tensors(tree: T, change: Callable[[Tensor], Tensor]) -> T:
+    """A call's arguments or result with every tensor in it changed."""
+    if isinstance(tree, Tensor):
+        return change(tree)  # type: ignore[return-value]
+    if isinstance(tree, dict):
+        return type(tree)((name, map_tensors(part, change)) for name, part in tree.items())
+    if type(tree) in (tuple, list):
+        return type(tree)(map_tensors(part, change) for part in tree)  # type: ignore[call-arg, attr-defined]
+    return tree
+
+
+def layer_modules(model: Model) -> dict[int, nn.Module]:
+    """The module of each layer of the main attention.
+
+    It is the member of a `ModuleList` that holds the layer's attention. Empty where layers are
+    not in a `ModuleList`, or share a module (ALBERT).
+    """
+    modules: dict[int, nn.Module] = {}
+    for site in model.wiring.of_block(model.info.blocks[0]):
+        module: nn.Module = model.module
+        for name in site.module.split("."):
+            parent, module = module, module.get_submodule(name)
+            if isinstance(parent, nn.ModuleList):
+                break
+        else:
+            return {}
+        if module in modules.values():
+            return {}
+        modules[site.layer] = module
+    return modules
+
+
+@contextmanager
+def recorded(layers: Mapping[int, nn.Module]) -> Iterator[dict[int, object]]:
+    """Within the `with` block, each pass stores every layer's output in the dictionary."""
+    kept: dict[int, object] = {}
+    with ExitStack() as stack:
+        for number, module in layers.items():
+
+            def keep(_: nn.Module, __: object, output: object, number: int = number) -> None:
+                kept[number] = output
+
+            stack.callback(module.register_forward_hook(keep).remove)
+        yield kept
+
+
+@contextmanager
+def replayed(
+    layers: Mapping[int, nn.Module], kept: Mapping[int, object], before: int
+) -> Iterator[None]:
+    """Within the `with` block, layers below `before` return their kept output and do not run."""
+    with ExitStack() as stack:
+        for number, module in layers.items():
+            if number < before and number in kept:
+
+                def give(*_: object, number: int = number, **__: object) -> object:
+                    return kept[number]
+
+                module.forward = give  # type: ignore[method-assign, unused-ignore]
+                stack.callback(delattr, module, "forward")
+        yield
+
+
+Head = tuple[int, int]
+HeadSet = tuple[Head, ...]
+MOST_TOKENS = 8192
+"""Tokens of a batch."""
+MOST_LOGITS = 1 << 26
+MOST_WEIGHTS = 1 << 26
+"""Attention weights of one layer of a batch."""
+TOLERANCE = 1e-3
+ROUNDINGS = 16
+"""How far a row of a batch may be from the same run alone, relative to the largest of 1 and its
+value: at least `TOLERANCE`, and so many roundings of the model's numbers."""
+
+MakeReadout = Callable[[ModelOutput, Tensor | None], Readout]
+"""Decides what is read by the output of the unchanged text, and its logits at the position."""
+MakeEdit = Callable[[int, Sequence[int], Sequence[HeadSet]], Edit]
+"""The edit of a layer: given the layer, rows of the batch, and for each row its heads there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """A text as it is: the number that is read, or several, and every layer's output."""
+
+    readout: Readout
+    value: np.ndarray
+    kept: Mapping[int, object]
+
+
+class Rows:
+    """Runs changes of one text as rows of batches.
+
+    Args:
+        text: the text.
+        block: the attention whose heads are changed.
+    """
+
+    def __init__(self, text: Pass, block: Block) -> None:
+        self.text = text
+        self.model = text.model
+        is_main = block == self.model.wiring.main_block()
+        self._layers = layer_modules(self.model) if is_main else {}
+        self._cuts_rows = True
+        self.tolerance = max(TOLERANCE, ROUNDINGS * torch.finfo(self.model.module.dtype).eps)
+        self._n_heads = max(site.n_heads for site in self.model.wiring.of_block(block))
+
+    def base(self, make: MakeReadout) -> Base:
+        """Run the text as it is; `make` decides by its outputs what is read."""
+        with (
+            torch.inference_mode(),
+            recorded(self._layers) as kept,
+            self.model.tapped(returns_weights=False),
+        ):
+            outputs, logits = self.text.run()
+            readout = make(outputs, logits)
+            value = readout.read(outputs, logits)[0].double().cpu().numpy()
+        refuse_nonsense(self.model, readout, value)
+        return Base(readout, value, kept)
+
+    def values(
+        self,
+        base: Base,
+        sets: Sequence[HeadSet],
+        make_edit: MakeEdit,
+        advance: Callable[[int], None] = lambda n: None,
+    ) -> np.ndarray:
+        """What the number is after each set of heads was changed, each alone."""
+        order = sorted(range(len(sets)), key=lambda i: min(layer for layer, _ in sets[i]))
+        values = np.full((len(sets), *base.value.shape), np.nan)
+        size = self._batch_size()
+        for start in range(0, len(order), size):
+            chosen = order[start : start + size]
+            some = [sets[i] for i in chosen]
+            try:
+                values[chosen] = self._run(some, base, make_edit)
+            except RuntimeError:  # the family hands on tensors whose first axis is not the rows
+                if not self._cuts_rows:
+                    raise
+                self._cuts_rows = False
+                values[chosen] = self._run(some, base, make_edit)
+            advance(len(chosen))
+        return values
+
+    def alone(self, base: Base, heads: HeadSet, make_edit: MakeEdit) -> float:
+        """The same of one set by a plain pass: nothing is reused."""
+        edits = _edits([heads], make_edit, first_row=0)
+        tap = Attachment(edits=edits, returns_weights=False)
+        with torch.inference_mode(), self.model.attached(tap):
+            outputs, logits = self.text.run()
+            return float(base.readout.read(outputs, logits)[0])
+
+    def _batch_size(self) -> int:
+        n = self.text.n_tokens
+        limits = [MOST_TOKENS // n, MOST_WEIGHTS // (n * n * self._n_heads)]
+        if not self.text.is_cut:
+            width = getattr(self.model.module.config, "vocab_size", 1) or 1
+            limits.append(MOST_LOGITS // (n * width))
+        return max(1, min(limits) - 1)
+
+    def _run(self, sets: Sequence[HeadSet], base: Base, make_edit: MakeEdit) -> np.ndarray:
+        """`row`: the values of sets, sorted by the layer of their first change."""
+        n_rows = len(sets) + 1
+        firsts = [min(layer for layer, _ in heads) for heads in sets]
+        tap = Attachment(edits=_edits(sets, make_edit, first_row=1), returns_weights=False)
+        with (
+            torch.inference_mode(),
+            self.model.attached(tap),
+            self._shortened(firsts, base.kept, n_rows),
+        ):
+            outputs, logits = self.text.run(n_rows)
+            values = base.readout.read(outputs, logits).double().cpu().numpy()
+        apart = np.abs(values[0] - base.value)
+        if (apart > self.tolerance * np.maximum(1.0, np.abs(base.value))).any():
+            worst = np.unravel_index(apart.argmax(), apart.shape)
+            raise HeadscopeError(
+                f"{self.model.name} gives {values[0][worst]:.6g} for a text in a batch and "
+                f"{base.value[worst]:.6g} for the text alone, so its rows are not independent and "
+                "heads cannot be compared in one batch."
+            )
+        return np.asarray(values[1:])
+
+    @contextmanager
+    def _shortened(
+        self, firsts: Sequence[int], kept: Mapping[int, object], n_rows: int
+    ) -> Iterator[None]:
+        """Within the block, layers compute only rows that are changed so far."""
+        with ExitStack() as stack:
+            for number, module in self._layers.items():
+                if number not in kept:
+                    continue
+                if number < firsts[0]:
+                    _stand_in(stack, module, _giver(kept[number], n_rows))
+                elif self._cuts_rows:
+                    active = 1 + sum(first <= number for first in firsts)
+                    if active < n_rows:
+                        _stand_in(stack, module, _cutter(module, active, n_rows))
+            yield
+
+
+def _edits(sets: Sequence[HeadSet], make_edit: MakeEdit, *, first_row: int) -> tuple[Edit, ...]:
+    by_layer: dict[int, tuple[list[int], list[HeadSet]]] = {}
+    for row, heads in enumerate(sets, start=first_row):
+        for layer in sorted({layer for layer, _ in heads}):
+            rows, members = by_layer.setdefault(layer, ([], []))
+            rows.append(row)
+            members.append(tuple(head for head in heads if head[0] == layer))
+    return tuple(make_edit(layer, rows, members) for layer, (rows, members) in by_layer.items())
+
+
+def _stand_in(stack: ExitStack, module: nn.Module, forward: Callable[..., object]) -> None:
+    module.forward = forward  # type: ignore[method-assign, unused-ignore]
+    stack.callback(delattr, module, "forward")
+
+
+def _giver(output: object, n_rows: int) -> Callable[..., object]:
+    return lambda *_, **__: map_tensors(output, lambda tensor: spread(tensor, n_rows))
+
+
+def _cutter(module: nn.Module, active: int, n_rows: int) -> Callable[..., object]:
+    """A forward that computes the first `active` rows; the others are as row 0."""
+    original = module.forward
+
+    def cut(tensor: Tensor) -> Tensor:
+        return tensor[:active] if tensor.ndim > 1 and tensor.shape[0] == n_rows else tensor
+
+    def fill(tensor: Tensor) -> Tensor:
+        if tensor.ndim < 2 or tensor.shape[0] != active:
+            return tensor
+        return torch.cat((tensor, spread(tensor[:1], n_rows - active)))
+
+    def forward(*args: object, **kwargs: object) -> object:
+        result = original(*map_tensors(args, cut), **map_tensors(kwargs, cut))
+        return map_tensors(result, fill)
+
+    return forward

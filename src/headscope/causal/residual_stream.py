@@ -1,0 +1,353 @@
+"""The residual stream of a text as a sum of named parts, proved where the architecture allows it.
+
+What enters the first layer, what each head adds (z W_O^h), the bias of each output projection and
+what each MLP adds: together they are what enters a later layer. This holds where every layer adds
+the output of its attention and of one other module to its input as they are, and hands the sum
+on; norms behind the attention (Gemma 2, OLMo 2, BERT) or scaled residuals (Granite) break it, and
+are refused.
+
+Norms held fixed: with its scale frozen, a norm is linear, and passes on a sum part by part.
+
+`headscope.attribute`: a logit as a sum over heads, MLPs and the embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor, nn
+from transformers.utils.generic import ModelOutput
+
+from headscope.attention import Attention
+from headscope.causal.batched_forward import Pass, layer_modules
+from headscope.causal.effects import read_text
+from headscope.causal.readout import find_answers, find_position
+from headscope.errors import InputError, TapUnsupported
+from headscope.model.load import as_model
+from headscope.model.model import Model
+from headscope.model.tap.projection import Call, recorded_calls, run_module
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """y = w · c(x) / √(mean c(x)² + ε) + b; c takes the mean away (LayerNorm) or not (RMSNorm).
+
+    Attributes:
+        weight: w.
+        bias: b.
+        epsilon: ε.
+        is_centered: is the mean taken away?
+    """
+
+    weight: Tensor
+    bias: Tensor
+    epsilon: float
+    is_centered: bool
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Y of `… unit`."""
+        return self.frozen(x, x) + self.bias
+
+    def frozen(self, part: Tensor, at: Tensor) -> Tensor:
+        """What a part of `at` contributes to y − b, with the scale that `at` has."""
+        scale = (self._centered(at).square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
+        return self._centered(part) * scale * self.weight
+
+    def _centered(self, x: Tensor) -> Tensor:
+        return x - x.mean(-1, keepdim=True) if self.is_centered else x
+
+
+def fit_norm(module: nn.Module, captured: Tensor) -> Norm | None:
+    """The norm that a module is, proved on captured activations and on random ones at several
+    scales; None where it is none.
+    """
+    rows = captured.detach().reshape(-1, captured.shape[-1])
+    generator = torch.Generator().manual_seed(0)
+    random = torch.randn((32, rows.shape[-1]), generator=generator).to(rows)
+    tried = [rows, random, 0.01 * random + 0.003, 30 * random - 1.0]
+    with torch.inference_mode():
+        bias = run_module(module, torch.zeros_like(rows[:1]))[0]
+        wanted = [run_module(module, x) for x in tried]
+    stated = {v for v in vars(module).values() if isinstance(v, float) and 0 < v < 1e-2}
+    for is_centered in (False, True):
+        for epsilon in (*sorted(stated), 0.0):
+            plain = Norm(torch.ones_like(bias), torch.zeros_like(bias), epsilon, is_centered)
+            unit = plain.apply(random.double())
+            weight = (unit * (wanted[1] - bias)).sum(0) / unit.square().sum(0)
+            norm = Norm(weight.clone(), bias.clone(), epsilon, is_centered)
+            if all(
+                _is_close(norm.apply(x.double()), y) for x, y in zip(tried, wanted, strict=True)
+            ):
+                return norm
+    return None
+
+
+TOLERANCE = 1e-4
+ROUNDINGS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the residual stream."""
+
+    name: str
+    kind: str
+    """`embedding`, `head`, `bias` or `mlp`."""
+    layer: int
+    """−1 for what enters the first layer."""
+    head: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """One text's residual stream.
+
+    Attributes:
+        parts: what it is made of.
+        values: `part position unit`, float64.
+        before: by layer, `position unit`: what enters it.
+        after: what leaves the last layer.
+        calls: all calls of modules in the pass.
+        outputs: of the model.
+        attentions: by layer, what the tap read.
+    """
+
+    parts: tuple[Part, ...]
+    values: Tensor
+    before: Mapping[int, Tensor]
+    after: Tensor
+    calls: list[Call]
+    outputs: ModelOutput
+    attentions: Mapping[int, Attention]
+
+    def below(self, layer: int) -> tuple[tuple[Part, ...], Tensor]:
+        """The parts of what enters a layer."""
+        chosen = [i for i, part in enumerate(self.parts) if part.layer < layer]
+        return tuple(self.parts[i] for i in chosen), self.values[chosen]
+
+
+def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
+    """Run a text and take its residual stream apart, with proof that the parts sum.
+
+    Raises:
+        TapUnsupported: the architecture does not add its parts up, with what was seen.
+    """
+    refuse_half_precision(model)
+    layers = layer_modules(model)
+    if not layers:
+        raise refusal(model, "its layers share a module, or are no list of modules")
+    attentions: dict[int, Attention] = {}
+    block = model.wiring.main_block()
+
+    def keep(attention: Attention) -> None:
+        if attention.block == block:
+            attentions[attention.layer] = attention
+
+    projections = model.projections
+    with (
+        torch.inference_mode(),
+        model.tapped(keep, scores=True),
+        recorded_calls(model.module) as calls,
+    ):
+        outputs, _ = Pass(model, inputs, None).run()
+    names = {module: name for name, module in model.module.named_modules()}
+    by_name = {call.name: call for call in calls}
+    parts: list[Part] = []
+    values: list[Tensor] = []
+    before: dict[int, Tensor] = {}
+    after: Tensor | None = None
+    for layer, module in layers.items():
+        call = by_name.get(names[module])
+        projection = projections[block, layer]
+        attended = by_name.get(projection.module)
+        heads = attentions[layer].outputs
+        if call is None or attended is None or heads is None:
+            raise refusal(model, f"layer {layer} does not take and return one tensor")
+        entering, leaving = _rows(call.given), _rows(call.returned)
+        if after is None:
+            parts.append(Part("embedding", "embedding", -1))
+            values.append(entering)
+        elif not _is_close(entering, after):
+            raise refusal(model, f"what enters layer {layer} is not what left the layer before it")
+        before[layer], after = entering, leaving
+        rest = leaving - entering - _rows(attended.returned)
+        # Where the stream is large (SmolLM2's first token), so is what its sums round away.
+        rounded = ROUNDINGS * torch.finfo(call.given.dtype).eps * (entering.abs() + leaving.abs())
+        if not any(_is_close(_rows(other.returned), rest, rounded) for other in calls
+                   if other.name.startswith(f"{names[module]}.")
+                   and other.returned.numel() == rest.numel()):  # fmt: skip
+            raise refusal(
+                model,
+                f"layer {layer} does not add the output of its attention ({projection.module}) and "
+                "of one other module to its input as they are (a norm behind them, or a factor)",
+            )
+        n_heads = heads.shape[1]
+        parts += [Part(f"L{layer} H{head}", "head", layer, head) for head in range(n_heads)]
+        values += list(projection.through(heads[0]).cpu())
+        parts += [Part(f"L{layer} bias", "bias", layer), Part(f"L{layer} MLP", "mlp", layer)]
+        values += [projection.bias.expand_as(rest), rest]
+    assert after is not None
+    stacked = torch.stack(values)
+    if not _is_close(stacked.sum(0), after):
+        off = float((stacked.sum(0) - after).abs().max())
+        raise refusal(model, f"its parts miss the residual stream by {off:.2g}")
+    return Stream(tuple(parts), stacked, before, after, calls, outputs, attentions)
+
+
+def find_norm(
+    model: Model, stream: Stream, given: Tensor, returned: Tensor, where: str
+) -> tuple[Norm | None, Tensor]:
+    """The one norm between two tensors of a pass, with `position unit` of its output; None where
+    they are equal.
+    """
+    entering, leaving = _rows(given), _rows(returned)
+    if entering.shape == leaving.shape and _is_close(entering, leaving):
+        return None, leaving
+    for call in stream.calls:
+        if call.given.numel() != entering.numel() or call.returned.numel() != leaving.numel():
+            continue
+        if _is_close(_rows(call.given), entering) and _is_close(_rows(call.returned), leaving):
+            norm = fit_norm(call.module, call.given)
+            if norm is not None:
+                return norm, leaving
+    raise refusal(model, f"{where} there is not one plain norm (LayerNorm or RMSNorm)")
+
+
+def refuse_half_precision(model: Model) -> None:
+    """Refuse a model whose numbers round more than sums can be proved to."""
+    dtype = model.module.dtype
+    if torch.finfo(dtype).eps > TOLERANCE:
+        name = str(dtype).removeprefix("torch.")
+        raise refusal(
+            model, f"it computes in {name}, which rounds too much to prove a sum; load it with "
+            "dtype='float32'"
+        )  # fmt: skip
+
+
+def refusal(model: Model, reason: str) -> TapUnsupported:
+    """The error of an architecture whose stream cannot be taken apart."""
+    return TapUnsupported(
+        f"{model.name} ({model.info.family}) cannot be taken apart into what each part adds: "
+        f"{reason}. hs.effects, which runs the model without a head, works for it."
+    )
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    """`position unit`, float64, of one text."""
+    return tensor.detach().double().cpu().reshape(-1, tensor.shape[-1])
+
+
+def _is_close(left: Tensor, right: Tensor, rounded: Tensor | float = 0.0) -> bool:
+    if left.shape != right.shape:
+        return False
+    size = max(float(right.abs().max()), 1e-6)
+    return bool(((left - right).abs() <= TOLERANCE * size + rounded).all())
+
+
+NOT_ONE_STACK = {
+    "label": "a classifier",
+    "token_label": "a classifier of tokens",
+    "seq2seq": "an encoder-decoder",
+}
+
+
+def attribute(
+    model: Model | str,
+    text: str,
+    target: str | int | None = None,
+    foil: str | int | Literal[False] | None = None,
+    *,
+    position: int = -1,
+) -> xr.DataArray:
+    """The logit difference of a prediction as a sum: what each head, each MLP and the embedding
+    write into it directly.
+
+    logit(target) − logit(foil) = Σ over parts of norm(part) · (u_target − u_foil) + a constant,
+    with the final norm's scale held as it is on this text and u the rows of the unembedding. It
+    says what is written to the output directly; what a part does by way of later layers is not in
+    it. It is no substitute for taking the part away (`headscope.effects`): over SmolLM2's heads
+    the two correlate at about .5.
+
+    Direct logit attribution: Elhage et al. 2021; Wang et al. 2023.
+
+    Args:
+        model: a language model that adds its parts up (GPT-2, Llama, Qwen 2, Gemma, NeoX, Phi,
+            OPT, Mixtral and others), or what `headscope.load` takes.
+        text: the text.
+        target: a token; the likeliest by default.
+        foil: another token; the likeliest other one by default, False for the target's own logit.
+        position: of the prediction; the last token by default.
+
+    Returns:
+        Over `component`, which has coordinates `kind` (`embedding`, `head`, `bias`, `mlp`,
+        `constant`), `layer` and `head` (−1 for none). The values sum to the logit difference,
+        which is proved: `attrs["difference"]` is how far they miss it.
+
+    Raises:
+        TapUnsupported: the architecture does not allow it, with the reason.
+    """
+    model = as_model(model)
+    objective = model.need_objective("Attribution of a prediction")
+    if objective not in ("causal", "masked"):
+        raise InputError(
+            "Attribution is of the tokens that a language model with one stack predicts; "
+            f"{model.name} is {NOT_ONE_STACK[objective]}. hs.effects works for it."
+        )
+    stacks, inputs = read_text(model, text, None, None)
+    at = find_position(model, stacks, position)
+    assert at is not None
+    stream = read_stream(model, inputs)
+    unembedding = model.module.get_output_embeddings()
+    call = next((c for c in reversed(stream.calls) if c.module is unembedding), None)
+    logits: Tensor = stream.outputs["logits"][0].double().cpu()
+    if call is None or not isinstance(getattr(unembedding, "weight", None), Tensor):
+        raise refusal(model, "it has no unembedding that is one linear module")
+    if not _is_close(call.returned[0].double().cpu(), logits):
+        raise refusal(model, "its logits are changed (scaled or capped) after the unembedding")
+    norm, _ = find_norm(
+        model, stream, stream.after, call.given, "between the last layer and the unembedding"
+    )
+    answer = find_answers(model, logits[at], target, foil, "logit", at)
+    signs = {answer.target: 1.0} | ({} if answer.foil is None else {answer.foil: -1.0})
+    weight, bias = unembedding.weight.detach(), getattr(unembedding, "bias", None)
+    direction = torch.stack([sign * weight[token].double().cpu() for token, sign in signs.items()])
+    direction = direction.sum(0)
+    constant = 0.0
+    if bias is not None:
+        constant = sum(sign * float(bias[token].detach()) for token, sign in signs.items())
+    parts = stream.values[:, at]
+    if norm is None:
+        written = parts @ direction
+    else:
+        written = norm.frozen(parts, stream.after[at]) @ direction
+        constant += float(norm.bias @ direction)
+    values = np.append(written.numpy(), constant)
+    value = sum(sign * float(logits[at, token]) for token, sign in signs.items())
+    difference = abs(float(values.sum()) - value)
+    if difference > TOLERANCE * max(1.0, float(logits[at].abs().max())):
+        raise refusal(model, f"its parts sum to {values.sum():.6g} and the logits give {value:.6g}")
+    return xr.DataArray(
+        values,
+        dims="component",
+        coords={
+            "component": [*(part.name for part in stream.parts), "constant"],
+            "kind": ("component", [*(part.kind for part in stream.parts), "constant"]),
+            "layer": ("component", [*(part.layer for part in stream.parts), -1]),
+            "head": ("component", [*(part.head for part in stream.parts), -1]),
+        },
+        name="attribution",
+        attrs={
+            "long_name": "what is written into the logits directly",
+            "model": model.name,
+            "text": text,
+            **answer.describe(),
+            "sum": float(values.sum()),
+            "with": value,
+            "difference": difference,
+        },
+    )

@@ -1,0 +1,411 @@
+"""Clark et al.'s Figures 1, 2 and 4 from a result: a point for every head, a line for its layer.
+
+Clark et al.'s Figure 3: how much the loss depends on attention, by class of keys and layer.
+
+Clark et al.'s Figure 6: all heads in the plane, by behavior and by layer; and clusters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from headscope.errors import InputError, UnknownName
+from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, ticks
+from headscope.results.result import Result, short_name
+from headscope.text.token_classes import FIRST, PUNCTUATION, REST, is_repeated
+
+if TYPE_CHECKING:
+    from headscope.heads.head_map import HeadMap
+
+LAYER = "Layer"
+
+
+def clark_figure_1(result: Result) -> Figure:
+    """Attention to the previous, the current and the next token, by head (section 3.1).
+
+    Clark et al.'s Figure 1 shows four heads as examples; this is the plot of all heads that
+    their notebook has, with next and previous the right way round. Causal attention never
+    sees the next token: it has no panel there.
+    """
+    shares = _variable(result, "offset_share")
+    titles = {-1: "previous token", 0: "current token", 1: "next token"}
+    if not (shares.sel(offset=1) > 0).any():
+        del titles[1]
+    with styled():
+        figure = new_figure(2.2 * len(titles), 2.4)
+        panels = figure.subplots(1, len(titles), sharey=True)
+        for axes, color, (offset, title) in zip(panels, PALETTE, titles.items(), strict=False):
+            values = shares.sel(offset=offset)
+            _points(axes, values, color)
+            above = int((values > 0.5).sum())
+            axes.axhline(0.5, color=GRAY, linewidth=0.6, linestyle=(0, (4, 3)))
+            noun = "head" if above == 1 else "heads"
+            axes.set_title(title.capitalize())
+            axes.text(
+                0.98,
+                0.97,
+                f"{above} {noun} above 0.5",
+                transform=axes.transAxes,
+                ha="right",
+                va="top",
+                fontsize=7,
+                color=GRAY,
+            )
+            axes.set_ylim(-0.02, 1.02)
+            axes.set_xlabel(LAYER)
+        panels[0].set_ylabel("Share of attention")
+        _caption(figure, result)
+    return figure
+
+
+def clark_figure_2(result: Result) -> Figure:
+    """Attention to special tokens and punctuation; and to separators, from separators and
+    from the rest (section 3.2). Models without separators have the first panel alone.
+    """
+    shares = _variable(result, "class_share")
+    names = [str(n) for n in shares["key_class"].values if n not in (REST, PUNCTUATION)]
+    if is_repeated(shares):  # the first token is a special token: one line says it
+        names.remove(FIRST)
+    has_separators = bool(np.isfinite(result["sep_from_sep"]).any())
+    with styled():
+        figure = new_figure(6.6 if has_separators else 4.8, 2.6)
+        panels = np.atleast_1d(figure.subplots(1, 1 + has_separators, sharey=True))
+        for number, name in enumerate(names):
+            shown = "first token" if name == "first" else name
+            _points(panels[0], shares.sel(key_class=name), PALETTE[number], shown, _shift(number))
+        panels[0].set_title("Attention to …")
+        if has_separators:
+            for number, (name, label) in enumerate(
+                (
+                    ("sep_from_sep", "separators → separators"),
+                    ("sep_from_other", "other → separators"),
+                )
+            ):
+                _points(panels[1], result[name], PALETTE[number + 3], label, _shift(number))
+            panels[1].set_title("Attention to separators from …")
+        for axes in panels:
+            axes.set_ylim(-0.02, 1.02)
+            axes.set_xlabel(LAYER)
+            axes.legend(loc="best")
+        panels[0].set_ylabel("Share of attention")
+        _caption(figure, result)
+    return figure
+
+
+def clark_figure_4(result: Result) -> Figure:
+    """Entropy of every head's rows, from all tokens and from the first one (section 3.3).
+
+    In causal attention the first token sees only itself: one panel says it all.
+    """
+    entropy = _variable(result, "row_entropy")
+    uniform = float(result["uniform_entropy"])
+    with styled():
+        has_first = bool((result["first_entropy"] > 0).any())
+        figure = new_figure(6.6 if has_first else 4.8, 2.5)
+        panels = np.atleast_1d(figure.subplots(1, 1 + has_first, sharey=True))
+        _points(panels[0], entropy, PALETTE[0])
+        panels[0].set_title("From all tokens")
+        if has_first:
+            _points(panels[1], result["first_entropy"], PALETTE[1])
+            panels[1].set_title("From the first token alone")
+        for axes in panels:
+            axes.set_xlabel(LAYER)
+            axes.set_ylim(-0.05, 1.1 * max(uniform, float(entropy.max())))
+        panels[0].axhline(uniform, color=GRAY, linewidth=0.8, linestyle=(0, (4, 3)))
+        panels[0].annotate(
+            "uniform attention",
+            (1, uniform),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="right",
+            fontsize=7,
+            color=GRAY,
+        )
+        panels[0].set_ylabel("Entropy (nats)")
+        _caption(figure, result)
+    return figure
+
+
+def _points(
+    axes: Axes, values: xr.DataArray, color: str, label: str | None = None, shift: float = 0.0
+) -> None:
+    """Every head a point, the mean of a layer a line."""
+    layers = values["layer"].values.astype(float)
+    x = np.repeat(layers + shift, values.sizes["head"])
+    y = values.transpose("layer", "head").values.ravel()
+    axes.scatter(x, y, s=6, color=color, alpha=0.45, linewidths=0)
+    axes.plot(layers, values.mean("head"), color=color, linewidth=1.3, label=label)
+    axes.set_xticks([layers[i] for i in ticks(len(layers))])
+
+
+def _shift(number: int) -> float:
+    return 0.12 * (number - 1)
+
+
+def _variable(result: Result, name: str) -> xr.DataArray:
+    if name not in result:
+        raise InputError(
+            f"This figure shows {name}, which the result does not have. Run headscope.analyze "
+            'with it (it is among "all").'
+        )
+    return result[name]
+
+
+def _caption(figure: Figure, result: Result) -> None:
+    text = f"{result.title} · {result.n_documents:,} documents"
+    caption(figure, text)
+
+
+def clark_figure_3(result: Result) -> Figure:
+    """Mean |∂L/∂a| by layer, for each class of keys and for all keys (section 3.2)."""
+    if "importance_by_layer" not in result:
+        raise InputError("This figure shows gradients: make the result with headscope.importance.")
+    values = result["importance_by_layer"]
+    names = [str(n) for n in values["gradient_class"].values if n not in (REST, PUNCTUATION)]
+    if is_repeated(values):
+        names.remove(FIRST)
+    with styled():
+        figure = new_figure(5.0, 2.9)
+        axes = figure.subplots()
+        layers = values["layer"].values
+        for number, name in enumerate(names):
+            is_all = name == "all"
+            axes.plot(
+                layers,
+                values.sel(gradient_class=name),
+                color=GRAY if is_all else PALETTE[number],
+                linestyle=(0, (4, 3)) if is_all else "-",
+                marker="o",
+                markersize=2.5,
+                linewidth=1.2,
+                label={"first": "first token", "all": "all keys"}.get(name, name),
+            )
+        axes.set_yscale("log")
+        axes.set_xticks([layers[i] for i in ticks(len(layers))])
+        axes.set_xlabel("Layer")
+        axes.set_ylabel("Mean |∂L/∂a|  (nats)")
+        axes.set_title("How much the loss depends on attention to …")
+        axes.legend()
+        caption(
+            figure,
+            f"{result.title} · loss {float(result['loss']):.2f} nats per token",
+        )
+    return figure
+
+
+def removal_figure(checked: xr.Dataset) -> Figure:
+    """Draw what `check_importance` returns: how much the loss rises when attention to a class
+    of keys is removed, in part or wholly, against what the gradient foretold. A point is a
+    head; on the dashed line the gradient is right.
+    """
+    names = [str(n) for n in checked["key_class"].values]
+    levels = [float(level) for level in checked["level"].values]
+    layers = checked["layer"].broadcast_like(checked["removal_estimate"].isel(key_class=0))
+    with styled():
+        figure = new_figure(2.1 * len(levels) + 0.9, 2.0 * len(names) + 0.5)
+        panels = figure.subplots(len(names), len(levels), squeeze=False)
+        for row, name in zip(panels, names, strict=True):
+            for axes, level in zip(row, levels, strict=True):
+                at = checked.sel(key_class=name, level=level)
+                foretold = at["removal_estimate"] * level
+                drawn = axes.scatter(
+                    foretold, at["rise"], c=layers, cmap="viridis", s=8, linewidths=0
+                )
+                _symmetric(axes, float(np.nanmedian(np.abs(at["rise"]))))
+                axes.axline((0, 0), (1, 1), color=GRAY, linewidth=0.6, linestyle=(0, (4, 3)))
+                low, high = (float(at["r_interval"].sel(bound=b)) for b in ("low", "high"))
+                axes.text(
+                    0.98,
+                    0.03,
+                    f"r = {float(at['r']):.2f} ({low:.2f} to {high:.2f})\n"
+                    f"ρ = {float(at['rho']):.2f}",
+                    transform=axes.transAxes,
+                    ha="right",
+                    va="bottom",
+                    fontsize=6.5,
+                )
+            row[0].set_ylabel(f"{'first token' if name == 'first' else name}\nRise of the loss")
+        for axes, level in zip(panels[0], levels, strict=True):
+            axes.set_title(f"{level:.0%} removed")
+        for axes in panels[-1]:
+            axes.set_xlabel("Foretold by the gradient (nats)")
+        figure.colorbar(drawn, ax=panels, label="Layer", shrink=0.6)
+        about = checked.attrs
+        corpus = short_name(str(about["corpus"]))
+        what = f"{about['heads']} heads · {about['documents']} documents"
+        caption(
+            figure,
+            f"{about['model']} · {corpus} · {what} · loss {float(checked['loss']):.2f} nats",
+        )
+    return figure
+
+
+def _symmetric(axes: Axes, middle: float) -> None:
+    """Scale both axes alike, linear near 0 and logarithmic beyond: few heads matter much."""
+    near = 10.0 ** np.floor(np.log10(max(middle, 1e-9)))
+    values = np.abs([*axes.get_xlim(), *axes.get_ylim()]).max()
+    for name in ("x", "y"):
+        getattr(axes, f"set_{name}scale")("symlog", linthresh=near, linscale=0.5)
+        getattr(axes, f"set_{name}lim")(-values, values)
+        axis = getattr(axes, f"{name}axis")
+        top = 10.0 ** np.floor(np.log10(values))
+        axis.set_ticks([-top, 0, top])
+        axis.set_minor_locator(NullLocator())
+
+
+OTHER = "other"
+LIGHT = "#C4C4C4"
+MORE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#661100", "#88CCEE", "#117733")
+"""Colors of Tol (2021), for maps with many behaviors."""
+MOST_NAMED = 4
+"""Heads of a behavior are named on the map if there are no more of them."""
+AREA = 16
+"""Of a point, in square points."""
+AREAS = 8, 96
+"""Of the point without an effect, and of the one with the largest."""
+
+
+def draw_map(heads: HeadMap, name: str) -> Figure:
+    """A figure of the map by its name."""
+    figures = {"clark-6": clark_figure_6, "clusters": cluster_figure}
+    if name not in figures:
+        raise UnknownName.of("figure of a map", name, figures)
+    return figures[name](heads)
+
+
+def clark_figure_6(heads: HeadMap) -> Figure:
+    """The map twice: colored by behavior, and by layer (section 6); by their effects, heads are
+    larger.
+    """
+    data = heads.data
+    areas = _areas(heads)
+    order = np.argsort(-areas, kind="stable")  # small points lie on large ones
+    with styled():
+        figure = new_figure(7.2, 3.6)
+        left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+        colors = behavior_colors(heads)
+        for name, color in colors.items():
+            at = order[data["behavior"].values[order] == name]
+            left.scatter(
+                data["x"].values[at],
+                data["y"].values[at],
+                s=areas[at],
+                color=color,
+                linewidths=0,
+                alpha=0.9,
+                label=f"{name} ({len(at)})",
+                zorder=1 if name == OTHER else 2,
+            )
+        _size_legend(left, heads)
+        figure.legend(loc="outside left center", handletextpad=0.1)
+        left.set_title("By behavior")
+        _name_heads(left, heads)
+        drawn = right.scatter(
+            data["x"].values[order],
+            data["y"].values[order],
+            s=areas[order],
+            c=data["layer"].values[order],
+            cmap="viridis",
+            linewidths=0,
+            alpha=0.9,
+        )
+        figure.colorbar(drawn, ax=right, label="Layer", shrink=0.8)
+        right.set_title("By layer")
+        for axes in (left, right):
+            axes.set_aspect("equal")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.spines[:].set_visible(False)
+        said = f"distances are Jensen-Shannon divergences · stress {heads.stress:.2f}"
+        sizes = f"\n{heads.size_meaning}" if heads.size_meaning else ""
+        caption(figure, f"{heads.title} · {said}{sizes}")
+    return figure
+
+
+def _areas(heads: HeadMap) -> np.ndarray:
+    """`at`: how large each point is drawn, in square points."""
+    sizes = heads.effect_sizes()
+    if sizes is None:
+        return np.full(heads.data.sizes["at"], float(AREA))
+    return AREAS[0] + (AREAS[1] - AREAS[0]) * sizes
+
+
+def _size_legend(axes: Axes, heads: HeadMap) -> None:
+    """Entries of the legend for the smallest and the largest point."""
+    largest = heads.largest_effect
+    if largest is not None:
+        for value, area in zip((0.0, largest), AREAS, strict=True):
+            axes.scatter([], [], s=area, color=GRAY, linewidths=0, label=f"effect {value:.2g}")
+
+
+def _name_heads(axes: Axes, heads: HeadMap) -> None:
+    """Names beside the heads of rare behaviors, away from the nearest other one."""
+    data = heads.data
+    names, counts = np.unique(data["behavior"].values, return_counts=True)
+    rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MOST_NAMED}
+    named = [i for i, name in enumerate(data["behavior"].values) if str(name) in rare - {OTHER}]
+    places = np.stack([data["x"].values, data["y"].values], axis=1)
+    for i in named:
+        others = [j for j in named if j != i]
+        near = min(others, key=lambda j: float(((places[i] - places[j]) ** 2).sum()), default=i)
+        is_left = places[near, 0] > places[i, 0]
+        axes.annotate(
+            f"L{int(data['layer'][i])} H{int(data['head'][i])}",
+            tuple(places[i]),
+            xytext=(-4 if is_left else 4, -5 if places[near, 1] > places[i, 1] else 2),
+            textcoords="offset points",
+            ha="right" if is_left else "left",
+            fontsize=6,
+        )
+
+
+def cluster_figure(heads: HeadMap) -> Figure:
+    """Into how many groups the heads fall (silhouette), and the map colored by them."""
+    data = heads.data
+    with styled():
+        figure = new_figure(6.4, 2.8)
+        left, right = figure.subplots(1, 2, width_ratios=(1, 1.3))
+        left.plot(data["n_clusters"], data["silhouette"], marker="o", markersize=3, color=GRAY)
+        best = int(np.nan_to_num(data["silhouette"].values, nan=-1).argmax())
+        left.scatter(
+            data["n_clusters"][best], data["silhouette"][best], color=PALETTE[0], zorder=3, s=26
+        )
+        left.set_xlabel("Clusters (Ward's linkage)")
+        left.set_ylabel("Silhouette")
+        left.set_xticks(data["n_clusters"].values[::2])
+        left.set_ylim(0, max(0.05, 1.15 * float(data["silhouette"].max())))
+        colors = np.array([PALETTE[i % len(PALETTE)] for i in data["cluster"].values])
+        right.scatter(data["x"], data["y"], s=14, c=colors, linewidths=0)
+        right.set_aspect("equal")
+        right.set_xticks([])
+        right.set_yticks([])
+        right.spines[:].set_visible(False)
+        n = len(np.unique(data["cluster"]))
+        right.set_title(f"{n} clusters")
+        caption(figure, heads.title)
+    return figure
+
+
+def behavior_colors(heads: HeadMap) -> dict[str, str]:
+    """A color for each behavior on the map, most frequent first, `other` in gray and last."""
+    names, counts = np.unique(heads.data["behavior"].values, return_counts=True)
+    order = [str(names[i]) for i in np.argsort(-counts, kind="stable")]
+    named = [name for name in order if name != OTHER]
+    cycle = [*(color for color in PALETTE if color != GRAY), *MORE]
+    colors = {name: cycle[i % len(cycle)] for i, name in enumerate(named)}
+    return {**colors, **({OTHER: LIGHT} if OTHER in order else {})}
+
+
+def layer_colors(n_layers: int) -> list[str]:
+    """A color for each layer, dark to light; none as dark as a dark page."""
+    scale = mpl.colormaps["viridis"]
+    places = np.linspace(0.22, 1, n_layers)
+    return [str(mpl.colors.to_hex(scale(place))) for place in places]

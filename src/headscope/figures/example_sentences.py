@@ -1,0 +1,225 @@
+"""Exemplar documents of a head with the arc highlighted: Vig & Belinkov's Tables 1 to 3.
+
+What a head does with sentences: Clark et al.'s Figure 5, right and wrong side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+
+from headscope.errors import InputError
+from headscope.figures.style import BLUE, GRAY, ORANGE, VERMILION, new_figure, styled
+from headscope.results.probe import ProbeExample, ProbeExamples
+from headscope.results.result import Exemplar, Result
+
+WIDTH = 6.8
+LEFT = 0.55
+LINE = 0.19
+GAP = 0.2
+FONT = 8
+SPACE = 0.045
+WINDOW = 45
+"""Tokens shown around the arc of a long document."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A token and where it stands, in inches from the left and lines from the top."""
+
+    text: str
+    position: int
+    x: float
+    line: int
+    width: float
+
+
+def exemplar_table(
+    result: Result, layer: int, head: int, *, n: int = 6, block: str | None = None
+) -> Figure:
+    """The documents in which a head pays its highest weights; an arrow from query to key."""
+    exemplars = result.exemplars(layer, head, block)[:n]
+    if not exemplars:
+        raise InputError(f"L{layer} H{head} has no exemplars: no document gave it attention.")
+    with styled():
+        ruler = new_figure(WIDTH, 1)
+        tables = [_lay_out(ruler, exemplar) for exemplar in exemplars]
+        height = sum(LINE * (pieces[-1].line + 1) + GAP for pieces in tables) + 0.35
+        figure = new_figure(WIDTH, height)
+        figure.set_layout_engine("none")
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_xlim(0, WIDTH)
+        axes.set_ylim(height, 0)
+        axes.set_axis_off()
+        axes.text(0.1, 0.18, f"L{layer} H{head}", fontsize=10, weight="bold", va="center")
+        axes.text(0.75, 0.18, "query", color=BLUE, weight="bold", va="center", fontsize=FONT)
+        axes.text(1.15, 0.18, "→ key", color="#8A5F00", style="italic", va="center", fontsize=FONT)
+        top = 0.45
+        for exemplar, pieces in zip(exemplars, tables, strict=True):
+            _draw(axes, exemplar, pieces, top)
+            top += LINE * (pieces[-1].line + 1) + GAP
+    return figure
+
+
+def _lay_out(ruler: Figure, exemplar: Exemplar) -> list[_Piece]:
+    """Tokens in lines of text."""
+    renderer = ruler.canvas.get_renderer()  # type: ignore[attr-defined]
+    tokens = exemplar.query_tokens
+    has_spaces = any(token.startswith(" ") for token in tokens)
+    first, last = _window(len(tokens), exemplar.query, exemplar.key)
+    pieces: list[_Piece] = []
+    x, line = LEFT, 0
+    word: list[tuple[str, int, float]] = []
+
+    def end_word() -> None:
+        nonlocal x, line
+        width = sum(w for _, _, w in word)
+        if x + width > WIDTH - 0.1 and x > LEFT:
+            x, line = LEFT, line + 1
+        for text, position, w in word:
+            pieces.append(_Piece(text, position, x, line, w))
+            x += w
+        x += SPACE
+        word.clear()
+
+    for position in range(first, last):
+        token = tokens[position].replace("\n", "⏎")
+        is_new = token.startswith(" ") if has_spaces else not token.startswith("##")
+        shown = (token.strip() if has_spaces else token.removeprefix("##")) or "·"
+        if is_new and word:
+            end_word()
+        is_end = position in (exemplar.query, exemplar.key)
+        label = ruler.text(0, 0, shown, fontsize=FONT, weight="bold" if is_end else "normal")
+        word.append((shown, position, label.get_window_extent(renderer).width / ruler.dpi))
+        label.remove()
+    if word:
+        end_word()
+    return pieces
+
+
+def _window(n: int, query: int, key: int) -> tuple[int, int]:
+    """The tokens to show: all of a short document, else those around the arc."""
+    if n <= 2 * WINDOW:
+        return 0, n
+    low, high = sorted((query, key))
+    return max(0, low - WINDOW // 2), min(n, high + WINDOW // 2)
+
+
+def _draw(axes: Axes, exemplar: Exemplar, pieces: Sequence[_Piece], top: float) -> None:
+    axes.text(0.1, top, f"{exemplar.weight:.2f}", fontsize=FONT, color=GRAY, va="center")
+    places: dict[int, _Piece] = {}
+    for piece in pieces:
+        y = top + LINE * piece.line
+        is_query, is_key = piece.position == exemplar.query, piece.position == exemplar.key
+        places[piece.position] = piece
+        style: dict[str, object] = {"fontsize": FONT, "va": "center", "color": "#333333"}
+        if is_query:
+            style |= {"color": BLUE, "weight": "bold"}
+        if is_key:
+            style |= {"style": "italic", "weight": "bold"}
+            style |= {} if is_query else {"color": "#8A5F00"}
+        axes.text(piece.x, y, piece.text, **style)  # type: ignore[arg-type]
+        if is_query or is_key:
+            color = BLUE if is_query else ORANGE
+            bottom = y + LINE * 0.4
+            axes.plot(
+                [piece.x, piece.x + piece.width], [bottom, bottom], color=color, linewidth=1.2
+            )
+    start, end = places.get(exemplar.query), places.get(exemplar.key)
+    if start is None or end is None or start is end:
+        return
+    a = start.x + start.width / 2, top + LINE * (start.line - 0.36)
+    b = end.x + end.width / 2, top + LINE * (end.line - 0.36)
+    reach = abs(a[0] - b[0])
+    bend = min(0.35, 0.12 / max(reach, 0.12)) * (1 if b[0] < a[0] else -1)
+    axes.add_patch(
+        FancyArrowPatch(
+            a,
+            b,
+            connectionstyle=f"arc3,rad={bend:.3f}",
+            arrowstyle="-|>",
+            mutation_scale=6,
+            linewidth=0.8,
+            color=GRAY,
+            alpha=0.8 if start.line == end.line else 0.45,
+            shrinkA=0,
+            shrinkB=0,
+            zorder=0,
+        )
+    )
+
+
+SENTENCE_LINE = 0.17
+"""Inches of a word."""
+KEY = "blue: attends most to its target · red: to another word (dashed: the target it missed)"
+FAINT = 0.03
+"""Attention below this is not drawn."""
+
+
+def example_figure(
+    examples: ProbeExamples, title: str | None = None, *, columns: int = 3
+) -> Figure:
+    """A panel for each sentence; `ProbeExamples.figure` says more."""
+    title = examples.title if title is None else title
+    if not examples:
+        raise InputError("There is no example to draw: the relation may not occur in the corpus.")
+    rows = [examples[start : start + columns] for start in range(0, len(examples), columns)]
+    heights = [max(len(example.words) for example in row) for row in rows]
+    with styled():
+        height = SENTENCE_LINE * sum(heights) + 0.45 * len(rows) + (0.5 if title else 0.2)
+        figure = new_figure(2.35 * columns, height)
+        grid = figure.subplots(len(rows), columns, squeeze=False, height_ratios=heights)
+        for axes_row, row, most in zip(grid, rows, heights, strict=True):
+            for number, axes in enumerate(axes_row):
+                axes.set_axis_off()
+                if number < len(row):
+                    _draw_sentence(axes, row[number], most)
+        figure.supxlabel(KEY, fontsize=7, color="#555555")
+        if title:
+            figure.suptitle(title, fontsize=9, x=0.01, ha="left")
+    return figure
+
+
+def _draw_sentence(axes: Axes, example: ProbeExample, most: int) -> None:
+    axes.set_xlim(0, 1)
+    axes.set_ylim(most - 0.4, -0.6)
+    left, right = 0.36, 0.64
+    asked = {arc.query: arc for arc in example.arcs}
+    for query, row in enumerate(example.weights):
+        arc = asked.get(query)
+        color = "#555555" if arc is None else BLUE if arc.is_right else VERMILION
+        for key, weight in enumerate(row):
+            if weight >= FAINT:
+                strength = min(1.0, float(weight))
+                axes.plot(
+                    [left, right],
+                    [query, key],
+                    color=color,
+                    alpha=strength * (0.55 if arc is None else 1.0),
+                    linewidth=0.5 + 1.3 * strength if arc is None else 0.9 + 1.6 * strength,
+                    zorder=1 if arc is None else 3,
+                )
+        if arc is not None and not arc.is_right:
+            axes.plot(
+                [left, right], [query, arc.target], color=VERMILION, linestyle=(0, (3, 2)),
+                linewidth=0.9, zorder=2,
+            )  # fmt: skip
+    targets = {arc.target: arc for arc in example.arcs}
+    for number, word in enumerate(example.words):
+        for x, side, arcs in ((left - 0.02, "right", asked), (right + 0.02, "left", targets)):
+            arc = arcs.get(number)
+            color = "#333333" if arc is None else BLUE if arc.is_right else VERMILION
+            weight = "normal" if arc is None else "bold"
+            shown = word if len(word) <= 14 else f"{word[:13]}…"
+            axes.text(
+                x, number, shown, ha=side, va="center", fontsize=7, color=color, weight=weight,
+                parse_math=False,
+            )  # fmt: skip
+    right_arcs = sum(arc.is_right for arc in example.arcs)
+    axes.set_title(
+        f"{right_arcs} of {len(example.arcs)} right", fontsize=7.5, color="#555555", pad=3
+    )

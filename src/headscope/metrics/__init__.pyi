@@ -1,0 +1,34 @@
+from headscope.metrics.catalog import METRICS as METRICS
+from headscope.metrics.catalog import VIG_BELINKOV as VIG_BELINKOV
+from headscope.metrics.core.contract import ALL_BLOCKS as ALL_BLOCKS
+from headscope.metrics.core.contract import SELF_BLOCKS as SELF_BLOCKS
+from headscope.metrics.core.contract import Fact as Fact
+from headscope.metrics.core.contract import LayersMetric as LayersMetric
+from headscope.metrics.core.contract import MergedMetric as MergedMetric
+from headscope.metrics.core.contract import Metric as Metric
+from headscope.metrics.core.contract import RatioMetric as RatioMetric
+from headscope.metrics.core.contract import State as State
+from headscope.metrics.core.contract import SumMetric as SumMetric
+from headscope.metrics.core.contract import Variable as Variable
+from headscope.metrics.core.layer_data import Digest as Digest
+from headscope.metrics.core.layer_data import Reading as Reading
+from headscope.metrics.core.layer_data import Small as Small
+from headscope.metrics.core.regions import Region as Region
+from headscope.metrics.core.regions import column_mass as column_mass
+from headscope.metrics.core.regions import distances as distances
+from headscope.metrics.core.regions import log_sums as log_sums
+from headscope.metrics.core.regions import masses as masses
+from headscope.metrics.core.regions import null_mass as null_mass
+from headscope.metrics.core.regions import pair_sums as pair_sums
+from headscope.metrics.core.regions import query_counts as query_counts
+from headscope.metrics.core.regions import region_of as region_of
+from headscope.metrics.core.regions import region_weights as region_weights
+from headscope.metrics.core.regions import row_mass as row_mass
+from headscope.metrics.core.regions import total_mass as total_mass
+from headscope.metrics.core.registry import describe_variable as describe_variable
+from headscope.metrics.core.registry import find_metrics as find_metrics
+from headscope.metrics.core.registry import metric_from_dict as metric_from_dict
+from headscope.metrics.core.registry import metric_to_dict as metric_to_dict
+from headscope.metrics.core.word_attention import word_weights as word_weights
+
+__all__: list[str]

@@ -1,0 +1,443 @@
+"""The fold: one forward pass in, the states of all metrics out.
+
+The fold keeps one state per metric and layer. It adds a batch to them only after the batch's
+forward pass has ended: if the pass fails, nothing of the batch is counted. The rows of all ratio
+metrics of a layer are added up in one table; sums made of digests are added to in place; other
+states wait and are merged several at a time.
+
+Sums by part of the corpus, of many arrays at once.
+
+The rows of all ratio metrics of a layer lie side by side in one table `part × number`. Adding
+each array on its own would take longer: with small models, calls cost more than sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from headscope.attention import Attention, LayerReader
+from headscope.batch import Axes, Batch
+from headscope.errors import HeadscopeError, MetricError, ModelError
+from headscope.lazy import torch
+from headscope.metrics.core.contract import (
+    RATIO_ARRAYS,
+    LayersMetric,
+    MergedMetric,
+    Metric,
+    RatioMetric,
+    State,
+    SumMetric,
+    blamed,
+)
+from headscope.metrics.core.layer_data import Digest, JoinedLayers, Reading, full, read_digests
+from headscope.metrics.core.registry import is_ours
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
+    """`document layer number`: several arrays as one table, float64 on the CPU.
+
+    Args:
+        arrays: `document …`; for several layers, `document head …` with the heads of all.
+        n_layers: how many layers the arrays hold.
+    """
+    rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
+    return torch.cat(rows, dim=2).cpu()
+
+
+def row_shape(array: Tensor, n_layers: int = 1) -> tuple[int, ...]:
+    """The shape of one document's row of one layer."""
+    shape = tuple(array.shape[1:])
+    return shape if n_layers == 1 else (shape[0] // n_layers, *shape[1:])
+
+
+class Sums:
+    """Running sums of the rows of one layer, by the part that each document belongs to."""
+
+    def __init__(self, n_parts: int, shapes: Sequence[tuple[int, ...]]) -> None:
+        self._shapes = list(shapes)
+        width = sum(prod(shape) for shape in self._shapes)
+        self._table = torch.zeros((n_parts, width), dtype=torch.float64)
+
+    def add(self, rows: Tensor, batch: Batch) -> None:
+        """Add rows, `document number`."""
+        parts = batch.once("parts", lambda: torch.from_numpy(batch.parts.astype(np.int64)))
+        self._table.index_add_(0, parts, rows)
+
+    def arrays(self) -> list[np.ndarray]:
+        """`part …`: the sums of each array."""
+        ends = np.cumsum([prod(shape) for shape in self._shapes])[:-1]
+        return [
+            np.ascontiguousarray(part).reshape(-1, *shape)
+            for part, shape in zip(
+                np.split(self._table.numpy(), ends, axis=1), self._shapes, strict=True
+            )
+        ]
+
+
+States = dict[str, dict[str, State]]
+"""By block and metric."""
+ONCE = -1
+"""The layer of a state that belongs to none."""
+MOST_WAITING = 16
+
+_Handed = Literal["text", "layer", "digests", "layers"]
+"""What a metric is handed: any layer, because only the text matters; each layer; the digests
+of all layers; all layers."""
+
+
+class _Place(NamedTuple):
+    """Where a state belongs."""
+
+    block: str
+    layer: int
+    handed: _Handed
+
+
+@dataclass(eq=False)
+class _Rows:
+    """Rows of all ratio metrics of one layer."""
+
+    shapes: list[tuple[int, ...]]
+    """Of each array, without `document`."""
+    table: Tensor
+    """All of them side by side: `document number`."""
+
+
+@dataclass(eq=False)
+class _Measured:
+    """What was measured of one batch, before it is added to the states."""
+
+    rows: dict[_Place, _Rows] = field(default_factory=dict)
+    states: dict[tuple[_Place, str], State] = field(default_factory=dict)
+    to_add: list[tuple[SumMetric, Reading, tuple[int, ...]]] = field(default_factory=list)
+    """Sums to be added to in place, what they read, and of which layers."""
+
+
+class Fold:
+    """Sums over batches. Use `batch` around each forward pass, `states` at the end.
+
+    Args:
+        metrics: what to measure.
+        n_layers: how many layers to expect in a block.
+    """
+
+    def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
+        self._metrics = {metric.name: metric for metric in metrics}
+        self._n_layers = n_layers
+        self._chosen: dict[tuple[str, _Handed], list[Metric]] = {}
+        self._sums: dict[_Place, Sums] = {}
+        self._waiting: dict[tuple[_Place, str], list[State]] = {}
+        self._added: dict[tuple[str, tuple[int, ...], str], State] = {}
+        """By block, layers and metric: the heads of these layers side by side."""
+        self._axes = Axes()
+        self._is_causal: dict[str, bool] = {}
+
+    @contextmanager
+    def batch(self, batch: Batch) -> Iterator[LayerReader]:
+        """A reader for one forward pass over these documents."""
+        measured = _Measured()
+        blocks: dict[str, _Block] = {}
+
+        def read(attention: Attention) -> None:
+            reading = Reading(replace(attention, weights=full(attention.weights)), batch)
+            if reading.block not in blocks:
+                blocks[reading.block] = _Block(self._digests(reading.block), self._n_layers)
+                self._is_causal[reading.block] = reading.is_causal
+                self._measure(reading, [ONCE], "text", measured)
+            self._measure(reading, [attention.layer], "layer", measured)
+            block = blocks[reading.block]
+            if block.digests:
+                block.take_digests(reading)
+            reading.forget()
+            if self._handed(reading.block, "layers"):
+                block.layers.append(Reading(reading.attention.without_vectors(), batch))
+
+        yield read
+        for name, block in blocks.items():
+            for reading, layers in block.joined():
+                self._measure(reading, layers, "digests", measured)
+            for metric in self._handed(name, "layers"):
+                assert isinstance(metric, LayersMetric)
+                place = _Place(name, ONCE, "layers")
+                with blamed(metric):
+                    measured.states[place, metric.name] = metric.measure(block.layers)
+        self._check_finite(measured)
+        self._axes = batch.axes
+        try:
+            self._add(measured, batch)
+        except MetricError:
+            raise
+        except Exception as error:
+            # Part of the batch may be counted: the shard must not go on, nor try it again.
+            raise MetricError(
+                f"The sums of a batch could not be added up: {type(error).__name__}: {error}."
+            ) from error
+        batch.derived.clear()
+
+    def _measure(
+        self, reading: Reading, layers: Sequence[int], handed: _Handed, measured: _Measured
+    ) -> None:
+        """Measure what belongs to one layer, to several at once, or to the text alone."""
+        rows: list[Tensor] = []
+        places = [_Place(reading.block, layer, handed) for layer in layers]
+        for metric in self._handed(reading.block, handed):
+            if isinstance(metric, RatioMetric):
+                with blamed(metric):
+                    rows.extend(metric.checked_rows(reading))
+            elif isinstance(metric, SumMetric) and handed == "digests":
+                measured.to_add.append((metric, reading, tuple(layers)))
+            else:
+                with blamed(metric):
+                    state = measure_reading(metric, reading)
+                states = _split(metric, state, len(layers))
+                for place, state in zip(places, states, strict=True):
+                    measured.states[place, metric.name] = state
+        if rows:
+            tables = side_by_side(rows, len(layers))
+            shapes = [row_shape(array, len(layers)) for array in rows]
+            for place, table in zip(places, tables.unbind(1), strict=True):
+                measured.rows[place] = _Rows(shapes, table)
+
+    def _handed(self, block: str, handed: _Handed) -> list[Metric]:
+        """The metrics that are handed this (a layer, digests …) in a block."""
+        if (block, handed) not in self._chosen:
+            self._chosen[block, handed] = [
+                metric
+                for metric in self._metrics.values()
+                if block in metric.blocks and _handed_to(metric) == handed
+            ]
+        return self._chosen[block, handed]
+
+    def _digests(self, block: str) -> tuple[Digest, ...]:
+        """The digests that the metrics of a block name, each once."""
+        metrics = self._handed(block, "digests")
+        return tuple(dict.fromkeys(d for metric in metrics for d in metric.digests))
+
+    def _add(self, measured: _Measured, batch: Batch) -> None:
+        for place, rows in measured.rows.items():
+            if place not in self._sums:
+                self._sums[place] = Sums(batch.axes.n_parts, rows.shapes)
+            self._sums[place].add(rows.table, batch)
+        for key, state in measured.states.items():
+            waiting = self._waiting.setdefault(key, [])
+            waiting.append(state)
+            if len(waiting) >= MOST_WAITING:
+                waiting[:] = [self._metrics[key[1]].merge(waiting)]
+        for metric, reading, layers in measured.to_add:
+            where = reading.block, layers, metric.name
+            if where not in self._added:
+                self._added[where] = metric.zero(
+                    reading.n_heads, batch.axes, is_causal=reading.is_causal
+                )
+            with blamed(metric):
+                metric.add(self._added[where], reading)
+
+    def layers(self) -> dict[str, list[int]]:
+        """The layers of each block that were seen."""
+        blocks: dict[str, set[int]] = {}
+        for block, layer in self._places():
+            blocks.setdefault(block, set())
+            if layer != ONCE:
+                blocks[block].add(layer)
+        return {block: sorted(layers) for block, layers in blocks.items()}
+
+    def states(self) -> States:
+        """The states by block and metric, those of all layers stacked."""
+        by_place: dict[tuple[str, int], dict[str, State]] = {}
+        for place, sums in self._sums.items():
+            here = by_place.setdefault((place.block, place.layer), {})
+            for (name, array), values in zip(self._arrays(place), sums.arrays(), strict=True):
+                here.setdefault(name, {})[array] = values
+        for (place, name), waiting in self._waiting.items():
+            here = by_place.setdefault((place.block, place.layer), {})
+            here[name] = self._metrics[name].merge(waiting)
+        for (block, layers, name), state in self._added.items():
+            parts = _split(self._metrics[name], state, len(layers))
+            for layer, part in zip(layers, parts, strict=True):
+                by_place.setdefault((block, layer), {})[name] = part
+        return self._stacked(by_place)
+
+    def _stacked(self, by_place: dict[tuple[str, int], dict[str, State]]) -> States:
+        states: States = {}
+        for block, layers in self.layers().items():
+            once = by_place.get((block, ONCE), {})
+            by_layer = [by_place[block, layer] for layer in layers]
+            for name, metric in self._metrics.items():
+                if name in once:
+                    states.setdefault(block, {})[name] = once[name]
+                elif by_layer and all(name in here for here in by_layer):
+                    of_layers = [here[name] for here in by_layer]
+                    padded = _padded(metric, of_layers, self._axes, self._is_causal[block])
+                    states.setdefault(block, {})[name] = {
+                        array: np.stack([state[array] for state in padded]) for array in padded[0]
+                    }
+        return states
+
+    def _places(self) -> Iterator[tuple[str, int]]:
+        """Blocks and layers of which there are states."""
+        for place in (*self._sums, *(place for place, _ in self._waiting)):
+            yield place.block, place.layer
+        for block, layers, _ in self._added:
+            yield from ((block, layer) for layer in layers)
+
+    def _arrays(self, place: _Place) -> list[tuple[str, str]]:
+        """For each array in the table of ratio metrics: its metric and its name."""
+        metrics = self._handed(place.block, place.handed)
+        ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
+        return [(name, array) for name in ratios for array in RATIO_ARRAYS]
+
+    def _check_finite(self, measured: _Measured) -> None:
+        for place, rows in measured.rows.items():
+            if rows.table.sum().isfinite():  # one pass: NaN and infinity stay what they are
+                continue
+            arrays = rows.table.split([prod(shape) for shape in rows.shapes], dim=1)
+            for (metric, name), array in zip(self._arrays(place), arrays, strict=True):
+                if not array.isfinite().all():
+                    raise self._not_a_number(metric, f"{name} of {metric}", place)
+        for (place, metric), state in measured.states.items():
+            for name, values in state.items():
+                if np.isnan(values).any():
+                    raise self._not_a_number(metric, f"{name} of {metric}", place)
+        for metric_, reading, layers in measured.to_add:
+            for digest in metric_.digests:
+                for tensor in digest(reading):
+                    if tensor.is_floating_point() and tensor.isnan().any():
+                        place = _Place(reading.block, layers[0], "digests")
+                        what = f"a digest of {metric_.name}"
+                        raise self._not_a_number(metric_.name, what, place)
+
+    def _not_a_number(self, metric: str, what: str, place: _Place) -> HeadscopeError:
+        is_of_layer = place.layer != ONCE
+        where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
+        if is_ours(self._metrics[metric]):
+            return ModelError(
+                f"The model gives attention that is not a number: {what} is NaN or infinite in "
+                f"{where}. Check the model on this input, or its precision."
+            )
+        return MetricError(
+            f"{what} is NaN or infinite in {where}. Where headscope's own metrics can be measured, "
+            "the model is right and the metric divides by zero or takes a logarithm of it."
+        )
+
+
+class _Block:
+    """What is kept of the layers of a block until the batch's forward pass has ended."""
+
+    def __init__(self, digests: tuple[Digest, ...], n_layers: int) -> None:
+        self.digests = digests
+        self.layers: list[Reading] = []
+        """All layers with their weights, if a metric compares layers."""
+        self._n_layers = n_layers
+        self._joined: dict[tuple[int, ...], JoinedLayers] = {}
+        """By the shape of the weights: in some models, some layers have fewer heads."""
+
+    def take_digests(self, reading: Reading) -> None:
+        """Take the digests of one layer."""
+        shape = tuple(reading.weights.shape)
+        if shape not in self._joined:
+            self._joined[shape] = JoinedLayers(reading, self._n_layers)
+        self._joined[shape].add(reading.layer, read_digests(reading, self.digests))
+
+    def joined(self) -> Iterator[tuple[Reading, list[int]]]:
+        """The digests of all layers of a shape, and the numbers of these layers."""
+        for joined in self._joined.values():
+            yield joined.joined(), joined.layers
+
+
+def _handed_to(metric: Metric) -> _Handed:
+    if isinstance(metric, LayersMetric):
+        return "layers"
+    return "digests" if metric.scope == "layer" and metric.digests else metric.scope
+
+
+def measure_reading(metric: Metric, reading: Reading) -> State:
+    """The state of one reading, whatever the metric's kind."""
+    if isinstance(metric, MergedMetric):
+        return metric.measure(reading)
+    if isinstance(metric, LayersMetric):
+        return metric.measure([reading])
+    state = metric.zero(reading.n_heads, reading.batch.axes, is_causal=reading.is_causal)
+    if isinstance(metric, SumMetric):
+        metric.add(state, reading)
+    elif isinstance(metric, RatioMetric):
+        rows = metric.checked_rows(reading)
+        sums = Sums(reading.batch.axes.n_parts, [row_shape(array) for array in rows])
+        sums.add(side_by_side(rows)[:, 0], reading.batch)
+        state = dict(zip(RATIO_ARRAYS, sums.arrays(), strict=True))
+    return state
+
+
+def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
+    """The state of each layer, from the state of several layers whose heads lie side by side."""
+    if n_layers == 1:
+        return [state]
+    states: list[State] = [{} for _ in range(n_layers)]
+    for name, array in state.items():
+        dims = metric.state_dims(name)
+        is_by_head = "head" in dims
+        parts = np.split(array, n_layers, dims.index("head")) if is_by_head else [array] * n_layers
+        for of_layer, part in zip(states, parts, strict=True):
+            of_layer[name] = part
+    return states
+
+
+def _padded(
+    metric: Metric, states: Sequence[State], axes: Axes, is_causal: bool
+) -> Sequence[State]:
+    """The states of layers; those of layers with fewer heads are filled up with empty heads."""
+    dims = {name: metric.state_dims(name) for name in states[0]}
+    heads = {
+        name: axes_of_array.index("head")
+        for name, axes_of_array in dims.items()
+        if "head" in axes_of_array
+    }
+    sizes = [
+        max((state[name].shape[axis] for name, axis in heads.items()), default=0)
+        for state in states
+    ]
+    if len(set(sizes)) == 1:
+        return states
+    nothing = metric.zero(1, axes, is_causal=is_causal)
+    padded = []
+    for state, size in zip(states, sizes, strict=True):
+        arrays = dict(state)
+        for name, axis in heads.items():
+            width = [(0, 0)] * state[name].ndim
+            width[axis] = (0, max(sizes) - size)
+            fill = nothing[name].flat[0] if nothing[name].size else 0.0
+            arrays[name] = np.pad(state[name], width, constant_values=fill)
+        padded.append(arrays)
+    return padded
+
+
+def merge_states(
+    metrics: Sequence[Metric], left: States, right: States, *, in_place: bool = False
+) -> States:
+    """Both states merged, metric by metric; a state that only one side has is kept as it is.
+
+    Args:
+        metrics: whose states they are.
+        left: by block and metric.
+        right: likewise.
+        in_place: the arrays of `left` may be written to; it is not used again.
+    """
+    merged: States = {}
+    for block in {**left, **right}:
+        ours, theirs = left.get(block, {}), right.get(block, {})
+        merged[block] = {}
+        for metric in metrics:
+            both = [states[metric.name] for states in (ours, theirs) if metric.name in states]
+            if len(both) == 2:
+                merged[block][metric.name] = metric.merge(both, in_place=in_place)
+            elif both:
+                merged[block][metric.name] = both[0]
+    return merged

@@ -1,0 +1,244 @@
+"""From states to values: finalize every metric, add intervals and correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import xarray as xr
+
+from headscope.batch import Axes
+from headscope.metrics.core.contract import LayersMetric, Metric, State, blamed
+from headscope.results.display import METHOD
+from headscope.statistics.correlation import correlation_interval, pearson, within_layers
+from headscope.statistics.differences import Difference
+from headscope.statistics.intervals import BOUNDS, Interval, interval
+from headscope.statistics.jackknife import Pulls, is_dominated, largest_share
+
+Labels = Mapping[str, Sequence[str] | Sequence[int]]
+
+HEADS = ("layer", "head")
+DOMINATED = "largest_share"
+"""The attribute that names the share of one part of the corpus, where it dominates a sum."""
+PAIRS = {
+    "distance-entropy": ("distance", "entropy"),
+    "distance-dep_alignment": ("distance", "dep_alignment"),
+}
+
+
+def assemble(
+    states: Mapping[str, Mapping[str, State]],
+    metrics: Sequence[Metric],
+    axes: Axes,
+    layers: Mapping[str, Sequence[int]],
+    *,
+    has_intervals: bool = True,
+    over: str = "attention",
+) -> dict[str, xr.Dataset]:
+    """The values of each block.
+
+    Args:
+        states: by block and metric.
+        metrics: whose states they are.
+        axes: their labels.
+        layers: the numbers of each block's layers.
+        has_intervals: an interval stands beside every ratio.
+        over: what was summed; variables over something else than attention say so in their
+            attributes.
+    """
+    blocks = {
+        block: _dataset(measured, metrics, axes, layers[block], has_intervals)
+        for block, measured in states.items()
+    }
+    if over != "attention":
+        of_texts = {v.name for m in metrics if m.scope == "text" for v in m.variables()}
+        for data in blocks.values():
+            for name, array in data.data_vars.items():
+                if str(name).removesuffix("_interval").removesuffix("_documents") not in of_texts:
+                    array.attrs["over"] = over
+    return blocks
+
+
+def block_pulls(
+    measured: Mapping[str, State],
+    metrics: Sequence[Metric],
+    axes: Axes,
+    units: np.ndarray | None = None,
+) -> dict[str, Pulls]:
+    """The pulls of the parts of a corpus on every variable that has them.
+
+    Args:
+        measured: the states by metric.
+        metrics: whose states they are.
+        axes: their labels.
+        units: which parts are taken together; by default those of one number in all groups.
+    """
+    together = np.unique(axes.units, return_inverse=True)[1] if units is None else units
+    pulls: dict[str, Pulls] = {}
+    for metric in metrics:
+        if metric.name in measured:
+            with blamed(metric):
+                pulls.update(metric.pulls(measured[metric.name], axes, together))
+    return pulls
+
+
+def _dataset(
+    measured: Mapping[str, State],
+    metrics: Sequence[Metric],
+    axes: Axes,
+    layers: Sequence[int],
+    has_intervals: bool,
+) -> xr.Dataset:
+    pulls = block_pulls(measured, metrics, axes)
+    arrays: dict[str, xr.DataArray] = {}
+    coords: dict[str, list[str | int] | np.ndarray] = {}
+    for metric in metrics:
+        if metric.name not in measured:
+            continue
+        labels = metric.coordinates(axes)
+        for dim, names in labels.items():
+            # One metric may have labels on an axis that another has not ("all" relations): the
+            # other's values are NaN there.
+            coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
+        of_metric = _values(metric, measured[metric.name], axes, labels, pulls)
+        arrays.update(of_metric)
+        if has_intervals:
+            arrays.update(_intervals(metric, of_metric, pulls))
+    arrays.update(_correlations(arrays, pulls, has_intervals))
+    if any("layer" in array.dims for array in arrays.values()):
+        coords["layer"] = np.asarray(layers, dtype=np.int64)
+        n_heads = [array.sizes["head"] for array in arrays.values() if "head" in array.dims]
+        coords["head"] = np.arange(n_heads[-1] if n_heads else 0)
+    if any("bound" in array.dims for array in arrays.values()):
+        coords["bound"] = list(BOUNDS)
+    return xr.Dataset(arrays, coords=coords)
+
+
+def _values(
+    metric: Metric, state: State, axes: Axes, labels: Labels, pulls: Mapping[str, Pulls]
+) -> dict[str, xr.DataArray]:
+    """The variables that a metric describes, and their means over heads."""
+    variables = {variable.name: variable for variable in metric.variables()}
+    arrays: dict[str, xr.DataArray] = {}
+    for name, values in metric.finalize(state, axes).items():
+        dims = variables[name].dims
+        attributes = variables[name].attributes()
+        if name in pulls:
+            attributes["weighting"] = metric.averaged
+        arrays[name] = xr.DataArray(values, _coordinates(dims, labels), dims, attrs=attributes)
+        if name in pulls and dims[:2] == HEADS:
+            mean = f"{name}_mean"
+            arrays[mean] = arrays[name].mean(HEADS)
+            arrays[mean].attrs = {"units": metric.units, "long_name": f"mean over heads of {name}"}
+    return arrays
+
+
+def _intervals(
+    metric: Metric, arrays: Mapping[str, xr.DataArray], pulls: Mapping[str, Pulls]
+) -> dict[str, xr.DataArray]:
+    """`…_interval` and `…_documents` beside each variable that has pulls."""
+    beside: dict[str, xr.DataArray] = {}
+    for name, array in arrays.items():
+        main = name.removesuffix("_mean")
+        if name in pulls:
+            bounds = interval(pulls[name])
+        elif main in pulls and main in arrays:
+            bounds = interval(pulls[main].mean((0, 1)))
+        else:
+            continue
+        beside |= labeled_interval(name, array, bounds, metric.units)
+        if name == metric.name and is_dominated(pulls[name]):
+            beside[f"{name}_documents"].attrs[DOMINATED] = largest_share(pulls[name])[0]
+    return beside
+
+
+def labeled_interval(
+    name: str, array: xr.DataArray, estimate: Interval | Difference, units: str
+) -> dict[str, xr.DataArray]:
+    """The bounds of a variable and how many documents they rest on, with its axes."""
+    coords = {dim: array[dim] for dim in array.dims if dim in array.coords}
+    about = {"units": units, "long_name": f"95 % interval over documents of {name}"}
+    documents = {
+        "units": "documents",
+        "long_name": f"effective number of documents behind the interval of {name}; NaN: too few",
+    }
+    return {
+        f"{name}_interval": xr.DataArray(
+            estimate.bounds, coords, ("bound", *array.dims), attrs={**about, "method": METHOD}
+        ),
+        f"{name}_documents": xr.DataArray(estimate.documents, coords, array.dims, attrs=documents),
+    }
+
+
+def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
+    return {dim: list(labels[dim]) for dim in dims if dim in labels}
+
+
+def _correlations(
+    arrays: Mapping[str, xr.DataArray], pulls: Mapping[str, Pulls], has_intervals: bool
+) -> dict[str, xr.DataArray]:
+    """Pearson's r over heads (Vig & Belinkov 2019, section 5.3.3), with an interval over documents.
+
+    `correlation_p` is the paper's p value, as if heads were independent draws, which they are not:
+    r describes one model. `correlation_within` is r with the means of layers taken out, with a
+    permutation p: whether it is more than both changing with depth.
+    """
+    pairs = {name: both for name, both in PAIRS.items() if set(both) <= set(arrays)}
+    if not pairs:
+        return {}
+    by_head = [tuple(_by_head(arrays[v], v) for v in both) for both in pairs.values()]
+    over_heads = np.array([pearson(left.ravel(), right.ravel()) for left, right in by_head])
+    within = np.array([within_layers(left, right) for left, right in by_head])
+    dims = ("correlated",)
+    attrs = {"units": "Pearson's r over heads", "paper": "Vig & Belinkov 2019, section 5.3.3"}
+    p_attrs = {**attrs, "units": "p value (t test, as if heads were independent)"}
+    within_attrs = {"units": "Pearson's r over heads, within layers"}
+    within_p = {"units": "p value (heads shuffled within layers)"}
+    correlations = {
+        "correlation": xr.DataArray(over_heads[:, 0], {dims[0]: list(pairs)}, dims, attrs=attrs),
+        "correlation_p": xr.DataArray(over_heads[:, 1], dims=dims, attrs=p_attrs),
+        "correlation_within": xr.DataArray(within[:, 0], dims=dims, attrs=within_attrs),
+        "correlation_within_p": xr.DataArray(within[:, 1], dims=dims, attrs=within_p),
+    }
+    if has_intervals:
+        bounds = [
+            correlation_interval(*(_heads_of(pulls[name], name) for name in both))
+            for both in pairs.values()
+        ]
+        correlations["correlation_interval"] = xr.DataArray(
+            np.array(bounds).T, dims=("bound", *dims), attrs={**attrs, "method": METHOD}
+        )
+    return correlations
+
+
+def _by_head(array: xr.DataArray, name: str) -> np.ndarray:
+    """`layer head`; alignment in its form `either`."""
+    return array.values[..., -1] if name == "dep_alignment" else array.values
+
+
+def _heads_of(pulls: Pulls, name: str) -> Pulls:
+    return (pulls.at(slice(None), slice(None), -1) if name == "dep_alignment" else pulls).flat()
+
+
+def label_states(
+    states: Mapping[str, Mapping[str, State]], metrics: Sequence[Metric]
+) -> dict[str, dict[str, xr.Dataset]]:
+    """States as datasets with named axes, for results to keep."""
+    by_name = {metric.name: metric for metric in metrics}
+    labeled: dict[str, dict[str, xr.Dataset]] = {}
+    for block, measured in states.items():
+        for name, state in measured.items():
+            metric = by_name[name]
+            is_by_layer = metric.scope == "layer" and not isinstance(metric, LayersMetric)
+            lead = ("layer",) if is_by_layer else ()
+            arrays = {
+                array: ((*lead, *metric.state_dims(array)), values)
+                for array, values in state.items()
+            }
+            labeled.setdefault(block, {})[name] = xr.Dataset(arrays)
+    return labeled
+
+
+def state_of(data: xr.Dataset) -> State:
+    """The plain state that `label_states` labeled."""
+    return {str(name): np.asarray(array.values) for name, array in data.data_vars.items()}

@@ -1,0 +1,56 @@
+"""Whether to use compiled loops.
+
+numba is optional. It takes half a second to import, and several to compile at the first use
+ever: short runs do without.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+
+import numpy as np
+
+from headscope.errors import MissingExtra
+from headscope.lazy import torch
+from headscope.metrics.core.layer_data import Reading
+
+
+@cache
+def has_numba() -> bool:
+    """Is numba installed? Answers without importing it."""
+    return find_spec("numba") is not None
+
+
+def can_compile(reading: Reading) -> bool:
+    """Does the run use compiled loops, and can they read this layer's weights?
+
+    Raises:
+        MissingExtra: the run was planned where numba is installed, and here it is not.
+    """
+    if not reading.batch.is_compiled:
+        return False
+    _need_numba()
+    return reading.dtype == torch.float32 and reading.device.type == "cpu"
+
+
+def load_loops() -> None:
+    """Load the compiled loops, or compile them at the first use ever.
+
+    Call this before the first batch: otherwise what numba keeps lies between the memory of
+    batches, which then cannot be reused whole.
+
+    Raises:
+        MissingExtra: numba is not installed.
+    """
+    _need_numba()
+    from headscope.metrics.core.compiled import best_words, region_digests
+
+    weights, counted = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
+    region_digests(weights, counted, counted, is_causal=False, with_logs=True, with_peaks=True)
+    best_words(weights, np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
+
+
+def _need_numba() -> None:
+    if not has_numba():
+        raise MissingExtra.of("numba", "heads", "This run, planned with compiled loops,")

@@ -1,0 +1,101 @@
+"""What the tokens of a document are labeled with: its words' tags, parents and relations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+from headscope.batch import Axes, NullKeys, Sequences
+from headscope.errors import UnknownName
+from headscope.text.document import Document
+from headscope.text.token_classes import class_members
+from headscope.text.tokens import Tokens, align_array
+
+Tagset = Literal["universal", "specific"]
+"""Universal tags (`NOUN`), or the language's own (`NNS`)."""
+
+NO_TAG = "_"
+
+
+def check_rules(tagset: object, null_keys: object) -> None:
+    """Refuse a tagset, or a rule for null keys, that does not exist."""
+    for what, name, known in (
+        ("tagset", tagset, get_args(Tagset)),
+        ("null_keys", null_keys, get_args(NullKeys)),
+    ):
+        if name not in known:
+            raise UnknownName.of(what, name, known)
+
+
+def tags_of(document: Document, tagset: Tagset) -> tuple[str, ...] | None:
+    """The document's tags in a tagset."""
+    return document.upos if tagset == "universal" else document.xpos
+
+
+class Labeler:
+    """Numbers tags and relations as a run's axes do, and spreads them over tokens."""
+
+    def __init__(self, axes: Axes, tagset: Tagset) -> None:
+        self._tagset = tagset
+        self._classes = axes.key_classes
+        self._tags = {tag: number for number, tag in enumerate(axes.tags)}
+        self._relations = {name: number for number, name in enumerate(axes.relations)}
+
+    def sequences(self, documents: Sequence[Document], sequences: Sequence[Tokens]) -> Sequences:
+        """The labels of all tokens, padded at the right to the longest document.
+
+        Tokens of another text than the document's (the target of a translation), or without
+        offsets, have no words and hence no labels. Ids are left out if any of them is unknown.
+
+        Args:
+            documents: annotated, or not.
+            sequences: the tokens of each, in one stack of the model.
+        """
+        shape = len(documents), max((len(tokens) for tokens in sequences), default=0)
+        mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        numbers = {name: np.full(shape, -1, dtype=np.int64) for name in FIELDS}
+        is_tagged = np.zeros(len(documents), dtype=bool)
+        is_parsed = np.zeros(len(documents), dtype=bool)
+        ids = np.full(shape, -1, dtype=np.int64)
+        classes = np.zeros((*shape, len(self._classes)), dtype=bool)
+        for row, (document, tokens) in enumerate(zip(documents, sequences, strict=True)):
+            n = len(tokens)
+            is_special = np.array(tokens.special, dtype=bool)
+            mask[row, :n] = True
+            special[row, :n] = is_special
+            ids[row, :n] = tokens.ids
+            classes[row, :n] = class_members(tokens.tokens, is_special, self._classes)
+            if tokens.offsets is None or tokens.texts != (document.text,):
+                continue
+            words = align_array(tokens.offsets, document.spans)
+            words[is_special] = -1
+            numbers["words"][row, :n] = words
+            tags = tags_of(document, self._tagset)
+            is_tagged[row] = tags is not None
+            is_parsed[row] = document.parents is not None
+            for name, values in (
+                ("tags", _numbers(tags, self._tags)),
+                ("relations", _numbers(document.relations, self._relations)),
+                ("parents", document.parents),
+            ):
+                if values is not None and len(values):
+                    labels = np.asarray(values, dtype=np.int64)[np.maximum(words, 0)]
+                    numbers[name][row, :n] = np.where(words >= 0, labels, -1)
+        return Sequences(
+            mask=mask,
+            special=special,
+            is_tagged=is_tagged,
+            is_parsed=is_parsed,
+            ids=ids if (ids[mask] >= 0).all() else None,
+            classes=classes,
+            **numbers,
+        )
+
+
+FIELDS = ("words", "parents", "tags", "relations")
+
+
+def _numbers(labels: Sequence[str] | None, known: Mapping[str, int]) -> list[int] | None:
+    return None if labels is None else [known.get(label, -1) for label in labels]

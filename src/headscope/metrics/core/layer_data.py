@@ -1,0 +1,217 @@
+"""What a metric is handed: a layer of a batch, or the digests of several layers.
+
+A layer's weights are large, and are freed when the model computes the next layer. Most metrics
+need only something small of them: sums over rows and columns, the highest weight. Such a *digest*
+is taken once per layer, while the weights are still in the cache, for all metrics that name it.
+When the forward pass of a batch has ended, each metric is handed its digests of all layers at
+once, heads side by side: with small models, calls cost more than sums.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, final
+
+from headscope.attention import Attention, Block
+from headscope.batch import Batch, Sequences
+from headscope.errors import MetricError
+from headscope.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Small: TypeAlias = "tuple[Tensor, ...]"
+"""Tensors with the heads along their second axis: `document head …`."""
+T = TypeVar("T")
+
+
+@final
+class Reading:
+    """One layer of a batch with its weights, or the digests of several layers without.
+
+    Attributes:
+        batch: what is known about the documents.
+        block: which attention of the model.
+        is_causal: do queries see only what came before them?
+        n_heads: heads of the layer; of several layers, of all of them.
+        n_queries: positions of queries, padding included.
+        n_keys: positions of keys, likewise.
+        dtype: of the weights.
+        device: where they are.
+    """
+
+    def __init__(self, attention: Attention, batch: Batch) -> None:
+        self.batch = batch
+        self.block: Block = attention.block
+        self.is_causal = attention.is_causal
+        _, self.n_heads, self.n_queries, self.n_keys = attention.weights.shape
+        self.dtype = attention.weights.dtype
+        self.device = attention.weights.device
+        self._attention: Attention | None = attention
+        self._made: dict[Hashable, object] = {}
+
+    @staticmethod
+    def of_digests(like: Reading, n_heads: int, digests: Mapping[Digest, Small]) -> Reading:
+        """A reading of several layers' digests, without weights.
+
+        Args:
+            like: one of the layers; the others have the same shape.
+            n_heads: of all the layers together.
+            digests: with the heads of all the layers side by side.
+        """
+        reading = copy.copy(like)
+        reading.n_heads = n_heads
+        reading._attention = None
+        reading._made = dict(digests.items())
+        return reading
+
+    @property
+    def queries(self) -> Sequences:
+        """The tokens that attend."""
+        return self.batch.query_sequences(self.block)
+
+    @property
+    def keys(self) -> Sequences:
+        """The tokens attended to."""
+        return self.batch.key_sequences(self.block)
+
+    @property
+    def attention(self) -> Attention:
+        """The layer itself: weights, vectors, gradients.
+
+        Raises:
+            MetricError: the metric named digests, so it is handed no weights.
+        """
+        if self._attention is None:
+            raise MetricError(
+                "A metric that names `digests` is handed these alone, for all layers of a batch "
+                f"at once ({', '.join(sorted(self._names())) or 'none'}), and no weights. Name "
+                "what it needs as a digest, or leave `digests` out to read layer by layer."
+            )
+        return self._attention
+
+    @property
+    def layer(self) -> int:
+        """Number of the layer; only where the metric named no digests."""
+        return self.attention.layer
+
+    @property
+    def weights(self) -> Tensor:
+        """`document head query key`; only where the metric named no digests."""
+        return self.attention.weights
+
+    @property
+    def gradients(self) -> Tensor | None:
+        """`document head query key`, ∂L/∂a; only in a run with a backward pass."""
+        return self.attention.gradients
+
+    def digest(self, digest: Digest) -> Small:
+        """A digest: taken of the layer at its first use, or found among those handed over."""
+        if self._attention is None and digest not in self._made:
+            raise MetricError(
+                f"A metric reads the digest {digest.name!r} without naming it in `digests`: it "
+                f"named {', '.join(sorted(self._names())) or 'none'}."
+            )
+        return self.once(digest, lambda: read_digests(self, [digest])[digest])
+
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What `make` returns, made at the first use and shared by all metrics."""
+        if name not in self._made:
+            self._made[name] = make()
+        return cast("T", self._made[name])
+
+    def of_batch(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What `make` returns, made once for all layers of a block: the batch keeps it."""
+        key = (name, self.block, self.dtype, self.device, self.n_queries, self.n_keys)
+        return self.batch.once(key, make)
+
+    def forget(self) -> None:
+        """Let go of what was computed from the layer."""
+        self._made.clear()
+
+    def _names(self) -> list[str]:
+        return [made.name for made in self._made if isinstance(made, Digest)]
+
+
+class Digest:
+    """A function of a layer whose result is small and is taken once. A decorator.
+
+        @Digest
+        def to_first(reading: Reading) -> Small: ...
+
+    Called with any reading, it gives the result.
+    """
+
+    def __init__(self, function: Callable[[Any], Small]) -> None:
+        self.function = function
+        self.name = function.__name__.strip("_")
+        update_wrapper(self, function)
+
+    def __call__(self, reading: Reading) -> Small:
+        """The result."""
+        return reading.digest(self)
+
+    @classmethod
+    def read_all(cls, reading: Reading, digests: Sequence[Digest]) -> dict[Digest, Small]:
+        """Several of this kind, which may share their work."""
+        return {digest: digest.function(reading) for digest in digests}
+
+
+def read_digests(reading: Reading, digests: Collection[Digest]) -> dict[Digest, Small]:
+    """Several digests of a layer."""
+    results: dict[Digest, Small] = {}
+    kinds: dict[type[Digest], None] = dict.fromkeys(type(digest) for digest in digests)
+    for kind in kinds:
+        results |= kind.read_all(reading, [d for d in digests if type(d) is kind])
+    return results
+
+
+class JoinedLayers:
+    """The digests of layers of one shape, heads side by side as if of one layer.
+
+    Memory for all expected layers is taken at once. Digests stored one by one would lie between
+    the model's own tensors, and leave gaps that the model cannot use.
+    """
+
+    def __init__(self, first: Reading, n_layers: int) -> None:
+        self.layers: list[int] = []
+        self._like = Reading.of_digests(first, 0, {})
+        self._n_heads = first.n_heads
+        self._room = n_layers
+        self._kept: dict[Digest, Small] = {}
+
+    def add(self, layer: int, digests: Mapping[Digest, Small]) -> None:
+        """Add the digests of one more layer."""
+        if len(self.layers) == self._room or not self._kept:
+            self._make_room(digests)
+        start = len(self.layers) * self._n_heads
+        for digest, tensors in digests.items():
+            for kept, tensor in zip(self._kept[digest], tensors, strict=True):
+                kept[:, start : start + self._n_heads] = tensor
+        self.layers.append(layer)
+
+    def _make_room(self, digests: Mapping[Digest, Small]) -> None:
+        """Make room for the expected layers; if there are more, for twice as many as there are."""
+        before = self._kept
+        self._room = max(self._room, 2 * len(self.layers))
+        self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in digests.items()}
+        for digest, tensors in before.items():
+            for kept, tensor in zip(self._kept[digest], tensors, strict=True):
+                kept[:, : tensor.shape[1]] = tensor
+
+    def _take(self, tensor: Tensor) -> Tensor:
+        n, n_heads, *rest = tensor.shape
+        return tensor.new_empty((n, n_heads * self._room, *rest))
+
+    def joined(self) -> Reading:
+        """The digests of all layers as one reading."""
+        n = self._n_heads * len(self.layers)
+        digests = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()}
+        return Reading.of_digests(self._like, n, digests)
+
+
+def full(weights: Tensor) -> Tensor:
+    """Weights of a model in half precision, in single: sums of distances leave its range."""
+    return weights if weights.dtype in (torch.float32, torch.float64) else weights.float()

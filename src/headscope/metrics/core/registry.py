@@ -1,0 +1,317 @@
+"""Metrics by name: headscope's own, and those that users write.
+
+For a metric that a user wrote, a result names its class and a hash of its code, so that runs of
+different code are not mixed. A file never makes headscope load code: one can read the values of
+such a metric at once; to merge results, one registers its class first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar, get_args
+
+from headscope.arguments import expect, whole_number
+from headscope.errors import InputError, UnknownName
+from headscope.metrics.core.contract import (
+    ALL_BLOCKS,
+    Fact,
+    LayersMetric,
+    MergedMetric,
+    Metric,
+    Need,
+    RatioMetric,
+    SumMetric,
+)
+from headscope.metrics.core.layer_data import Digest
+
+COUNTS_DOCUMENTS = "tokens_per_document"
+"""The metric that every run measures: its count is how many documents there are."""
+RESERVED = {"all", "provenance", "layer", "head", "bound", "part", "correlation"}
+"""Names that mean something else in results."""
+OWN = "own_class"
+"""The key under which the description of a user's metric names its class."""
+KINDS = (RatioMetric, SumMetric, MergedMetric, LayersMetric)
+
+_theirs: dict[str, type[Metric]] = {}
+M = TypeVar("M", bound=type[Metric])
+
+
+@functools.cache
+def our_metrics() -> Mapping[str, type[Metric]]:
+    """Return headscope's own metrics by name. They are imported at the first call."""
+    from headscope.metrics.catalog import METRICS
+
+    return METRICS
+
+
+def register_metric(metric: M) -> M:
+    """Make a metric of one's own known by its name: to `analyze(metrics="name")`, and to
+    `merge`, `compare` and `group` for results that were saved earlier.
+
+    Measuring with it registers it too. Usable as a decorator of the class.
+
+    Raises:
+        InputError: it is no metric, is abstract, or has the name of one of headscope's.
+    """
+    if not (isinstance(metric, type) and issubclass(metric, Metric)):
+        raise InputError(f"A metric is a class derived from headscope.Metric, not {metric!r}.")
+    if not issubclass(metric, KINDS):
+        kinds = ", ".join(kind.__name__ for kind in KINDS)
+        raise InputError(f"{metric.__name__} should derive from one of {kinds}.")
+    named = ("name", "paper", "units")
+    missing = [name for name in named if not isinstance(getattr(metric, name, None), str)]
+    missing += sorted(metric.__abstractmethods__)
+    if missing:
+        raise InputError(f"{metric.__name__} lacks {', '.join(missing)}: see headscope.Metric.")
+    _check_description(metric)
+    if our_metrics().get(metric.name, metric) is not metric:
+        raise InputError(
+            f"{metric.__name__} is named {metric.name!r}, as one of headscope's own metrics. "
+            "Choose another name."
+        )
+    if metric.name not in our_metrics():
+        _theirs[metric.name] = metric
+    return metric
+
+
+def _check_description(metric: type[Metric]) -> None:
+    """Refuse what would be noticed only when somebody looks at the result."""
+    cls = metric.__name__
+    if not metric.name.isidentifier() or metric.name in RESERVED:
+        raise InputError(
+            f"{cls} is named {metric.name!r}; expected letters, digits and underscores, and none "
+            f"of {', '.join(sorted(RESERVED))}."
+        )
+    try:
+        f"{0.5:{metric.format}}"
+    except (ValueError, TypeError):
+        raise InputError(
+            f"{cls}.format is {metric.format!r}; expected what Python formats numbers by, such as "
+            '".1%" or ".2f".'
+        ) from None
+    for name in ("title", "short_title", "equation", "counts"):
+        if not isinstance(getattr(metric, name), str):
+            raise InputError(f"{cls}.{name} should be text, not {getattr(metric, name)!r}.")
+    if not isinstance(metric.order, int):
+        raise InputError(f"{cls}.order should be a whole number, not {metric.order!r}.")
+    if metric.scope not in ("layer", "text"):
+        raise UnknownName.of(f"scope of {cls}", metric.scope, ("layer", "text"))
+    if not getattr(getattr(metric, "__dataclass_params__", None), "frozen", True):
+        raise InputError(f"{cls} should be frozen: @dataclass(frozen=True).")
+    for name, known in (("blocks", ALL_BLOCKS), ("needs", frozenset(get_args(Need)))):
+        if isinstance(inspect.getattr_static(metric, name), property):
+            continue  # it depends on options
+        values: object = getattr(metric, name)
+        if not isinstance(values, frozenset):
+            raise InputError(f"{cls}.{name} should be a frozenset, not {values!r}.")
+        for value in values - known:
+            raise UnknownName.of(f"value in {cls}.{name}", value, known)
+    if not isinstance(metric.facts, Mapping) or not all(map(callable, metric.facts.values())):
+        raise InputError(f"{cls}.facts should be functions by name, not {metric.facts!r}.")
+
+
+def _check_instance(metric: Metric) -> None:
+    """The same for what may depend on options."""
+    if metric.sample is not None:
+        whole_number(f"{type(metric).__name__}.sample", metric.sample)
+    digests: tuple[object, ...] = metric.digests
+    for digest in digests:
+        if not isinstance(digest, Digest):
+            name = getattr(digest, "__name__", repr(digest))
+            raise InputError(
+                f"{metric.name} names {name} as a digest, which it is not. Digests are made with "
+                "the decorator headscope.metrics.Digest: masses, log_sums, pair_sums …"
+            )
+    if metric.name in our_metrics():
+        return
+    taken = {name for make in our_metrics().values() for name in _names_in_results(make())}
+    for name in _names_in_results(metric):
+        if name in taken:
+            raise InputError(
+                f"{metric.name} has a variable {name!r}, which is one of headscope's own. Choose "
+                "another name."
+            )
+
+
+def _names_in_results(metric: Metric) -> Iterator[str]:
+    """Its variables, and what a run adds to them."""
+    for variable in metric.variables():
+        for ending in ("", "_mean"):
+            for beside in ("", "_interval", "_documents"):
+                yield f"{variable.name}{ending}{beside}"
+
+
+def known_metrics() -> dict[str, type[Metric]]:
+    """All that are registered, headscope's own first."""
+    return {**our_metrics(), **_theirs}
+
+
+def is_ours(metric: Metric) -> bool:
+    """Is it one of headscope's own?"""
+    return our_metrics().get(metric.name) is type(metric)
+
+
+def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Metric]:
+    """What was asked for as a list, also where it was an iterator."""
+    expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
+    return [wanted] if isinstance(wanted, str | Metric) else list(wanted)
+
+
+def find_metrics(
+    wanted: str | Metric | Iterable[str | Metric], available: frozenset[str]
+) -> tuple[Metric, ...]:
+    """Metrics from their names, or from metrics with options of one's own.
+
+    Args:
+        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
+            always comes along: it counts the documents.
+        available: the annotations there are (`tags`, `parents`, `relations`, `mentions`), and
+            `gradients` and `loss` where the model has them. "all" leaves out metrics that
+            need others, and those that cost more than a pass (`is_default`); asking for one
+            by name is an error.
+    """
+    given = list_metrics(wanted)
+    chosen: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}
+    for item in given:
+        if item == "all":
+            usual = [make() for make in our_metrics().values() if make.is_default]
+            chosen = {m.name: m for m in usual if m.needs <= available} | chosen
+            continue
+        metric = _find(item)
+        if not metric.needs <= available:
+            raise _lacking(metric, metric.needs - available)
+        chosen[metric.name] = metric
+    if len(chosen) == 1 and not given:
+        raise InputError(f"There is no metric to measure. Known: all, {', '.join(our_metrics())}.")
+    return tuple(chosen.values())
+
+
+def _find(item: object) -> Metric:
+    if isinstance(item, Metric):
+        register_metric(type(item))
+        _options(item)
+        _check_instance(item)
+        return item
+    known = known_metrics()
+    if isinstance(item, str) and item in known:
+        return known[item]()
+    if isinstance(item, type) and issubclass(item, Metric):
+        raise InputError(f"{item.__name__} is a class; pass a metric: {item.__name__}().")
+    raise UnknownName.of("metric", item, ["all", *known])
+
+
+def _lacking(metric: Metric, missing: Iterable[str]) -> InputError:
+    names = sorted(missing)
+    if set(names) & {"gradients", "loss"}:
+        return InputError(
+            f"{metric.name} is measured by headscope.importance, which runs a backward pass; this "
+            "is attention alone."
+        )
+    advice = ', or add annotations first: headscope.annotate(corpus, "en_core_web_sm")'
+    return InputError(
+        f"{metric.name} needs {' and '.join(names)}, which no document has. Read annotated text "
+        f"(CoNLL-U){'' if 'mentions' in names else advice}."
+    )
+
+
+def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
+    """What the metrics asked for want counted in the corpus, by their names for it.
+
+    Raises:
+        InputError: two metrics mean different things by one name.
+    """
+    given = list_metrics(wanted)
+    facts: dict[str, Fact] = {}
+    for item in given:
+        if item == "all":
+            continue  # none of ours asks for any
+        for name, count in _find(item).facts.items():
+            if facts.setdefault(name, count) is not count:
+                raise InputError(
+                    f"Two metrics count different things as {name!r}. Rename one of them."
+                )
+    return facts
+
+
+def describe_variable(name: str) -> Mapping[str, str | int]:
+    """The attributes of a variable of a known metric; empty where there is none.
+
+    Results carry these themselves; those of the first edition did not.
+    """
+    for make in known_metrics().values():
+        for variable in make().variables():
+            if variable.name == name:
+                return variable.attributes()
+    return {}
+
+
+def metric_to_dict(metric: Metric) -> dict[str, object]:
+    """A metric as plain values: its name and options, and its class if a user wrote it."""
+    values: dict[str, object] = {"name": metric.name, **_options(metric)}
+    return values if metric.name in our_metrics() else {**values, OWN: _code(type(metric))}
+
+
+def metric_from_dict(values: Mapping[str, object]) -> Metric:
+    """The metric that `metric_to_dict` described, even if JSON turned its tuples into lists.
+
+    Raises:
+        InputError: its class is not registered here.
+    """
+    options = {name: _frozen(value) for name, value in values.items() if name not in ("name", OWN)}
+    name, class_used = str(values["name"]), values.get(OWN)
+    make = known_metrics().get(name)
+    if make is None and class_used is not None:
+        raise InputError(
+            f"{name!r} is not one of headscope's metrics. Its values can be read; for anything "
+            "more, define its class and call headscope.register_metric(its class) first."
+        )
+    if make is None:
+        raise UnknownName.of("metric", name, our_metrics())
+    codes = (
+        {class_used.get("code"), _code(make)["code"]} if isinstance(class_used, Mapping) else set()
+    )
+    if len(codes - {None}) > 1:
+        raise InputError(
+            f"{name!r} was measured with other code than the class registered here. Register "
+            "the class it was measured with."
+        )
+    return make(**options)
+
+
+def _options(metric: Metric) -> dict[str, object]:
+    """A metric's options: the fields of its dataclass, as JSON gives them back.
+
+    Raises:
+        InputError: they are not plain values, which plans and files could hold.
+    """
+    is_data = dataclasses.is_dataclass(type(metric))
+    names = [f.name for f in dataclasses.fields(metric)] if is_data else vars(metric)  # type: ignore[arg-type]
+    try:
+        options: dict[str, object] = json.loads(
+            json.dumps({name: getattr(metric, name) for name in names})
+        )
+    except TypeError as error:
+        raise InputError(
+            f"The options of {metric.name} should be numbers, texts or lists of them, for plans "
+            f"and files to hold: {error}."
+        ) from error
+    return options
+
+
+def _frozen(value: object) -> Any:
+    """Lists as tuples, at every depth: a frozen metric holds tuples."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _code(metric: type[Metric]) -> dict[str, str | None]:
+    """Which class it is, and a hash of its code where that can be read."""
+    try:
+        code = hashlib.sha256(inspect.getsource(metric).encode()).hexdigest()
+    except (OSError, TypeError):  # typed at a prompt
+        code = None
+    return {"class": metric.__qualname__, "code": code}

@@ -1,0 +1,259 @@
+"""Attention between words: to a split word the sum over its tokens, from it the mean.
+
+Clark et al. 2019, section 4.1. There rows still sum to 1, because special tokens and tokens
+outside all words count as words. Here these are left out: a row sums to the attention to words.
+
+The words whose parents are looked for, as flat arrays: what a batch's trees say.
+
+They depend on the trees alone, not on attention: they are made once per batch, and the accuracy of
+the heads of all layers and the baseline share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from headscope.batch import Batch
+from headscope.errors import ModelError
+from headscope.lazy import torch
+from headscope.metrics.core.kernels import can_compile
+from headscope.metrics.core.layer_data import Digest, Reading, Small
+from headscope.text.document import ROOT
+from headscope.text.tokens import NO_WORD
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NOT_A_NUMBER = -2
+"""In place of a word, in heads whose attention is not a number."""
+
+
+def word_weights(reading: Reading) -> Tensor:
+    """`document head word word`: attention from each word to each; slot w is word w of the
+    document, and rows and columns of words without tokens (and of padding) are 0.
+
+    Shared by the metrics of a layer. For attention within one stack.
+    """
+    return reading.once("word_weights", lambda: _word_weights(reading))
+
+
+def word_rows(reading: Reading, queries: Tensor) -> Tensor:
+    """`document head row word`: only those rows of `word_weights` that are asked for.
+
+    Args:
+        reading: one layer.
+        queries: `document row`, the words' numbers.
+    """
+    to, from_ = word_members(reading)
+    documents = torch.arange(len(queries), device=queries.device)[:, None]
+    return from_[documents, 0, queries][:, None] @ reading.weights @ to
+
+
+def other_words(reading: Reading) -> Tensor:
+    """`word_weights` without the attention of words to themselves, which is 0 here."""
+
+    def make() -> Tensor:
+        weights = _word_weights(reading)
+        weights.diagonal(dim1=-2, dim2=-1).zero_()
+        return weights
+
+    return reading.once("other_words", make)
+
+
+def has_tokens(reading: Reading) -> np.ndarray:
+    """`document word`: does the word stand in this document, with at least one token?"""
+    words = reading.queries.words
+
+    def make() -> np.ndarray:
+        has = np.zeros((len(words), _n_words(words)), dtype=bool)
+        documents, tokens = np.nonzero(words >= 0)
+        has[documents, words[documents, tokens]] = True
+        return has
+
+    return reading.batch.once(("has_tokens", reading.block), make)
+
+
+def word_members(reading: Reading) -> tuple[Tensor, Tensor]:
+    """`document 1 token word` to sum what goes to each word, and `document 1 word token` to
+    take the mean of what comes from each.
+    """
+    words = reading.queries.words
+
+    def make() -> tuple[Tensor, Tensor]:
+        member = np.zeros((*words.shape, _n_words(words)))
+        documents, tokens = np.nonzero(words >= 0)
+        member[documents, tokens, words[documents, tokens]] = 1.0
+        share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
+        to, from_ = (
+            torch.from_numpy(array).to(reading.device, reading.dtype) for array in (member, share)
+        )
+        return to[:, None], from_.transpose(1, 2)[:, None]
+
+    return reading.of_batch("word members", make)
+
+
+def _word_weights(reading: Reading) -> Tensor:
+    to, from_ = (members[:, 0] for members in word_members(reading))
+    n, n_heads, n_tokens, _ = reading.weights.shape
+    n_words = to.shape[-1]
+    # Two products for all heads of a document: many small products take longer.
+    to_words = reading.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
+    by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
+    between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
+    return between.view(n, n_words, n_heads, n_words).transpose(1, 2)
+
+
+def _n_words(words: np.ndarray) -> int:
+    return max(1, int(words.max(initial=-1)) + 1)
+
+
+@Digest
+def best_words(reading: Reading) -> Small:
+    """`document head word`, twice: the other word that each word attends to most, and the
+    one that attends to it most. Of equals the first; -1 where none has any attention.
+
+    Raises:
+        ModelError: attention is not a number.
+    """
+    if can_compile(reading):
+        from headscope.metrics.core import compiled
+
+        weights = reading.weights.contiguous().numpy()
+        to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(reading)))
+    else:
+        to, from_ = (_best(other_words(reading), axis) for axis in (-1, -2))
+    if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
+        raise ModelError(
+            f"The model gives attention that is not a number in layer {reading.layer} of "
+            f"{reading.block} attention. Check the model on this input, or its precision."
+        )
+    return to, from_
+
+
+def _best(weights: Tensor, axis: int) -> Tensor:
+    highest, at = weights.max(axis)
+    at = at.masked_fill(highest <= 0, NO_WORD)
+    return at.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
+
+
+def _word_tokens(reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """`document token`: tokens sorted by word; `document word+1`: where each word begins."""
+    words = reading.queries.words
+
+    def make() -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(words, axis=1, kind="stable")
+        sorted_words = np.take_along_axis(words, order, axis=1)
+        numbers = np.arange(_n_words(words) + 1)
+        starts = (sorted_words[:, None, :] < numbers[:, None]).sum(-1)
+        return order.astype(np.int32), starts.astype(np.int32)
+
+    return reading.batch.once(("word tokens", reading.block), make)
+
+
+ALL = "all"
+PUNCTUATION = "punct"
+Possessive = Literal["auto", True, False]
+"""Does the possessive particle predict in place of the word before it? `auto`: in data with
+Stanford's `poss`."""
+POSSESSIVE = frozenset(("poss", "nmod:poss"))
+PARTICLES = frozenset(("'s", "’s", "s'", "s’", "'", "’"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DepCases:
+    """One entry for each word that counts."""
+
+    document: np.ndarray
+    """Its row in the batch."""
+    query: np.ndarray
+    """The word that predicts: itself, or the possessive particle after it."""
+    parent: np.ndarray
+    """Its parent; negative for the root."""
+    relation: np.ndarray
+    """Number in `Axes.relations`; `len(Axes.relations)` for a word without a relation."""
+    part: np.ndarray
+    has_target: np.ndarray
+    """Is the parent a word that the model reads?"""
+
+    def visible(self, *, is_causal: bool) -> np.ndarray:
+        """`direction case`: can the model attend from the word to its parent, and from its
+        parent to the word? Causal models see only what came before.
+        """
+        if not is_causal:
+            return np.stack((self.has_target, self.has_target))
+        return np.stack(
+            (
+                self.has_target & (self.parent < self.query),
+                self.has_target & (self.parent > self.query),
+            )
+        )
+
+
+def dep_cases(reading: Reading, *, punctuation: bool, possessive: Possessive) -> DepCases:
+    """The words of a batch that count.
+
+    These are the words of parsed documents that have a token, the root among them. Left out are
+    words whose parent is unknown because the tree was cut; words whose parent stands in the end of
+    a document that the model does not read; and punctuation, unless it is asked for.
+    """
+    key = ("dep_cases", reading.block, punctuation, possessive)
+    return reading.batch.once(key, lambda: _cases(reading, punctuation, possessive))
+
+
+def _cases(reading: Reading, punctuation: bool, possessive: Possessive) -> DepCases:
+    batch, trees = reading.batch, reading.queries
+    has = has_tokens(reading)
+    parents = np.full(has.shape, ROOT - 1, dtype=np.int64)
+    relations = np.full(has.shape, -1, dtype=np.int64)
+    documents, tokens = np.nonzero((trees.words >= 0) & trees.is_parsed[:, None])
+    words = trees.words[documents, tokens]
+    parents[documents, words] = trees.parents[documents, tokens]
+    relations[documents, words] = trees.relations[documents, tokens]
+    counted = has & trees.is_parsed[:, None] & (parents >= ROOT)
+    if batch.is_cut is not None:
+        last = has.shape[1] - 1 - has[:, ::-1].argmax(axis=1)
+        counted &= ~(batch.is_cut[:, None] & (parents > last[:, None]))
+    names = batch.axes.relations
+    if not punctuation and PUNCTUATION in names:
+        counted &= relations != names.index(PUNCTUATION)
+    document, word = np.nonzero(counted)
+    parent = parents[document, word]
+    inside = np.clip(parent, 0, has.shape[1] - 1)
+    query = word.copy()
+    is_possessive = "poss" in names if possessive == "auto" else possessive
+    if is_possessive:
+        after = _particles(batch, has)[document, word]
+        owned = [number for number, name in enumerate(names) if name in POSSESSIVE]
+        query[after & np.isin(relations[document, word], owned)] += 1
+    relation = relations[document, word]
+    return DepCases(
+        document=document,
+        query=query,
+        parent=parent,
+        relation=np.where(relation < 0, len(names), relation),
+        part=np.asarray(batch.parts, dtype=np.int64)[document],
+        has_target=(parent >= 0) & (parent < has.shape[1]) & has[document, inside],
+    )
+
+
+def _particles(batch: Batch, has: np.ndarray) -> np.ndarray:
+    """`document word`: is the next word a possessive particle, with a token?"""
+    after = np.zeros(has.shape, dtype=bool)
+    for row, document in enumerate(batch.documents):
+        for word, form in enumerate(document.words[1 : has.shape[1]]):
+            after[row, word] = form.lower() in PARTICLES and has[row, word + 1]
+    return after
+
+
+def add_cases(by_relation: np.ndarray, of_all: np.ndarray, cases: DepCases, rows: Tensor) -> None:
+    """Add the rows (`case …`) of the cases to `part relation …` and `part …`, in place."""
+    rows = rows.double()
+    torch.from_numpy(of_all).index_add_(0, torch.from_numpy(cases.part), rows)
+    n_relations = by_relation.shape[1]
+    has = cases.relation < n_relations
+    bins = torch.from_numpy((cases.part * n_relations + cases.relation)[has])
+    flat = torch.from_numpy(by_relation).view(-1, *by_relation.shape[2:])
+    flat.index_add_(0, bins, rows if has.all() else rows[torch.from_numpy(has)])

@@ -1,0 +1,111 @@
+"""Heads that look for the same token earlier: duplicate-token and induction heads.
+
+Both are defined on any text by its repeated tokens; the usual score is that of sequences of
+random tokens repeated once (`headscope.heads.detect`), where nothing else tells a model
+what comes next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from headscope.lazy import torch
+from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
+from headscope.metrics.core.layer_data import Digest, Reading, Small
+from headscope.metrics.core.regions import whole_masses
+from headscope.metrics.surface import query_masses
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@Digest
+def repeat_sums(reading: Reading) -> Small:
+    """`document head 2`, float64: attention to earlier occurrences, and to what followed
+    them; one product for both.
+    """
+    return (torch.bmm(reading.weights.flatten(2), _forms(reading)[0]).double(),)
+
+
+class _RepeatShare(RatioMetric):
+    """Attention of repeated tokens to certain earlier keys, over all of their attention."""
+
+    units = "share of attention"
+    format = ".1%"
+    digests = (whole_masses, repeat_sums)
+    counts = "repeated tokens"
+    blocks = SELF_BLOCKS
+    shift: ClassVar[int]
+    """How many tokens after the earlier occurrence the key stands."""
+
+    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention to these keys; all attention of repeated tokens; how many."""
+        chosen = _forms(reading)[1][..., self.shift]
+        masses = (query_masses(reading) * chosen[:, None, :]).sum(-1)
+        count = chosen.sum(-1, keepdim=True).expand(-1, reading.n_heads)
+        return repeat_sums(reading)[0][..., self.shift], masses, count
+
+
+@dataclass(frozen=True)
+class DuplicateToken(_RepeatShare):
+    """Share of attention from a repeated token to its earlier occurrences.
+
+    Σ a[i,j]·1(j < i, token j = token i) / Σ a[i,j] over the queries i that have occurred
+    before. Special tokens are neither.
+
+    Wang et al. 2022, "Interpretability in the Wild: a Circuit for Indirect Object
+    Identification in GPT-2 small", section 3 (duplicate token heads).
+    """
+
+    name = "duplicate_token"
+    title = "To the same token, earlier"
+    short_title = "Duplicates"
+    equation = (
+        r"\frac{\sum_{i,j} a_{ij} \cdot \mathbb{1}[j < i, \text{token}(j) = "
+        r"\text{token}(i)]}{\sum_{i,j} a_{ij}}"
+    )
+    paper = "Wang et al. 2022, section 3 (arXiv 2211.00593)"
+    order = 230
+    shift = 0
+
+
+@dataclass(frozen=True)
+class Induction(_RepeatShare):
+    """Share of attention from a repeated token to what came after it before.
+
+    Σ a[i, j+1]·1(j + 1 < i, token j = token i) / Σ a[i,j] over the queries i that have such
+    a key. A head that scores high completes A B … A with B.
+
+    Olsson et al. 2022, "In-context Learning and Induction Heads" (prefix matching).
+    """
+
+    name = "induction"
+    title = "To what followed the same token"
+    short_title = "Induction"
+    equation = (
+        r"\frac{\sum_{i,j} a_{i,j+1} \cdot \mathbb{1}[\text{token}(j) = "
+        r"\text{token}(i)]}{\sum_{i,j} a_{ij}}"
+    )
+    paper = "Olsson et al. 2022, prefix-matching score (arXiv 2209.11895)"
+    order = 220
+    shift = 1
+
+
+def _forms(reading: Reading) -> tuple[Tensor, Tensor]:
+    """`document query·key 2`, in the type of the weights: is the key an earlier occurrence
+    of the query; does it follow one? And `document query 2`, float64: is there any?
+    """
+
+    def make() -> tuple[Tensor, Tensor]:
+        tokens = reading.queries
+        ids = torch.from_numpy(tokens.mask.astype(np.int64) if tokens.ids is None else tokens.ids)
+        real = torch.from_numpy(tokens.mask & ~tokens.special & (tokens.ids is not None))
+        same = (ids[:, :, None] == ids[:, None, :]) & real[:, :, None] & real[:, None, :]
+        after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :]
+        pairs = torch.stack((same.tril(-1), after.tril(-1)), dim=-1).to(reading.device)
+        return pairs.to(reading.dtype).flatten(1, 2), pairs.any(2).double()
+
+    return reading.of_batch("repeats", make)

@@ -1,0 +1,179 @@
+"""What a model answers: tokens or labels read off its logits, and names for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig
+from transformers.utils.generic import ModelOutput
+
+from headscope.arguments import as_integer
+from headscope.errors import InputError, UnknownName
+from headscope.model.encode import Speller
+from headscope.results.predictions import WHOLE_TEXT, Predicted, Predictions
+from headscope.text.tokens import Tokens
+
+if TYPE_CHECKING:
+    from headscope.model.info import Objective
+    from headscope.model.model import Model
+
+N_ANSWERS = 10
+ROWS_AT_ONCE = 64
+"""Positions whose logits are sorted at a time: vocabularies are large."""
+KINDS: dict[Objective, Predicted] = {
+    "causal": "next",
+    "seq2seq": "next",
+    "masked": "mask",
+    "label": "label",
+    "token_label": "token_label",
+}
+
+
+def read_predictions(
+    model: Model, outputs: ModelOutput, stacks: Mapping[str, Tokens]
+) -> Predictions | None:
+    """The likeliest answers of a forward pass over one input; None for a model without logits."""
+    logits = getattr(outputs, "logits", None)
+    objective = model.info.objective
+    if objective is None or not isinstance(logits, Tensor) or logits.shape[0] != 1:
+        return None
+    kind = KINDS[objective]
+    rows = logits[0] if logits.ndim == 3 else logits
+    # A model of speech may write without a stack of its own for it.
+    tokens = stacks.get("decoder") or next(iter(stacks.values()))
+    if kind == "label":
+        positions, at = [WHOLE_TEXT], [""]
+    else:
+        if len(rows) != len(tokens):  # images among the tokens, pooled sequences
+            return None
+        positions = list(range(len(tokens)))
+        if kind == "mask":
+            if model.tokenizer is None:  # which token is the mask is not known
+                return None
+            mask = model.tokenizer.mask_token_id
+            positions = [i for i in positions if tokens.ids[i] == mask]
+        at = [tokens.tokens[i] for i in positions]
+        rows = rows[positions]
+    return _likeliest(model, kind, rows, positions, at)
+
+
+def _likeliest(
+    model: Model, kind: Predicted, rows: Tensor, positions: list[int], at: list[str]
+) -> Predictions:
+    n = min(N_ANSWERS, rows.shape[-1])
+    parts: list[tuple[Tensor, Tensor, Tensor]] = [
+        (rows.new_zeros((0, n), dtype=torch.long), rows.new_zeros((0, n)), rows.new_zeros((0, n)))
+    ]
+    for some in rows.split(ROWS_AT_ONCE):
+        logits = some.float()
+        best = logits.topk(n, dim=-1)
+        parts.append((best.indices, best.values, _probabilities(model, logits, best.indices)))
+    ids, values, shares = (torch.cat(columns).cpu().numpy() for columns in zip(*parts, strict=True))
+    return Predictions.of(
+        kind,
+        positions=positions,
+        at=at,
+        tokens=_names(model, kind, ids),
+        ids=ids.astype(np.int64),
+        logits=values.astype(np.float32),
+        probabilities=shares.astype(np.float32),
+    )
+
+
+def _probabilities(model: Model, logits: Tensor, ids: Tensor) -> Tensor:
+    """Of the named answers. Labels that do not exclude one another have one each; a score
+    (regression) has none.
+    """
+    if not has_probabilities(model):
+        return torch.full_like(logits.gather(-1, ids), float("nan"))
+    if not are_exclusive(model):
+        return logits.sigmoid().gather(-1, ids)
+    return logits.log_softmax(-1).gather(-1, ids).exp()
+
+
+def has_probabilities(model: Model) -> bool:
+    """A score (regression) has none."""
+    config = model.module.config
+    is_score = config.problem_type == "regression" or len(label_names(config)) == 1
+    return not (model.info.objective == "label" and is_score)
+
+
+def are_exclusive(model: Model) -> bool:
+    """Do answers exclude one another, as tokens do? Labels of a text may not."""
+    is_loose = model.module.config.problem_type == "multi_label_classification"
+    return not (model.info.objective == "label" and is_loose)
+
+
+def _names(model: Model, kind: Predicted, ids: np.ndarray) -> list[list[str]]:
+    names = answer_names(model, kind, ids.ravel().tolist())
+    n = ids.shape[1]
+    return [names[start : start + n] for start in range(0, len(names), n)]
+
+
+def answer_names(model: Model, kind: Predicted, ids: list[int]) -> list[str]:
+    """Tokens as people read them, or labels."""
+    if kind in ("label", "token_label"):
+        names = label_names(model.module.config)
+        return [names.get(i, str(i)) for i in ids]
+    if model.tokenizer is None:
+        return [str(i) for i in ids]
+    return list(Speller(model.tokenizer).spell(ids))
+
+
+def label_names(config: PretrainedConfig) -> dict[int, str]:
+    """Labels by number."""
+    return {int(number): str(name) for number, name in (config.id2label or {}).items()}
+
+
+def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
+    """The number of a label or token that someone names.
+
+    Raises:
+        InputError: no such label, or a text of several tokens.
+    """
+    objective = model.need_objective(f"{name}={answer!r}")
+    number = as_integer(answer)
+    if objective in ("label", "token_label"):
+        labels = label_names(model.module.config)
+        if number in labels:
+            return number
+        for i, label in labels.items():
+            if label == answer:
+                return i
+        raise UnknownName.of("label", answer, labels.values())
+    if number is not None:
+        n = model.module.config.get_text_config().vocab_size
+        if not 0 <= number < n:
+            raise InputError(f"{name}={number} is no token of {model.name}: ids are 0 to {n - 1}.")
+        return number
+    if not isinstance(answer, str) or not answer:
+        raise InputError(f"{name} should be a token, as text or by its id, not {answer!r}.")
+    return _one_token(model, answer, name)
+
+
+def _one_token(model: Model, text: str, name: str) -> int:
+    tokenizer = model.need_tokenizer()
+    ids = _encoded(model, text)
+    if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+        return ids[0]
+    speller = Speller(tokenizer)
+    shown = ", ".join(repr(token) for token in speller.spell(ids))
+    if len(ids) == 1:
+        raise InputError(f"{name}={text!r} is not in the vocabulary of {model.name} ({shown}).")
+    advice = "Give one token; one that begins a word mostly begins with a space, as ' Paris' does."
+    if not text.startswith(" ") and len(_encoded(model, f" {text}")) == 1:
+        advice = f"With a space before it, {' ' + text!r}, it is one token."
+    raise InputError(
+        f"{name}={text!r} is {len(ids)} tokens of {model.name}: {shown or '(none)'}. A prediction "
+        f"is of one token. {advice}"
+    )
+
+
+def _encoded(model: Model, text: str) -> list[int]:
+    tokenizer = model.need_tokenizer()
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+    return ids

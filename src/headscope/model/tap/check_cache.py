@@ -1,0 +1,121 @@
+"""Self-checks remembered on disk, for models that are as their files have them.
+
+A check depends on the weights, the model's code and the libraries it runs with: the key of a
+remembered one is made of all of these, and a check under another key is never looked at. A live
+model is always checked: nobody knows what was done to it. The files lie in `checks` in the cache
+folder; whoever deletes them has every model checked again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict, fields, replace
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from headscope.atomic import atomic_path
+from headscope.model.identity import bytes_of, has_own_code, versions, weights_sha256
+from headscope.model.packaged.pinned import cache_folder
+from headscope.model.tap import check as tap_check
+from headscope.model.tap.check import Check
+from headscope.model.tap.interface import modules_of
+from headscope.model.tap.sites import Site, Wiring
+
+PLAIN = (bool, int, float, str, type(None))
+"""Attributes of modules that can change what they compute, such as the scale of scores."""
+
+
+def key_of(root: PreTrainedModel) -> str | None:
+    """What a check of this model is remembered under; None if it is to be checked each time."""
+    modules = modules_of(root)
+    libraries = ("transformers.", "torch.")
+    if has_own_code(modules) or not all(type(m).__module__.startswith(libraries) for m in modules):
+        return None
+    config = {k: v for k, v in root.config.to_dict().items() if k != "_name_or_path"}
+    content = {
+        "environment": environment(),
+        "device": str(root.device),
+        "dtypes": sorted({str(p.dtype) for p in root.parameters()}),
+        "config": config,
+        "modules": [(name, *_described(module)) for name, module in root.named_modules()],
+        "weights": weights_sha256(root),
+        "buffers": _bytes_of(buffer for _, buffer in root.named_buffers()),
+    }
+    return _hashed(json.dumps(content, sort_keys=True, default=str).encode())
+
+
+@cache
+def environment() -> str:
+    """The machine, the libraries and our own code, as far as a self-check depends on them."""
+    folder = Path(tap_check.__file__).parent
+    sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
+    return json.dumps(
+        {
+            "machine": [platform.node(), platform.machine(), platform.python_version()],
+            "versions": versions("torch", "transformers", "headscope"),
+            "tap": _hashed(sources),
+        }
+    )
+
+
+def recall(key: str) -> tuple[Wiring, Check] | None:
+    """What was remembered under this key; None if nothing was, or the file is damaged."""
+    try:
+        content = json.loads(_file(key).read_text(encoding="utf-8"))
+        if content["key"] != key:
+            return None
+        wiring, check = content["wiring"], content["check"]
+        for name in ("sites", "copies"):
+            wiring[name] = tuple(Site(**site) for site in wiring[name])
+        for name in ("causal_blocks", "media"):
+            wiring[name] = frozenset(wiring[name])
+        check["unread"] = tuple(check["unread"])
+        return Wiring(**wiring), replace(Check(**check), is_remembered=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember(key: str, wiring: Wiring, check: Check) -> None:
+    """Keep a check; where nothing can be written, it is forgotten."""
+    plain = {field.name: getattr(wiring, field.name) for field in fields(wiring) if field.init}
+    for name in ("sites", "copies"):
+        plain[name] = [asdict(site) for site in plain[name]]
+    for name in ("causal_blocks", "media"):
+        plain[name] = sorted(plain[name])
+    content = json.dumps({"key": key, "wiring": plain, "check": asdict(check)}, indent=1)
+    with contextlib.suppress(OSError), atomic_path(_file(key)) as temporary:
+        temporary.write_text(content, encoding="utf-8")
+
+
+def _file(key: str) -> Path:
+    return cache_folder() / "checks" / f"{key}.json"
+
+
+def _described(module: nn.Module) -> tuple[str, list[tuple[str, object]]]:
+    """A module's class and its plain attributes."""
+    plain: list[tuple[str, object]] = [
+        (name, value)
+        for name, value in sorted(vars(module).items())
+        if isinstance(value, PLAIN) and name != "training" and not name.startswith("_")
+    ]
+    return f"{type(module).__module__}.{type(module).__qualname__}", plain
+
+
+def _bytes_of(tensors: Iterable[torch.Tensor]) -> str:
+    content = hashlib.sha256()
+    for tensor in tensors:
+        content.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        content.update(bytes_of(tensor))
+    return content.hexdigest()
+
+
+def _hashed(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,276 @@
+"""A model's wiring on its live modules, and the forward passes of it that are under way."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+
+from headscope.attention import Block
+from headscope.errors import InputError, TapUnsupported
+from headscope.model.edits import Positions
+from headscope.model.tap.example import media_of
+from headscope.model.tap.sites import Site, Wiring
+
+MASKS = ("attention_mask", "decoder_attention_mask")
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a forward pass was given: its padding masks, and how many tokens are cached."""
+
+    mask: Tensor | None = None
+    decoder_mask: Tensor | None = None
+    n_past: int = 0
+    media: frozenset[str] = frozenset()
+    is_seq2seq: bool = False
+    has_own_mask: bool = False
+    """Was it given a mask of queries by keys, which may say anything?"""
+
+    @classmethod
+    def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> Inputs:
+        """Read off the keyword arguments of a forward pass."""
+        return cls(
+            _padding(kwargs, MASKS[0]),
+            _padding(kwargs, MASKS[1]),
+            _n_past(kwargs) or 0,
+            media_of(kwargs),
+            is_seq2seq,
+            any(getattr(kwargs.get(name), "ndim", 2) > 2 for name in MASKS),
+        )
+
+    def check_media(self, wiring: Wiring) -> None:
+        """Refuse a picture or a sound that the self-check has not seen."""
+        unseen = self.media - wiring.media
+        if unseen:
+            raise TapUnsupported(
+                f"The model was given {', '.join(sorted(unseen))}, which the self-check was not, "
+                "so what its layers attend to is not known. Say so beforehand: "
+                "model.tapped(reader, inputs=inputs)."
+            )
+
+    def looks_back(self, weights: Tensor) -> bool:
+        """Does attention that is causal by itself stay so under the mask that was given?"""
+        return not self.has_own_mask or not bool(weights.triu(1).any())
+
+    def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:
+        """Where the queries and keys of a call stand in the whole sequence."""
+        past = self.n_past if block in ("self", "decoder") else 0
+        key_start = 0 if block == "cross" else max(0, past + n_queries - n_keys)
+        query_start = self.n_past if block == "cross" else past
+        return Positions(query_start, key_start)
+
+    def masks(self, block: Block, weights: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The padding masks of the queries and of the keys, `batch query` and `batch key`; None
+        where nothing is padded.
+
+        A mask over samples says nothing of the frames that are made of them. There the padding
+        is read off the weights: what nothing attends to.
+        """
+        n_queries, n_keys = weights.shape[-2:]
+        if block in ("vision", "audio") or (self.mask is None and self.decoder_mask is None):
+            return None, None
+        if self.media and self.mask is not None and self.mask.shape[1] != n_keys:
+            if block == "decoder" or n_queries != n_keys:
+                return _last(self.decoder_mask, n_queries), None
+            attended = (weights != 0).any(2).any(1)
+            return (None, None) if bool(attended.all()) else (attended, attended)
+        has_decoder = block == "decoder" or (block == "cross" and self.is_seq2seq)
+        query_mask = self.decoder_mask if has_decoder else self.mask
+        key_mask = self.decoder_mask if block == "decoder" else self.mask
+        if block == "cross" and not self.is_seq2seq:
+            key_mask = None
+        if key_mask is not None and key_mask.shape[1] != n_keys:
+            key_mask = None
+        return _last(query_mask, n_queries), key_mask
+
+
+@dataclass(slots=True)
+class _Forward:
+    """One forward pass: what it was given, and how often it has called each module."""
+
+    inputs: Inputs | None
+    """None outside of any forward pass of the root."""
+    calls: Counter[str] = field(default_factory=Counter)
+    read: set[Site] = field(default_factory=set)
+
+
+class _Forwards(threading.local):
+    """The forward passes under way in this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.stack: list[_Forward] = []
+        self.outside = _Forward(None)
+        """Calls of a part alone: `generate` runs an encoder without the root module."""
+        self.pasts: list[int | None] = []
+        """How many tokens were cached when the parts under way were called, where they say."""
+
+    @property
+    def current(self) -> _Forward:
+        return self.stack[-1] if self.stack else self.outside
+
+
+class Circuit:
+    """Where each attention call of a model has its place, call by call."""
+
+    def __init__(self, root: nn.Module, wiring: Wiring) -> None:
+        self.root = root
+        self.wiring = wiring
+        self.modules = {name: root.get_submodule(name) for name in wiring.modules}
+        self._names = {id(module): name for name, module in self.modules.items()}
+        self._is_seq2seq = "decoder" in wiring.blocks
+        self._forwards = _Forwards()
+        self._lock = threading.RLock()
+        self._n_followers = 0
+        self._hooks: tuple[RemovableHandle, ...] = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Hooks of a circuit are part of the module while it is in use: a copy would keep them."""
+        raise InputError(
+            f"This {type(self.root).__name__} is being read or edited, and a copy of it would be "
+            "too. Copy or save it outside of the block (edit, tapped); or take "
+            "headscope's model with its edits: pickle.dumps(model)."
+        )
+
+    def is_current(self) -> bool:
+        """Does the model still hold the very modules that were checked?"""
+        try:
+            return all(self.root.get_submodule(name) is x for name, x in self.modules.items())
+        except AttributeError:  # a layer was taken away
+            return False
+
+    @property
+    def inputs(self) -> Inputs | None:
+        """What the forward pass under way was given; None where the root is not running."""
+        return self._forwards.current.inputs
+
+    @property
+    def n_past(self) -> int:
+        """How many tokens are cached where a part runs without the root: as the outermost part
+        that was given a cache says.
+        """
+        return next((n for n in self._forwards.pasts if n is not None), 0)
+
+    def next_call(self, module: nn.Module) -> dict[int, Site]:
+        """Computation → site of the call of `module` that starts now."""
+        name = self._names[id(module)]
+        forward = self._forwards.current
+        n_checked = self.wiring.calls_per_forward(name)
+        if forward.inputs is not None and forward.calls[name] >= n_checked:
+            raise TapUnsupported(
+                f"{name} computes attention more than {n_checked} times in this forward pass; "
+                f"in the self-check it was {n_checked}, so which layer this is, is not known. If a "
+                "hook or an edit of yours runs the model or a part of it once more, remove it, or "
+                "let it run a copy of the module. If the model does so itself for inputs of this "
+                "kind, load it with them: headscope.load(…, example=inputs)."
+            )
+        # Outside of a forward pass nothing says when the count starts anew: it wraps.
+        occurrence = forward.calls[name] % n_checked
+        forward.calls[name] += 1
+        return self.wiring.at(name, occurrence)
+
+    def count_read(self, site: Site) -> bool:
+        """Count a layer that was read; were all of them read in this forward pass of the root?"""
+        forward = self._forwards.current
+        forward.read.add(site)
+        return forward.inputs is not None and len(forward.read) == len(self.wiring.sites)
+
+    def site_like(self, site: Site, other: Circuit) -> Site | None:
+        """The site of this circuit that is a given site of another; None where none is."""
+        module = other.modules[site.module]
+        name = self._names.get(id(module))
+        if name is None:
+            return None
+        return self.wiring.at(name, site.occurrence).get(site.computation)
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Within the block, forward passes of the root are noticed."""
+        with self._lock:
+            if not self._n_followers:
+                self._hooks = (
+                    self.root.register_forward_pre_hook(self._enter, with_kwargs=True),
+                    self.root.register_forward_hook(self._leave, always_call=True),
+                    *self._followed_parts(),
+                )
+            self._n_followers += 1
+        n_forwards, n_pasts = len(self._forwards.stack), len(self._forwards.pasts)
+        if not n_forwards:
+            self._forwards.outside = _Forward(None)
+        try:
+            yield
+        finally:
+            # Those that were interrupted: torch calls no hooks after a KeyboardInterrupt.
+            del self._forwards.stack[n_forwards:], self._forwards.pasts[n_pasts:]
+            with self._lock:
+                self._n_followers -= 1
+                if not self._n_followers:
+                    for hook in self._hooks:
+                        hook.remove()
+                    self._hooks = ()
+
+    def _followed_parts(self) -> Iterator[RemovableHandle]:
+        """Hooks on the models within the model, which may run alone: `generate` of BLIP-2 is that
+        of its language model.
+        """
+        for name, part in self.root.named_modules():
+            within = any(place.startswith(f"{name}.") for place in self.modules)
+            if part is not self.root and isinstance(part, PreTrainedModel) and within:
+                yield part.register_forward_pre_hook(self._enter_part, with_kwargs=True)
+                yield part.register_forward_hook(self._leave_part, always_call=True)
+
+    def _enter_part(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        self._forwards.pasts.append(_n_past(_named(module, args, kwargs)))
+
+    def _leave_part(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
+        if self._forwards.pasts:
+            self._forwards.pasts.pop()
+
+    def _enter(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        given = Inputs.of_call(_named(module, args, kwargs), is_seq2seq=self._is_seq2seq)
+        self._forwards.stack.append(_Forward(given))
+
+    def _leave(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
+        if self._forwards.stack:
+            self._forwards.stack.pop()
+
+
+def _named(
+    module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+) -> dict[str, object]:
+    """What a module is called with, by name."""
+    if not args:
+        return kwargs
+    named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+    given: dict[str, object] = named.arguments | named.arguments.get("kwargs", {})
+    return given
+
+
+def _n_past(kwargs: Mapping[str, object]) -> int | None:
+    """How many tokens the cache holds that a module is called with; None without one."""
+    count = getattr(kwargs.get("past_key_values"), "get_seq_length", None)
+    return None if count is None else int(count())
+
+
+def _padding(kwargs: Mapping[str, object], name: str) -> Tensor | None:
+    mask = kwargs.get(name)
+    if not isinstance(mask, Tensor) or mask.ndim != 2 or bool(mask.all()):
+        return None
+    return mask.bool()
+
+
+def _last(mask: Tensor | None, n: int) -> Tensor | None:
+    """The last n columns of a padding mask: with a cache, the queries come last."""
+    return None if mask is None or mask.shape[1] < n else mask[:, mask.shape[1] - n :]

@@ -1,0 +1,405 @@
+"""Record every attention computation of a forward pass, to compare it with the official maps.
+
+Find each official attention map among the recorded computations, by its values.
+
+What can be said of an attention computation beyond its weights, proved on a recording.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
+
+from headscope.attention import Block
+from headscope.model.tap.interface import EagerFunction, intercepted
+from headscope.model.tap.sites import Site
+from headscope.model.tap.watch import (
+    MANY_HEADS,
+    SDPA,
+    SOFTMAX,
+    Args,
+    Kwargs,
+    TorchFunction,
+    Watch,
+    ending_watches,
+    unfold_any,
+    watching,
+)
+
+
+@dataclass(slots=True)
+class Recording:
+    """One attention computation, as it happened.
+
+    Vectors are as `attention.Attention` has them, or with `batch·head` on one axis.
+    """
+
+    module: str
+    occurrence: int
+    computation: int
+    weights: Tensor
+    scores: Tensor | None
+    query: Tensor | None
+    key: Tensor | None
+    value: Tensor | None
+    output: Tensor | None
+    scale: float | None
+    n_products: int
+    """Batched products that went into the scores."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Were the weights multiplied with values, as attention is?"""
+        return self.value is not None and self.weights.ndim >= 3
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A recorded forward pass."""
+
+    recordings: list[Recording]
+    outputs: ModelOutput
+    n_softmaxes: int
+    """Softmaxes over at least three axes that were taken, recorded or not."""
+
+
+class _Count(TorchFunctionMode):
+    """Counts softmaxes, whoever takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n = 0
+
+    def __torch_function__(
+        self,
+        func: TorchFunction,
+        types: Sequence[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
+        result = func(*args, **(kwargs or {}))
+        self.n += func in (SDPA, MANY_HEADS) or (func in SOFTMAX and result.ndim >= 3)
+        return result
+
+
+def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
+    """Run the model, recording every call that goes through transformers' interface."""
+    modules = dict(root.named_modules())
+    names = {id(module): name for name, module in modules.items()}
+    thread = threading.current_thread()
+    calls: Counter[str] = Counter()
+    recordings: list[Recording] = []
+
+    def record(
+        function: EagerFunction,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *args: object,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        if threading.current_thread() is not thread:
+            return function(module, query, key, value, *args, **kwargs)
+        name = names[id(module)]
+        occurrence = calls[name]
+        calls[name] += 1
+        with Watch() as watch:
+            output, weights = function(module, query, key, value, *args, **kwargs)
+        if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
+            return output, weights  # not one softmax and one product: left to the fallback
+        steps = watch.steps[0]
+        recordings.append(
+            Recording(
+                name,
+                occurrence,
+                0,
+                weights,
+                steps.scores,
+                query,
+                key,
+                value,
+                output.transpose(1, 2) if output.ndim == 4 else None,
+                kwargs.get("scaling"),
+                n_products=1,
+            )
+        )
+        return output, weights
+
+    with intercepted(modules.values(), record), _Count() as count:
+        outputs = root(**inputs)
+    return Run(recordings, outputs, count.n)
+
+
+def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
+    """Run the model, recording every softmax inside any module, whoever wrote it."""
+    recordings: list[Recording] = []
+    calls: Counter[str] = Counter()
+    thread = threading.current_thread()
+
+    def start() -> Watch | None:
+        return Watch() if threading.current_thread() is thread else None
+
+    with ending_watches(), ExitStack() as stack:
+        for name, module in root.named_modules():
+            # A bare nn.Softmax is part of the module that holds it.
+            if name and not type(module).__module__.startswith("torch.nn."):
+                keep = partial(_keep, name, calls, recordings)
+                stack.enter_context(watching(module, start, keep))
+        outputs = root(**inputs)
+    # Every module around a softmax records it; the innermost returns first.
+    unique: dict[int, Recording] = {}
+    for recording in recordings:
+        unique.setdefault(id(recording.scores), recording)
+    return Run([*unique.values()], outputs, len(unique))
+
+
+def _keep(module: str, calls: Counter[str], recordings: list[Recording], watch: Watch) -> None:
+    for index, steps in enumerate(watch.steps):
+        assert steps.weights is not None
+        recordings.append(
+            Recording(
+                module,
+                calls[module],
+                index,
+                steps.weights,
+                steps.scores,
+                steps.query,
+                steps.key,
+                steps.value,
+                steps.output,
+                steps.products[0].scale if steps.products else None,
+                len(steps.products),
+            )
+        )
+    calls[module] += 1
+
+
+TOLERANCE = 1e-4
+"""Largest difference at which a recording still counts as the official map. Exact
+equality is expected and reported; the slack is for families that recompute in another
+precision, or return their attention after a cast."""
+Against = Literal["weights", "scores", "averages", "nothing"]
+
+
+@dataclass(slots=True)
+class Match:
+    """An official map and the computation that made it."""
+
+    block: Block
+    recording: Recording
+    difference: float
+    against: Against
+    copies: list[Recording] = field(default_factory=list)
+    """Computations of the same module that made the very same map once more, for other
+    values (the two halves of differential attention)."""
+
+
+def match(
+    official: Mapping[Block, Sequence[Tensor]], recordings: Sequence[Recording]
+) -> tuple[list[Match], list[Recording]] | None:
+    """For every official map the recording that is it, and the recordings left over; None
+    where a map has no recording.
+    """
+    left = list(recordings)
+    matches = []
+    for block, maps in official.items():
+        for target in maps:
+            best = _nearest(target, left)
+            if best is None:
+                return None
+            index, difference, against = best
+            recording = left.pop(index)
+            if recording.weights.shape != target.shape:
+                recording = _reshaped(recording, target.shape)
+            matches.append(Match(block, recording, difference, against))
+    for one in matches:
+        one.copies = [other for other in left if _is_copy(other, one.recording)]
+        left = [other for other in left if other not in one.copies]
+    return matches, left
+
+
+def equals(weights: Tensor, target: Tensor) -> bool:
+    """Are these the same map, bit for bit, whatever the layout of its heads?"""
+    return (
+        weights.numel() == target.numel()
+        and weights.shape[-2:] == target.shape[-2:]
+        and bool(torch.equal(weights.reshape(target.shape), target))
+    )
+
+
+def _is_copy(other: Recording, recording: Recording) -> bool:
+    return other.module == recording.module and equals(other.weights, recording.weights)
+
+
+def _nearest(target: Tensor, recordings: Sequence[Recording]) -> tuple[int, float, Against] | None:
+    """Index, difference and form of the recording nearest to an official map."""
+    best: tuple[int, float, Against] | None = None
+    candidates: list[tuple[Against, Tensor]] = [("weights", target)]
+    if not _sums_to_at_most_one(target):
+        candidates.append(("scores", torch.softmax(target.float(), -1)))
+    if target.ndim == 4 and torch.equal(target[:, 1:], target[:, :-1]):
+        candidates.append(("averages", target))
+    for against, expected in candidates:
+        for index, recording in enumerate(recordings):
+            weights = recording.weights
+            if weights.numel() != target.numel() or weights.shape[-2:] != target.shape[-2:]:
+                continue
+            weights = weights.reshape(target.shape)
+            if against == "averages":
+                weights = weights.mean(1, keepdim=True)
+            difference = float((weights - expected).abs().nan_to_num().max())
+            if difference <= TOLERANCE and (best is None or difference < best[1]):
+                best = (index, difference, against)
+            if difference == 0:
+                return best
+    return best
+
+
+def _sums_to_at_most_one(weights: Tensor) -> bool:
+    return bool((weights >= 0).all()) and bool((weights.sum(-1) <= 1 + 1e-3).all())
+
+
+def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
+    """A recording with `batch·head` on one axis, given the two axes of the official map."""
+    n_heads = shape[1]
+    return replace(
+        recording,
+        weights=recording.weights.reshape(shape),
+        scores=unfold_any(recording.scores, n_heads),
+        query=unfold_any(recording.query, n_heads),
+        key=unfold_any(recording.key, n_heads),
+        value=unfold_any(recording.value, n_heads),
+        output=unfold_any(recording.output, n_heads),
+    )
+
+
+CLOSE = 1e-3
+"""Relative to the largest number compared: products are taken in another order here."""
+ROUNDED = 2.0
+"""Units in the last place of the model's own numbers, which half precision rounds more coarsely."""
+
+
+def proved_site(match: Match, layer: int) -> Site:
+    """The site of a match, with whatever its recording proves."""
+    recording = match.recording
+    n_heads = int(recording.weights.shape[1])
+    query, key = _pair(recording, n_heads)
+    value = _proved_value(recording, n_heads) if not match.copies else None
+    fitted, is_all = _fit_scale(recording, query, key)
+    scale = recording.scale if recording.scale is not None else fitted
+    vectors = key if key is not None else value
+    return Site(
+        block=match.block,
+        layer=layer,
+        module=recording.module,
+        occurrence=recording.occurrence,
+        computation=recording.computation,
+        n_heads=n_heads,
+        n_groups=None if vectors is None else int(vectors.shape[1]),
+        head_size=None if key is None else int(key.shape[-1]),
+        value_size=None if value is None else int(value.shape[-1]),
+        scale=scale if scale is None else float(scale),
+        is_dot_product=scale is not None and is_all,
+        can_edit_vectors=key is not None and recording.n_products == 1,
+        has_scores=_softmax_is_weights(recording),
+    )
+
+
+def repeated(vectors: Tensor, n_heads: int) -> Tensor:
+    """`batch head … …`: keys or values, each group's for every head that reads it."""
+    return vectors.repeat_interleave(n_heads // vectors.shape[1], 1)
+
+
+def is_causal(weights: Tensor) -> bool:
+    """Does no query attend to a later key?"""
+    n_queries, n_keys = weights.shape[-2:]
+    return n_queries == n_keys and n_keys > 1 and not bool(weights.triu(1).any())
+
+
+def _pair(recording: Recording, n_heads: int) -> tuple[Tensor | None, Tensor | None]:
+    """Queries and keys, where they are laid out by head."""
+    query, key = recording.query, recording.key
+    if query is None or key is None or query.ndim != 4 or key.ndim != 4:
+        return None, None
+    fits = query.shape[1] == n_heads and n_heads % key.shape[1] == 0
+    n_queries, n_keys = recording.weights.shape[-2:]
+    fits = fits and query.shape[2] == n_queries and key.shape[2] == n_keys
+    return (query, key) if fits else (None, None)
+
+
+def _proved_value(recording: Recording, n_heads: int) -> Tensor | None:
+    """The values, where the weights times them are what the head hands on."""
+    value, output = recording.value, recording.output
+    if value is None or value.ndim != 4 or n_heads % value.shape[1]:
+        return None
+    if output is None or output.ndim != 4 or recording.weights.shape[-1] != value.shape[2]:
+        return None
+    made = recording.weights.double() @ repeated(value, n_heads).double()
+    if made.shape != output.shape:
+        return None
+    return value if _are_close(made, output) else None
+
+
+def _softmax_is_weights(recording: Recording) -> bool:
+    """Is the softmax of the scores, with the sink's where there is one, the attention?"""
+    scores, weights = recording.scores, recording.weights
+    if scores is None or scores.shape[:-1] != weights.shape[:-1]:
+        return False
+    n_sinks = scores.shape[-1] - weights.shape[-1]
+    if n_sinks not in (0, 1):
+        return False
+    made = torch.softmax(scores.double(), -1)[..., : weights.shape[-1]]
+    return _are_close(made, weights)
+
+
+def _are_close(made: Tensor, expected: Tensor) -> bool:
+    """Is what was made in double precision what the model has, to what its type holds?"""
+    size = max(float(expected.abs().nan_to_num().max()), 1e-12)
+    difference = (made - expected.double()).abs().nan_to_num().max()
+    return float(difference) <= max(CLOSE, ROUNDED * torch.finfo(expected.dtype).eps) * size
+
+
+def _fit_scale(
+    recording: Recording, query: Tensor | None, key: Tensor | None
+) -> tuple[float | None, bool]:
+    """The factor on q·k in the scores, and whether there is nothing else in them.
+
+    A position bias is the same in both rows of the example, so the difference of the rows
+    is `scale` times the difference of their q·k; anything that does not fit that is not a
+    plain factor. Of one row alone, a bias cannot be told from a factor that does not fit.
+    """
+    scores, weights = recording.scores, recording.weights
+    if query is None or key is None or scores is None or scores.shape != weights.shape:
+        return None, False
+    dots = query.double() @ repeated(key, query.shape[1]).double().transpose(-1, -2)
+    scores = scores.double()
+    seen = (weights > 0).all(0)
+    if len(scores) > 1:
+        x, y = (dots[0] - dots[1])[seen], (scores[0] - scores[1])[seen]
+    else:
+        x, y = dots[0][seen], scores[0][seen]
+    if x.square().sum() == 0:
+        return None, False
+    scale = float((x @ y) / (x @ x))
+    size = float(y.abs().max())
+    if float((y - scale * x).abs().max()) > CLOSE * size:
+        return None, False
+    rest = (scores - scale * dots)[:, seen]
+    return scale, float(rest.abs().max()) <= CLOSE * max(size, 1e-12)
+
+
+def is_tower(block: Block) -> bool:
+    """Is the block a further tower, whose rows may be tiles rather than documents?"""
+    return block in ("text", "vision", "audio")

@@ -1,0 +1,333 @@
+"""What a model's files hold, by their headers, looked at before anything is built of them.
+
+A configuration may ask for more than its weights are, by mistake or malice, and building that takes
+minutes and gigabytes. So the sizes it asks for are held to what is stored.
+
+The model hub: asked once, with a short patience, before any download starts.
+
+Silence transformers' log for a while; headscope reports what matters in it itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
+from huggingface_hub import HfApi, try_to_load_from_cache
+from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+from torch import nn
+from torch.nn.modules import module as torch_modules
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.utils import logging
+from transformers.utils.hub import cached_file
+
+from headscope.errors import HubUnreachable, ModelError, ModelNotFound, UnknownName
+from headscope.model.packaged.pinned import PACKAGED
+
+HUB_TIMEOUT = 5.0
+"""Seconds to wait for the model hub before saying that it cannot be reached."""
+
+
+class HubOptions(TypedDict, total=False):
+    """How transformers finds the files of a model."""
+
+    revision: str | None
+    local_files_only: bool
+    trust_remote_code: bool
+
+
+def reach_hub(name: str, revision: str | None) -> bool:
+    """Ask the hub for a model; False where only the hub's cache has it.
+
+    transformers itself would retry for half a minute.
+
+    Raises:
+        HubUnreachable: the hub does not answer, and its cache on this machine lacks the model.
+        ModelNotFound: the hub answers that the model is not there, or not for everyone.
+    """
+    try:
+        cached = try_to_load_from_cache(name, "config.json", revision=revision)
+        HfApi().model_info(name, revision=revision, timeout=HUB_TIMEOUT)
+    except HFValidationError as error:
+        raise ModelNotFound(f"{name!r} is neither a folder nor a hub id: {error}") from None
+    except GatedRepoError as error:
+        raise ModelNotFound(
+            f"{name!r} is gated on the hub: accept its terms there and log in with "
+            f"`hf auth login`. ({error})"
+        ) from error
+    except RepositoryNotFoundError:
+        hint = UnknownName.of("model", name, PACKAGED)
+        raise ModelNotFound(
+            f"There is no model {name!r} on the hub (or it is private), no folder of that "
+            f"name, and no packaged model. {hint}"
+        ) from None
+    except Exception as error:  # no network: the hub client raises its HTTP library's errors
+        if isinstance(cached, str):
+            return False
+        nearest = difflib.get_close_matches(name, PACKAGED, n=1)
+        if nearest:
+            raise HubUnreachable(
+                f"There is no packaged model {name!r} and no such folder. Did you mean "
+                f"{nearest[0]!r}? (The model hub cannot be reached: {error}.)"
+            ) from error
+        raise HubUnreachable(
+            f"{name!r} is not a folder or a packaged model ({', '.join(PACKAGED)}), and the "
+            f"model hub cannot be reached ({error}). Connect to a network; or download the "
+            f"model elsewhere (`hf download {name}`) and pass its folder; or use a packaged "
+            "model."
+        ) from error
+    return True
+
+
+SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+LARGEST_HEADER = 100_000_000
+"""Bytes; the library safetensors reads no larger ones."""
+LARGEST_COUNT = 100_000
+"""So many layers, labels or heads a configuration may name."""
+COUNTS = re.compile(r"layers?$|layer_|depth|labels|heads?$|experts|blocks")
+SPARE_WEIGHTS, SPARE_PARTS = 50_000_000, 10_000
+"""What a model may have beyond twice the weights, and ten times the tensors, that are stored: a
+head that was not saved, tables of positions."""
+MOST_PACKED = 16
+"""So many weights one stored number holds, where weights are quantized: of two bits, in 32."""
+BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32}
+BITS |= {"F16": 16, "BF16": 16, "I16": 16, "U16": 16, "BOOL": 8, "I8": 8, "U8": 8}
+"""Of the types that tensors may have. Files hold other, smaller types too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The weights in files: how many there are, and the shapes of the tensors they make up."""
+
+    weights: int
+    """At most so many numbers are stored."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By the tensors' names; none are known of pickled weights."""
+    is_pickled: bool = False
+
+
+def look_at_weights(
+    location: str, config: PretrainedConfig, options: HubOptions, allow_pickle: bool
+) -> Stored:
+    """Find a model's weight files and read their headers.
+
+    Args:
+        location: a folder or a hub id.
+        config: the model's configuration, which may name a file.
+        options: for the hub: `revision`, `local_files_only`.
+        allow_pickle: take pickled weights where there are no others.
+
+    Raises:
+        ModelError: there are no weights, or pickled ones alone; a file is cut or is not what its
+            name says.
+    """
+    named = getattr(config, "transformers_weights", None)
+    names = (SAFE, SAFE_INDEX) if named is None else (str(named),)
+    if not all(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
+        raise ModelError(f"{location!r} names {named!r} as its weights, which is no safetensors.")
+    for name in names:
+        if (path := _file(location, name, options)) is not None:
+            shapes: dict[str, tuple[int, ...]] = {}
+            for part in _parts(location, path, options):
+                shapes |= read_shapes(part)
+            weights = sum(math.prod(shape) for shape in shapes.values())
+            return Stored(weights * (MOST_PACKED if _is_quantized(config) else 1), shapes)
+    for name in (PICKLED, PICKLED_INDEX):
+        path = _file(location, name, options) if allow_pickle or _is_folder(location) else None
+        if path is not None and not allow_pickle:
+            raise ModelError(
+                f"{location!r} has its weights in {name} alone, a pickle, which can hold other "
+                "things than numbers. Convert it where it was made (model.save_pretrained writes "
+                "safetensors); or, if you know who made it, say so: --allow-pickle, in Python "
+                "headscope.load(…, allow_pickle=True)."
+            )
+        if path is not None:
+            parts = _parts(location, path, options)
+            return Stored(sum(part.stat().st_size for part in parts), is_pickled=True)
+    raise ModelError(
+        f"{location!r} has no weights that can be read: expected {SAFE} or {SAFE_INDEX}. "
+        "model.save_pretrained writes them."
+        + ("" if allow_pickle else " Pickled weights (.bin) are read only if allow_pickle is set.")
+    )
+
+
+def _is_quantized(config: PretrainedConfig) -> bool:
+    return getattr(config, "quantization_config", None) is not None
+
+
+def _is_folder(location: str) -> bool:
+    return Path(location).is_dir()
+
+
+def _file(location: str, name: str, options: HubOptions) -> Path | None:
+    """A file of the model, downloaded if it is on the hub; None where there is no such file."""
+    if _is_folder(location):
+        path = Path(location, name)
+        return path if path.is_file() else None
+    cached = cached_file(
+        location,
+        name,
+        revision=options.get("revision"),
+        local_files_only=options.get("local_files_only", False),
+        _raise_exceptions_for_missing_entries=False,
+    )
+    return None if cached is None else Path(cached)
+
+
+def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:
+    """The files of weights: the one that was found, or all that an index names."""
+    if path.suffix != ".json":
+        return [path]
+    try:
+        index = json.loads(path.read_text(encoding="utf-8"))
+        names = sorted({str(name) for name in index["weight_map"].values()})
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelError(f"{path.name} is no index of weight files: {error!r}.") from None
+    parts = []
+    for name in names:
+        if Path(name).name != name or name in ("", ".", ".."):
+            raise ModelError(f"{path.name} names {name!r}: expected a file beside it.")
+        part = _file(location, name, options)
+        if part is None:
+            raise ModelError(f"{path.name} names {name!r}, which is not there.")
+        parts.append(part)
+    return parts
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of a safetensors file's tensors, after checking that all of them are in it.
+
+    Raises:
+        ModelError: the file is cut, has more behind its end, or is no safetensors file.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, LARGEST_HEADER):
+            raise ModelError(
+                f"{path.name} is cut, or is no safetensors file: its header should have {length:,} "
+                f"bytes, and the file has {size:,}. Fetch it again."
+            )
+        content = file.read(length)
+    try:
+        header = json.loads(content)
+        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        shapes = {name: _shape(entry, size - 8 - length) for name, entry in tensors.items()}
+        end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelError(
+            f"{path.name} is damaged, or is no safetensors file: {error}. Fetch it again."
+        ) from None
+    if end != size - 8 - length:
+        raise ModelError(
+            f"{path.name} has {size - 8 - length:,} bytes of weights, and its header describes "
+            f"{end:,}. Fetch it again."
+        )
+    return shapes
+
+
+def _shape(entry: Mapping[str, Any], there: int) -> tuple[int, ...]:
+    shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
+    if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
+        raise ValueError(f"a tensor has shape {shape} at {begin}–{end}")
+    if not begin <= end <= there:
+        raise ValueError(f"a tensor lies at {begin:,}–{end:,}, of {there:,} bytes of weights")
+    bits = BITS.get(entry["dtype"])
+    if bits is not None and math.prod(shape) * bits != 8 * (end - begin):
+        raise ValueError(f"a tensor of shape {shape} and type {entry['dtype']} has {end - begin:,}")
+    return shape
+
+
+def check_counts(config: object, at: str = "config.json") -> None:
+    """Refuse a configuration that names absurdly many parts: transformers makes lists of them
+    before anything can be compared.
+    """
+    if isinstance(config, Mapping):
+        for name, value in config.items():
+            if isinstance(value, int) and value > LARGEST_COUNT and COUNTS.search(str(name)):
+                raise ModelError(
+                    f"{at} has {name} = {value:,}; no model has more than {LARGEST_COUNT:,}."
+                )
+            check_counts(value, f"{at}: {name}")
+
+
+def check_sizes(model_class: Any, config: PretrainedConfig, stored: Stored) -> None:
+    """Build the model without memory, and compare its tensors with those that are stored.
+
+    Raises:
+        ModelError: a tensor has another size than the stored one of its name.
+    """
+    build = getattr(model_class, "from_config", None) or model_class
+    try:
+        with torch.device("meta"), bounded(stored):
+            module: PreTrainedModel = build(config)
+    except ModelError:
+        raise
+    except Exception:  # what is wrong, transformers says when it loads
+        return
+    if _is_quantized(config):
+        return
+    expected = module.state_dict()
+    prefix = f"{module.base_model_prefix}."
+    for name, shape in stored.shapes.items():
+        for ours in (name, prefix + name, name.removeprefix(prefix)):
+            tensor = expected.get(ours)
+            # Some families store a matrix turned; from_pretrained turns it back.
+            if tensor is not None and tensor.numel() != math.prod(shape):
+                raise ModelError(
+                    f"config.json and the weights disagree: {name} is stored as {shape}, and the "
+                    f"configuration asks for {tuple(tensor.shape)}. One of them is of another "
+                    "model."
+                )
+
+
+@contextmanager
+def bounded(stored: Stored) -> Iterator[None]:
+    """Within the block this thread builds no model that is far larger than what is stored."""
+    most_weights = 2 * stored.weights + SPARE_WEIGHTS
+    most_parts = 10 * len(stored.shapes) + SPARE_PARTS
+    thread = threading.get_ident()
+    weights = parts = 0
+
+    def count(module: nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+        nonlocal weights, parts
+        # Twice: when the model is built (of nothing), and when its weights are put in.
+        if tensor is None or not tensor.is_meta or threading.get_ident() != thread:
+            return
+        weights, parts = weights + tensor.numel(), parts + 1
+        if weights > most_weights or parts > most_parts:
+            raise ModelError(
+                f"config.json asks for more than the weights are: {weights:,} numbers in {parts:,} "
+                f"tensors so far ({name} of {type(module).__name__} is {tuple(tensor.shape)}), and "
+                f"{stored.weights:,} are stored. One of them is damaged, or of another model."
+            )
+
+    with ExitStack() as stack:
+        stack.callback(torch_modules.register_module_parameter_registration_hook(count).remove)
+        stack.callback(torch_modules.register_module_buffer_registration_hook(count).remove)
+        yield
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without transformers' warnings, loading report and progress bar."""
+    verbosity = logging.get_verbosity()
+    had_bar = logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_bar:
+            logging.enable_progress_bar()

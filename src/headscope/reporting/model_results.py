@@ -1,0 +1,307 @@
+"""The subjects of a report: models, each with all of its results.
+
+All results of one model (an analysis, its importance, its probes) make one subject. A second
+analysis of the same variables (on another corpus, or on one genre) makes another subject, so
+that both stand side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+import xarray as xr
+
+from headscope.errors import InputError
+from headscope.reporting.wording import Measured, measured
+from headscope.results.display import is_shown
+from headscope.results.effect_data import result_of_effects
+from headscope.results.probe import Probe
+from headscope.results.result import Result
+from headscope.run.compare import Labeled, labeled_pulls
+from headscope.statistics.jackknife import Pulls
+
+MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
+"""Variables of an analysis; two results of a model that share one of them are two subjects."""
+CONTROL = ", random weights"
+"""What a probe adds to the model's name if it was trained on a copy with random weights."""
+
+_Key = tuple[str, ...]
+"""Equal for results of the same model, weights, edits and attention block."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and its results.
+
+    Attributes:
+        title: what to call the subject; unique in a report.
+        results: the results of the model, an analysis first.
+        probes: trained probes of the model.
+        page: address of an explorer page of the model.
+        normed: the model's analysis over norms (`over="norm"`), beside the one over attention;
+            its variables stand among the results as `…_by_norm`.
+    """
+
+    title: str
+    results: tuple[Result, ...]
+    probes: tuple[Probe, ...] = ()
+    page: str | None = None
+    normed: Result | None = None
+
+    @property
+    def is_causal(self) -> bool:
+        """Does a token attend only to tokens before it, in the model's main attention?"""
+        first = self.results[0]
+        is_causal = first.provenance["model"].get("is_causal")
+        return next(iter(first.blocks)) == "decoder" or bool(is_causal)
+
+    @property
+    def null_is_first(self) -> bool:
+        """Is null attention the attention to the first token, rather than to special tokens?"""
+        result = self.result("null_share") or self.results[0]
+        rule = result.provenance.get("settings", {}).get("null_keys", "auto")
+        return rule == "first" or (rule == "auto" and self.is_causal)
+
+    @property
+    def layers(self) -> list[int]:
+        """The numbers of the layers."""
+        return self._axis("layer")
+
+    @property
+    def n_heads(self) -> int:
+        """How many heads a layer has."""
+        return len(self._axis("head"))
+
+    def has(self, name: str) -> bool:
+        """Does any result have this variable?"""
+        return any(name in result for result in self.results)
+
+    def data(self, name: str) -> xr.Dataset | None:
+        """The dataset of the first result that has a variable."""
+        result = self.result(name)
+        return None if result is None else result.dataset
+
+    def result(self, name: str) -> Result | None:
+        """The first result that has a variable."""
+        return next((result for result in self.results if name in result), None)
+
+    def elsewhere(self, name: str) -> str:
+        """` on CORPUS`, if a variable was not measured on the corpus of the first result."""
+        result = self.result(name)
+        if result is None:
+            return ""
+        corpus = result.corpus_name
+        return "" if corpus == self.results[0].corpus_name else f" on {corpus}"
+
+    def measured(self, name: str, **labels: object) -> Measured:
+        """One value with its interval."""
+        data = self.data(name)
+        return Measured(float("nan")) if data is None else measured(data, name, **labels)
+
+    def pulls(self, name: str, **labels: str | int) -> Pulls | None:
+        """The pulls of the parts of the corpus on a variable; None where there are no sums."""
+        result = self.result(name)
+        if result is None or not result.states:
+            return None
+        known = _pulls_of(result, name)
+        if known is None:
+            return None
+        array = known.array
+        at = [
+            array[dim].values.tolist().index(labels[str(dim)]) if dim in labels else slice(None)
+            for dim in array.dims
+        ]
+        return known.pulls.at(*at)
+
+    def _axis(self, name: str) -> list[int]:
+        for result in self.results:
+            if name in result.dataset.coords:
+                return [int(n) for n in result.dataset[name].values]
+        return []
+
+
+def _pulls_of(result: Result, name: str) -> Labeled | None:
+    """The pulls of a variable, computed once for a report with the others of its metric."""
+    known = _PULLS.setdefault(result, {})
+    if name not in known:
+        known[name] = None
+        known.update(labeled_pulls(result, only=name))
+    return known[name]
+
+
+_PULLS: WeakKeyDictionary[Result, dict[str, Labeled | None]] = WeakKeyDictionary()
+
+
+def find_subjects(
+    results: Iterable[object], pages: Mapping[str, str] | None = None
+) -> tuple[Subject, ...]:
+    """The subjects of a report, in the order in which they were first given.
+
+    Args:
+        results: results, effects of heads over a corpus, and trained probes.
+        pages: addresses of explorer pages by the model's name (or a part of it).
+
+    Raises:
+        InputError: there is no result, or something else was given.
+    """
+    placed: list[tuple[_Key, list[Result]]] = []
+    by_norm: list[Result] = []
+    trained: list[Probe] = []
+    for given in (result_of_effects(g) if isinstance(g, xr.DataArray) else g for g in results):
+        if isinstance(given, Result):
+            for result in _by_block(given):
+                if result.over == "norm":
+                    by_norm.append(result)
+                else:
+                    _place(result, placed)
+        elif isinstance(given, Probe):
+            trained.append(given)
+        else:
+            raise InputError(
+                f"A report is made of results; {type(given).__name__} is not one. "
+                "Pass what analyze, importance, effects of a corpus or the probes return, or open "
+                "a saved result."
+            )
+    normed: dict[_Key, Result] = {}
+    for result in by_norm:
+        key = _key(result)
+        plain = next((members for known, members in placed if known == key), None)
+        if plain is None or key in normed:
+            _place(result, placed)
+        else:
+            normed[key] = result
+            plain.append(_renamed(result))
+    if not placed:
+        raise InputError("There is nothing to report: give at least one result.")
+    of_subjects = [members for _, members in placed]
+    for members in of_subjects:  # analyses come first, in whatever order results were given
+        members.sort(key=lambda result: not any(name in result for name in MAIN))
+    subjects = [
+        Subject(title, tuple(members), (), _page(members[0].model, pages or {}), normed.get(key))
+        for title, (key, members) in zip(_titles(of_subjects), placed, strict=True)
+    ]
+    return _with_probes(subjects, trained)
+
+
+def _with_probes(subjects: list[Subject], trained: Sequence[Probe]) -> tuple[Subject, ...]:
+    """The subjects, each with the trained probes of its model."""
+    for probe in trained:
+        model = str(probe.provenance["model"]["name"]).removesuffix(CONTROL)
+        at = next((n for n, s in enumerate(subjects) if s.results[0].model == model), None)
+        if at is None:
+            known = ", ".join(s.results[0].model for s in subjects)
+            raise InputError(
+                f"A probe was trained on the model {model!r}, but the results are of {known}. "
+                "Give a result of the same model, or leave the probe out."
+            )
+        subjects[at] = replace(subjects[at], probes=(*subjects[at].probes, probe))
+    return tuple(subjects)
+
+
+def measured_elsewhere(subjects: Iterable[Subject], name: str) -> str:
+    """A sentence that names the subjects for which a variable was measured on another corpus."""
+    places = [f"{s.title}{s.elsewhere(name)}" for s in subjects if s.elsewhere(name)]
+    return f" Measured for {'; '.join(places)}." if places else ""
+
+
+def _by_block(result: Result) -> list[Result]:
+    """One result for each attention block: an encoder-decoder has several."""
+    if len(result.blocks) == 1:
+        return [result]
+    return [
+        replace(
+            result,
+            blocks={name: data},
+            states={name: result.states.get(name, {})},
+            groups={
+                group: {name: blocks[name]}
+                for group, blocks in result.groups.items()
+                if name in blocks
+            },
+        )
+        for name, data in result.blocks.items()
+    ]
+
+
+def _key(result: Result) -> _Key:
+    model = result.provenance.get("model", {})
+    return (
+        str(model.get("name")),
+        str(model.get("weights_sha256")),
+        json.dumps(model.get("edits", []), default=str),
+        next(iter(result.blocks)),
+    )
+
+
+def _renamed(result: Result) -> Result:
+    """An analysis over norms under names of its own, to stand beside the one over attention."""
+    data = result.dataset
+    kept = {
+        f"{name}_by_norm": array
+        for name, array in data.data_vars.items()
+        if {"layer", "head"} <= {*array.dims} and is_shown(array)
+    }
+    intervals = {
+        f"{name}_by_norm_interval": data[f"{name}_interval"]
+        for name in (str(key).removesuffix("_by_norm") for key in kept)
+        if f"{name}_interval" in data
+    }
+    block = next(iter(result.blocks))
+    return replace(result, blocks={block: xr.Dataset({**kept, **intervals})}, states={}, groups={})
+
+
+def _place(result: Result, placed: list[tuple[_Key, list[Result]]]) -> None:
+    """Put a result with the others of its model, unless one of them has the same variables."""
+    key = _key(result)
+    for known, members in placed:
+        is_twice = any(name in result and any(name in other for other in members) for name in MAIN)
+        if known == key and not is_twice:
+            members.append(result)
+            return
+    placed.append((key, [result]))
+
+
+def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
+    """The models' names, with what tells subjects apart where the names are the same."""
+    firsts = [results[0] for results in subjects]
+    titles = [result.model for result in firsts]
+    for details in zip(*map(_details, firsts), strict=True):
+        if len(set(details)) > 1:
+            titles = [
+                f"{title} · {detail}" if detail and titles.count(title) > 1 else title
+                for title, detail in zip(titles, details, strict=True)
+            ]
+    for number, title in enumerate(titles):
+        if title in titles[:number]:
+            titles[number] = f"{title} · {number + 1}"
+    return titles
+
+
+def _details(result: Result) -> tuple[str, ...]:
+    """What may tell a result from others of its model, the most telling first."""
+    return (
+        "edited" if result.provenance.get("model", {}).get("edits") else "",
+        "by norm" if result.over == "norm" else "",
+        next(iter(result.blocks)),
+        str(result.provenance.get("group") or ""),
+        result.corpus_name,
+    )
+
+
+def _page(model: str, pages: Mapping[str, str]) -> str | None:
+    """The page given for a model, by its name or by a part of it."""
+    for page in pages.values():
+        scheme = urlsplit(str(page)).scheme
+        if len(scheme) > 1 and scheme not in ("file", "http", "https"):  # C: is a drive
+            raise InputError(f"A page is {page!r}; expected the path or address of an HTML file.")
+    if model in pages:
+        return pages[model]
+    return next((page for name, page in pages.items() if _bare(name) in _bare(model)), None)
+
+
+def _bare(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

@@ -1,0 +1,453 @@
+"""`headscope.open`: each file is read as what it says it is.
+
+A trace as one netCDF file: a group per block and per token stack, metadata as JSON.
+
+Images, recordings and what tokens are of them, as variables of a trace's file.
+
+A result as one netCDF file: values at the root, other attention and states in groups.
+
+`xarray.open_dataset(path)` gives the values of the main attention; everything else is in
+groups: `/blocks/decoder`, `/groups/self`, `/documents`, and the states of each attention in
+`/states/self`: arrays of one type one after the other in one variable, `contents` says which lies
+where. Hundreds of small variables would take seconds to write and to read.
+
+A probe as one netCDF file: scores at the root, parameters and the log in groups.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import h5py  # type: ignore[import-untyped, unused-ignore]
+import numpy as np
+import xarray as xr
+
+from headscope.arguments import expect
+from headscope.atomic import atomic_path
+from headscope.attention import Block as BlockName
+from headscope.attention import key_stack, query_stack
+from headscope.errors import FileFormatError, InputError
+from headscope.results.effect_data import HeadEffects
+from headscope.results.media import Media
+from headscope.results.netcdf import check_file, load_groups, save_groups
+from headscope.results.predictions import Predictions
+from headscope.results.probe import Probe
+from headscope.results.result import MeasuredDocument, Result
+from headscope.results.trace import Block, Trace
+from headscope.text.tokens import Frame, Patch, Piece, Tokens
+
+PROBE = "probe"
+GROUPS = ("parameters", "log")
+
+
+def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
+    """Write a probe; the file appears under its name only when it is complete."""
+    # Long texts are variables: HDF5 limits attributes to 64 kB.
+    text = json.dumps(dict(probe.provenance), ensure_ascii=True)
+    root = probe.scores.assign(provenance=((), text))
+    root.attrs.update(headscope=PROBE, kind=probe.kind)
+    with atomic_path(path) as temporary:
+        save_groups(temporary, {"/": root, **{f"/{x}": getattr(probe, x) for x in GROUPS}})
+
+
+def load_probe(path: str | os.PathLike[str]) -> Probe:
+    """The probe a file holds, without its model."""
+    loaded = load_groups(path)
+    root = loaded["/"]
+    provenance = json.loads(str(root["provenance"].item()))
+    kind = str(root.attrs["kind"])
+    root = root.drop_vars("provenance")
+    root.attrs = {}
+    return Probe(kind, loaded["/parameters"], root, loaded["/log"], provenance)
+
+
+RESULT = "result"
+
+
+def save_result(result: Result, path: str | os.PathLike[str]) -> None:
+    """Write a result; the file appears under its name only when it is complete."""
+    main, *others = result.blocks
+    # Long texts are variables: HDF5 limits attributes to 64 kB.
+    root = result.blocks[main].assign(
+        provenance=((), json.dumps(dict(result.provenance), ensure_ascii=True))
+    )
+    root.attrs.update(headscope=RESULT, blocks=json.dumps([main, *others]))
+    datasets: dict[str, xr.Dataset] = {"/": root}
+    for name in others:
+        datasets[f"/blocks/{name}"] = result.blocks[name]
+    for block in result.blocks if result.groups else ():
+        of_groups = {name: blocks[block] for name, blocks in result.groups.items()}
+        datasets[f"/groups/{block}"] = _stacked(of_groups)
+    for block, metrics in result.states.items():
+        datasets[f"/states/{block}"] = _packed(metrics)
+    datasets["/documents"] = _documents(result)
+    with atomic_path(path) as temporary:
+        save_groups(temporary, datasets)
+
+
+def load_result(path: str | os.PathLike[str]) -> Result:
+    """The result a file holds."""
+    loaded = load_groups(path)
+    root = loaded["/"]
+    provenance = json.loads(str(root["provenance"].item()))
+    main, *others = json.loads(root.attrs["blocks"])
+    root = root.drop_vars("provenance")
+    for name in ("headscope", "blocks"):
+        del root.attrs[name]
+    blocks = {main: root, **{name: loaded[f"/blocks/{name}"] for name in others}}
+    states: dict[str, dict[str, xr.Dataset]] = {}
+    by_group: dict[str, dict[str, xr.Dataset]] = {}
+    for name, data in loaded.items():
+        kind, *rest = name.strip("/").split("/")
+        if kind == "states" and len(rest) == 1 and "contents" in data:
+            states[rest[0]] = _unpacked(data)
+        elif kind == "groups" and len(rest) == 1:
+            for number, group in enumerate(data["group"].values):
+                by_group.setdefault(str(group), {})[rest[0]] = data.isel(group=number, drop=True)
+    return Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
+
+
+def _stacked(groups: Mapping[str, xr.Dataset]) -> xr.Dataset:
+    """One dataset with the groups as a further axis: a dataset for each would load slowly."""
+    first = next(iter(groups.values()))
+    arrays = {
+        name: (
+            ("group", *array.dims),
+            np.stack([data.variables[name].values for data in groups.values()]),
+            array.attrs,
+        )
+        for name, array in first.data_vars.items()
+    }
+    return xr.Dataset(arrays, {**first.coords, "group": list(groups)}, first.attrs)
+
+
+def _packed(metrics: Mapping[str, xr.Dataset]) -> xr.Dataset:
+    """The arrays of all states, laid end to end by type."""
+    contents = []
+    flat: dict[str, list[np.ndarray]] = {}
+    for metric, data in metrics.items():
+        for name, array in data.data_vars.items():
+            values = array.values
+            contents.append([metric, name, values.dtype.name, array.dims, values.shape])
+            flat.setdefault(values.dtype.name, []).append(values.ravel())
+    arrays = {kind: ((f"of_{kind}",), np.concatenate(parts)) for kind, parts in flat.items()}
+    return xr.Dataset({**arrays, "contents": ((), json.dumps(contents))})
+
+
+def _unpacked(data: xr.Dataset) -> dict[str, xr.Dataset]:
+    """What `_packed` laid end to end."""
+    arrays: dict[str, dict[str, tuple[list[str], np.ndarray]]] = {}
+    used: dict[str, int] = {}
+    for metric, name, kind, dims, shape in json.loads(str(data["contents"].item())):
+        start = used.get(kind, 0)
+        used[kind] = start + math.prod(shape)
+        values = data[kind].values[start : used[kind]].reshape(shape)
+        arrays.setdefault(metric, {})[name] = dims, values
+    for kind, packed in data.drop_vars("contents").data_vars.items():
+        if used.get(str(kind), 0) != packed.size:
+            raise ValueError(
+                f"states have {packed.size} numbers of type {kind}, expected "
+                f"{used.get(str(kind), 0)}"
+            )
+    return {metric: xr.Dataset(of_metric) for metric, of_metric in arrays.items()}
+
+
+def _documents(result: Result) -> xr.Dataset:
+    numbers = sorted(result.documents)
+    texts = [
+        json.dumps(
+            {"id": result.documents[n].id, "tokens": dict(result.documents[n].tokens)},
+            ensure_ascii=True,
+        )
+        for n in numbers
+    ]
+    return xr.Dataset(
+        {"documents": ("number", np.array(texts, dtype=object))},
+        coords={"number": np.array(numbers, dtype=np.int64)},
+    )
+
+
+def _measured(data: xr.Dataset) -> dict[int, MeasuredDocument]:
+    documents: dict[int, MeasuredDocument] = {}
+    if not data.sizes.get("number"):
+        return documents
+    for number, text in zip(data["number"].values, data["documents"].values, strict=True):
+        fields = json.loads(str(text))
+        tokens = {stack: tuple(tokens) for stack, tokens in fields["tokens"].items()}
+        documents[int(number)] = MeasuredDocument(fields["id"], tokens)
+    return documents
+
+
+TEXT, PATCH, FRAME = range(3)
+"""The first field of a row: what the token is."""
+N_FIELDS = 8
+"""Kind, then image, row, column, top, left, bottom and right; or start and end."""
+
+
+def media_dataset(media: Media) -> xr.Dataset:
+    """Images and the recording as variables."""
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        f"image_{number}": ((f"row_{number}", f"column_{number}", "color"), image)
+        for number, image in enumerate(media.images)
+    }
+    if media.sound is not None:
+        variables["sound"] = (("sample",), media.sound.astype(np.float32))
+    return xr.Dataset(variables, attrs={"rate": media.rate, "images": len(media.images)})
+
+
+def read_media(data: xr.Dataset) -> Media:
+    """What `media_dataset` wrote; `Media` refuses what is no image and no recording."""
+    images = tuple(
+        np.asarray(data[f"image_{number}"].values) for number in range(int(data.attrs["images"]))
+    )
+    sound = np.asarray(data["sound"].values) if "sound" in data else None
+    return Media(images, sound, int(data.attrs["rate"]))
+
+
+def piece_table(pieces: Sequence[Piece | None]) -> np.ndarray:
+    """A row of numbers for each token."""
+    table = np.zeros((len(pieces), N_FIELDS))
+    for row, piece in zip(table, pieces, strict=True):
+        if isinstance(piece, Patch):
+            edges = (piece.top, piece.left, piece.bottom, piece.right)
+            row[:] = (PATCH, piece.image, piece.row, piece.column, *edges)
+        elif isinstance(piece, Frame):
+            row[:3] = (FRAME, piece.start, piece.end)
+    return table
+
+
+def read_pieces(table: np.ndarray) -> tuple[Piece | None, ...]:
+    """What `piece_table` wrote."""
+    if table.ndim != 2 or table.shape[1] != N_FIELDS or not np.isfinite(table).all():
+        raise FileFormatError(f"Pieces have shape {table.shape}; expected (token, {N_FIELDS}).")
+    return tuple(_piece([float(x) for x in row]) for row in table)
+
+
+def _piece(row: Sequence[float]) -> Piece | None:
+    kind, *rest = row
+    if kind == TEXT:
+        return None
+    if kind == FRAME:
+        return Frame(rest[0], rest[1])
+    if kind != PATCH:
+        raise FileFormatError(f"A token of kind {kind}; expected {TEXT}, {PATCH} or {FRAME}.")
+    image, row_number, column, top, left, bottom, right = rest
+    edges = {"top": top, "left": left, "bottom": bottom, "right": right}
+    return Patch(int(row_number), int(column), **edges, image=int(image))
+
+
+TRACE = "trace"
+FLAGS = ("special", "generated")
+NUMBERS = ("ids", "segments", "words")
+
+
+def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace; the file appears under its name only when it is complete."""
+    datasets: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=_attributes(trace))}
+    for name, block in trace.blocks.items():
+        datasets[f"/blocks/{name}"] = block.data.assign_attrs(is_causal=int(block.is_causal))
+    for stack, tokens in trace.stack_tokens.items():
+        datasets[f"/stacks/{stack}"] = _token_dataset(tokens, trace.stack_hidden.get(stack))
+    if trace.media:
+        datasets["/media"] = media_dataset(trace.media)
+    if trace.predictions is not None:
+        datasets["/predictions"] = _prediction_dataset(trace.predictions)
+    if trace.effects is not None:
+        datasets["/effects"] = _effects_dataset(trace.effects)
+    with atomic_path(path) as temporary:
+        save_groups(temporary, datasets, compression=4)
+
+
+def load_trace(path: str | os.PathLike[str]) -> Trace:
+    """The trace a file holds."""
+    groups = load_groups(path)
+    tokens: dict[str, Tokens] = {}
+    hidden: dict[str, xr.DataArray] = {}
+    for stack, data in _within(groups, "/stacks/"):
+        tokens[stack] = _tokens(data)
+        if "hidden" in data:
+            hidden[stack] = data["hidden"]
+    blocks = {}
+    for name, data in _within(groups, "/blocks/"):
+        is_causal = bool(data.attrs.pop("is_causal"))
+        blocks[name] = Block(
+            cast("BlockName", name),
+            data,
+            tokens[query_stack(name, tokens)],
+            tokens[key_stack(name, tokens)],
+            is_causal,
+        )
+    order = json.loads(groups["/"].attrs["blocks"])
+    about = json.loads(groups["/"].attrs["about"])
+    predictions = _predictions(groups["/predictions"]) if "/predictions" in groups else None
+    media = read_media(groups["/media"]) if "/media" in groups else Media()
+    ordered = {name: blocks[name] for name in order}
+    effects = _effects(groups["/effects"]) if "/effects" in groups else None
+    return Trace(ordered, tokens, hidden, about, predictions, effects, media=media)
+
+
+def _within(groups: Mapping[str, xr.Dataset], place: str) -> Iterator[tuple[str, xr.Dataset]]:
+    """The groups within a group, by their names."""
+    for name, data in groups.items():
+        if name.startswith(place):
+            yield name.removeprefix(place), data
+
+
+def _prediction_dataset(predictions: Predictions) -> xr.Dataset:
+    data = predictions.data
+    strings = {
+        name: (
+            data[name].dims,
+            _strings(tuple(data[name].values.ravel())).reshape(data[name].shape),
+        )
+        for name in ("token", "at")
+    }
+    return data.drop_vars(list(strings)).assign(strings).assign_attrs(kind=predictions.kind)
+
+
+def _predictions(data: xr.Dataset) -> Predictions:
+    return Predictions.of(
+        data.attrs["kind"],
+        positions=data["position"].values.tolist(),
+        at=_text_tuple(data["at"]),
+        tokens=[_text_tuple(row) for row in data["token"]],
+        ids=data["id"].values,
+        logits=data["logit"].values,
+        probabilities=data["probability"].values,
+    )
+
+
+def _effects_dataset(effects: HeadEffects) -> xr.Dataset:
+    data = effects.data.assign_attrs(kind=effects.kind)
+    if "candidate" not in data.coords:
+        return data
+    texts = _strings(tuple(str(text) for text in data["candidate"].values))
+    return data.drop_vars("candidate").assign(text=("candidate", texts))
+
+
+def _effects(data: xr.Dataset) -> HeadEffects:
+    kind = data.attrs.pop("kind")
+    if "text" in data:
+        texts = np.array(_text_tuple(data["text"]), dtype=object)
+        data = data.drop_vars("text").assign_coords(candidate=texts)
+    return HeadEffects(kind, data)
+
+
+def _attributes(trace: Trace) -> dict[str, str]:
+    return {
+        "headscope": TRACE,
+        "blocks": json.dumps(list(trace.blocks)),
+        "about": json.dumps(dict(trace.about)),
+    }
+
+
+def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
+    """Per-token fields as variables: attributes have a size limit, texts do not."""
+    variables: dict[str, tuple[str | tuple[str, str], np.ndarray]] = {
+        "texts": ("text", _strings(tokens.texts)),
+        "tokens": ("query", _strings(tokens.tokens)),
+        "word_texts": ("word", _strings(tokens.word_texts)),
+    }
+    for name in FLAGS:
+        variables[name] = ("query", np.array(getattr(tokens, name), dtype=np.int8))
+    for name in NUMBERS:
+        variables[name] = ("query", np.array(getattr(tokens, name), dtype=np.int64))
+    if tokens.offsets is not None:
+        offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
+        variables["offsets"] = (("query", "edge"), offsets)
+    if tokens.pieces:
+        variables["pieces"] = (("query", "field"), piece_table(tokens.pieces))
+    dataset = xr.Dataset(variables)
+    return dataset if hidden is None else dataset.assign(hidden=hidden)
+
+
+def _tokens(data: xr.Dataset) -> Tokens:
+    special, generated = (tuple(bool(x) for x in data[name].values) for name in FLAGS)
+    ids, segments, words = (tuple(int(x) for x in data[name].values) for name in NUMBERS)
+    offsets = None
+    if "offsets" in data:
+        offsets = tuple((int(a), int(b)) for a, b in data["offsets"].values)
+    return Tokens(
+        texts=_text_tuple(data["texts"]),
+        tokens=_text_tuple(data["tokens"]),
+        word_texts=_text_tuple(data["word_texts"]),
+        offsets=offsets,
+        special=special,
+        generated=generated,
+        ids=ids,
+        segments=segments,
+        words=words,
+        pieces=read_pieces(data["pieces"].values) if "pieces" in data else (),
+    )
+
+
+def _strings(texts: tuple[str, ...]) -> np.ndarray:
+    """JSON strings: netCDF's own cannot hold NUL characters or lone surrogates."""
+    return np.array([json.dumps(text) for text in texts], dtype=object)
+
+
+def _text_tuple(array: xr.DataArray) -> tuple[str, ...]:
+    return tuple(json.loads(str(x)) for x in array.values)
+
+
+RESULT_FILE = "result.nc"
+"""The name of the result's file in the folder of a run."""
+
+_LOADERS: dict[str, tuple[Callable[[Path], Trace | Result | Probe], frozenset[str]]] = {
+    "trace": (load_trace, frozenset({"blocks", "stacks", "media", "predictions", "effects"})),
+    "result": (load_result, frozenset({"blocks", "groups", "states", "documents"})),
+    "probe": (load_probe, frozenset({"parameters", "log"})),
+}
+"""What a file says it is → the function that reads it, and the groups that it has."""
+
+
+def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
+    """Open what `save` wrote: a trace, a result (also by the folder of its run), a probe.
+
+    Raises:
+        InputError: there is no such file.
+        FileFormatError: headscope did not write the file, or it is damaged.
+    """
+    expect("path", path, str | os.PathLike, "the name of a file or folder")
+    file = Path(path)
+    if file.is_dir():
+        file = file / RESULT_FILE
+        if not file.is_file():
+            raise InputError(
+                f"The folder {str(file.parent)!r} has no {RESULT_FILE}: no run has finished there. "
+                "Run the same analysis again to go on with it."
+            )
+    if not file.is_file():
+        raise InputError(f"There is no file or run folder {str(file)!r}.")
+    try:
+        # h5py alone: h5netcdf complains again when what it could not open is collected.
+        with h5py.File(file, "r") as root:
+            kind = root.attrs.get("headscope")
+    except Exception as error:  # h5py raises many kinds for a damaged file
+        raise FileFormatError(
+            f"{str(file)!r} cannot be read as netCDF ({type(error).__name__}: {error}). "
+            "Expected a file written by Trace.save, Result.save or Probe.save."
+        ) from error
+    if not isinstance(kind, str) or kind not in _LOADERS:
+        raise FileFormatError(
+            f"{str(file)!r} is netCDF, but not a headscope file (its 'headscope' attribute is "
+            f"{kind!r}, expected {' or '.join(map(repr, _LOADERS))})."
+        )
+    try:
+        load, groups = _LOADERS[kind]
+        check_file(file, groups)
+        opened = load(file)
+        repr(opened)  # reads what everything needs: names, sizes, how many documents
+    except FileFormatError:
+        raise
+    except Exception as error:
+        raise FileFormatError(
+            f"{str(file)!r} says it is a headscope {kind}, but its content is damaged "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    return opened

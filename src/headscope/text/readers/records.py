@@ -1,0 +1,242 @@
+"""Documents from Python objects: strings, dicts, documents.
+
+A Hugging Face dataset is an iterable of dicts, so it is read here as it is.
+
+Documents from JSON lines: an object, or a string, in each line of a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, TypeVar
+
+from headscope.errors import FileFormatError, InputError
+from headscope.text.document import NO_PARENT, Document, Mention, Span
+from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report, broken, stem_of
+from headscope.text.readers.sentences import Surface, locate
+
+_KNOWN_KEYS = {*Document.__slots__, "heads"}
+
+T = TypeVar("T")
+
+
+def item_documents(
+    items: Iterable[object], name: str, report: Report, text_key: str
+) -> Iterator[Document]:
+    """A document for each string, dict or document; an item that is none is left out."""
+    for number, item in enumerate(items):
+        try:
+            document = document_from_item(item, f"{name}-{number}", text_key)
+        except InputError as error:
+            report.leave_out("documents", FileFormatError(f"{name}, item {number}: {error}"))
+            continue
+        yield document
+
+
+def document_from_item(item: object, name: str, text_key: str) -> Document:
+    """The document that a string, a dict or a document is.
+
+    Args:
+        item: The object.
+        name: The document's id where the object has none.
+        text_key: In dicts, the name of the text.
+    """
+    if isinstance(item, Document):
+        return item
+    if isinstance(item, str):
+        return Document.from_text(item, name)
+    if isinstance(item, Mapping):
+        return document_from_dict(item, name=name, text_key=text_key)
+    raise InputError(
+        f"found {type(item).__name__} {str(item)[:60]!r}. Expected a string, a dict with "
+        f"{text_key!r} or 'words', or a Document."
+    )
+
+
+def document_from_dict(
+    item: Mapping[str, object], *, name: str = "document", text_key: str = "text"
+) -> Document:
+    """The document that a dict describes; undoes `Document.to_dict`.
+
+    `text` or `words` is needed, everything else optional. Without `spans` the words are
+    looked up in the text; without a text they are joined by spaces. `parents` are numbers of
+    words from 0, -1 for the root, null where unknown. Other entries that are strings or
+    numbers become `meta`.
+
+    Args:
+        item: The dict.
+        name: The document's id where the dict has none.
+        text_key: The name of its text.
+    """
+    text, words, spans = _text_and_words(item, name, text_key)
+    part_of = item.get("part_of")
+    parents = item.get("parents", item.get("heads"))  # "heads" in files of the first edition
+    mentions = item.get("mentions")
+    has_one_sentence = parents is not None and item.get("sentences") is None and bool(words)
+
+    def labels(key: str) -> tuple[str, ...] | None:
+        value = item.get(key)
+        return None if value is None else _strings(value, key)
+
+    def ranges(key: str) -> tuple[Span, ...]:
+        value = item.get(key)
+        return () if value is None else _ranges(value, key)
+
+    return Document(
+        id=str(item["id"]) if item.get("id") is not None else name,
+        text=text,
+        words=words,
+        spans=spans,
+        part_of=None if part_of is None else str(part_of),
+        meta=_meta(item, text_key),
+        upos=labels("upos"),
+        xpos=labels("xpos"),
+        lemmas=labels("lemmas"),
+        features=labels("features"),
+        relations=labels("relations"),
+        parents=None if parents is None else _convert(parents, "parents", _parent),
+        sentences=((0, len(words)),) if has_one_sentence else ranges("sentences"),
+        paragraphs=ranges("paragraphs"),
+        mentions=() if mentions is None else _convert(mentions, "mentions", _mention),
+    )
+
+
+def _text_and_words(
+    item: Mapping[str, object], name: str, text_key: str
+) -> tuple[str, tuple[str, ...], tuple[Span, ...]]:
+    text, given = item.get(text_key), item.get("words")
+    if text is None and given is None:
+        raise InputError(
+            f"neither {text_key!r} nor 'words' among {sorted(map(str, item))[:12]}. Give one of "
+            "them, or name the text's key with text_key=…."
+        )
+    if text is not None and not isinstance(text, str):
+        raise InputError(f"{text_key!r} is {type(text).__name__} {str(text)[:40]!r}, not a string.")
+    if given is None:
+        raw = Document.from_text(text or "", name)
+        return raw.text, raw.words, raw.spans
+    words = _strings(given, "words")
+    if item.get("spans") is not None:
+        if text is None:
+            raise InputError("'spans' without a text to be spans of.")
+        return text, words, _ranges(item["spans"], "spans")
+    surfaces = [Surface(word, (word,), True) for word in words]
+    try:
+        located, spans = locate(surfaces, text, f"document {name!r}", 1)
+    except FileFormatError:
+        raise InputError(
+            f"the words {list(words[:8])} … are not those of the text {text[:60]!r}."
+            if text is not None
+            else "the words cannot be joined."
+        ) from None
+    return located, words, tuple(spans)
+
+
+def _meta(item: Mapping[str, object], text_key: str) -> dict[str, str]:
+    meta = {
+        str(key): str(value)
+        for key, value in item.items()
+        if key not in _KNOWN_KEYS and key != text_key and isinstance(value, str | int | float)
+    }
+    given = item.get("meta") or {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"'meta' is {str(given)[:60]!r}, not a dict.")
+    return meta | {str(key): str(value) for key, value in given.items()}
+
+
+def _convert(value: object, name: str, convert_one: Callable[[object], T]) -> tuple[T, ...]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        try:
+            return tuple(convert_one(part) for part in value)
+        except InputError:
+            raise
+        except (TypeError, ValueError, KeyError, AttributeError):
+            pass
+    raise InputError(f"{name!r} is {str(value)[:60]!r}, which cannot be read as {name}.")
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _parent(value: object) -> int:
+    return NO_PARENT if value is None else _number(value)
+
+
+def _range(value: object) -> Span:
+    if not isinstance(value, Iterable):
+        raise TypeError
+    start, stop = value
+    return _number(start), _number(stop)
+
+
+def _mention(value: object) -> Mention:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    head_word = value.get("head")
+    return Mention(
+        cluster=str(value["cluster"]),
+        spans=_ranges(value["spans"], "spans"),
+        kind=value.get("kind"),
+        head_word=None if head_word is None else _number(head_word),
+    )
+
+
+def _strings(value: object, name: str) -> tuple[str, ...]:
+    return _convert(value, name, _string)
+
+
+def _ranges(value: object, name: str) -> tuple[Span, ...]:
+    return _convert(value, name, _range)
+
+
+class JsonLinesReader(Reader):
+    """JSON lines, as `Corpus.save` writes them: see `document_from_dict` for the keys."""
+
+    name: ClassVar[str] = "jsonl"
+    suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
+    expects: ClassVar[str] = "a JSON object in each line"
+
+    def detect(self, start: Sequence[str]) -> bool:
+        """Every line opens an object."""
+        rows = [text for text in start if not text.startswith("#")]
+        return bool(rows) and all(row.lstrip().startswith("{") for row in rows[:20])
+
+    def documents(
+        self, lines: Lines, name: str, options: ReadOptions, report: Report
+    ) -> Iterator[Document]:
+        """A document for each line; a line that is none is left out."""
+        stem = stem_of(name)
+        for number, text in lines:
+            try:
+                if isinstance(text, FileFormatError):
+                    raise text
+                if not text or text.isspace():
+                    continue
+                document = _document(text, f"{stem}-{number}", name, number, options.text_key)
+            except FileFormatError as error:
+                report.leave_out("documents", error)
+                continue
+            yield document
+
+
+def _document(text: str, document_id: str, name: str, number: int, text_key: str) -> Document:
+    try:
+        item: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise broken(
+            name, number, f"not JSON ({error}): {text[:60]!r}", "one JSON object per line"
+        ) from None
+    try:
+        return document_from_item(item, document_id, text_key)
+    except InputError as error:
+        raise broken(name, number, str(error).rstrip(".")) from None

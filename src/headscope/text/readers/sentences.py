@@ -1,0 +1,266 @@
+"""Annotated sentences as they come from a file, and the documents they add up to.
+
+Readers of column formats produce `Sentence`s one by one; `assemble` puts them together by
+the unit asked for, so that only one unit at a time is in memory.
+
+Where the words of a sentence stand in its text.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headscope.errors import InputError
+from headscope.text.document import LABELS, NO_PARENT, Document, Span, Unit
+from headscope.text.readers.brackets import Bracket, mentions_from_brackets
+from headscope.text.readers.reader import Report, broken, stem_of
+
+
+@dataclass(slots=True)
+class Sentence:
+    """One sentence of a file. Words, parents and brackets count from 0 within it."""
+
+    line: int
+    """Where it starts."""
+    id: str = ""
+    text: str = ""
+    words: list[str] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    upos: list[str] = field(default_factory=list)
+    xpos: list[str] = field(default_factory=list)
+    lemmas: list[str] = field(default_factory=list)
+    features: list[str] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    relations: list[str] = field(default_factory=list)
+    brackets: list[Bracket] = field(default_factory=list)
+    empty_nodes: list[int] = field(default_factory=list)
+    glue: str = " "
+    """What stands between it and the next sentence of the paragraph."""
+    opens_document: bool = False
+    document: str = ""
+    """Id of the document it opens, where named."""
+    opens_paragraph: bool = False
+    paragraph: str = ""
+    meta: dict[str, str] = field(default_factory=dict)
+    """About the document it opens."""
+
+
+def assemble(
+    sentences: Iterable[Sentence], name: str, unit: Unit, report: Report
+) -> Iterator[Document]:
+    """The documents that the sentences of one file make.
+
+    Sentences before the first that opens a document belong to none: each paragraph of them
+    is a document, or each sentence where no paragraphs are marked.
+
+    Args:
+        sentences: In order of the file.
+        name: The file, for messages; its last part also names documents without an id.
+        unit: What is to be one document.
+        report: Where a mention that cannot be read is counted.
+    """
+    parent, parents, paragraphs, within = "", 0, 0, 0
+    meta: dict[str, str] = {}
+    stem = stem_of(name)
+    loose_paragraphs = False
+    batch: list[Sentence] = []
+    batch_id = ""
+
+    def finish() -> Iterator[Document]:
+        if batch:
+            part_of = parent if parent and unit != "document" else None
+            yield _join(batch, batch_id, part_of, meta, name, report)
+            batch.clear()
+
+    for sentence in sentences:
+        if sentence.opens_document:
+            yield from finish()
+            parents += 1
+            parent = sentence.document or f"{stem}-{parents}"
+            paragraphs = within = 0
+            meta = sentence.meta
+        elif sentence.opens_paragraph and not parent:
+            loose_paragraphs = True
+        within += 1
+        starts_paragraph = sentence.opens_paragraph or not paragraphs
+        paragraphs += starts_paragraph
+        root = parent or stem
+        if unit == "sentence" or (not parent and not loose_paragraphs):
+            yield from finish()
+            batch_id = sentence.id or f"{root}-{within}"
+        elif (unit == "paragraph" or not parent) and starts_paragraph:
+            yield from finish()
+            batch_id = sentence.paragraph or f"{root}-p{paragraphs}"
+        elif unit == "document" and not batch:
+            batch_id = root
+        batch.append(sentence)
+    yield from finish()
+
+
+def _join(
+    batch: list[Sentence],
+    batch_id: str,
+    part_of: str | None,
+    meta: dict[str, str],
+    name: str,
+    report: Report,
+) -> Document:
+    """One document from the sentences of a batch; `part_of` is None where it is a whole one."""
+    texts: list[str] = []
+    words: list[str] = []
+    spans: list[Span] = []
+    parents: list[int] = []
+    columns: dict[str, list[str]] = {column: [] for column in LABELS}
+    ranges: list[Span] = []
+    paragraph_starts: list[int] = []
+    brackets: list[Bracket] = []
+    empty_nodes: list[int] = []
+    at = 0
+    for number, sentence in enumerate(batch):
+        first = len(words)
+        if number:
+            gap = "\n\n" if sentence.opens_paragraph else batch[number - 1].glue
+            texts.append(gap)
+            at += len(gap)
+        if sentence.opens_paragraph or not number:
+            paragraph_starts.append(first)
+        words += map(sys.intern, sentence.words)
+        spans += [(start + at, end + at) for start, end in sentence.spans]
+        parents += [p + first if p >= 0 else p for p in sentence.parents]
+        for column in LABELS:
+            columns[column] += map(sys.intern, getattr(sentence, column))
+        brackets += [Bracket(b.word + first, *b[1:]) for b in sentence.brackets]
+        empty_nodes += [node + first for node in sentence.empty_nodes]
+        ranges.append((first, len(words)))
+        texts.append(sentence.text)
+        at += len(sentence.text)
+    mentions, problems = mentions_from_brackets(
+        brackets, empty_nodes=empty_nodes, is_whole=part_of is None
+    )
+    for problem in problems:
+        report.leave_out(
+            "mentions", broken(name, problem.line, f"{problem.reason} (document {batch_id!r})")
+        )
+    stops = [*paragraph_starts[1:], len(words)]
+    try:
+        return Document(
+            id=batch_id,
+            text="".join(texts),
+            words=tuple(words),
+            spans=tuple(spans),
+            sentences=tuple(ranges),
+            paragraphs=tuple(zip(paragraph_starts, stops, strict=True)),
+            parents=tuple(parents) if any(parent != NO_PARENT for parent in parents) else None,
+            mentions=tuple(mentions),
+            part_of=part_of,
+            meta=meta,
+            **{c: tuple(v) if any(x != "_" for x in v) else None for c, v in columns.items()},
+        )
+    except InputError as error:
+        raise broken(name, batch[0].line, str(error).rstrip(".")) from error
+
+
+_CLOSING = re.compile(r"[.,;:!?)\]}%…”’]|''|['’](?:s|m|d|re|ve|ll)|n['’]t", re.IGNORECASE)
+_SPACES = re.compile(r"\s*")
+_OPENING = re.compile(r"[(\[{“‘$£€#]|``")
+
+
+class Surface(NamedTuple):
+    """What is written between two spaces or other tokens: one word, or several in one."""
+
+    form: str
+    words: tuple[str, ...]
+    space_after: bool
+
+
+def locate(
+    surfaces: Sequence[Surface], text: str | None, name: str, line: int
+) -> tuple[str, list[tuple[int, int]]]:
+    """The sentence's text, and the characters of each word in it.
+
+    The words of a contraction get their own characters where they spell it out (`don't` as
+    `do` + `n't`), otherwise all of it (`du` as `de` + `le`).
+
+    Args:
+        surfaces: In order.
+        text: What the file says the text is; None to make it from the surfaces.
+        name: The file, for the message.
+        line: Where the sentence starts.
+
+    Raises:
+        FileFormatError: The text is not made of the surfaces and spaces.
+    """
+    pieces: list[str] = []
+    starts: list[int] = []
+    at = 0
+    for form, _, space_after in surfaces:
+        starts.append(at)
+        pieces.append(form + " " if space_after else form)
+        at += len(pieces[-1])
+    made = "".join(pieces).rstrip()
+    if text is None or text == made:
+        text = made
+    else:
+        starts = _search(surfaces, text, name, line)
+    spans: list[tuple[int, int]] = []
+    for start, (form, words, _) in zip(starts, surfaces, strict=True):
+        if len(words) == 1:
+            spans.append((start, start + len(form)))
+        elif "".join(words).lower() == form.lower() and sum(map(len, words)) == len(form):
+            for word in words:
+                spans.append((start, start + len(word)))
+                start += len(word)
+        else:
+            spans += [(start, start + len(form))] * len(words)
+    return text, spans
+
+
+def _next_letter(text: str, at: int) -> int:
+    """Where the spaces end that begin here."""
+    spaces = _SPACES.match(text, at)
+    assert spaces is not None
+    return spaces.end()
+
+
+def _search(surfaces: Sequence[Surface], text: str, name: str, line: int) -> list[int]:
+    starts = []
+    at = 0
+    for form, *_ in surfaces:
+        n_leading = len(form) - len(form.lstrip())
+        if n_leading < len(form):  # its first letter is the next one of the text
+            at = max(at, _next_letter(text, at) - n_leading)
+        if not text.startswith(form, at):
+            raise broken(
+                name,
+                line,
+                f"the text continues with {text[at : at + 30]!r}, the words with {form!r}",
+                "the text to be made of the words and spaces",
+            )
+        starts.append(at)
+        at += len(form)
+    if text[at:].strip():
+        raise broken(name, line, f"the text goes on after the last word with {text[at:][:30]!r}")
+    return starts
+
+
+def spaced(words: Sequence[str]) -> list[Surface]:
+    """Words of a format that does not tell where the spaces are, spaced as English is.
+
+    No space before closing punctuation and the clitics `'s`, `n't`, `'ll` …, none after
+    opening punctuation; straight quotes open and close in turn.
+    """
+    surfaces: list[Surface] = []
+    is_open = False
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        space = not (_CLOSING.fullmatch(following) or _OPENING.fullmatch(word))
+        if word == '"':
+            is_open = not is_open
+            space = space and not is_open
+        if following == '"' and is_open:
+            space = False
+        surfaces.append(Surface(word, (word,), space))
+    return surfaces
