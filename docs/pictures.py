@@ -21,7 +21,7 @@ from playwright.sync_api import sync_playwright
 
 import headscope as hs
 from headscope.app.lab.server import bind, make_server
-from headscope.app.lab.service import Desk
+from headscope.app.lab.service import LabService
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -102,7 +102,7 @@ def report(browser: Browser, folder: Path) -> None:
 
 def lab(browser: Browser, folder: Path) -> None:
     """A word is pinned, all heads are ranked, one is switched off, the prediction changes."""
-    desk = Desk({"smollm2": hs.load("smollm2")}, MARY)
+    desk = LabService({"smollm2": hs.load("smollm2")}, MARY)
     server, socket = make_server(desk, "127.0.0.1"), bind("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
     thread.start()

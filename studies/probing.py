@@ -127,7 +127,7 @@ def _best(row: ProbeRow) -> Row:
 def _honest(row: ProbeRow, score: str, clear: str) -> Row:
     """The honest score, and whether it beats every baseline after correction."""
     is_clear = all(gain.is_clear for gain in row.gains.values())
-    return {score: _percent(row.honest), clear: "yes" if is_clear else "no"}
+    return {score: _percent(row.crossfit_accuracy), clear: "yes" if is_clear else "no"}
 
 
 def coreference_rows(runs: Runs) -> Iterator[Row]:
@@ -192,14 +192,16 @@ def _bias(row: BiasRow) -> Row:
 def _chosen(table: BiasTable) -> Row:
     """Without a head: it is another one in each half."""
     found: Row = {}
-    intervals = table.honest_intervals
-    for side, value, (low, high) in zip(("pro", "anti"), table.honest, intervals, strict=True):
+    intervals = table.crossfit_intervals
+    for side, value, (low, high) in zip(
+        ("pro", "anti"), table.crossfit_accuracy, intervals, strict=True
+    ):
         found |= {
             side: _percent(value),
             f"{side}_low": _percent(low),
             f"{side}_high": _percent(high),
         }
-    pro, anti = table.honest
+    pro, anti = table.crossfit_accuracy
     return found | {"gap": _percent(pro - anti)}
 
 

@@ -87,15 +87,15 @@ REFUSED: dict[str, tuple[Call, str]] = {
         "headscope.probe_dependencies and headscope.probe_coreference do.",
     ),
     "layer text": (
-        lambda m, r: r.explain("0", 0),  # type: ignore[arg-type]
+        lambda m, r: r.card("0", 0),  # type: ignore[arg-type]
         "There is no layer '0' in this result: expected 0 to 1.",
     ),
     "head bool": (
-        lambda m, r: r.explain(0, True),
+        lambda m, r: r.card(0, True),
         "There is no head True in this result: expected 0 to 3.",
     ),
     "n_exemplars": (
-        lambda m, r: r.explain(0, 0, n_exemplars=-1),
+        lambda m, r: r.card(0, 0, n_exemplars=-1),
         "n_exemplars should be a whole number from 0 on, not -1.",
     ),
     "figure folder": (

@@ -34,12 +34,12 @@ import headscope as hs
 from benchmarks.corpus.baseline import run_2019
 from benchmarks.rows import record
 from headscope.metrics import VIG_BELINKOV
-from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.accumulator import Accumulator
 from headscope.metrics.core.kernels import has_numba
 from headscope.model.model import Model
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.batches import Encoder
-from headscope.run.checkpoint import Ledger
+from headscope.run.checkpoint import ShardStore
 from headscope.run.engines.local import _Pool
 from headscope.run.options import Settings
 from headscope.run.plan import Plan, Shard, survey
@@ -137,7 +137,7 @@ def compare_ways(model: Model, corpus: Corpus, rounds: int) -> dict[str, float]:
     def tap_alone(inputs: Any, batch: Any) -> None:
         model.read(inputs, lambda attention: None)
 
-    fold = Fold(plan.metrics)
+    fold = Accumulator(plan.metrics)
 
     def all_metrics(inputs: Any, batch: Any) -> None:
         with fold.batch(batch) as read_layer:
@@ -250,7 +250,7 @@ def workers(sentences: int) -> None:
     seconds: dict[int, float] = {}
     for n in (1, 2, 1, 2):
         with tempfile.TemporaryDirectory() as folder:
-            ledger = Ledger(Path(folder), plan, len(shards))
+            ledger = ShardStore(Path(folder), plan, len(shards))
             clock = _Clock(n)
             pool = _Pool(model, plan, ledger, Meter(found.documents, shown=False))
             pool.run(clock.start(pool, iter(shards)), n)

@@ -39,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     model = hs.load(options.model)
-    inputs = model.need_tokenizer()(PROMPT, return_tensors="pt")
+    inputs = model.require_tokenizer()(PROMPT, return_tensors="pt")
     n_heads = sum(site.n_heads for site in model.wiring.sites)
 
     def forward() -> None:
@@ -74,7 +74,7 @@ def main() -> None:
 
 def _over_norms(model: hs.Model, repeats: int) -> None:
     """The default metrics over attention and over norms, on the demo corpus."""
-    corpus = hs.demo_corpus("sentence").draw(60, 0)
+    corpus = hs.demo_corpus("sentence").sample(60, 0)
     plain, norm = (
         cpu_seconds(lambda over=over: hs.analyze(model, corpus, over=over), repeats)  # type: ignore[misc]
         for over in ("attention", "norm")

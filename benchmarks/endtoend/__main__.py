@@ -30,7 +30,7 @@ import torch
 
 import headscope as hs
 from benchmarks.corpus.__main__ import bert_base
-from benchmarks.endtoend.bare import MOST_TOKENS, batches
+from benchmarks.endtoend.bare import MAX_TOKENS, batches
 from benchmarks.endtoend.bare import run as run_bare
 from benchmarks.rows import record
 from headscope.model.load import _find
@@ -46,7 +46,7 @@ CPU: dict[str, tuple[Callable[[], Model], int | None, float]] = {
     "minilm": (lambda: hs.load("minilm"), None, 1.4),
 }
 """How to load a model, how many sentences to take (all, where they take seconds), and the bound."""
-MOST_ROUNDS = 2
+MAX_ROUNDS = 2
 """Of what takes minutes, which is disturbed less."""
 VIEW = "headscope view of a sentence, minilm"
 IMPORTS = "import torch; from transformers.models.bert.modeling_bert import BertModel"
@@ -91,7 +91,7 @@ def shell(rounds: int) -> None:
             texts = Path(folder) / "texts.json"
             texts.write_text(json.dumps([document.text for document in hs.read(corpus)]))
             command = [sys.executable, "-m", "benchmarks.endtoend.bare", place, str(texts)]
-            for n in range(rounds if model == "minilm" else min(rounds, MOST_ROUNDS)):
+            for n in range(rounds if model == "minilm" else min(rounds, MAX_ROUNDS)):
                 out = str(Path(folder) / f"run-{n}")
                 ours.append(headscope("analyze", str(corpus), "--model", model, "-o", out, "-q"))
                 answer = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -134,7 +134,7 @@ def _cpu_of_models(rounds: int, folder: Path) -> None:
             "read": partial(_read_only, model, texts),
         }
         taken: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(rounds if sentences is None else min(rounds, MOST_ROUNDS)):
+        for _ in range(rounds if sentences is None else min(rounds, MAX_ROUNDS)):
             for way, run in ways.items():
                 taken[way].append(_cpu(run))
         least = {way: min(seconds) for way, seconds in taken.items()}
@@ -146,7 +146,7 @@ def _cpu_of_models(rounds: int, folder: Path) -> None:
 
 def _read_only(model: Model, texts: list[str]) -> None:
     """Attention is read as `hs.analyze` reads it, in the bare forward's batches, and dropped."""
-    for batch in batches(model.tokenizer, texts, MOST_TOKENS):
+    for batch in batches(model.tokenizer, texts, MAX_TOKENS):
         model.read(batch, lambda attention: None)
 
 
@@ -175,7 +175,7 @@ def workers(rounds: int) -> None:
     model, corpus = hs.load("minilm"), hs.read(data(GUM))
     _ = model.info
     seconds: dict[int, list[float]] = {1: [], 2: []}
-    for _ in range(min(rounds, MOST_ROUNDS)):
+    for _ in range(min(rounds, MAX_ROUNDS)):
         for n, taken in seconds.items():
             start = time.monotonic()
             hs.analyze(model, corpus, workers=n)
@@ -227,7 +227,7 @@ def growth(rounds: int, figure: Path | None) -> None:
 
 def _ways(model: Model, document: hs.Document, length: int) -> dict[str, Callable[[], object]]:
     """What is done with the first tokens of a document, so many."""
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     given = {"workers": 1, "max_tokens": length, "progress": False}
     ids = tokenizer(document.text)["input_ids"][:length]
     assert len(ids) == length, f"{document.id} has {len(ids)} tokens"

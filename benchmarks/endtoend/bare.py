@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 BATCH_TOKENS = 1024
-MOST_TOKENS = 512
+MAX_TOKENS = 512
 
 
 def batches(tokenizer: Any, texts: list[str], limit: int) -> Iterator[dict[str, torch.Tensor]]:
@@ -42,9 +42,7 @@ def padded(rows: list[list[int]]) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def run(
-    model: Any, tokenizer: Any, texts: list[str], limit: int = MOST_TOKENS
-) -> tuple[float, ...]:
+def run(model: Any, tokenizer: Any, texts: list[str], limit: int = MAX_TOKENS) -> tuple[float, ...]:
     """Wall and CPU seconds of one pass over the texts."""
     wall, cpu = time.monotonic(), time.process_time()
     options = {} if "Bert" in type(model).__name__ else {"use_cache": False}

@@ -18,10 +18,10 @@ import headscope as hs
 from benchmarks.heads.baseline import js_2019
 from benchmarks.rows import record
 from headscope.batch import Axes, Batch, Sequences
-from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.accumulator import Accumulator
 from headscope.metrics.divergence import compiled, js_sums, js_sums_blocked
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
-from headscope.model.objective import asked, losses_of
+from headscope.model.objective import losses_of, with_loss
 from headscope.run.shard import question
 
 
@@ -95,7 +95,7 @@ def importance(name: str, tokens: int) -> None:
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     mask = np.ones(ids.shape, dtype=bool)
     classes = np.zeros((*ids.shape, 3), dtype=bool)
-    axes = Axes(parts_per_group=1, key_classes=("first", ". or ,", "rest"))
+    axes = Axes(buckets_per_group=1, key_classes=("first", ". or ,", "rest"))
     stack = replace(Sequences.plain(mask), classes=classes)
     batch = Batch(axes, {"self": stack}, np.zeros(4), np.zeros(4), np.zeros(4, dtype=np.int64))
     posed, labels = question(model, inputs, batch, 0)
@@ -105,9 +105,9 @@ def importance(name: str, tokens: int) -> None:
             losses_of(model.module(**posed).logits, labels)
 
     def both() -> None:
-        fold = Fold([Importance(), RemovalEstimate(), Loss()])
+        fold = Accumulator([Importance(), RemovalEstimate(), Loss()])
         with (
-            asked(model, posed, labels) as (losses, backward),
+            with_loss(model, posed, labels) as (losses, backward),
             fold.batch(replace(batch, losses=losses)) as read,
         ):
             backward(read)

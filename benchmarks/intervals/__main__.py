@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.rows import record
 from headscope.statistics.differences import paired, permutation_test
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.jackknife import Pulls, ratio_pulls
+from headscope.statistics.jackknife import Jackknife, ratio_jackknife
 from headscope.statistics.multiple_testing import benjamini_hochberg
 
 PARTS, LAYERS, HEADS, VARIABLES = 64, 30, 9, 40
@@ -28,24 +28,24 @@ def measure() -> dict[str, float]:
     shape = (PARTS, LAYERS, HEADS)
     sums = [(generator.random(shape), 1 + generator.random(shape)) for _ in range(VARIABLES)]
     seconds: dict[str, float] = {}
-    pulls: list[Pulls] = []
+    jackknife: list[Jackknife] = []
 
     def timed(name: str, start: float) -> None:
         seconds[name] = time.process_time() - start
 
     start = time.process_time()
-    pulls += [ratio_pulls(a, b, "logit") for a, b in sums]
-    for of in pulls:
+    jackknife += [ratio_jackknife(a, b, "logit") for a, b in sums]
+    for of in jackknife:
         interval(of)
         interval(of.mean((0, 1)))
     timed("intervals", start)
     start = time.process_time()
-    for of in pulls:
+    for of in jackknife:
         benjamini_hochberg(p_above(of, 0.3))
-        benjamini_hochberg(paired(of, pulls[0]).p)
+        benjamini_hochberg(paired(of, jackknife[0]).p)
     timed("tests of heads", start)
     start = time.process_time()
-    for of in pulls[:GROUPED]:
+    for of in jackknife[:GROUPED]:
         permutation_test(of, np.arange(PARTS) % 8)
     timed("tests of groups", start)
     return seconds

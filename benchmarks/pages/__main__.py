@@ -25,7 +25,7 @@ LONGEST = 3.0
 def text_of(model: hs.Model, n_tokens: int) -> str:
     """The beginning of the bundled corpus, of so many tokens."""
     text = " ".join(document.text for document in hs.demo_corpus("document"))
-    offsets = model.need_tokenizer()(text, return_offsets_mapping=True)["offset_mapping"]
+    offsets = model.require_tokenizer()(text, return_offsets_mapping=True)["offset_mapping"]
     if len(offsets) < n_tokens:
         raise SystemExit(
             f"The bundled corpus has {len(offsets)} tokens; {n_tokens} were asked for."

@@ -21,7 +21,7 @@ import torch
 from benchmarks.corpus.__main__ import MODELS, ROUNDS, as_long, cpu, load_corpus
 from benchmarks.probes.baseline import run_2019
 from benchmarks.rows import record
-from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.accumulator import Accumulator
 from headscope.metrics.dependencies import DepAccuracy, DepOffset
 from headscope.model.model import Model
 from headscope.run.analyze import make_plan
@@ -47,7 +47,7 @@ def compare_ways(model: Model, sentences: int, rounds: int, old: bool) -> dict[s
     def tap_alone(inputs: Any, batch: Any) -> None:
         model.run(inputs, lambda attention: None)
 
-    fold = Fold(plan.metrics)
+    fold = Accumulator(plan.metrics)
 
     def probe(inputs: Any, batch: Any) -> None:
         with fold.batch(batch) as read_layer:
@@ -80,7 +80,7 @@ def _old_way(model: Model, encoder: Encoder, encoded: Any, batches: Any, plan: A
             seconds = cpu(lambda: counted.append(run_2019(model.module, rows, labels)))
     finally:
         model.module.set_attn_implementation("sdpa")
-    fold = Fold(plan.metrics)
+    fold = Accumulator(plan.metrics)
     for inputs, batch in batches:
         with fold.batch(batch) as read_layer:
             model.run(inputs, read_layer)

@@ -9,7 +9,7 @@ from types import UnionType
 
 from headscope.errors import InputError
 
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 
 
 def as_integer(value: object) -> int | None:
@@ -56,5 +56,5 @@ def expect(name: str, value: object, kinds: type | UnionType, what: str) -> None
 
 def _wrong(name: str, value: object, what: str) -> InputError:
     shown = repr(value)
-    shown = shown if len(shown) <= MOST_SHOWN else shown[: MOST_SHOWN - 1] + "…"
+    shown = shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 1] + "…"
     return InputError(f"{name} should be {what}, not {shown}.")

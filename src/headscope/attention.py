@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from torch import Tensor
 
-Block = Literal["self", "encoder", "decoder", "cross", "text", "vision", "audio"]
+BlockName = Literal["self", "encoder", "decoder", "cross", "text", "vision", "audio"]
 """Which attention of the model.
 
 `self`: the only stack, or the one that writes the text. `encoder`, `decoder` and `cross`
@@ -22,7 +22,7 @@ Block = Literal["self", "encoder", "decoder", "cross", "text", "vision", "audio"
 `vision` and `audio`: a further tower, as in CLIP or beside the language model of LLaVA. Beside
 `self`, `cross` is the text's attention to what a tower made (Mllama).
 """
-BLOCKS: tuple[Block, ...] = get_args(Block)
+BLOCKS: tuple[BlockName, ...] = get_args(BlockName)
 """All blocks, in the order in which models and traces list theirs; the first is the main one."""
 
 
@@ -63,7 +63,7 @@ class Attention:
 
     weights: Tensor
     """`batch head query key`, after the softmax (and after any edit)."""
-    block: Block
+    block: BlockName
     layer: int
     is_causal: bool
     query_mask: Tensor | None = None

@@ -27,55 +27,55 @@ T = TypeVar("T")
 class Axes:
     """The labels that number tags, relations and groups, fixed for a whole run.
 
-    Documents are dealt into `parts_per_group` parts of each group by a hash of their content,
-    the pieces of one document together, so the parts do not depend on how a corpus is cut into
-    shards. States are kept per part: intervals and tests compare parts.
+    Documents are dealt into `buckets_per_group` buckets of each group by a hash of their content,
+    the pieces of one document together, so the buckets do not depend on how a corpus is cut into
+    shards. States are kept per bucket: intervals and tests compare buckets.
     """
 
     tags: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
     groups: tuple[str, ...] = ("",)
     """Values of what documents are grouped by (genres); one empty name without groups."""
-    parts_per_group: int = 64
+    buckets_per_group: int = 64
     key_classes: tuple[str, ...] = ()
     """Names of the classes that keys are counted by (`headscope.text.token_classes`)."""
-    parts: tuple[int, ...] = ()
-    """Numbers of the parts that states have, in order: those of group g are from
+    buckets: tuple[int, ...] = ()
+    """Numbers of the buckets that states have, in order: those of group g are from
     `g * parts_per_group` on. Empty for all; with many groups, most would hold nothing."""
 
     @property
-    def n_parts(self) -> int:
-        """How many parts states have."""
-        return len(self.part_numbers)
+    def n_buckets(self) -> int:
+        """How many buckets states have."""
+        return len(self.bucket_numbers)
 
     @property
-    def part_numbers(self) -> np.ndarray:
-        """`part`: its number among those of all groups."""
-        every = np.arange(len(self.groups) * self.parts_per_group)
-        return np.array(self.parts, dtype=np.int64) if self.parts else every
+    def bucket_numbers(self) -> np.ndarray:
+        """`bucket`: its number among those of all groups."""
+        every = np.arange(len(self.groups) * self.buckets_per_group)
+        return np.array(self.buckets, dtype=np.int64) if self.buckets else every
 
     @property
-    def groups_of_parts(self) -> np.ndarray:
-        """`part`: the number of its group."""
-        return self.part_numbers // self.parts_per_group
+    def groups_of_buckets(self) -> np.ndarray:
+        """`bucket`: the number of its group."""
+        return self.bucket_numbers // self.buckets_per_group
 
     @property
     def units(self) -> np.ndarray:
-        """`part`: its number within its group. Parts of the same number are taken together where
+        """`bucket`: its number within its group. Parts of the same number are taken together where
         groups do not matter: intervals do not depend on what a run was grouped by.
         """
-        return self.part_numbers % self.parts_per_group
+        return self.bucket_numbers % self.buckets_per_group
 
-    def part_of(self, group: str, number: int) -> int:
+    def bucket_of(self, group: str, number: int) -> int:
         """Where a document of a group goes, by the number that its hash gives."""
-        place = self.groups.index(group) * self.parts_per_group + number % self.parts_per_group
-        return bisect_left(self.parts, place) if self.parts else place
+        place = self.groups.index(group) * self.buckets_per_group + number % self.buckets_per_group
+        return bisect_left(self.buckets, place) if self.buckets else place
 
     def to_dict(self) -> dict[str, object]:
         """As JSON can hold it."""
         values = {name: getattr(self, name) for name in self.__slots__}
-        if not self.parts:
-            del values["parts"]
+        if not self.buckets:
+            del values["buckets"]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @classmethod
@@ -131,8 +131,8 @@ class Batch:
     """`document`: its number in the corpus."""
     keys: np.ndarray
     """`document`: a hash of its content, in [0, 1)."""
-    parts: np.ndarray
-    """`document`: which part it was dealt into."""
+    buckets: np.ndarray
+    """`document`: which bucket it was dealt into."""
     null_keys: NullKeys = "auto"
     losses: np.ndarray | None = None
     """`document 2`: the sum of the cross-entropies of its predicted tokens, and how many;

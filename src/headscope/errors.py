@@ -5,7 +5,7 @@
     │   ├── UnknownName                 a name that is not among the known ones
     │   ├── FileFormatError             a file that is not what it should be
     │   ├── MetricError                 a metric of the user's own breaks its contract
-    │   └── OtherRun                    a folder that holds another run
+    │   └── RunMismatch                    a folder that holds another run
     ├── ModelError (RuntimeError)       a model cannot be loaded or read
     │   ├── ModelNotFound               no such packaged model, folder or hub id
     │   │   └── HubUnreachable          no way to the hub from here
@@ -40,7 +40,7 @@ __all__ = [
     "MissingObjective",
     "ModelError",
     "ModelNotFound",
-    "OtherRun",
+    "RunMismatch",
     "TapUnsupported",
     "TruncationWarning",
     "UnknownName",
@@ -76,7 +76,7 @@ class MetricError(InputError):
     """A metric of the user's own does what its contract does not allow."""
 
 
-class OtherRun(InputError):
+class RunMismatch(InputError):
     """A folder holds the run of another model, corpus, plan or version."""
 
 

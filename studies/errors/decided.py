@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from headscope.statistics.jackknife import Pulls, is_decided, largest_pulls
+from headscope.statistics.jackknife import Jackknife, is_driven_by_one, largest_influence
 
 __all__ = ["heaviest", "undecided"]
 
 
-def heaviest(of: Pulls) -> float:
+def heaviest(of: Jackknife) -> float:
     """The largest share of one document in what any head varies by."""
-    return float(np.nanmax(largest_pulls(of)))
+    return float(np.nanmax(largest_influence(of)))
 
 
-def undecided(of: Pulls) -> np.ndarray:
+def undecided(of: Jackknife) -> np.ndarray:
     """`head`: is no document more than half of what it varies by? As `caution` has it in results
     (`headscope.statistics.jackknife.is_decided`), with each document a part of its own.
     """
-    free: np.ndarray = ~is_decided(of)
+    free: np.ndarray = ~is_driven_by_one(of)
     return free

@@ -61,7 +61,7 @@ def _documents(data: Path) -> Pieces:
     cut = (piece for document in read for piece in document.split("sentence"))
     by_source: dict[str, list[Document]] = {}
     for piece in draw_per_document(cut, SENTENCES):
-        by_source.setdefault(piece.part_of or piece.id, []).append(piece)
+        by_source.setdefault(piece.bucket_of or piece.id, []).append(piece)
     return list(by_source.values())
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from headscope.statistics.correlation import correlation, correlation_interval
 from headscope.statistics.differences import paired
-from headscope.statistics.intervals import both_tails, critical, is_enough, p_above, upper_tail
-from headscope.statistics.jackknife import AGREEMENT, Pulls, Scale, ratio_pulls
+from headscope.statistics.intervals import is_enough, p_above, t_critical, t_sf, t_two_sided
+from headscope.statistics.jackknife import VARIANCE_EXPONENT, Jackknife, Scale, ratio_jackknife
 from studies.errors.decided import heaviest, undecided
 from studies.errors.draws import draw
 from studies.errors.rates import is_listed
@@ -112,13 +112,13 @@ def _any_listed(p: np.ndarray) -> list[float]:
     return [float(listed.any()) for listed in _listed(p)]
 
 
-def _some(of: Pulls, samples: np.ndarray) -> Pulls:
+def _some(of: Jackknife, samples: np.ndarray) -> Jackknife:
     return of.changed(of.value[samples], lambda array: array[:, samples])
 
 
-def _from_the_mean(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> Pulls:
+def _from_the_mean(numerator: np.ndarray, denominator: np.ndarray, scale: Scale) -> Jackknife:
     """`sample head`: how far each head is above the mean over heads."""
-    of = ratio_pulls(numerator, denominator, scale)
+    of = ratio_jackknife(numerator, denominator, scale)
     return of - of.mean((1,)).at(slice(None), None)
 
 
@@ -132,12 +132,12 @@ def changed_heads(sums: Sums, scale: Scale, n: int, *, repetitions: int, seed: i
     order = np.random.default_rng(seed).permutation(same.shape[1])
     false, before = [], []
     for drawn in draw(len(same), n, repetitions, seed, len(order)):
-        left = ratio_pulls(*drawn.pooled(same, denominator), scale)
+        left = ratio_jackknife(*drawn.pooled(same, denominator), scale)
         right = left.changed(left.value[:, order], lambda array: array[..., order])
         false += _listed(paired(left, right).p)
         some = drawn.every(OFTEN)
         before += _any_listed(_p_differs_before(_some(left, some) - _some(right, some)))
-    whole = ratio_pulls(same, denominator, scale)
+    whole = ratio_jackknife(same, denominator, scale)
     other = whole.changed(whole.value[order], lambda array: array[:, order])
     return _rates(before, false, whole - other)
 
@@ -147,7 +147,7 @@ def correlations(left: Scaled, right: Scaled, n: int, *, repetitions: int, seed:
     truth = float(correlation(*(a.sum(0) / b.sum(0) for a, b, _ in (left, right))))
     holds, before = [], []
     for drawn in draw(len(left[0]), n, repetitions, seed, left[0].shape[1]):
-        sides = [ratio_pulls(*drawn.pooled(a, b), scale) for a, b, scale in (left, right)]
+        sides = [ratio_jackknife(*drawn.pooled(a, b), scale) for a, b, scale in (left, right)]
         for i in range(len(drawn)):
             both = [of.at(i) for of in sides]
             low, high = correlation_interval(*both)
@@ -158,8 +158,8 @@ def correlations(left: Scaled, right: Scaled, n: int, *, repetitions: int, seed:
     return Rates(float(np.mean(before)), float(np.mean(holds)))
 
 
-def _rates(before: list[float], listed: list[np.ndarray], whole: Pulls) -> Rates:
-    """From the heads that each sample lists, and the pulls of all documents on what was tested."""
+def _rates(before: list[float], listed: list[np.ndarray], whole: Jackknife) -> Rates:
+    """From the heads that each sample lists, and the jackknife of all documents on what was tested."""
     free = undecided(whole)
     now, apart = (
         [float(of.any()) for of in lists] for lists in (listed, [x[free] for x in listed])
@@ -174,28 +174,28 @@ def _rates(before: list[float], listed: list[np.ndarray], whole: Pulls) -> Rates
     )
 
 
-def _t_before(of: Pulls) -> tuple[np.ndarray, np.ndarray]:
-    of = replace(of, agreement=AGREEMENT)
+def _t_before(of: Jackknife) -> tuple[np.ndarray, np.ndarray]:
+    of = replace(of, variance_exponent=VARIANCE_EXPONENT)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = of.value / np.sqrt(of.variance)
     return t, np.where(is_enough(of), of.df, np.nan)
 
 
-def _p_above_before(of: Pulls) -> np.ndarray:
+def _p_above_before(of: Jackknife) -> np.ndarray:
     """Student's t, as if the errors of a difference were symmetric."""
-    return upper_tail(*_t_before(of))
+    return t_sf(*_t_before(of))
 
 
-def _p_differs_before(of: Pulls) -> np.ndarray:
-    return both_tails(*_t_before(of))
+def _p_differs_before(of: Jackknife) -> np.ndarray:
+    return t_two_sided(*_t_before(of))
 
 
-def _r_interval_before(left: Pulls, right: Pulls) -> tuple[float, float]:
+def _r_interval_before(left: Jackknife, right: Jackknife) -> tuple[float, float]:
     """The jackknife on Fisher's z, symmetric about the r of all parts."""
-    of = replace(left.mean((0,)) - right.mean((0,)), agreement=AGREEMENT)
-    there = of.shares > 0
+    of = replace(left.mean((0,)) - right.mean((0,)), variance_exponent=VARIANCE_EXPONENT)
+    there = of.denominator_shares > 0
     n = int(there.sum())
-    without = [(side.value - side.pulls)[there] for side in (left, right)]
+    without = [(side.value - side.deltas)[there] for side in (left, right)]
     z, center = (np.arctanh(correlation(*x)) for x in (without, [left.value, right.value]))
-    half = critical(of.df) * np.sqrt((n - 1) / n * ((z - z.mean()) ** 2).sum())
+    half = t_critical(of.df) * np.sqrt((n - 1) / n * ((z - z.mean()) ** 2).sum())
     return float(np.tanh(center - half)), float(np.tanh(center + half))

@@ -42,7 +42,7 @@ KNOWN_TO_SPACY = ("dobj", "det", "pobj")
 """The same in spaCy's trees, where `case` is the possessive 's."""
 HEADS = 16
 """So many heads of each variable, drawn once: the others are like them."""
-LEAST_CASES = 100
+MIN_CASES = 100
 """Relations with fewer in a population are left out."""
 
 
@@ -76,7 +76,7 @@ def _groups(populations: Populations, repetitions: int) -> Iterator[Rate]:
 def _relations(populations: Populations, repetitions: int) -> Iterator[Rate]:
     for name, population in populations.items():
         relations = population.relations
-        enough = np.flatnonzero(relations.cases.sum(0) >= LEAST_CASES)
+        enough = np.flatnonzero(relations.cases.sum(0) >= MIN_CASES)
         cases = relations.cases[:, enough]
         best = relations.offsets[..., enough].sum(0).argmax(0)
         right = np.take_along_axis(relations.offsets[..., enough], best[None, None], 1)[:, 0]

@@ -96,7 +96,7 @@ def read_gap(folder: Path, first: int = 0) -> list[Document]:
 
 
 def _named(piece: Document) -> Document:
-    return replace(piece, meta={**piece.meta, "source": piece.part_of or piece.id})
+    return replace(piece, meta={**piece.meta, "source": piece.bucket_of or piece.id})
 
 
 def _population(name: str, result: Result, documents: list[Document]) -> Population:
@@ -104,33 +104,33 @@ def _population(name: str, result: Result, documents: list[Document]) -> Populat
     numerators, denominators = {}, {}
     for metric in METRICS:
         state = states[metric]
-        a = state["numerator"].transpose("part", "layer", "head", ...)
+        a = state["numerator"].transpose("bucket", "layer", "head", ...)
         if a.ndim > 3:
             a = a.isel({a.dims[3]: -1 if metric == "dep_alignment" else 7})  # either; NOUN
         numerators[metric] = a.values.reshape(len(a), -1)
-        b = state["denominator"].transpose("part", "layer", "head").values
+        b = state["denominator"].transpose("bucket", "layer", "head").values
         denominators[metric] = b.reshape(len(a), -1)
     sources = [result.provenance["axes"]["groups"][n] for n in _groups(result)]
-    genre = {d.part_of or d.id: d.meta.get("genre", "") for d in documents}
+    genre = {d.bucket_of or d.id: d.meta.get("genre", "") for d in documents}
     _, numbers = np.unique([genre.get(s, "") for s in sources], return_inverse=True)
     return Population(name, numerators, denominators, numbers, _relations(result))
 
 
 def _groups(result: Result) -> list[int]:
     axes = result.provenance["axes"]
-    return [number // axes["parts_per_group"] for number in axes["parts"]]
+    return [number // axes["buckets_per_group"] for number in axes["buckets"]]
 
 
 def _relations(result: Result) -> Relations:
     states = result.states[next(iter(result.blocks))]
     heads, offsets = states["dep_accuracy"], states["dep_offset"]
     right = heads["right"].stack(at=("direction", "layer", "head"))
-    cases = heads["cases"].isel(layer=0).transpose("part", "relation").values
+    cases = heads["cases"].isel(layer=0).transpose("bucket", "relation").values
     names = tuple(result.provenance["axes"]["relations"])
     return Relations(
         names,
-        _values(right, "part", "at", "relation"),
-        _values(offsets["right"], "part", "offset_tried", "relation"),
+        _values(right, "bucket", "at", "relation"),
+        _values(offsets["right"], "bucket", "offset_tried", "relation"),
         cases,
     )
 

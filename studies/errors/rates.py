@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headscope.statistics.cross_fitting import LEAST_CASES, LEAST_PARTS, honest_score
+from headscope.statistics.cross_fitting import MIN_CASE_BUCKETS, MIN_CASES, cross_fit_score
 from headscope.statistics.differences import paired, permutation_test, unpaired
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.jackknife import FULL, Scale, ratio_pulls
+from headscope.statistics.jackknife import MAX_VARIANCE_EXPONENT, Scale, ratio_jackknife
 from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 from studies.errors.decided import heaviest, undecided
 from studies.errors.draws import N_PARTS, draw, summed
@@ -81,13 +81,13 @@ def coverage(
     The first `n_bootstraps` samples also get the bootstrap of earlier versions, which is slow.
     """
     truth = numerator.sum(0) / denominator.sum(0)
-    whole = ratio_pulls(numerator, denominator, scale)
+    whole = ratio_jackknife(numerator, denominator, scale)
     free = undecided(whole)
     generator = np.random.default_rng(seed + 1)
     given, sizes, holds, frees, before, widths = [], [], [], [], [], []
     for drawn in draw(len(numerator), n, repetitions, seed, numerator.shape[1]):
         a, b = drawn.pooled(numerator, denominator)
-        of = interval(ratio_pulls(a, b, scale))
+        of = interval(ratio_jackknife(a, b, scale))
         is_given = np.isfinite(of.low)
         given.append(is_given.mean(1))
         sizes.append(of.documents[is_given])
@@ -143,7 +143,7 @@ def false_groups(
             units, groups = _by_group(labels, parts)
             p, is_apart = [], False
             for a, b in sums.values():
-                of = ratio_pulls(*(summed(x[documents], units, len(groups)) for x in (a, b)))
+                of = ratio_jackknife(*(summed(x[documents], units, len(groups)) for x in (a, b)))
                 p.append(permutation_test(of, groups, n_permutations=n_permutations).p)
                 if number < n_bootstraps and not is_apart:
                     is_apart = _are_apart(a[documents], b[documents], labels, parts, generator)
@@ -195,7 +195,7 @@ def false_relations(
             known = np.flatnonzero(np.isfinite(p))
             for at in known if number < n_bootstraps else ():
                 sides = right[..., at], total[:, at], rival[:, at, None]
-                before.append(_was_better(*sides, honest_score(*sides).score, generator))
+                before.append(_was_better(*sides, cross_fit_score(*sides).score, generator))
             nominal.extend(p[known] < 0.05)
             any_claim.append(float((holm(p[known]) < 0.05).any()))
     alone, ruled = (float(np.mean(x)) if x else float("nan") for x in (nominal, before))
@@ -216,13 +216,13 @@ def found_relations(
     for drawn in draw(len(cases), n, repetitions, seed):
         for _, documents, parts in drawn:
             by_part = [summed(array[documents], parts) for array in (right, cases, offsets)]
-            p = [honest_score(*(of[..., r] for of in by_part)).p for r in range(len(claimed))]
+            p = [cross_fit_score(*(of[..., r] for of in by_part)).p for r in range(len(claimed))]
             claimed += np.nan_to_num(holm(np.array(p)), nan=1.0) < 0.05
     return claimed / repetitions
 
 
 def honest_p(right: np.ndarray, cases: np.ndarray, rival: np.ndarray) -> np.ndarray:
-    """`relation`: p of `honest_score` against one rival, of all relations at once.
+    """`relation`: p of `cross_fit_score` against one rival, of all relations at once.
 
     Args:
         right: `part classifier relation`.
@@ -232,9 +232,9 @@ def honest_p(right: np.ndarray, cases: np.ndarray, rival: np.ndarray) -> np.ndar
     halves = np.arange(len(right))[:, None] % 2
     chosen = [right[half::2].sum(0).argmax(0)[None, None] for half in (1, 0)]
     even, odd = (np.take_along_axis(right, at, 1)[:, 0] for at in chosen)
-    gains = ratio_pulls(np.where(halves == 0, even, odd) - rival, cases)
-    p = np.nan_to_num(p_above(replace(gains, agreement=FULL)), nan=1.0)
-    is_enough = (cases.sum(0) >= LEAST_CASES) & ((cases > 0).sum(0) >= LEAST_PARTS)
+    gains = ratio_jackknife(np.where(halves == 0, even, odd) - rival, cases)
+    p = np.nan_to_num(p_above(replace(gains, variance_exponent=MAX_VARIANCE_EXPONENT)), nan=1.0)
+    is_enough = (cases.sum(0) >= MIN_CASES) & ((cases > 0).sum(0) >= MIN_CASE_BUCKETS)
     is_in_both = (cases[::2].sum(0) > 0) & (cases[1::2].sum(0) > 0)
     return np.where(is_enough & is_in_both, p, np.nan)
 
@@ -273,11 +273,11 @@ def discoveries(
     truth = numerator.sum(0) / denominator.sum(0)
     is_null = np.random.default_rng(seed + 1).random(truth.shape) < 0.5
     thresholds = np.stack((truth, np.where(is_null, truth, 0.9 * truth)))
-    whole = ratio_pulls(numerator, denominator, scale)
+    whole = ratio_jackknife(numerator, denominator, scale)
     free = undecided(whole)
     any_false, any_free, false, power = [], [], [], []
     for drawn in draw(len(numerator), n, repetitions, seed, len(truth)):
-        of = ratio_pulls(*drawn.pooled(numerator, denominator), scale)
+        of = ratio_jackknife(*drawn.pooled(numerator, denominator), scale)
         p = p_above(of, thresholds[:, None])
         for listed in map(is_listed, p[0]):
             any_false.append(float(listed.any()))
@@ -315,7 +315,7 @@ def pairing(
     truth = np.subtract(*((a.sum(0) / b.sum(0)).mean() for a, b in (left, right)))
     holds, widths = [], []
     for drawn in draw(len(left[0]), n, repetitions, seed, left[0].shape[1]):
-        sides = [ratio_pulls(*drawn.pooled(a, b), scale).mean((1,)) for a, b in (left, right)]
+        sides = [ratio_jackknife(*drawn.pooled(a, b), scale).mean((1,)) for a, b in (left, right)]
         both = paired(*sides), unpaired(*sides)
         is_given = np.all([np.isfinite(d.low) for d in both], axis=0)
         holds += np.stack([(d.low <= truth) & (truth <= d.high) for d in both], -1)[
@@ -382,11 +382,11 @@ def _was_better(
     right: np.ndarray,
     cases: np.ndarray,
     rival: np.ndarray,
-    honest: float,
+    crossfit_accuracy: float,
     generator: np.random.Generator,
 ) -> bool:
     """The rule of before: the best head's interval and its honest score above the offset."""
     best = right[:, right.sum(0).argmax()]
     low, _ = _bootstrap(best[:, None], cases[:, None], generator)
     baseline = rival.sum() / cases.sum()
-    return bool(low[0] > baseline and honest > baseline)
+    return bool(low[0] > baseline and crossfit_accuracy > baseline)

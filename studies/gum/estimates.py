@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
-from headscope.metrics.core.finalize import block_pulls, state_of
+from headscope.metrics.core.finalize import block_jackknives, state_of
 from headscope.results.result import Result
 from headscope.run.merge import axes_of, metrics_of
 from headscope.statistics.correlation import correlation
-from headscope.statistics.intervals import both_tails, critical, interval, p_differs
-from headscope.statistics.jackknife import Pulls, recomputed_pulls
+from headscope.statistics.intervals import interval, p_differs, t_critical, t_two_sided
+from headscope.statistics.jackknife import Jackknife, jackknife_from_values
 
 __all__ = ["Estimate", "Tested", "decide", "estimate", "over_heads", "rests_of"]
 
@@ -29,19 +29,19 @@ class Estimate:
     value: float
     low: float
     high: float
-    pulls: Pulls | None = field(default=None, repr=False, compare=False)
+    jackknife: Jackknife | None = field(default=None, repr=False, compare=False)
     """What it was made of, where that is known."""
 
     def p_differs(self, threshold: float) -> float:
         """Two-sided p that the number is a threshold; NaN where it has no interval. Without its
-        pulls, from the bounds as if its errors were normal.
+        jackknife, from the bounds as if its errors were normal.
         """
         if not np.isfinite(self.low):
             return float("nan")
-        if self.pulls is not None:
-            return float(p_differs(self.pulls, threshold))
-        error = (self.high - self.low) / 2 / float(critical(MANY))
-        return float(both_tails((self.value - threshold) / error, MANY))
+        if self.jackknife is not None:
+            return float(p_differs(self.jackknife, threshold))
+        error = (self.high - self.low) / 2 / float(t_critical(MANY))
+        return float(t_two_sided((self.value - threshold) / error, MANY))
 
     def format(self, digits: int = 2) -> str:
         """`0.57 [0.56, 0.58]`."""
@@ -52,22 +52,24 @@ class Estimate:
 
 
 def rests_of(result: Result, only: Collection[str] | None = None) -> xr.Dataset:
-    """Every variable that has pulls (`only` these metrics'), over `part` and its own axes: what
+    """Every variable that has jackknife (`only` these metrics'), over `part` and its own axes: what
     it is without each part of the corpus.
     """
     block = next(iter(result.blocks))
     data = result.blocks[block]
     measured = {name: state_of(state) for name, state in result.states[block].items()}
     metrics = [metric for metric in metrics_of(result) if only is None or metric.name in only]
-    pulls = block_pulls(measured, metrics, axes_of(result))
-    sizes = block_pulls(measured, metrics_of(result)[:1], axes_of(result))["tokens_per_document"]
+    jackknife = block_jackknives(measured, metrics, axes_of(result))
+    sizes = block_jackknives(measured, metrics_of(result)[:1], axes_of(result))[
+        "tokens_per_document"
+    ]
     rests = {
-        name: xr.DataArray(of.value - of.pulls, dims=("part", *data[name].dims))
-        for name, of in pulls.items()
+        name: xr.DataArray(of.value - of.deltas, dims=("bucket", *data[name].dims))
+        for name, of in jackknife.items()
         if name in data
     }
     coords = {name: data[name] for name in data.dims if name in data.coords}
-    return xr.Dataset({**rests, SIZE: ("part", sizes.shares)}, coords=coords)
+    return xr.Dataset({**rests, SIZE: ("bucket", sizes.denominator_shares)}, coords=coords)
 
 
 def estimate(
@@ -80,13 +82,13 @@ def estimate(
     value = np.float64(of(data))
     sizes = rests[SIZE].values
     without = np.array(
-        [float(of(rests.isel(part=n))) if size > 0 else np.nan for n, size in enumerate(sizes)]
+        [float(of(rests.isel(bucket=n))) if size > 0 else np.nan for n, size in enumerate(sizes)]
     )
-    pulls = recomputed_pulls(value, without, sizes)
-    bounds = interval(pulls)
+    jackknife = jackknife_from_values(value, without, sizes)
+    bounds = interval(jackknife)
     if not float(bounds.high) > float(bounds.low):
         return Estimate(float(value), float("nan"), float("nan"))
-    return Estimate(float(value), float(bounds.low), float(bounds.high), pulls)
+    return Estimate(float(value), float(bounds.low), float(bounds.high), jackknife)
 
 
 @dataclass(frozen=True)

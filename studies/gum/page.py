@@ -144,7 +144,7 @@ def _relations(run: Runs, most: int = 12) -> str:
         rows.append(
             f"| `{row.label}` | {row.cases:,} | L{row.layer} H{row.head}{way} | "
             f"{100 * row.accuracy:.0f} {_interval(row.interval)} | "
-            f"{100 * row.honest:.0f} | {100 * row.baselines['offset']:.0f} | {visible} |"
+            f"{100 * row.crossfit_accuracy:.0f} | {100 * row.baselines['offset']:.0f} | {visible} |"
         )
     return "\n".join(rows)
 
@@ -161,7 +161,7 @@ def _coreference(runs: Mapping[str, Runs]) -> str:
             rows.append(
                 f"| {TITLES[name]} | {row.label} | {row.cases:,} | L{row.layer} H{row.head} | "
                 f"{100 * row.accuracy:.0f} {_interval(row.interval)} | "
-                f"{100 * row.honest:.0f} | {rules} |"
+                f"{100 * row.crossfit_accuracy:.0f} | {rules} |"
             )
     return "\n".join(rows)
 

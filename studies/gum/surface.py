@@ -10,7 +10,7 @@ import xarray as xr
 import headscope as hs
 from headscope.results.result import Result
 from headscope.statistics.intervals import interval
-from headscope.statistics.jackknife import pool, ratio_pulls
+from headscope.statistics.jackknife import pool, ratio_jackknife
 from studies.gum.estimates import Estimate, decide, estimate, rests_of
 from studies.gum.finding import Finding, Judgement
 
@@ -200,7 +200,7 @@ def judge_coreference(result: Result) -> dict[str, Judgement]:
     row = result.table()["all"]
     values = {name: row.baselines[name] for name in ("head_match", "sieves")}
     gaps = {name: Estimate(row.gains[name].value, *row.gains[name].interval) for name in values}
-    text = f"L{row.layer} H{row.head}: {row.honest:.2f} against {{:.2f}}"
+    text = f"L{row.layer} H{row.head}: {row.crossfit_accuracy:.2f} against {{:.2f}}"
     return {
         "coreference": Judgement(
             decide(gaps["head_match"], above=0), text.format(values["head_match"])
@@ -231,7 +231,9 @@ def _paired(left: hs.Probe, right: hs.Probe) -> Estimate:
     )
     total = left.scores["counted"].sel(punctuation="without").values
     texts = left.scores["text"].values
-    gap = ratio_pulls(pool((hits - others).astype(float), texts), pool(total.astype(float), texts))
+    gap = ratio_jackknife(
+        pool((hits - others).astype(float), texts), pool(total.astype(float), texts)
+    )
     bounds = interval(gap)
     return Estimate(left.uas - right.uas, float(bounds.low), float(bounds.high), gap)
 

@@ -143,7 +143,7 @@ def test_demo_ends_on_one_page(
 
     def part(unit: Unit) -> hs.Corpus:
         """One of the eleven texts: the whole takes a minute."""
-        return whole("document").draw(1).by(unit)
+        return whole("document").sample(1).by(unit)
 
     monkeypatch.setattr(hs, "demo_corpus", part)
     monkeypatch.setattr("headscope.app.cli.demo.FEW", 1)

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from headscope.app.lab.requests import Limits
 from headscope.app.lab.server import bind, make_lab
-from headscope.app.lab.service import Desk
+from headscope.app.lab.service import LabService
 from headscope.errors import InputError
 from headscope.model.model import Model
 
@@ -26,12 +26,12 @@ EMPTY: dict[str, Any] = {}
 
 
 @pytest.fixture
-def desk(tiny_bert: Model, tiny_llama: Model) -> Desk:
-    return Desk({"bert": tiny_bert, "llama": tiny_llama}, "the cat <b>", Limits(tokens=40))
+def desk(tiny_bert: Model, tiny_llama: Model) -> LabService:
+    return LabService({"bert": tiny_bert, "llama": tiny_llama}, "the cat <b>", Limits(tokens=40))
 
 
 @pytest.fixture
-def lab(desk: Desk) -> Iterator[Lab]:
+def lab(desk: LabService) -> Iterator[Lab]:
     with TestClient(make_lab(desk, token=TOKEN), "http://127.0.0.1") as client:
         client.get("/", params={"token": TOKEN})
         yield client
@@ -50,7 +50,7 @@ def refused(lab: Lab, path: str, body: Any) -> str:
     return str(answer.json()["error"])
 
 
-def test_the_token_is_exchanged_for_a_cookie(desk: Desk) -> None:
+def test_the_token_is_exchanged_for_a_cookie(desk: LabService) -> None:
     with TestClient(make_lab(desk, token=TOKEN), "http://127.0.0.1") as stranger:
         assert stranger.get("/").status_code == 403
         assert stranger.post("/trace", json=EMPTY).json()["error"].startswith("Open the address")
@@ -158,9 +158,9 @@ def test_why_it_looked_there(lab: Lab, tiny_llama: Model) -> None:
 
 
 def test_the_first_text_may_be_a_pair(tiny_bert: Model) -> None:
-    page = Desk({"bert": tiny_bert}, "the cat", pair="the dog").page()
+    page = LabService({"bert": tiny_bert}, "the cat", pair="the dog").page()
     assert '"first": [{"text": "the cat", "pair": "the dog"}]' in page
-    page = Desk({"bert": tiny_bert}, "the cat", other="the dog").page()
+    page = LabService({"bert": tiny_bert}, "the cat", other="the dog").page()
     assert '"first": [{"text": "the cat"}, {"text": "the dog"}]' in page
 
 
@@ -169,7 +169,7 @@ def test_two_texts_are_compared(lab: Lab) -> None:
     assert header["examples"] == [{"title": "the cat sat", "traces": [0, 1]}]
 
 
-def test_readers_stay_apart(desk: Desk) -> None:
+def test_readers_stay_apart(desk: LabService) -> None:
     app = make_lab(desk, token=TOKEN)
     with TestClient(app, "http://127.0.0.1") as one, TestClient(app, "http://127.0.0.1") as other:
         for client in (one, other):
@@ -181,7 +181,7 @@ def test_readers_stay_apart(desk: Desk) -> None:
         assert "does not keep this text" in said.json()["error"]
 
 
-def test_readers_stay_apart_without_a_token(desk: Desk) -> None:
+def test_readers_stay_apart_without_a_token(desk: LabService) -> None:
     app = make_lab(desk)
     with TestClient(app, "http://127.0.0.1") as one, TestClient(app, "http://127.0.0.1") as other:
         for client in (one, other):
@@ -192,7 +192,7 @@ def test_readers_stay_apart_without_a_token(desk: Desk) -> None:
         assert other.post("/neurons", json=place).status_code == 410
 
 
-def test_old_traces_are_forgotten(lab: Lab, desk: Desk) -> None:
+def test_old_traces_are_forgotten(lab: Lab, desk: LabService) -> None:
     first = traced(lab, {"text": "the cat"})["id"]
     for _ in range(desk.limits.kept):
         traced(lab, {"text": "the dog"})
@@ -201,10 +201,10 @@ def test_old_traces_are_forgotten(lab: Lab, desk: Desk) -> None:
 
 
 def test_the_shelf_holds_no_more_than_it_may(tiny_llama: Model) -> None:
-    from headscope.app.lab.service import Shelf
+    from headscope.app.lab.service import TraceStore
 
     trace = tiny_llama.trace("the cat sat")
-    shelf = Shelf(Limits(bytes_kept=3 * trace.main.data.nbytes, kept=100))
+    shelf = TraceStore(Limits(bytes_kept=3 * trace.main.data.nbytes, kept=100))
     for number in range(9):
         shelf.add(f"reader {number}", [trace])
     assert shelf.size <= 3 * trace.main.data.nbytes
@@ -259,7 +259,7 @@ def test_edits_that_are_none(lab: Lab, edit: bytes, message: str) -> None:
 
 
 def test_a_long_text_is_refused_before_it_is_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "trace", lambda *_: pytest.fail("the model was run"))
+    monkeypatch.setattr(LabService, "trace", lambda *_: pytest.fail("the model was run"))
     began = time.monotonic()
     text = "the cat sat on the mat . " * 200
     wish = {"model": "bert", "inputs": [{"text": text}]}
@@ -292,7 +292,7 @@ def test_a_port_in_use_is_said() -> None:
 
 def test_a_corpus_run_names_the_heads(tiny_bert: Model, encoder_results: list[Any]) -> None:
     analysis = next(result for result in encoder_results if "offset_share" in result)
-    desk = Desk({"bert": tiny_bert}, results={"bert": [analysis]})
+    desk = LabService({"bert": tiny_bert}, results={"bert": [analysis]})
     with TestClient(make_lab(desk), "http://127.0.0.1") as lab:
         header = traced(lab, {"text": "the cat sat"}, model="bert")["header"]
     assert header["traces"][0]["blocks"][0]["roles"]["source"] == "corpus"

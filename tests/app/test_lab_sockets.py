@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from headscope.app.lab.jobs import Late, Queue, Stopped
+from headscope.app.lab.jobs import Cancelled, DeadlineExceeded, JobQueue
 from headscope.app.lab.requests import Limits
 from headscope.app.lab.server import bind, make_server
-from headscope.app.lab.service import Desk
+from headscope.app.lab.service import LabService
 from headscope.model.model import Model
 
 
@@ -27,7 +27,7 @@ class Served:
     """A lab that runs in a thread."""
 
     port: int
-    desk: Desk
+    desk: LabService
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -43,7 +43,7 @@ class Served:
 
 @pytest.fixture
 def served(tiny_llama: Model) -> Iterator[Served]:
-    desk = Desk({"llama": tiny_llama}, "", Limits(waiting=20))
+    desk = LabService({"llama": tiny_llama}, "", Limits(waiting=20))
     server = make_server(desk, "127.0.0.1")
     with bind("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -74,14 +74,14 @@ def test_a_reader_who_leaves_stops_the_model(served: Served, tiny_llama: Model) 
         time.sleep(0.2)
 
     wish = {"model": "llama", "inputs": [{"text": "the cat sat", "generate": 40}]}
-    original = Desk.trace
+    original = LabService.trace
 
-    def trace(desk: Desk, reader: str, wish: Any) -> Any:
+    def trace(desk: LabService, reader: str, wish: Any) -> Any:
         with tiny_llama.tapped(slow):
             return original(desk, reader, wish)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Desk, "trace", trace)
+        patch.setattr(LabService, "trace", trace)
         connection = served.connect()
         connection.request("POST", "/trace", json.dumps(wish), {"Content-Type": "application/json"})
         has_begun = began.wait(30)
@@ -99,7 +99,7 @@ def test_a_run_that_takes_too_long_is_stopped(tiny_llama: Model) -> None:
             tiny_llama.trace("the cat sat", vectors=False)
 
     async def ask(seconds: float, is_gone: bool) -> None:
-        queue = Queue([tiny_llama], 4)
+        queue = JobQueue([tiny_llama], 4)
 
         async def gone() -> bool:
             return is_gone and queue._turn.locked() and bool(queue._stops)
@@ -109,7 +109,7 @@ def test_a_run_that_takes_too_long_is_stopped(tiny_llama: Model) -> None:
         finally:
             queue.close()
 
-    with pytest.raises(Late, match=r"did not finish within 0\.3 seconds"):
+    with pytest.raises(DeadlineExceeded, match=r"did not finish within 0\.3 seconds"):
         asyncio.run(ask(0.3, is_gone=False))
-    with pytest.raises(Stopped):
+    with pytest.raises(Cancelled):
         asyncio.run(ask(30.0, is_gone=True))

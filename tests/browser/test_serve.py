@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from headscope.app.lab.server import bind, make_server
-from headscope.app.lab.service import Desk
+from headscope.app.lab.service import LabService
 from headscope.model.model import Model
 from tests.browser.conftest import collect_garbage
 
 
 @pytest.fixture
 def lab(chromium: Any, tiny_bert: Model, tiny_llama: Model) -> Iterator[Any]:
-    desk = Desk({"llama": tiny_llama, "bert": tiny_bert}, "the cat sat on the mat")
+    desk = LabService({"llama": tiny_llama, "bert": tiny_bert}, "the cat sat on the mat")
     server = make_server(desk, "127.0.0.1")
     socket = bind("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})

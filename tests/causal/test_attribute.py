@@ -33,10 +33,10 @@ SCALED: dict[str, dict[str, Any]] = {"granite": {"residual_multiplier": 0.5}}
 def test_parts_sum_to_the_logits(name: str) -> None:
     model = tiny_decoder(name)
     found = attribute(model, TEXT, "t", "a")
-    ids = model.need_tokenizer()(TEXT, return_tensors="pt")
+    ids = model.require_tokenizer()(TEXT, return_tensors="pt")
     with torch.inference_mode():
         logits = model.module(**ids).logits[0, -1].double()
-    target, foil = model.need_tokenizer().convert_tokens_to_ids(["t", "a"])
+    target, foil = model.require_tokenizer().convert_tokens_to_ids(["t", "a"])
     assert float(found.sum()) == pytest.approx(float(logits[target] - logits[foil]), abs=1e-4)
     kinds = set(found["kind"].values)
     assert kinds == {"embedding", "head", "bias", "mlp", "constant"}
@@ -63,7 +63,7 @@ def test_a_head_of_the_last_layer_by_hand() -> None:
     written = attention.o_proj.weight[:, head].double() @ seen["z"][head].double()
     x = seen["x"].double()
     scale = (x.square().mean() + model.module.config.rms_norm_eps).rsqrt()
-    target, foil = model.need_tokenizer().convert_tokens_to_ids(["t", "a"])
+    target, foil = model.require_tokenizer().convert_tokens_to_ids(["t", "a"])
     rows = model.module.lm_head.weight.double()
     by_hand = (
         written * scale * model.module.model.norm.weight.double() @ (rows[target] - rows[foil])

@@ -78,7 +78,7 @@ def test_a_classifier_of_tokens_reads_its_last_word() -> None:
 
 
 def test_numpys_numbers_ids_and_heads_twice(tiny_llama: Model) -> None:
-    target, foil = tiny_llama.need_tokenizer().convert_tokens_to_ids(["t", "a"])
+    target, foil = tiny_llama.require_tokenizer().convert_tokens_to_ids(["t", "a"])
     plain = hs.effects(tiny_llama, TEXT, "t", "a", position=3)
     assert plain.equals(hs.effects(tiny_llama, TEXT, target, np.int64(foil), position=np.int64(3)))
     some = hs.effects(tiny_llama, TEXT, "t", "a", position=3, heads=np.array([[0, 1], [0, 1]]))
@@ -115,7 +115,12 @@ def first_logit_of_last(output: Any) -> torch.Tensor:
         {"target": "t", "foil": False},
         {"target": "t", "measure": "logprob"},
         {"target": first_logit_of_last},
-        {"target": "t", "foil": "a", "replace": "mean", "reference": ["a dog ran under the table"]},
+        {
+            "target": "t",
+            "foil": "a",
+            "ablation": "mean",
+            "reference": ["a dog ran under the table"],
+        },
     ],
 )
 def test_the_control_is_asked_the_same(options: dict[str, Any], tiny_llama: Model) -> None:

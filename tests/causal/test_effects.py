@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.causal.ablation import Replacement, rank, wanted_sets
-from headscope.causal.batched_forward import Pass, Rows
+from headscope.causal.ablation import Replacement, head_sets, rank
+from headscope.causal.batched_forward import BatchedAblation, ForwardPass
 from headscope.causal.effects import effects
-from headscope.causal.readout import OwnScalar
+from headscope.causal.readout import CustomScalar
 from headscope.errors import InputError, MissingObjective, UnknownName
 from headscope.model.edits import ScaleKeys
-from headscope.model.objective import ask
+from headscope.model.objective import make_loss_inputs
 from headscope.model.tracing import encode_for
 from tests.causal.classifiers import first_logit, tiny_classifier
 from tests.families.zoo import DECODERS, ENCODERS, build
@@ -27,7 +27,7 @@ TEXT = "the cat sat on the mat, the cat"
 
 
 def _logits(model: Model, text: str) -> torch.Tensor:
-    inputs = model.need_tokenizer()(text, return_tensors="pt")
+    inputs = model.require_tokenizer()(text, return_tensors="pt")
     with torch.inference_mode():
         logits: torch.Tensor = model.module(**inputs).logits[0].double()
     return logits
@@ -50,7 +50,7 @@ def _one_by_one(model: Model, text: str, target: int, foil: int, position: int) 
 
 
 def _ids(model: Model, *tokens: str) -> list[int]:
-    found: list[int] = model.need_tokenizer().convert_tokens_to_ids(list(tokens))
+    found: list[int] = model.require_tokenizer().convert_tokens_to_ids(list(tokens))
     return found
 
 
@@ -79,9 +79,9 @@ def test_every_family_of_the_zoo(family: object) -> None:
 
     block = model.wiring.main_block()
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    rows = Rows(Pass(model, inputs, None), block)
-    base = rows.base(lambda *_: OwnScalar(last))
-    sets = wanted_sets(model, None, block)
+    rows = BatchedAblation(ForwardPass(model, inputs, None), block)
+    base = rows.base(lambda *_: CustomScalar(last))
+    sets = head_sets(model, None, block)
     edit = Replacement(block).edit
     values = rows.values(base, sets, edit)
     for number in (0, len(sets) // 2, len(sets) - 1):
@@ -109,7 +109,7 @@ def test_the_gradient_is_right_to_first_order(tiny_llama: Model) -> None:
 
 def test_means_keep_the_first_position(tiny_llama: Model) -> None:
     reference = ["a dog ran under the table", "he said that it was fine"]
-    exact = effects(tiny_llama, TEXT, "t", "a", replace="mean", reference=reference)
+    exact = effects(tiny_llama, TEXT, "t", "a", ablation="mean", reference=reference)
     outputs = []
     for text in reference:
         trace = tiny_llama.trace(text)
@@ -131,7 +131,7 @@ def test_means_keep_the_first_position(tiny_llama: Model) -> None:
     slow = float((changed - base)[target] - (changed - base)[foil])
     assert float(exact.sel(layer=1, head=2)) == pytest.approx(slow, abs=1e-5)
     gradient = effects(
-        tiny_llama, TEXT, "t", "a", replace="mean", reference=reference, method="gradient"
+        tiny_llama, TEXT, "t", "a", ablation="mean", reference=reference, method="gradient"
     )
     assert np.corrcoef(gradient.values.ravel(), exact.values.ravel())[0, 1] > 0.6
 
@@ -159,7 +159,7 @@ def test_classifiers_encoders_and_own_scalars() -> None:
     assert (found.attrs["target"], found.attrs["foil"]) == (best, second)
     own = effects(classifier, text, first_logit)
     with torch.inference_mode(), classifier.edit(hs.ablate(0, 2)):
-        inputs = classifier.need_tokenizer()(text, return_tensors="pt")
+        inputs = classifier.require_tokenizer()(text, return_tensors="pt")
         without = float(classifier.module(**inputs).logits[0, 0])
     assert own.attrs["with"] + float(own.sel(layer=0, head=2)) == pytest.approx(without, abs=1e-5)
 
@@ -197,7 +197,7 @@ def test_the_loss_of_a_corpus_and_pruning(tiny_llama: Model) -> None:
     found = effects(tiny_llama, corpus, heads=[(0, 1), (1, 2)])
     rises = tokens = 0.0
     for text in texts:
-        question = ask(tiny_llama, text)
+        question = make_loss_inputs(tiny_llama, text)
         n = len(question.predicted)
         before = tiny_llama.gradients(text).loss
         with tiny_llama.edit(hs.ablate(1, 2)):
@@ -256,7 +256,7 @@ def test_input_that_cannot_be(tiny_llama: Model, tiny_bert: Model) -> None:
     with pytest.raises(UnknownName, match="Unknown measure 'logits'"):
         effects(tiny_llama, TEXT, measure="logits")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="replace='mean' needs texts"):
-        effects(tiny_llama, TEXT, replace="mean")
+        effects(tiny_llama, TEXT, ablation="mean")
     with pytest.raises(InputError, match="There is no layer 7"):
         effects(tiny_llama, TEXT, heads=[(7, 0)])
     with pytest.raises(InputError, match="neither a pair"):
@@ -277,6 +277,6 @@ def test_the_sink_is_not_overwritten(smollm2: Model) -> None:
         "She opened the window and looked at the garden below.",
     ]
     found = effects(
-        smollm2, text, " Mary", " John", replace="mean", reference=reference, heads=[(0, 0)]
+        smollm2, text, " Mary", " John", ablation="mean", reference=reference, heads=[(0, 0)]
     )
     assert abs(float(found.sel(layer=0, head=0))) < 0.7

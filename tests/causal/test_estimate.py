@@ -9,9 +9,9 @@ import torch
 
 import headscope as hs
 from headscope.causal.ablation import Replacement
-from headscope.causal.batched_forward import Pass
+from headscope.causal.batched_forward import ForwardPass
 from headscope.causal.effects import estimate_effects, output_gradients
-from headscope.causal.readout import OwnScalar
+from headscope.causal.readout import CustomScalar
 from headscope.errors import TapUnsupported
 from headscope.model.edits import ReplaceRows, ScaleKeys
 from tests.families.zoo import DECODERS, ENCODERS, build
@@ -31,7 +31,7 @@ def last(output: ModelOutput) -> torch.Tensor:
     return first.flatten(1)[:, -3:].sum(1)
 
 
-def slope(model: Model, text: Pass, edits: list[Edit]) -> float:
+def slope(model: Model, text: ForwardPass, edits: list[Edit]) -> float:
     """What the number gains per step, between a step forward and one back."""
     values = []
     for edit in edits:
@@ -47,10 +47,10 @@ def test_every_layer_has_a_gradient(family: object) -> None:
     model = hs.load(module)
     block = model.wiring.main_block()
     ids = torch.randint(5, 90, (1, N_TOKENS), generator=torch.Generator().manual_seed(1))
-    text = Pass(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, None)
+    text = ForwardPass(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, None)
     sites = model.wiring.of_block(block)
     sets = [((site.layer, 1),) for site in sites]
-    make = lambda *_: OwnScalar(last)  # noqa: E731
+    make = lambda *_: CustomScalar(last)  # noqa: E731
     if family.name == "diffllama":  # type: ignore[attr-defined]
         with pytest.raises(TapUnsupported, match="same attention with several values"):
             estimate_effects(text, make, sets, Replacement(block))

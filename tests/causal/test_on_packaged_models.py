@@ -50,10 +50,10 @@ def changed(module: torch.nn.Module, head: int, size: int, value: Tensor | float
 
 def gap(model: Model, text: str, target: str = " Mary", foil: str = " John") -> float:
     """logit(target) − logit(foil) after the text."""
-    ids = model.need_tokenizer()(text, return_tensors="pt")["input_ids"]
+    ids = model.require_tokenizer()(text, return_tensors="pt")["input_ids"]
     with torch.inference_mode():
         row = model.module(input_ids=ids).logits[0, -1].double()
-    a, b = (model.need_tokenizer()(word)["input_ids"][0] for word in (target, foil))
+    a, b = (model.require_tokenizer()(word)["input_ids"][0] for word in (target, foil))
     return float(row[a] - row[b])
 
 
@@ -94,7 +94,7 @@ def test_how_far_the_vector_of_a_text_turns(minilm: Model) -> None:
     found = hs.effects(minilm, text)
 
     def vector() -> np.ndarray:
-        inputs = minilm.need_tokenizer()(text, return_tensors="pt")
+        inputs = minilm.require_tokenizer()(text, return_tensors="pt")
         with torch.inference_mode():
             hidden = minilm.module(**inputs).last_hidden_state[0]
         return np.asarray(hidden.double().mean(0).numpy())
@@ -173,7 +173,7 @@ def test_keller(smollm2: Model) -> None:
     """The parts sum where the first token's stream is a thousand times as long as the others'."""
     weights, parts, without = [], [], []
     for text in KELLER:
-        key = smollm2.need_tokenizer().tokenize(text).index("ĠKeller")
+        key = smollm2.require_tokenizer().tokenize(text).index("ĠKeller")
         score = explain_score(smollm2, text, 17, 4, -1, key)
         assert score.data.attrs["difference"] < TOLERANCE
         name, value = score.top(1)[0]

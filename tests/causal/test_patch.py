@@ -19,8 +19,8 @@ def _run(model: Model, text: str, put: torch.Tensor | None = None) -> tuple[floa
     """logit(t) − logit(a) after the text, and the input of layer 1's output projection; `put`
     replaces head 2 there.
     """
-    ids = model.need_tokenizer()(text, return_tensors="pt")
-    target, foil = model.need_tokenizer().convert_tokens_to_ids(["t", "a"])
+    ids = model.require_tokenizer()(text, return_tensors="pt")
+    target, foil = model.require_tokenizer().convert_tokens_to_ids(["t", "a"])
     size = model.info.head_size
     assert size is not None
     seen: list[torch.Tensor] = []

@@ -27,7 +27,7 @@ def classifier() -> Model:
 
 
 def _logits(model: Model, text: str) -> torch.Tensor:
-    inputs = model.need_tokenizer()(text, return_tensors="pt", return_token_type_ids=False)
+    inputs = model.require_tokenizer()(text, return_tensors="pt", return_token_type_ids=False)
     with torch.inference_mode():
         logits: torch.Tensor = model.module(**inputs).logits
     return logits
@@ -122,7 +122,7 @@ def test_gradients_of_labels_tokens_and_scalars(classifier: Model, tiny_llama: M
     assert float(np.abs(own.attention).max()) > 0
     token = tiny_llama.gradients(TEXT, target="t")
     logs = _logits(tiny_llama, TEXT)[0, -1].log_softmax(-1)
-    at = tiny_llama.need_tokenizer().convert_tokens_to_ids("t")
+    at = tiny_llama.require_tokenizer().convert_tokens_to_ids("t")
     assert token.loss == pytest.approx(-float(logs[at]), rel=1e-4)
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from headscope.attention import Attention
 from headscope.metrics import METRICS, metric_from_dict, metric_to_dict
-from headscope.metrics.core.accumulator import Fold, measure_reading
+from headscope.metrics.core.accumulator import Accumulator, measure_reading
 from headscope.metrics.core.contract import LayersMetric, Metric, RatioMetric, State
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.registry import is_ours, known_metrics
 from headscope.metrics.variability import Variability
 from tests.metrics.slow import Case
@@ -35,7 +35,7 @@ def cases(request: pytest.FixtureRequest) -> list[Case]:
 
 def state(metric: Metric, cases: list[Case], numbers: list[int], padding: int = 0) -> State:
     """The stacked state of some documents, in one batch."""
-    fold = Fold([metric])
+    fold = Accumulator([metric])
     some = [cases[n] for n in numbers]
     batch = make_batch(some, numbers=numbers, extra_padding=padding)
     batch = replace(batch, facts=facts(metric, cases))
@@ -127,7 +127,7 @@ def test_inputs_are_left_as_they_were(metric: Metric, cases: list[Case]) -> None
     layer = attentions(cases, batch)[0]
     before = layer.weights.clone()
     sequences = pickle.dumps(batch.stacks["self"])
-    measure_reading(metric, Reading(layer, batch))
+    measure_reading(metric, LayerData(layer, batch))
     assert (layer.weights == before).all()
     assert pickle.dumps(batch.stacks["self"]) == sequences
     a, b = state(metric, cases, [0, 1]), state(metric, cases, [2])
@@ -205,29 +205,29 @@ def test_pulls_are_what_the_values_lose_without_each_part(
 ) -> None:
     chosen = list(range(12))
     axes = make_batch(cases).axes
-    parts = make_batch(cases).parts
+    parts = make_batch(cases).buckets
     some = state(metric, cases, chosen)
     values = metric.finalize(some, axes)
-    pulls = metric.pulls(some, axes, np.arange(axes.n_parts))
-    assert pulls or not isinstance(metric, RatioMetric)
-    for name, of in pulls.items():
+    jackknife = metric.jackknives(some, axes, np.arange(axes.n_buckets))
+    assert jackknife or not isinstance(metric, RatioMetric)
+    for name, of in jackknife.items():
         np.testing.assert_allclose(of.value, values[name], rtol=1e-12)
     for part in (0, 3):
         rest = metric.finalize(state(metric, cases, [n for n in chosen if parts[n] != part]), axes)
-        for name, of in pulls.items():
+        for name, of in jackknife.items():
             if name == "baseline":  # without the part, another offset may be best
                 continue
             lost = values[name] - rest[name]
             known = np.isfinite(lost)
-            np.testing.assert_allclose(of.pulls[part][known], lost[known], atol=1e-6)
+            np.testing.assert_allclose(of.deltas[part][known], lost[known], atol=1e-6)
 
 
 def test_parts_taken_together_pull_together(metric: Metric, cases: list[Case]) -> None:
     axes = make_batch(cases).axes
     some = state(metric, cases, list(range(12)))
-    units = np.arange(axes.n_parts) % 2
-    for name, of in metric.pulls(some, axes, units).items():
-        assert len(of.pulls) == 2
+    units = np.arange(axes.n_buckets) % 2
+    for name, of in metric.jackknives(some, axes, units).items():
+        assert len(of.deltas) == 2
         np.testing.assert_allclose(of.value, metric.finalize(some, axes)[name], rtol=1e-12)
 
 
@@ -252,7 +252,7 @@ def test_titles_and_places_in_lists_are_all_different() -> None:
 
 def test_cross_layer_attention_is_not_kept(cases: list[Case]) -> None:
     batch = make_batch(cases)
-    fold = Fold([make() for make in METRICS.values()])
+    fold = Accumulator([make() for make in METRICS.values()])
     layers: list[Attention] = attentions(cases, batch)
     with fold.batch(batch) as read:
         for layer in layers:

@@ -13,9 +13,9 @@ import torch
 import headscope as hs
 from headscope.errors import HeadscopeError, InputError, MetricError
 from headscope.metrics import (
-    Digest,
     Fact,
-    Reading,
+    LayerData,
+    Reduction,
     Small,
     State,
     SumMetric,
@@ -25,7 +25,7 @@ from headscope.metrics import (
     total_mass,
 )
 from headscope.metrics.core import registry
-from headscope.results.display import described
+from headscope.results.display import display_of
 
 if TYPE_CHECKING:
     from headscope.batch import Axes
@@ -49,7 +49,7 @@ class Plain(hs.RatioMetric):
     paper = "none"
     units = "share"
 
-    def rows(self, reading: Reading) -> Rows:
+    def rows(self, reading: LayerData) -> Rows:
         return total_mass(reading), total_mass(reading), query_counts(reading)
 
 
@@ -119,7 +119,7 @@ def test_wrong_rows_stop_the_run_and_name_the_metric(
 
 
 def test_a_metric_that_gives_nan_is_blamed_and_not_the_model(tiny_bert: Model) -> None:
-    def rows(self: Plain, reading: Reading) -> Rows:
+    def rows(self: Plain, reading: LayerData) -> Rows:
         total = total_mass(reading)
         return total * torch.nan, total, query_counts(reading)
 
@@ -128,8 +128,8 @@ def test_a_metric_that_gives_nan_is_blamed_and_not_the_model(tiny_bert: Model) -
     assert "The model gives" not in str(error.value)
 
 
-@Digest
-def totals(reading: Reading) -> Small:
+@Reduction
+def totals(reading: LayerData) -> Small:
     return (total_mass(reading),)
 
 
@@ -140,7 +140,7 @@ class Fails(SumMetric):
     name = "fails"
     paper = "none"
     units = "none"
-    digests = (totals,)
+    reductions = (totals,)
 
     def variables(self) -> tuple[Variable, ...]:
         return (self.variable(self.name, ("layer", "head")),)
@@ -151,7 +151,7 @@ class Fails(SumMetric):
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         return {"sum": np.zeros(n_heads)}
 
-    def add(self, state: State, reading: Reading) -> None:
+    def add(self, state: State, reading: LayerData) -> None:
         if len(reading.batch) > 1:
             raise MemoryError("no memory left")
         state["sum"] += totals(reading)[0].sum(0).numpy()
@@ -201,6 +201,6 @@ def test_a_metric_without_a_docstring_says_nothing() -> None:
 def test_damaged_descriptions_in_files_do_no_harm(tiny_bert: Model) -> None:
     array = hs.analyze(tiny_bert, TEXTS, "distance")["distance"]
     array.attrs.update(format="boom", order="first", units="tokens")
-    known = described(array)
+    known = display_of(array)
     assert known.show(1.234) == "1.23\u00a0tokens"
     assert known.order > 1000

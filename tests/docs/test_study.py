@@ -79,8 +79,8 @@ def test_a_statistic_is_taken_without_each_part() -> None:
     data = xr.Dataset({"x": ("head", [x.mean()])})
     rests = xr.Dataset(
         {
-            "x": (("part", "head"), ((x.sum() - x) / 5)[:, None]),
-            "documents_of_part": ("part", np.full(6, 1 / 6)),
+            "x": (("bucket", "head"), ((x.sum() - x) / 5)[:, None]),
+            "documents_of_part": ("bucket", np.full(6, 1 / 6)),
         }
     )
     found = estimate(data, rests, lambda d: d["x"].mean())

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from headscope.statistics.deltas import (
+    degrees_of_freedom,
+    jackknife_from_values,
+    pool,
+    ratio_jackknife,
+    scale_of,
+)
 from scipy import stats
 
 from headscope.statistics.correlation import (
@@ -13,22 +20,15 @@ from headscope.statistics.correlation import (
     ranks,
     within_layers,
 )
-from headscope.statistics.cross_fitting import count_ties, honest_score
+from headscope.statistics.cross_fitting import count_ties, cross_fit_score
 from headscope.statistics.differences import paired, permutation_test, unpaired
 from headscope.statistics.intervals import (
-    cautious,
+    conservative_t,
     interval,
     mean_interval,
     mean_p,
     p_above,
     p_differs,
-)
-from headscope.statistics.jackknife import (
-    degrees_of_freedom,
-    pool,
-    ratio_pulls,
-    recomputed_pulls,
-    scale_of,
 )
 from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 
@@ -41,19 +41,19 @@ def _sums(n: int = 9, shape: tuple[int, ...] = (), seed: int = 0) -> tuple[np.nd
 
 def test_pulls_are_what_the_ratio_loses_without_each_part() -> None:
     a, b = _sums(shape=(3,))
-    of = ratio_pulls(a, b)
+    of = ratio_jackknife(a, b)
     for part in range(len(a)):
         rest = np.delete(a, part, 0).sum(0) / np.delete(b, part, 0).sum(0)
-        np.testing.assert_allclose(of.pulls[part], of.value - rest, rtol=1e-12)
-    again = recomputed_pulls(of.value, of.value - of.pulls, np.ones(len(a)))
+        np.testing.assert_allclose(of.deltas[part], of.value - rest, rtol=1e-12)
+    again = jackknife_from_values(of.value, of.value - of.deltas, np.ones(len(a)))
     np.testing.assert_allclose(again.variance, of.variance)
 
 
 def test_parts_without_documents_change_nothing() -> None:
     a, b = _sums()
     empty = np.zeros(4)
-    with_empty = ratio_pulls(np.concatenate((empty, a)), np.concatenate((empty, b)))
-    without = ratio_pulls(a, b)
+    with_empty = ratio_jackknife(np.concatenate((empty, a)), np.concatenate((empty, b)))
+    without = ratio_jackknife(a, b)
     assert with_empty.variance == pytest.approx(float(without.variance))
     assert with_empty.df == pytest.approx(float(without.df))
 
@@ -71,9 +71,9 @@ def test_the_degrees_of_freedom_are_those_of_the_matrices() -> None:
 
 def test_an_interval_is_symmetric_on_its_scale() -> None:
     a, b = _sums()
-    of = ratio_pulls(a, b)
+    of = ratio_jackknife(a, b)
     share, plain, positive = (
-        interval(ratio_pulls(a, b, scale)) for scale in ("logit", "identity", "positive")
+        interval(ratio_jackknife(a, b, scale)) for scale in ("logit", "identity", "positive")
     )
     half = stats.t.ppf(0.975, of.df) * np.sqrt(of.variance)
     assert plain.low == pytest.approx(of.value - half)
@@ -82,8 +82,8 @@ def test_an_interval_is_symmetric_on_its_scale() -> None:
     assert logit[1] - logit[0] == pytest.approx(logit[2] - logit[1])
     assert logit[1] - logit[0] == pytest.approx(half / (of.value * (1 - of.value)))
     # Hall's interval ends where the transformed statistic is Student's quantile.
-    skewness = np.sum(of.pulls**3) / np.sum(of.pulls**2) ** 1.5
-    quantile = stats.t.ppf(0.975, ratio_pulls(a, b, "positive").df)
+    skewness = np.sum(of.deltas**3) / np.sum(of.deltas**2) ** 1.5
+    quantile = stats.t.ppf(0.975, ratio_jackknife(a, b, "positive").df)
     for bound, expected in ((positive.low, quantile), (positive.high, -quantile)):
         t = (of.value - bound) / np.sqrt(of.variance)
         hall = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
@@ -93,7 +93,7 @@ def test_an_interval_is_symmetric_on_its_scale() -> None:
 def test_without_skew_an_interval_of_positive_numbers_is_plain() -> None:
     b = np.full(12, 10.0)
     a = b * (0.5 + 0.1 * np.tile([-1, 1], 6))  # deviations are symmetric
-    of = ratio_pulls(a, b, "positive")
+    of = ratio_jackknife(a, b, "positive")
     half = stats.t.ppf(0.975, of.df) * np.sqrt(of.variance)
     assert interval(of).bounds == pytest.approx(of.value + np.array([-half, half]))
 
@@ -102,20 +102,20 @@ def test_no_interval_where_five_parts_do_not_have_what_is_counted() -> None:
     b = np.full(20, 10.0)
     rare, nearly_all, enough = np.zeros(20), np.full(20, 10.0), np.zeros(20)
     rare[:4], nearly_all[:4], enough[:5] = 1, 9, 1
-    assert np.isnan(interval(ratio_pulls(rare, b, "logit")).low)
-    assert np.isnan(interval(ratio_pulls(nearly_all, b, "logit")).low)
-    assert np.isfinite(interval(ratio_pulls(enough, b, "logit")).low)
-    assert np.isnan(interval(ratio_pulls(rare, b, "logit")).documents)
+    assert np.isnan(interval(ratio_jackknife(rare, b, "logit")).low)
+    assert np.isnan(interval(ratio_jackknife(nearly_all, b, "logit")).low)
+    assert np.isfinite(interval(ratio_jackknife(enough, b, "logit")).low)
+    assert np.isnan(interval(ratio_jackknife(rare, b, "logit")).documents)
 
 
 def test_no_interval_rests_on_one_document() -> None:
     b = np.array([5000.0, *[10.0] * 9])
-    assert np.isnan(interval(ratio_pulls(b * 0.3 + 0.1, b, "logit")).low)
+    assert np.isnan(interval(ratio_jackknife(b * 0.3 + 0.1, b, "logit")).low)
 
 
 def test_p_values_agree_with_intervals() -> None:
     a, b = _sums()
-    for of in (ratio_pulls(a, b, "logit"), ratio_pulls(9 * a, b, "positive")):
+    for of in (ratio_jackknife(a, b, "logit"), ratio_jackknife(9 * a, b, "positive")):
         bounds = interval(of)
         assert p_differs(of, bounds.low) == pytest.approx(0.05)
         assert p_differs(of, bounds.high) == pytest.approx(0.05)
@@ -126,7 +126,7 @@ def test_a_share_is_listed_with_care() -> None:
     """Student's t of the log odds by hand: a third of a skewness of −1/√n or less."""
     a, b = _sums(24, seed=2)
     for numerator, is_pulled_down in ((a, False), (b - a, True)):
-        of = ratio_pulls(numerator, b, "logit")
+        of = ratio_jackknife(numerator, b, "logit")
         assert (of.skewness < 0) == is_pulled_down
         tau = 0.85 * float(of.value)
         log_odds = np.log(of.value / (1 - of.value)) - np.log(tau / (1 - tau))
@@ -139,7 +139,7 @@ def test_a_share_is_listed_with_care() -> None:
 
 def test_what_is_the_same_in_every_part_is_sure() -> None:
     b = np.arange(20.0, 40.0)
-    of = ratio_pulls(4.0 * b, b, "positive")
+    of = ratio_jackknife(4.0 * b, b, "positive")
     assert (p_above(of, 3.0), p_above(of, 5.0), p_differs(of, 3.0)) == (0, 1, 0)
 
 
@@ -147,7 +147,7 @@ def test_a_positive_number_is_listed_with_care() -> None:
     """Hall's transformation by hand: all of a skewness that endangers, half of one that favors."""
     a, b = _sums(24, seed=2)
     for numerator in (9 * a, 9 * (b - a)):
-        of = ratio_pulls(numerator, b, "positive")
+        of = ratio_jackknife(numerator, b, "positive")
         tau = 0.85 * float(of.value)
         t = (of.value - tau) / np.sqrt(of.variance)
         g = of.skewness if of.skewness < 0 else of.skewness / 2
@@ -170,7 +170,7 @@ def test_equal_parts_give_the_t_tests_of_the_textbook() -> None:
     generator = np.random.default_rng(1)
     left, right = generator.random((2, 12))
     ones = np.ones(12)
-    both = ratio_pulls(left, ones), ratio_pulls(right, ones)
+    both = ratio_jackknife(left, ones), ratio_jackknife(right, ones)
     assert paired(*both).p == pytest.approx(stats.ttest_rel(left, right).pvalue)
     assert unpaired(*both).p == pytest.approx(stats.ttest_ind(left, right, equal_var=False).pvalue)
     assert paired(both[0], both[0]).p == 1
@@ -180,15 +180,15 @@ def test_a_skewed_difference_is_tested_by_the_more_careful_of_two() -> None:
     """H(t) where few documents pull it down, t where few pull it up; 0 where they disagree."""
     t, down = np.array([2.0, -2.0, 2.0, -2.0, 0.1]), np.array([-0.6, 0.6, 0.6, -0.6, -2.0])
     hall = 2 - 0.6 * 4 / 3 + 0.36 * 8 / 27 - 0.1
-    np.testing.assert_allclose(cautious(t, down), [hall, -hall, 2, -2, 0])
-    assert cautious(np.array(np.inf), np.array(0.0)) == np.inf
+    np.testing.assert_allclose(conservative_t(t, down), [hall, -hall, 2, -2, 0])
+    assert conservative_t(np.array(np.inf), np.array(0.0)) == np.inf
 
 
 def test_differences_of_skewed_numbers() -> None:
     """Student's t by hand, with Hall's transformation and full agreement within documents."""
     a, b = _sums(24, seed=2)
     other = a * np.linspace(0.8, 1.3, 24) ** 2
-    left, right = ratio_pulls(9 * a, b, "positive"), ratio_pulls(9 * other, b, "positive")
+    left, right = ratio_jackknife(9 * a, b, "positive"), ratio_jackknife(9 * other, b, "positive")
     of = left - right
     assert of.scale == "skewed"
     df = min(degrees_of_freedom(x / x.sum(), 2.0) for x in (a, b, other))
@@ -203,7 +203,7 @@ def test_differences_of_skewed_numbers() -> None:
         hall = t + of.skewness * t**2 / 3 + of.skewness**2 * t**3 / 27 + of.skewness / 6
         assert hall == pytest.approx(stats.t.ppf(quantile, df))
     # Over different documents the third moments subtract: of two equally skewed, none is left.
-    alike = ratio_pulls(9 * a, b, "positive")
+    alike = ratio_jackknife(9 * a, b, "positive")
     apart = unpaired(left, alike)
     assert apart.high == pytest.approx(-float(apart.low))
 
@@ -212,7 +212,9 @@ def test_pairing_takes_out_what_documents_share() -> None:
     generator = np.random.default_rng(2)
     b = generator.lognormal(5, 0.5, 30)
     shared = generator.normal(0.5, 0.1, 30)
-    left, right = (ratio_pulls(b * (shared + 0.01 * generator.normal(size=30)), b) for _ in "ab")
+    left, right = (
+        ratio_jackknife(b * (shared + 0.01 * generator.normal(size=30)), b) for _ in "ab"
+    )
     widths = [float(d.high - d.low) for d in (paired(left, right), unpaired(left, right))]
     assert widths[0] < widths[1] / 5
 
@@ -228,7 +230,7 @@ def test_corrections_agree_with_scipy_and_by_hand() -> None:
 
 def test_the_group_statistic_is_that_of_its_formula() -> None:
     a, b = _sums(18)
-    of, groups = ratio_pulls(a, b), np.repeat([0, 1, 2], 6)
+    of, groups = ratio_jackknife(a, b), np.repeat([0, 1, 2], 6)
 
     def f(labels: np.ndarray) -> float:
         u, w = (a - of.value * b) / b.sum(), b / b.sum()
@@ -252,13 +254,13 @@ def test_groups_far_apart_are_told_apart_and_others_not() -> None:
     a, b = _sums(30, seed=4)
     groups = np.repeat([0, 1, 2], 10)
     a[groups == 2] = 0.9 * b[groups == 2]
-    test = permutation_test(ratio_pulls(a, b), groups)
+    test = permutation_test(ratio_jackknife(a, b), groups)
     assert test.p < 0.01
     assert test.pair_p[0, 2] < 0.01
     assert test.pair_p[1, 2] < 0.01
     assert test.pair_p[0, 1] > 0.1
     assert test.deviations[2] > 0
-    assert np.isnan(permutation_test(ratio_pulls(a, b), np.zeros(30, dtype=int)).p)
+    assert np.isnan(permutation_test(ratio_jackknife(a, b), np.zeros(30, dtype=int)).p)
 
 
 def test_honest_scores_by_hand() -> None:
@@ -266,7 +268,7 @@ def test_honest_scores_by_hand() -> None:
     right = np.array([[2, 5, 0], [6, 1, 0], [3, 4, 0], [7, 2, 0]])
     cases = np.full(4, 10)
     rivals = np.ones((4, 2))
-    score = honest_score(right, cases, rivals)
+    score = cross_fit_score(right, cases, rivals)
     assert score.chosen == (0, 1)
     assert score.score == pytest.approx((2 + 1 + 3 + 2) / 40)
     assert score.gain == pytest.approx((8 - 4) / 40)
@@ -279,10 +281,10 @@ def test_every_rival_must_be_beaten() -> None:
     right = generator.binomial(cases[:, None], [0.8, 0.3])
     weak = generator.binomial(cases, 0.2)
     strong = generator.binomial(cases, 0.8)
-    assert honest_score(right, cases, weak[:, None]).p < 1e-4
-    both = honest_score(right, cases, np.stack((weak, strong), 1))
+    assert cross_fit_score(right, cases, weak[:, None]).p < 1e-4
+    both = cross_fit_score(right, cases, np.stack((weak, strong), 1))
     assert both.p > 0.05
-    assert both.p == pytest.approx(honest_score(right, cases, strong[:, None]).p)
+    assert both.p == pytest.approx(cross_fit_score(right, cases, strong[:, None]).p)
     assert both.gain_interval[0] < 0 < both.gain_interval[1]
 
 
@@ -290,22 +292,22 @@ def test_ties_are_the_heads_that_cannot_be_told_from_the_best() -> None:
     generator = np.random.default_rng(0)
     cases = np.full(30, 50)
     right = generator.binomial(50, [0.8, 0.8, 0.4, 0.1], (30, 4))
-    assert count_ties(ratio_pulls(right, cases[:, None])) == 2
-    few = ratio_pulls(right[:3], cases[:3, None])
+    assert count_ties(ratio_jackknife(right, cases[:, None])) == 2
+    few = ratio_jackknife(right[:3], cases[:3, None])
     assert count_ties(few) is None  # three documents test nothing
 
 
 def test_the_interval_of_r_is_the_jackknife_on_fishers_z() -> None:
     a, b = _sums(10, (20,))
     c = a**2 / b + np.random.default_rng(3).random(a.shape)
-    left, right = ratio_pulls(a, b), ratio_pulls(c, b)
+    left, right = ratio_jackknife(a, b), ratio_jackknife(c, b)
     z = []
     for part in range(10):
         rest = [np.delete(x, part, 0).sum(0) for x in (a, b, c)]
         z.append(np.arctanh(np.corrcoef(rest[0] / rest[1], rest[2] / rest[1])[0, 1]))
-    pulls = np.mean(z) - z
-    error = np.sqrt(0.9 * (pulls**2).sum())
-    skewness = (pulls**3).sum() / (pulls**2).sum() ** 1.5
+    jackknife = np.mean(z) - z
+    error = np.sqrt(0.9 * (jackknife**2).sum())
+    skewness = (jackknife**3).sum() / (jackknife**2).sum() ** 1.5
     t = stats.t.ppf(0.975, degrees_of_freedom((b / b.sum(0)).mean(1)))
     center = np.arctanh(correlation(left.value, right.value))
     low, high = np.arctanh(correlation_interval(left, right))
@@ -335,8 +337,8 @@ def test_the_scale_is_that_of_the_sums_but_for_rounding() -> None:
     assert scale_of("nats", a, b) == scale_of("share of attention", 2 * b, b) == "positive"
     below = np.concatenate((a, [-3e-7])), np.concatenate((b, [1.0]))
     assert scale_of("nats", *below) == "positive"
-    assert ratio_pulls(*below, "positive").df == pytest.approx(
-        float(ratio_pulls(np.maximum(below[0], 0), below[1], "positive").df)
+    assert ratio_jackknife(*below, "positive").df == pytest.approx(
+        float(ratio_jackknife(np.maximum(below[0], 0), below[1], "positive").df)
     )
     assert scale_of("nats", a - 0.1 * b.max(), b) == "identity"
 
@@ -358,7 +360,7 @@ def test_ranks_and_spearmans_rho_are_scipys() -> None:
 
 
 def test_shares_are_above_none_and_below_all() -> None:
-    of = ratio_pulls(*_sums(), "logit")
+    of = ratio_jackknife(*_sums(), "logit")
     assert p_above(of, 0.0) == 0
     assert p_above(of, 1.0) == 1
 
@@ -367,20 +369,22 @@ def test_a_thousandth_of_attention_is_no_remainder() -> None:
     """Heads that rest in every document of a sample may not in those that it lacks."""
     b = np.full(20, 50.0)
     rest = b * (1 - np.linspace(1e-6, 9e-4, 20))
-    of = ratio_pulls(rest, b, "logit")
+    of = ratio_jackknife(rest, b, "logit")
     assert np.isnan(interval(of).low)
     # With a share of 0.85, at most 0.85/0.999 of documents would be whole.
     assert p_above(of, 0.85) == pytest.approx((0.85 / 0.999) ** 20)
     assert p_above(of, 0.9992) == 1
-    assert np.isfinite(interval(ratio_pulls(b * (1 - np.linspace(2e-3, 9e-3, 20)), b, "logit")).low)
+    assert np.isfinite(
+        interval(ratio_jackknife(b * (1 - np.linspace(2e-3, 9e-3, 20)), b, "logit")).low
+    )
 
 
 def test_small_whole_parts_say_nothing_against_large_ones() -> None:
     """Sixteen documents of one case, all right; four of a thousand, all but one wrong."""
     cases = np.array([1.0] * 16 + [1000.0] * 4)
     right = np.array([1.0] * 16 + [0.0] * 4)
-    assert not p_above(ratio_pulls(right, cases, "logit"), 0.5) < 0.5
+    assert not p_above(ratio_jackknife(right, cases, "logit"), 0.5) < 0.5
     whole = np.full(20, 50.0)
     almost = whole - np.array([1.0] + [0.0] * 19)
-    assert p_above(ratio_pulls(almost, whole, "logit"), 0.9) < 0.5
-    assert p_above(ratio_pulls(almost, whole, "logit"), 0.5) < 0.001
+    assert p_above(ratio_jackknife(almost, whole, "logit"), 0.9) < 0.5
+    assert p_above(ratio_jackknife(almost, whole, "logit"), 0.5) < 0.001

@@ -11,8 +11,14 @@ from studies.errors.lists import changed_heads, heads_above_the_mean
 from studies.errors.rates import coverage, discoveries
 
 from headscope.statistics import intervals
-from headscope.statistics.intervals import critical, hidden, interval, p_differs, skewed
-from headscope.statistics.jackknife import ratio_pulls
+from headscope.statistics.intervals import (
+    hall_inverse,
+    interval,
+    p_differs,
+    skewness_bound,
+    t_critical,
+)
+from headscope.statistics.jackknife import ratio_jackknife
 
 HEADS = 12
 Sums = tuple[np.ndarray, np.ndarray]
@@ -30,23 +36,25 @@ def rarely_long(n: int = 400, *, seed: int = 3) -> Sums:
 def test_hidden_skewness_by_hand() -> None:
     """Four times what it seems, up to 2.5/n; never less, and nothing of what is not above 0."""
     gamma = np.array([-0.5, 0.0, 0.05, 0.2, 0.9])
-    np.testing.assert_allclose(hidden(gamma, np.full(5, 5.0)), [-0.5, 0.0, 0.2, 0.5, 0.9])
-    np.testing.assert_allclose(hidden(gamma, np.full(5, 100.0)), [-0.5, 0.0, 0.05, 0.2, 0.9])
-    assert hidden(np.array(0.3), np.array(np.nan)) == 0.3
+    np.testing.assert_allclose(skewness_bound(gamma, np.full(5, 5.0)), [-0.5, 0.0, 0.2, 0.5, 0.9])
+    np.testing.assert_allclose(
+        skewness_bound(gamma, np.full(5, 100.0)), [-0.5, 0.0, 0.05, 0.2, 0.9]
+    )
+    assert skewness_bound(np.array(0.3), np.array(np.nan)) == 0.3
 
 
 def test_the_upper_end_is_the_farther_of_two() -> None:
     generator = np.random.default_rng(0)
     b = generator.uniform(50, 150, (8, 40))
-    of = ratio_pulls(b * generator.lognormal(1, 0.4, b.shape), b, "positive")
+    of = ratio_jackknife(b * generator.lognormal(1, 0.4, b.shape), b, "positive")
     found = interval(of)
-    t, error = critical(of.df), np.sqrt(of.variance)
+    t, error = t_critical(of.df), np.sqrt(of.variance)
     low, plain, care = (
-        of.value - skewed(at, gamma) * error
+        of.value - hall_inverse(at, gamma) * error
         for at, gamma in (
             (t, of.skewness),
             (-t, of.skewness),
-            (-t, hidden(of.skewness, of.df + 1)),
+            (-t, skewness_bound(of.skewness, of.df + 1)),
         )
     )
     np.testing.assert_allclose(found.low, np.maximum(low, 0.0))
@@ -92,11 +100,11 @@ def test_shares_that_rare_documents_pull_down_are_rarely_listed(
 
 def test_heads_that_one_document_decides_are_counted_apart() -> None:
     a, b = rarely_long()
-    whole = ratio_pulls(a, b, "positive")
+    whole = ratio_jackknife(a, b, "positive")
     assert undecided(whole).all()
     odd = a.copy()
     odd[7, 0] += a[:, 0].sum() / 2
-    decided = ratio_pulls(odd, b, "positive")
+    decided = ratio_jackknife(odd, b, "positive")
     assert undecided(decided).tolist() == [False] + [True] * (HEADS - 1)
     assert heaviest(decided) > 0.9 > 0.5 > heaviest(whole)
     found = coverage(odd, b, "positive", 20, repetitions=60)

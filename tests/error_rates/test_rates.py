@@ -15,7 +15,7 @@ from studies.errors.rates import (
     pairing,
 )
 
-from headscope.statistics.cross_fitting import honest_score
+from headscope.statistics.cross_fitting import cross_fit_score
 
 HEADS = 12
 Sums = tuple[np.ndarray, np.ndarray]
@@ -82,7 +82,7 @@ def test_all_relations_at_once_are_tested_like_each() -> None:
     cases = generator.integers(0, 5, (40, 7)) * (generator.random((40, 7)) < np.linspace(0, 1, 7))
     right = generator.binomial(cases[:, None], 0.5, (40, 9, 7))
     rival = generator.binomial(cases, 0.4)
-    each = [honest_score(right[..., i], cases[:, i], rival[:, i, None]).p for i in range(7)]
+    each = [cross_fit_score(right[..., i], cases[:, i], rival[:, i, None]).p for i in range(7)]
     np.testing.assert_allclose(honest_p(right, cases, rival), each)
     assert np.isfinite(each).sum() in range(3, 7)
 

@@ -22,7 +22,7 @@ from headscope.model.tap.example import examples
 from headscope.model.tap.interface import eager_attention
 
 WIDTH, HEADS, LAYERS, VOCABULARY, LENGTH = 32, 4, 2, 99, 64
-MOST_PARAMETERS = 20e6
+MAX_PARAMETERS = 20e6
 
 Settings = dict[str, Any]
 
@@ -267,12 +267,12 @@ def _built(model_class: type[PreTrainedModel], config: PretrainedConfig) -> PreT
             n = sum(p.numel() for p in model_class(config).parameters())
         except Exception:  # some cannot be made without memory
             n = 0
-    if n > MOST_PARAMETERS:
+    if n > MAX_PARAMETERS:
         raise NotBuilt(f"still {n / 1e6:.0f}M parameters")
     torch.manual_seed(0)
     config._attn_implementation = "eager"
     module = model_class(config)
-    if sum(p.numel() for p in module.parameters()) > MOST_PARAMETERS:
+    if sum(p.numel() for p in module.parameters()) > MAX_PARAMETERS:
         raise NotBuilt("still too large")
     return seeded(module)
 

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 import headscope as hs
 from headscope.model.edits import Edit, Positions
 from headscope.model.model import Model
-from headscope.model.objective import Question, backward, loss_of
+from headscope.model.objective import LossInputs, backward, loss_of
 from headscope.model.tap.sites import Site
 from tests.families.official import padded_inputs
 from tests.families.zoo import SUPPORTED, build
@@ -58,14 +58,14 @@ class Nudge(Edit):
         return weights
 
 
-def question_for(model: Model) -> Question:
+def question_for(model: Model) -> LossInputs:
     inputs = {name: tensor[:1] for name, tensor in padded_inputs(model.module, left=False).items()}
     ids = inputs.get("decoder_input_ids", inputs["input_ids"])
     labels = torch.cat([ids[:, 1:], torch.full((1, 1), -100)], dim=1)
-    return Question(inputs, labels, tuple(range(1, ids.shape[1])), {})
+    return LossInputs(inputs, labels, tuple(range(1, ids.shape[1])), {})
 
 
-def loss_with(model: Model, question: Question, nudge: Edit) -> float:
+def loss_with(model: Model, question: LossInputs, nudge: Edit) -> float:
     with torch.no_grad(), model.edit(nudge):
         return loss_of(model.module(**question.inputs), question).item()
 

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 from transformers import CONFIG_MAPPING, PretrainedConfig, PreTrainedModel
 
-from tests.families.shrink import MOST_PARAMETERS, NotBuilt, Tiny, seeded
+from tests.families.shrink import MAX_PARAMETERS, NotBuilt, Tiny, seeded
 
-MOST_NAMES = 60
+MAX_NAMES = 60
 """That are made up for one test file before it is given up."""
 
 
@@ -78,7 +78,7 @@ def _enter(checkout: Path) -> None:
 
 def _imported(name: str) -> ModuleType:
     importlib.import_module("transformers.testing_utils")
-    for _ in range(MOST_NAMES):
+    for _ in range(MAX_NAMES):
         try:
             return importlib.import_module(name)
         except ImportError as error:
@@ -114,7 +114,7 @@ def _ran(
     config._attn_implementation = "eager"
     torch.manual_seed(0)
     module = model_class(config)
-    if sum(p.numel() for p in module.parameters()) > MOST_PARAMETERS:
+    if sum(p.numel() for p in module.parameters()) > MAX_PARAMETERS:
         raise NotBuilt("still too large")
     module = seeded(module)
     kept = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}

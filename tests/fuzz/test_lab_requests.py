@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from headscope.app.lab.requests import Limits
 from headscope.app.lab.server import make_lab
-from headscope.app.lab.service import Desk
+from headscope.app.lab.service import LabService
 from headscope.model.model import Model
 from tests.fuzz.hostile import fuzz, texts
 
@@ -64,7 +64,7 @@ REQUESTS = st.one_of(
 
 @pytest.fixture(scope="module")
 def lab(tiny_llama: Model, tiny_bert: Model) -> Iterator[TestClient]:
-    desk = Desk({"llama": tiny_llama, "bert": tiny_bert}, limits=Limits(tokens=24))
+    desk = LabService({"llama": tiny_llama, "bert": tiny_bert}, limits=Limits(tokens=24))
     with TestClient(make_lab(desk), "http://127.0.0.1") as client:
         yield client
 

@@ -157,14 +157,14 @@ def test_layers_with_fewer_heads_are_filled_with_nan() -> None:
     import torch
 
     from headscope.attention import Attention
-    from headscope.metrics.core.layer_data import Reading
+    from headscope.metrics.core.layer_data import LayerData
     from tests.metrics.worlds import make_batch, make_cases
 
     cases = make_cases(1, 3, is_causal=True)
     batch = make_batch(cases)
     n = batch.stacks["self"].mask.shape[1]
     layers = [
-        Reading(Attention(torch.full((3, heads, n, n), 1 / n), "self", layer, False), batch)
+        LayerData(Attention(torch.full((3, heads, n, n), 1 / n), "self", layer, False), batch)
         for layer, heads in ((1, 3), (0, 2))
     ]
     metric = JensenShannon()

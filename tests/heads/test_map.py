@@ -11,10 +11,10 @@ import pytest
 
 from headscope.causal.importance import importance
 from headscope.errors import InputError
-from headscope.heads.cards import explain_head
+from headscope.heads.cards import make_card
 from headscope.heads.detect import detect_heads
 from headscope.heads.head_map import HeadMap, map_heads
-from headscope.heads.roles import Thresholds, behaviors
+from headscope.heads.roles import RoleThresholds, behaviors
 from headscope.metrics import describe_variable
 from headscope.results.result import Result
 from headscope.results.trace import Trace
@@ -61,7 +61,7 @@ def test_every_behavior_has_its_name() -> None:
     ]
     named = behaviors(patterns(), probes={(1, 2): "direct object"})
     assert named.sel(layer=1, head=2).item() == "direct object"
-    loose = behaviors(patterns(), Thresholds(offset=0.3))
+    loose = behaviors(patterns(), RoleThresholds(offset=0.3))
     assert loose.sel(layer=1, head=2).item() == "previous token"
 
 
@@ -126,7 +126,7 @@ def test_a_map_says_what_it_lacks() -> None:
 
 def test_a_card_has_all_evidence() -> None:
     result = patterns()
-    card = explain_head(result, 0, 0)
+    card = make_card(result, 0, 0)
     text = str(card)
     assert text.startswith("L0 H0 of ")
     assert "Attends to the token before it." in text
@@ -135,7 +135,7 @@ def test_a_card_has_all_evidence() -> None:
     assert "Nearest heads" in text
     assert "Highest weights" in text
     assert card.nearest[0][:2] in {(1, 2), (1, 3)}
-    assert explain_head(result, 0, 0, heads=map_heads(result, starts=1)).nearest[0][:2] in {
+    assert make_card(result, 0, 0, heads=map_heads(result, starts=1)).nearest[0][:2] in {
         (1, 2),
         (1, 3),
     }
@@ -144,7 +144,7 @@ def test_a_card_has_all_evidence() -> None:
 def test_a_card_of_few_heads_names_those_there_are() -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(3), (1, 3, 3))
     trace = Trace.from_arrays(weights, ["a", "b", "c"], is_causal=False)
-    card = explain_head(measure(trace, ["js", "distance"]), 0, 1)
+    card = make_card(measure(trace, ["js", "distance"]), 0, 1)
     assert [at[:2] for at in card.nearest] in ([(0, 0), (0, 2)], [(0, 2), (0, 0)])
     assert "nan" not in str(card)
 
@@ -152,7 +152,7 @@ def test_a_card_of_few_heads_names_those_there_are() -> None:
 def test_a_card_without_the_uniform_entropy_says_what_is_missing() -> None:
     trace = Trace.from_arrays(np.full((1, 2, 2, 2), 0.5), ["a", "b"], is_causal=False)
     result = measure(trace, ["offset_share", "class_share", "row_entropy"])
-    assert "Not measured" in explain_head(result, 0, 0).summary
+    assert "Not measured" in make_card(result, 0, 0).summary
     with pytest.raises(InputError, match="uniform_entropy"):
         behaviors(result)
 
@@ -160,14 +160,14 @@ def test_a_card_without_the_uniform_entropy_says_what_is_missing() -> None:
 def test_a_card_of_several_results(tiny_llama: Model) -> None:
     corpus = read([document for document in make_documents(6) if len(document) > 2])
     results = [analyze(tiny_llama, corpus), importance(tiny_llama, corpus)]
-    card = explain_head(results, 1, 2)
+    card = make_card(results, 1, 2)
     topics = [topic for topic, _ in card.evidence]
     assert "Gradient |∂L/∂a| by class of key" in topics
     assert "Attention to each tag" in topics
     with pytest.raises(InputError, match="There is no head 99"):
-        explain_head(results, 0, 99)
+        make_card(results, 0, 99)
     with pytest.raises(InputError, match="give at least one"):
-        explain_head([], 0, 0)
+        make_card([], 0, 0)
 
 
 def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     heads = map_heads(result, probes=[probe], starts=1)
     assert str(heads.data["behavior"].values[6]) == "obj, aux, cop"  # no more than three
-    text = str(explain_head([result, probe], 1, 2))
+    text = str(make_card([result, probe], 1, 2))
     assert "The best head for obj, aux, cop." in text
     assert re.search(
         r"\(obj\) +70\.0\s% +1st of 8; best offset 40\.0\s%",
@@ -199,7 +199,7 @@ def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cards_escape_what_they_show() -> None:
     rows = np.array([[1.0, 0.0], [0.0, 1.0]])
     trace = Trace.from_arrays(rows[None, None], ["<script>", "b"], is_causal=False)
-    shown = explain_head(measure(trace), 0, 0).html()
+    shown = make_card(measure(trace), 0, 0).html()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 

@@ -11,11 +11,11 @@ import xarray as xr
 import headscope as hs
 from headscope.errors import InputError, UnknownName
 from headscope.model.model import Model
-from headscope.probes.tables import honest_scores
+from headscope.probes.tables import crossfit_scores
 from headscope.results.result import Result
 from headscope.run.compare import caution, decided
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.jackknife import Pulls, Scale, ratio_pulls
+from headscope.statistics.jackknife import Jackknife, Scale, ratio_jackknife
 from headscope.statistics.multiple_testing import benjamini_hochberg
 from tests.run.corpora import make_corpus
 
@@ -29,10 +29,10 @@ def result(tiny_bert: Model) -> Result:
     )
 
 
-def pulls_of(result: Result, name: str, scale: Scale) -> Pulls:
+def pulls_of(result: Result, name: str, scale: Scale) -> Jackknife:
     state = result.states["self"][name]
-    a, b = (state[of].transpose("part", "layer", "head") for of in ("numerator", "denominator"))
-    return ratio_pulls(a.values, b.values, scale)
+    a, b = (state[of].transpose("bucket", "layer", "head") for of in ("numerator", "denominator"))
+    return ratio_jackknife(a.values, b.values, scale)
 
 
 def test_the_list_is_benjamini_hochberg_over_all_heads(result: Result) -> None:
@@ -127,13 +127,13 @@ def test_a_document_that_dominates_a_sum_is_named(tiny_bert: Model) -> None:
         assert "max_tokens" in found.attrs["caution"]
 
 
-def _numbers(odd: float) -> tuple[xr.DataArray, Pulls]:
+def _numbers(odd: float) -> tuple[xr.DataArray, Jackknife]:
     """Two heads over forty documents of one length; in the first, one document is odd."""
     right = np.tile([[40.0, 60.0], [60.0, 40.0]], (20, 1))
     right[7, 0] = odd
-    pulls = ratio_pulls(right.reshape(40, 1, 2), np.full((40, 1, 2), 1000.0), "logit")
-    array = xr.DataArray(pulls.value, {"layer": [3], "head": [4, 5]}, ("layer", "head"))
-    return array, pulls
+    jackknife = ratio_jackknife(right.reshape(40, 1, 2), np.full((40, 1, 2), 1000.0), "logit")
+    array = xr.DataArray(jackknife.value, {"layer": [3], "head": [4, 5]}, ("layer", "head"))
+    return array, jackknife
 
 
 def test_a_short_document_that_decides_a_number_is_named() -> None:
@@ -173,15 +173,15 @@ def test_the_honest_score_of_bias_has_an_interval() -> None:
     right = np.stack([np.full((12, 2), 3.0), generator.integers(0, 3, (12, 2))], 1)[:, None]
     state = xr.Dataset(
         {
-            "right": (("part", "layer", "head", "condition"), right.astype(float)),
-            "cases": (("part", "layer", "condition"), cases[:, None]),
+            "right": (("bucket", "layer", "head", "condition"), right.astype(float)),
+            "cases": (("bucket", "layer", "condition"), cases[:, None]),
         }
     )
     right[6:, 0, 0, 1] = 1.0  # where the pronoun does not fit, the best head is worse
     state["right"].values[:] = right
-    (pro, anti), (of_pro, of_anti) = honest_scores(state)
+    (pro, anti), (of_pro, of_anti) = crossfit_scores(state)
     assert pro == 0.75  # both halves choose the first head
     assert anti == pytest.approx(right[:, 0, 0, 1].sum() / cases[:, 1].sum())
-    expected = interval(ratio_pulls(right[:, 0, 0, 1], cases[:, 1], "logit"))
+    expected = interval(ratio_jackknife(right[:, 0, 0, 1], cases[:, 1], "logit"))
     assert of_anti == pytest.approx((float(expected.low), float(expected.high)))
     assert of_pro[0] <= pro <= of_pro[1]

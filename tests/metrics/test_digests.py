@@ -14,12 +14,12 @@ from torch import Tensor
 import headscope as hs
 from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
-from headscope.errors import MetricError, MissingExtra, ModelError, OtherRun
+from headscope.errors import MetricError, MissingExtra, ModelError, RunMismatch
 from headscope.metrics import METRICS
 from headscope.metrics.core import kernels, registry
-from headscope.metrics.core.accumulator import Fold, measure_reading
+from headscope.metrics.core.accumulator import Accumulator, measure_reading
 from headscope.metrics.core.contract import Metric, RatioMetric
-from headscope.metrics.core.layer_data import Reading, read_digests
+from headscope.metrics.core.layer_data import LayerData, read_reductions
 from headscope.metrics.core.regions import (
     everything,
     log_sums,
@@ -42,7 +42,7 @@ from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
 
 needs_numba = pytest.mark.skipif(not kernels.has_numba(), reason="numba is not installed")
-OF_DIGESTS = sorted(name for name, metric in METRICS.items() if metric().digests)
+OF_DIGESTS = sorted(name for name, metric in METRICS.items() if metric().reductions)
 
 
 @dataclass
@@ -53,11 +53,11 @@ class Drawn:
     batch: Batch
 
     @property
-    def reading(self) -> Reading:
-        return Reading(self.attention, self.batch)
+    def reading(self) -> LayerData:
+        return LayerData(self.attention, self.batch)
 
-    def compiled(self) -> Reading:
-        return Reading(self.attention, replace(self.batch, is_compiled=True, derived={}))
+    def compiled(self) -> LayerData:
+        return LayerData(self.attention, replace(self.batch, is_compiled=True, derived={}))
 
 
 def draw(n: int, *, is_causal: bool, heads: int = 3, seed: int = 0) -> Drawn:
@@ -75,7 +75,7 @@ def draw(n: int, *, is_causal: bool, heads: int = 3, seed: int = 0) -> Drawn:
     special[:, 0] = not is_causal
     plain = Sequences.plain(mask, special & mask)
     batch = Batch(
-        Axes(parts_per_group=2),
+        Axes(buckets_per_group=2),
         {"self": replace(plain, words=words)},
         np.arange(2.0),
         np.array([0.25, 0.75]),
@@ -90,8 +90,8 @@ def draw(n: int, *, is_causal: bool, heads: int = 3, seed: int = 0) -> Drawn:
 def test_compiled_loops_give_what_torch_gives(n: int, is_causal: bool) -> None:
     drawn = draw(n, is_causal=is_causal)
     wanted = [masses, log_sums, whole_masses, whole_log_sums, peaks, best_words]
-    plain = read_digests(drawn.reading, wanted)
-    found = read_digests(drawn.compiled(), wanted)
+    plain = read_reductions(drawn.reading, wanted)
+    found = read_reductions(drawn.compiled(), wanted)
     for of_rows, of_logs, region in (
         (masses, log_sums, region_of(drawn.reading)),
         (whole_masses, whole_log_sums, everything(drawn.reading)),
@@ -125,14 +125,14 @@ def test_all_layers_at_once_are_each_layer_by_itself(name: str, is_causal: bool)
     batch = make_batch(cases)
     layers = attentions(cases, batch)
     metric = METRICS[name]()
-    fold = Fold([metric])
+    fold = Accumulator([metric])
     with fold.batch(batch) as read:
         for layer in layers:
             read(layer)
     together = fold.states()["self"][name]
     batch.derived.clear()
     for number, layer in enumerate(layers):
-        alone = measure_reading(metric, Reading(layer, batch))
+        alone = measure_reading(metric, LayerData(layer, batch))
         for array, values in alone.items():
             np.testing.assert_allclose(together[array][number], values, rtol=1e-12, atol=1e-13)
 
@@ -142,7 +142,7 @@ def test_layers_may_differ_in_heads() -> None:
     batch = make_batch(cases)
     wide, narrow = attentions(cases, batch)
     narrow = replace(narrow, weights=narrow.weights[:, :2])
-    fold = Fold([METRICS["distance"](), Exemplars()])
+    fold = Accumulator([METRICS["distance"](), Exemplars()])
     with fold.batch(batch) as read:
         read(wide)
         read(narrow)
@@ -159,7 +159,7 @@ def test_any_number_of_layers_may_come(expected: int) -> None:
     batch = make_batch(cases)
     found = []
     for n_layers in (expected, 5):
-        fold = Fold([METRICS["distance"](), DepAccuracy()], n_layers)
+        fold = Accumulator([METRICS["distance"](), DepAccuracy()], n_layers)
         with fold.batch(batch) as read:
             for layer in attentions(cases, batch):
                 read(layer)
@@ -177,11 +177,11 @@ class _Peeks(RatioMetric):
     name = "peeks"
     paper = "none"
     units = "none"
-    digests = (masses,)
+    reductions = (masses,)
 
     reads: str = "weights"
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         whole = log_sums(reading)[0] if self.reads == "log_sums" else reading.weights
         total = whole.sum((-2, -1)).double()
         return total, torch.ones_like(total), torch.ones_like(total)
@@ -199,7 +199,7 @@ def test_a_metric_of_digests_is_told_what_it_may_read(reads: str, message: str) 
     cases = make_cases(5, 4, is_causal=False)
     batch = make_batch(cases)
     layer = attentions(cases, batch)[0]
-    fold = Fold([_Peeks(reads)])
+    fold = Accumulator([_Peeks(reads)])
     with pytest.raises(MetricError, match=message), fold.batch(batch) as read:
         read(layer)
 
@@ -222,7 +222,7 @@ def test_what_is_not_a_number_is_not_counted(
     broken = attention.weights.clone()
     broken[1, 2] = sign * torch.nan
     metric = make()
-    fold = Fold([metric])
+    fold = Accumulator([metric])
     with fold.batch(batch) as read:
         read(attention)
     before = fold.states()["self"][metric.name]
@@ -254,7 +254,7 @@ def test_long_runs_are_compiled_and_differ_in_their_last_bits_alone(
         np.testing.assert_allclose(data[name], other[name], rtol=1e-5, atol=1e-6)
     assert not np.array_equal(data["entropy"], other["entropy"])
     monkeypatch.undo()
-    with pytest.raises(OtherRun, match="compiled"):
+    with pytest.raises(RunMismatch, match="compiled"):
         hs.analyze(tiny_bert, corpus, progress=False, out=tmp_path / "run")
 
 

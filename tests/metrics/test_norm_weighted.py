@@ -56,7 +56,7 @@ def test_weights_equal_loops(fixture: str, name: str, request: pytest.FixtureReq
     model: Model = request.getfixturevalue(fixture)
     trace = model.trace("the cat sat on the mat", norms=True)
     slow = slow_weights(trace, _matrix(model, name))
-    np.testing.assert_allclose(trace.by_norm().attention, slow, atol=1e-5)
+    np.testing.assert_allclose(trace.norm_weighted().attention, slow, atol=1e-5)
 
 
 @pytest.mark.parametrize("fixture", ["tiny_llama", "tiny_bert"])
@@ -67,7 +67,7 @@ def test_every_metric_over_norms(fixture: str, request: pytest.FixtureRequest) -
     trace = model.trace(document.text, norms=True)
     run = hs.analyze(model, [document], OF_ATTENTION, over="norm", max_tokens=None)
     one = trace.measure(OF_ATTENTION, document=document, over="norm")
-    again = trace.by_norm().measure(OF_ATTENTION, document=document)
+    again = trace.norm_weighted().measure(OF_ATTENTION, document=document)
     plain = hs.analyze(model, [document], OF_ATTENTION, max_tokens=None)
     differs = []
     for name, values in again.dataset.data_vars.items():
@@ -90,8 +90,8 @@ def test_every_metric_over_norms(fixture: str, request: pytest.FixtureRequest) -
 
 
 def test_a_trace_is_weighted_once(tiny_bert: Model) -> None:
-    once = tiny_bert.trace("the cat sat on the mat", norms=True).by_norm()
-    np.testing.assert_array_equal(once.by_norm().attention, once.attention)
+    once = tiny_bert.trace("the cat sat on the mat", norms=True).norm_weighted()
+    np.testing.assert_array_equal(once.norm_weighted().attention, once.attention)
     np.testing.assert_array_equal(
         once.measure("distance", over="norm")["distance"], once.measure("distance")["distance"]
     )
@@ -136,7 +136,7 @@ def test_what_cannot_be_over_norms(tiny_llama: Model) -> None:
     with pytest.raises(InputError, match="is a gradient with respect to attention"):
         hs.importance(tiny_llama, ["the cat"], over="norm")
     with pytest.raises(InputError, match="norms=True"):
-        tiny_llama.trace("the cat").by_norm()
+        tiny_llama.trace("the cat").norm_weighted()
 
 
 @pytest.mark.packaged

@@ -11,15 +11,15 @@ import pytest
 import xarray as xr
 
 from headscope.metrics import METRICS
-from headscope.metrics.core.accumulator import Fold
-from headscope.metrics.core.finalize import assemble
+from headscope.metrics.core.accumulator import Accumulator
+from headscope.metrics.core.finalize import finalize_all
 from tests.metrics.slow import Case, slow_metrics
 from tests.metrics.worlds import attentions, make_batch, make_cases
 
 
 def measured(cases: list[Case], batches: int = 3, *, is_compiled: bool = False) -> xr.Dataset:
     metrics = [make() for make in METRICS.values()]
-    fold = Fold(metrics)
+    fold = Accumulator(metrics)
     per = math.ceil(len(cases) / batches)
     for start in range(0, len(cases), per):
         some = cases[start : start + per]
@@ -27,7 +27,7 @@ def measured(cases: list[Case], batches: int = 3, *, is_compiled: bool = False) 
         with fold.batch(batch) as read:
             for attention in attentions(some, batch):
                 read(attention)
-    return assemble(fold.states(), metrics, batch.axes, fold.layers())["self"]
+    return finalize_all(fold.states(), metrics, batch.axes, fold.layers())["self"]
 
 
 def compare(data: xr.Dataset, expected: dict[str, Any], tolerance: float) -> None:

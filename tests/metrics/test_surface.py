@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headscope.metrics.core.accumulator import Fold
-from headscope.metrics.core.finalize import assemble
+from headscope.metrics.core.accumulator import Accumulator
+from headscope.metrics.core.finalize import finalize_all
 from headscope.metrics.entropy import FirstEntropy, RowEntropy, UniformEntropy
 from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.surface import ClassShare, OffsetShare, SepFromOther, SepFromSep, SinkRate
@@ -171,14 +171,14 @@ def test_equals_the_slow_reference(is_causal: bool, dtype: type, weighting: str)
 
 
 def measured(cases: list[Case], metrics: list) -> xr.Dataset:
-    fold = Fold(metrics)
+    fold = Accumulator(metrics)
     for start in range(0, len(cases), 9):
         some = cases[start : start + 9]
         batch = make_batch(some, first_number=start)
         with fold.batch(batch) as read:
             for attention in attentions(some, batch):
                 read(attention)
-    return assemble(fold.states(), metrics, batch.axes, fold.layers())["self"]
+    return finalize_all(fold.states(), metrics, batch.axes, fold.layers())["self"]
 
 
 def test_punctuation_in_every_spelling() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.word_attention import has_tokens, word_weights
 from tests.metrics.worlds import attentions, make_batch, make_cases
 
@@ -15,7 +15,7 @@ def test_sums_to_and_means_from(is_causal: bool) -> None:
     cases = make_cases(3, 9, is_causal=is_causal)
     batch = make_batch(cases, extra_padding=2)
     for layer, attention in enumerate(attentions(cases, batch)):
-        reading = Reading(attention, batch)
+        reading = LayerData(attention, batch)
         found = word_weights(reading).numpy()
         has = has_tokens(reading)
         for number, case in enumerate(cases):

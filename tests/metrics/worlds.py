@@ -76,7 +76,7 @@ def make_batch(
     first_number: int = 0,
     extra_padding: int = 0,
     numbers: list[int] | None = None,
-    parts_per_group: int = 5,
+    buckets_per_group: int = 5,
 ) -> Batch:
     """The batch of these cases, padded at the right."""
     longest = max(case.n for case in cases) + extra_padding
@@ -116,11 +116,11 @@ def make_batch(
         dtype=np.float64,
     )
     return Batch(
-        Axes(TAGS, RELATIONS, parts_per_group=parts_per_group, key_classes=KEY_CLASSES),
+        Axes(TAGS, RELATIONS, buckets_per_group=buckets_per_group, key_classes=KEY_CLASSES),
         {"self": sequences},
         found,
         np.mod(found * 0.6180339887498949, 1.0),
-        np.mod(found.astype(np.int64) * 7, parts_per_group),
+        np.mod(found.astype(np.int64) * 7, buckets_per_group),
         losses=np.stack([found + 1.5, np.mod(found, 3) + 1], axis=-1),
         documents=tuple(map(make_document, cases)),
     )

@@ -163,7 +163,7 @@ def test_edits_compose_in_order_and_nest(tiny_bert: Model) -> None:
     assert tiny_bert.edits == ()
     assert trace.attention.values[0, 1, 3, 2] == pytest.approx(0.2)
     assert not trace.attention.values[1, 0].any()
-    assert len(trace.about["edits"]) == 3
+    assert len(trace.provenance["edits"]) == 3
 
 
 def test_cross_attention_is_edited_by_block(tiny_t5: Model) -> None:

@@ -32,7 +32,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 @pytest.mark.parametrize("max_length", [None, 6])
 def test_a_batch_is_its_texts_one_by_one(model: Model, max_length: int | None) -> None:
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     pairs = [None, " the dog", None, " he left"]
     together = encode_texts(tokenizer, TEXTS, pairs, max_length=max_length)
     for text, pair, encoded in zip(TEXTS, pairs, together, strict=True):
@@ -49,12 +49,12 @@ def test_a_batch_is_its_texts_one_by_one(model: Model, max_length: int | None) -
 
 def test_a_user_is_told_of_a_cut(tiny_bert: Model) -> None:
     with pytest.warns(TruncationWarning, match="has 15 tokens and the model takes 6: the last 9"):
-        encoded = encode(tiny_bert.need_tokenizer(), TEXTS[2], max_length=6)
+        encoded = encode(tiny_bert.require_tokenizer(), TEXTS[2], max_length=6)
     assert encoded.n_cut == 9
 
 
 def test_tensors_are_what_the_tokenizer_gives(model: Model) -> None:
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     expected = tokenizer(TEXTS[0], return_tensors="pt")
     tensors = encode(tokenizer, TEXTS[0], max_length=None).tensors(tokenizer)
     assert set(tensors) == set(expected)
@@ -62,7 +62,7 @@ def test_tensors_are_what_the_tokenizer_gives(model: Model) -> None:
 
 
 def test_a_target_keeps_its_offsets(tiny_t5: Model) -> None:
-    tokenizer = tiny_t5.need_tokenizer()
+    tokenizer = tiny_t5.require_tokenizer()
     (target,) = encode_texts(tokenizer, ["the cat sat"], max_length=None, as_target=True)
     shifted = shifted_target(target, 0, Speller(tokenizer))
     assert shifted.ids == (0, *target.tokens.ids[:-1])

@@ -249,7 +249,7 @@ def test_a_model_is_called_what_one_calls_it(
         request.getfixturevalue("minilm")
     model = hs.load(source, word_piece_tokenizer() if kind == "live" else None, name=name)
     assert model.name == model.info.name == name
-    assert model.trace("The cat sat.").about["model"] == name
+    assert model.trace("The cat sat.").provenance["model"] == name
     assert name in repr(model)
     assert "before &lt;fine-tuning&gt; &amp; after" in model._repr_html_()
 

@@ -115,10 +115,10 @@ def test_a_chat_is_written_by_the_template() -> None:
     trace = zoo.llava().trace(chat, image=zoo.picture())
     assert trace.text.texts[0] == "[user]the cat[assistant]"
     assert places(trace.text.pieces)[6:22] == GRID  # the image before the text
-    placed = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}]
-    assert places(zoo.llava().trace(placed, image=zoo.picture()).text.pieces)[7:23] == GRID
+    to_device = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}]
+    assert places(zoo.llava().trace(to_device, image=zoo.picture()).text.pieces)[7:23] == GRID
     with pytest.raises(InputError, match="place 1 images, but 2 are given"):
-        zoo.llava().trace(placed, image=[zoo.picture(), zoo.picture()])
+        zoo.llava().trace(to_device, image=[zoo.picture(), zoo.picture()])
 
 
 def test_two_images_are_told_apart() -> None:

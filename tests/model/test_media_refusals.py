@@ -55,7 +55,7 @@ def test_messages_without_a_content(message: dict[str, object]) -> None:
 def test_a_chat_by_the_template_of_the_processor() -> None:
     """Tokenizers of models that see often have none of their own."""
     model = zoo.llava()
-    assert model.need_tokenizer().chat_template is None
+    assert model.require_tokenizer().chat_template is None
     trace = model.trace([{"role": "user", "content": "the cat"}])
     assert trace.text.texts[0] == "[user]the cat[assistant]"
     with pytest.raises(InputError, match="place 1 images, but none is given"):
@@ -85,14 +85,14 @@ def test_a_recording_that_is_cut_is_told() -> None:
     model, longer = zoo.whisper(), zoo.tone(3.0)
     with pytest.warns(TruncationWarning, match=r"lasts 3.0 s and .* reads 2.0 s"):
         trace = model.trace(audio=longer, generate=2)
-    assert trace.about["n_cut"] == 50
+    assert trace.provenance["n_cut"] == 50
     with pytest.raises(InputError, match=r"lasts 3.0 s"):
         model.trace(audio=longer, generate=2, truncate=False)
     for seconds in (0.5, 2.0):
         with warnings.catch_warnings():
             warnings.simplefilter("error", TruncationWarning)
-            assert model.trace(audio=zoo.tone(seconds), generate=2).about["n_cut"] == 0
-            assert zoo.wav2vec2().trace(audio=zoo.tone(seconds)).about["n_cut"] == 0
+            assert model.trace(audio=zoo.tone(seconds), generate=2).provenance["n_cut"] == 0
+            assert zoo.wav2vec2().trace(audio=zoo.tone(seconds)).provenance["n_cut"] == 0
 
 
 @pytest.mark.parametrize("n", [1, 10])

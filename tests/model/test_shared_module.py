@@ -16,7 +16,7 @@ import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import InputError
 from headscope.model.model import Model
-from headscope.model.objective import asked
+from headscope.model.objective import with_loss
 from tests.families.official import official, tapped
 from tests.model.sharing import (
     N_ROUNDS,
@@ -64,15 +64,15 @@ def test_a_trace_says_which_edits_of_the_module_were_in_effect(module: PreTraine
     outer, inner = hs.ablate(0, 1), hs.ablate(1, 2)
     with a.edit(outer):
         assert b.edits == (outer,)
-        assert b.trace(ids).about["edits"] == [repr(outer)]
+        assert b.trace(ids).provenance["edits"] == [repr(outer)]
         with b.edit(inner):
             assert a.edits == b.edits == (outer, inner)
             trace = a.trace(ids)
-            assert trace.about["edits"] == [repr(outer), repr(inner)]
+            assert trace.provenance["edits"] == [repr(outer), repr(inner)]
             assert float(trace.attention.sel(layer=1)[2].max()) == 0
         assert a.edits == (outer,)
     assert a.edits == b.edits == ()
-    assert b.trace(ids).about["edits"] == []
+    assert b.trace(ids).provenance["edits"] == []
 
 
 def test_the_last_one_out_restores_the_module(module: PreTrainedModel) -> None:
@@ -190,7 +190,7 @@ def test_gradients_in_threads_leave_the_parameters_alone() -> None:
         model = hs.load(module)
         for _ in range(N_ROUNDS):
             seen: list[Tensor] = []
-            with asked(model, texts, labels) as (_, backward):
+            with with_loss(model, texts, labels) as (_, backward):
                 backward(lambda attention, seen=seen: seen.append(attention.gradients))
             sizes.append(float(sum(gradient.abs().sum() for gradient in seen)))
 

@@ -75,7 +75,7 @@ def test_an_edit_of_an_encoder_is_named_as_the_part_names_it() -> None:
     with a.edit(hs.ablate(1, 2, block="encoder"), hs.ablate(0, 1, block="decoder")):
         trace = b.trace(ids)
         assert b.edits == (hs.ablate(1, 2, block="self"),)
-        assert trace.about["edits"] == [repr(edit) for edit in b.edits]
+        assert trace.provenance["edits"] == [repr(edit) for edit in b.edits]
     assert float(trace.attention.sel(layer=1)[2].max()) == 0
     with b.edit(hs.ablate(1, 2)):
         assert a.edits == (hs.ablate(1, 2),)  # in its main block, which is the encoder

@@ -191,7 +191,7 @@ def test_too_long_is_cut_with_one_warning(tiny_bert: Model) -> None:
     assert caught[0].filename == __file__
     assert len(trace.tokens) == 64
     assert trace.tokens[-1] == "[SEP]"
-    assert trace.about["n_cut"] == 38
+    assert trace.provenance["n_cut"] == 38
     with pytest.raises(InputError, match="102 tokens; the model takes 64"):
         tiny_bert.trace("the cat " * 50, truncate=False)
 
@@ -307,7 +307,7 @@ def test_gradients_with_each_objective(tiny_bert: Model, tiny_llama: Model, tiny
 
     both = tiny_t5.gradients("the cat sat", target="a red dog")
     assert set(both.blocks) == {"encoder", "decoder", "cross"}
-    assert both.about["objective"] == "seq2seq"
+    assert both.provenance["objective"] == "seq2seq"
     with pytest.raises(InputError, match="One token has no next token"):
         tiny_llama.gradients("the")
 

@@ -97,7 +97,7 @@ def golden_trace() -> Trace:
         np.log([0.625, 0.25]),
         np.log([[[0.5, 0.25], [0.25, 0.5]], [[0.625, 0.25], [0.625, 0.25]]]),
         [0, 1],
-        {"block": "self", "position": 2, "replace": "zero"},
+        {"block": "self", "position": 2, "ablation": "zero"},
     )
     return Trace(
         {"self": Block("self", data, tokens, tokens, is_causal=True)},
@@ -116,7 +116,7 @@ def golden_encoder() -> Trace:
                        segments=[0, 0, 1, 1])  # fmt: skip
     vectors = np.array([[[3.0, 4.0]]])
     effects = HeadEffects.of_vector(
-        np.array([1.0, 0.0]), vectors, [0], {"block": "self", "pooling": "mean", "replace": "zero"}
+        np.array([1.0, 0.0]), vectors, [0], {"block": "self", "pooling": "mean", "ablation": "zero"}
     )
     data = xr.Dataset(
         {"attention": (("layer", "head", "query", "key"), weights)},

@@ -8,7 +8,7 @@ import json
 import numpy as np
 
 from headscope.page.codec import Buffers
-from headscope.page.payload import LONGEST_SIDE, MOST_PEAKS, make_payload, media_part
+from headscope.page.payload import LONGEST_SIDE, MAX_PEAKS, make_payload, media_part
 from headscope.results.media import Media
 from tests.model import media_zoo as zoo
 
@@ -37,7 +37,7 @@ def test_sound_and_its_frames() -> None:
     part = payload.header["traces"][0]
     assert part["sound"]["seconds"] == 0.7
     peaks = unpacked(payload.buffers[part["sound"]["peaks"]])
-    assert len(peaks) == part["sound"]["count"] == MOST_PEAKS
+    assert len(peaks) == part["sound"]["count"] == MAX_PEAKS
     assert peaks.max() == 255
     assert part["stacks"]["encoder"]["pieces"][1] == ["frame", 0.02, 0.04]
     assert "pieces" not in part["stacks"]["decoder"]

@@ -100,7 +100,7 @@ def test_inputs_are_untouched() -> None:
 
 def test_a_comparison_says_what_was_changed() -> None:
     one = golden_trace()
-    other = replace(one, about={"model": "golden"})
+    other = replace(one, provenance={"model": "golden"})
     for traces, titles in (([other, one], ["as it is", "without L1 H1"]), ([other], ["<s>unseen"])):
         header = make_payload(traces).header
         assert [part["title"] for part in header["traces"]] == titles

@@ -103,7 +103,7 @@ def test_effects_of_a_position_and_under_edits(tiny_llama: hs.Model) -> None:
     with tiny_llama.edit(hs.ablate(0, 0)):
         inside = tiny_llama.trace("the cat sat", effects=True)
     outside = inside.with_effects(position=1)
-    assert inside.about["changed"] == "without L0 H0"
+    assert inside.provenance["changed"] == "without L0 H0"
     assert inside.effects is not None
     assert outside.effects is not None
     assert float(inside.effects.values[0, 0]) == pytest.approx(0, abs=1e-5)
@@ -149,7 +149,7 @@ def test_over_norms(tmp_path: Path, tiny_bert: hs.Model) -> None:
     part = header_of(tmp_path / "page.html")["traces"][0]
     assert part["over"] == "norm"
     edit = {"edits": [{"kind": "off", "layer": 0, "head": 1}]}
-    edited, _ = replies_for([trace.by_norm()]).reply("edit", edit)
+    edited, _ = replies_for([trace.norm_weighted()]).reply("edit", edit)
     assert edited["traces"][0]["over"] == "norm"
     assert part["blocks"][0]["vectors"] == []
     with pytest.raises(InputError, match="norms=True"):
@@ -170,9 +170,9 @@ def test_pages_are_small_and_quick(tmp_path: Path) -> None:
     """Default pages of SmolLM2: megabytes by tokens, each within 3 s on two cores."""
     model = hs.load("smollm2")
     text = " ".join(document.text for document in hs.demo_corpus())
-    ids = model.need_tokenizer()(text)["input_ids"]
+    ids = model.require_tokenizer()(text)["input_ids"]
     for n_tokens, megabytes in ((133, 4), (291, 12), (547, 30)):
-        trace = model.trace(model.need_tokenizer().decode(ids[:n_tokens]))
+        trace = model.trace(model.require_tokenizer().decode(ids[:n_tokens]))
         began = time.process_time()
         trace.save_page(tmp_path / "page.html")
         assert time.process_time() - began < 6

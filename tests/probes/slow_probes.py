@@ -155,7 +155,9 @@ def divide(a: float, b: float) -> float:
     return a / b if b else math.nan
 
 
-def honest(right_by_part: dict[int, np.ndarray], cases_by_part: dict[int, float]) -> float:
+def crossfit_accuracy(
+    right_by_part: dict[int, np.ndarray], cases_by_part: dict[int, float]
+) -> float:
     """Chosen on even parts and scored on odd ones, and the other way round."""
     total = 0.0
     for chosen, scored in ((0, 1), (1, 0)):

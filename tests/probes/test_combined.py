@@ -44,7 +44,7 @@ SENTENCES = (
 )
 
 
-def document(number: int, text: str, heads: tuple[int, ...] | None, part_of: str) -> Document:
+def document(number: int, text: str, heads: tuple[int, ...] | None, bucket_of: str) -> Document:
     words = text.split()
     if heads is None:
         heads = (0, *range(1, len(words)))
@@ -58,7 +58,7 @@ def document(number: int, text: str, heads: tuple[int, ...] | None, part_of: str
         upos=tuple("PUNCT" if word in ".,!" else "X" for word in words),
         parents=tuple(head - 1 for head in heads),
         relations=tuple("punct" if word in ".,!" else "dep" for word in words),
-        part_of=part_of,
+        bucket_of=bucket_of,
     )
 
 
@@ -88,7 +88,7 @@ def stored(model: Model, documents: list[Document], folder: Path | None, **optio
 def slow_tables(model: Model, text: Document, over: str = "attention") -> np.ndarray:
     """`word column head` from the trace, by loops (Clark et al. 2019, section 4.1)."""
     trace = model.trace(text.text, norms=True)
-    trace = trace.by_norm() if over == "norm" else trace
+    trace = trace.norm_weighted() if over == "norm" else trace
     attention = trace.attention.values
     n_layers, n_heads = attention.shape[:2]
     offsets = trace.text.offsets
@@ -394,7 +394,7 @@ def test_baseline_and_punctuation(documents: list[Document]) -> None:
 @pytest.mark.xdist_group("packaged")
 @pytest.mark.filterwarnings("ignore:The probe has not converged")
 def test_half_precision_changes_no_score(minilm: Model, data_folder: Path, tmp_path: Path) -> None:
-    treebank = hs.read(data_folder / "gum" / "en_gum-dev.conllu", unit="sentence").draw(60)
+    treebank = hs.read(data_folder / "gum" / "en_gum-dev.conllu", unit="sentence").sample(60)
     options = {"kind": "attention", "epochs": 2}
     kept = hs.train_probe(minilm, treebank, treebank, cache=tmp_path, **options)
     streamed = hs.train_probe(minilm, treebank, treebank, cache=False, **options)

@@ -16,10 +16,10 @@ from headscope.model.model import Model
 from headscope.probes.probe_dependencies import probe_examples
 from headscope.results.probe import ProbeExamples
 from headscope.results.result import Result
-from headscope.statistics.cross_fitting import honest_score
+from headscope.statistics.cross_fitting import cross_fit_score
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import DECODERS, build
-from tests.probes.slow_probes import honest
+from tests.probes.slow_probes import crossfit_accuracy
 from tests.probes.test_coreference import LONG
 from tests.probes.test_dependencies import PARSED
 
@@ -34,7 +34,7 @@ def test_honest_scores_by_hand() -> None:
     is best on part 1 (2 of 4) and gets 1 of 4 on part 0: 2 of 8, where the best has 4 of 8."""
     right = np.array([[3.0, 1.0], [1.0, 2.0]])
     cases = np.array([4.0, 4.0])
-    assert honest_score(right, cases, np.zeros((2, 1))).score == 2 / 8
+    assert cross_fit_score(right, cases, np.zeros((2, 1))).score == 2 / 8
 
 
 def test_honest_scores_against_loops() -> None:
@@ -45,10 +45,10 @@ def test_honest_scores_against_loops() -> None:
     for label in range(3):
         rows = {part: right[part, :, label] for part in range(10)}
         totals = {part: cases[part, label] for part in range(10)}
-        score = honest_score(right[..., label], cases[:, label], rival).score
-        assert score == pytest.approx(honest(rows, totals))
+        score = cross_fit_score(right[..., label], cases[:, label], rival).score
+        assert score == pytest.approx(crossfit_accuracy(rows, totals))
     of_one_half = np.where(np.arange(10) % 2, 0, cases[:, 0])
-    assert np.isnan(honest_score(right[..., 0], of_one_half, rival).score)
+    assert np.isnan(cross_fit_score(right[..., 0], of_one_half, rival).score)
 
 
 def test_rows_are_the_best_heads(dependencies: Result) -> None:
@@ -61,7 +61,7 @@ def test_rows_are_the_best_heads(dependencies: Result) -> None:
         here = {"direction": row.direction, "layer": row.layer, "head": row.head}
         assert float(values.sel(here)) == row.accuracy
         assert row.baselines["offset"] == float(dependencies["baseline"].sel(relation=row.label))
-        assert row.honest <= row.accuracy + 1e-12 or np.isnan(row.honest)
+        assert row.crossfit_accuracy <= row.accuracy + 1e-12 or np.isnan(row.crossfit_accuracy)
     gains = [row.gain for row in table.rows[1:]]
     assert gains == sorted(gains, reverse=True)
     assert table["nsubj"].label == "nsubj"
@@ -98,7 +98,9 @@ def test_names_are_for_heads_above_their_baseline(dependencies: Result) -> None:
     table = dependencies.table()
     named = probed_behaviors(dependencies, margin=-1.0)
     expected = {
-        (row.layer, row.head) for row in table.rows if row.label != "all" and row.honest >= -1
+        (row.layer, row.head)
+        for row in table.rows
+        if row.label != "all" and row.crossfit_accuracy >= -1
     }
     assert set(named) == expected
     assert probed_behaviors(dependencies, margin=1.0) == {}

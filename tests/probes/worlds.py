@@ -140,7 +140,7 @@ def batch_of_worlds(
     parts: int = 4,
     relations: tuple[str, ...] = RELATIONS,
 ) -> Batch:
-    axes = Axes((), relations, parts_per_group=parts)
+    axes = Axes((), relations, buckets_per_group=parts)
     documents = [world.document for world in worlds]
     sequences = Labeler(axes, "universal").sequences(documents, [w.tokens for w in worlds])
     numbers = np.arange(first, first + len(worlds), dtype=np.float64)

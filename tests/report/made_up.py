@@ -11,12 +11,12 @@ import xarray as xr
 from headscope.batch import Axes
 from headscope.metrics import METRICS, describe_variable, metric_to_dict
 from headscope.metrics.core.accumulator import States
-from headscope.metrics.core.finalize import assemble, label_states
-from headscope.reporting.model_results import Subject
+from headscope.metrics.core.finalize import finalize_all, label_states
+from headscope.reporting.model_results import ModelResults
 from headscope.results.result import Result
 from headscope.run.merge import with_groups
-from headscope.statistics.intervals import critical
-from headscope.statistics.jackknife import Pulls
+from headscope.statistics.intervals import t_critical
+from headscope.statistics.jackknife import Jackknife
 
 LAYERS, HEADS = 6, 4
 UNITS = {
@@ -102,10 +102,10 @@ def result(
 PARTS = 20
 
 
-class MadeUp(Subject):
+class MadeUp(ModelResults):
     """A subject whose numbers are as uncertain as their intervals say: no sums lie behind them."""
 
-    def pulls(self, name: str, **labels: str | int) -> Pulls | None:
+    def jackknife(self, name: str, **labels: str | int) -> Jackknife | None:
         data = self.data(name)
         if data is None or (f"{name}_interval" not in data and name not in EXACT):
             return None
@@ -118,16 +118,16 @@ class MadeUp(Subject):
         errors -= errors.mean(0)
         errors /= np.sqrt((errors**2).sum(0))
         # SE² = (G − 1)/G · Σ u²
-        pulls = errors * spread / critical(PARTS - 1) * np.sqrt(PARTS / (PARTS - 1))
+        jackknife = errors * spread / t_critical(PARTS - 1) * np.sqrt(PARTS / (PARTS - 1))
         yes = np.ones((PARTS, *value.shape), dtype=bool)
-        return Pulls(value, pulls, yes / PARTS, yes, yes)
+        return Jackknife(value, jackknife, yes / PARTS, yes, yes)
 
 
 EXACT = ("dep_baseline", "uniform_entropy")
 """Numbers that are known without error."""
 
 
-def subject(values: Mapping[str, Any], **options: Any) -> Subject:
+def subject(values: Mapping[str, Any], **options: Any) -> ModelResults:
     """A subject of one such result."""
     made = result(values, **options)
     return MadeUp(made.model, (made,))
@@ -141,8 +141,8 @@ def by_layer(*values: float) -> np.ndarray:
 def grouped(distances: Mapping[str, float], *, seed: int = 0, parts: int = 8) -> Result:
     """A result with sums behind it: distances of documents of each group, near what is given."""
     generator = np.random.default_rng(seed)
-    axes = Axes(groups=tuple(sorted(distances)), parts_per_group=parts)
-    shape = (2, axes.n_parts, HEADS)
+    axes = Axes(groups=tuple(sorted(distances)), buckets_per_group=parts)
+    shape = (2, axes.n_buckets, HEADS)
     denominator = generator.uniform(50, 150, shape)
     centers = np.repeat([distances[name] for name in axes.groups], parts)[:, None]
     states: States = {
@@ -153,7 +153,7 @@ def grouped(distances: Mapping[str, float], *, seed: int = 0, parts: int = 8) ->
                 "count": denominator,
             },
             "tokens_per_document": {
-                name: np.ones(axes.n_parts) for name in ("numerator", "denominator", "count")
+                name: np.ones(axes.n_buckets) for name in ("numerator", "denominator", "count")
             },
         }
     }
@@ -161,5 +161,5 @@ def grouped(distances: Mapping[str, float], *, seed: int = 0, parts: int = 8) ->
     about = dict(result({}).provenance)
     about["metrics"] = [metric_to_dict(metric) for metric in metrics]
     about["axes"] = axes.to_dict()
-    blocks = assemble(states, metrics, axes, {"self": [0, 1]})
+    blocks = finalize_all(states, metrics, axes, {"self": [0, 1]})
     return with_groups(Result(blocks, label_states(states, metrics), about))

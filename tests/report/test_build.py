@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.heads.cards import explain_head
+from headscope.heads.cards import make_card
 from headscope.metrics import METRICS
 from headscope.probes.tables import probe_table
 from headscope.reporting.model_results import find_subjects
@@ -110,7 +110,7 @@ def test_the_table_of_relations_is_the_probe_table(
     assert [row[1] for row in rows] == [row.label for row in expected]
     assert rows[0][3] == {"head": [0, expected[0].layer, expected[0].head]}
     assert value_of(rows[0][5]) == pytest.approx(expected[0].accuracy, rel=1e-5)
-    assert value_of(rows[0][6]) == pytest.approx(expected[0].honest, rel=1e-5)
+    assert value_of(rows[0][6]) == pytest.approx(expected[0].crossfit_accuracy, rel=1e-5)
     assert rows[0][7] == pytest.approx(expected[0].baselines["offset"], rel=1e-5)
 
 
@@ -121,7 +121,7 @@ def test_cards_are_what_explain_head_says(
     cards = content["cards"][0]
     assert len(cards) == n_layers * n_heads
     for card in (cards[0], cards[-1]):
-        expected = explain_head(encoder_results, card["layer"], card["head"])
+        expected = make_card(encoder_results, card["layer"], card["head"])
         assert card["summary"] == expected.summary
         assert card["evidence"] == [
             [topic, [[row.what, row.value, row.rank] for row in rows]]

@@ -10,7 +10,7 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import InputError
-from headscope.heads.cards import explain_head
+from headscope.heads.cards import make_card
 from headscope.model.model import Model
 from headscope.reporting.findings import effects, norms
 from headscope.reporting.model_results import find_subjects
@@ -101,11 +101,11 @@ def test_a_card_says_what_the_head_does_to_the_loss(
     measured: tuple[Result, Result, xr.DataArray],
 ) -> None:
     run, _, effect = measured
-    card = explain_head([run, effect], 1, 0)
+    card = make_card([run, effect], 1, 0)
     rows = {row.what: row.value for _, rows in card.evidence for row in rows}
     value = f"{float(effect.sel(layer=1, head=0)):+.4f}".replace("-", "−")
     assert rows["Effect on the loss"] == f"{value}\u00a0nats per token"
-    assert run.explain(1, 0, effect).evidence == card.evidence
+    assert run.card(1, 0, effect).evidence == card.evidence
 
 
 def test_effects_on_one_text_are_refused(tiny_llama: Model) -> None:

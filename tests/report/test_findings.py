@@ -18,36 +18,36 @@ from headscope.reporting.comparisons import (
 )
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.hypothesis_tests import heads_beyond
-from headscope.reporting.model_results import Subject
-from headscope.reporting.wording import Measured, listed, plain, with_interval
+from headscope.reporting.model_results import ModelResults
+from headscope.reporting.wording import ValueText, listed, plain, with_interval
 from headscope.results.result import Result
 from headscope.run.compare import SAME, compare
 from headscope.run.merge import group_result
 from tests.report.made_up import HEADS, LAYERS, MadeUp, by_layer, grouped, result, subject
 
 
-def said(of: Subject, topic: str) -> str:
+def said(of: ModelResults, topic: str) -> str:
     """One paragraph as text."""
     found = dict(about_model(of, 0))
     return " ".join(plain(text) for text in found.get(topic, []))
 
 
 def test_numbers_in_words() -> None:
-    assert plain([with_interval(Measured(0.431, 0.42, 0.4444), "share of attention")]) == (
+    assert plain([with_interval(ValueText(0.431, 0.42, 0.4444), "share of attention")]) == (
         "43.1 % [42.0–44.4]"
     )
-    assert plain([with_interval(Measured(5.444, 5.1, 5.8), "tokens")]) == "5.44 tokens [5.10–5.80]"
-    assert with_interval(Measured(-0.6, -0.7, -0.5)) == "−0.60 [−0.70 to −0.50]"
-    assert plain([with_interval(Measured(0.2), "accuracy")]) == "20.0 %"
-    assert with_interval(Measured(-0.0001, -0.0002, 0.0)) == "0.000 [0.000–0.000]"
+    assert plain([with_interval(ValueText(5.444, 5.1, 5.8), "tokens")]) == "5.44 tokens [5.10–5.80]"
+    assert with_interval(ValueText(-0.6, -0.7, -0.5)) == "−0.60 [−0.70 to −0.50]"
+    assert plain([with_interval(ValueText(0.2), "accuracy")]) == "20.0 %"
+    assert with_interval(ValueText(-0.0001, -0.0002, 0.0)) == "0.000 [0.000–0.000]"
     assert plain(listed(["a", "b", "c"])) == "a, b and c"
 
 
 def test_without_an_interval_nothing_is_above_anything() -> None:
-    bare = Measured(5.0)
+    bare = ValueText(5.0)
     assert not bare.is_above(0)
     assert not bare.is_below(9)
-    assert not Measured(1.0, 0.5, 1.5).is_above(math.nan)
+    assert not ValueText(1.0, 0.5, 1.5).is_above(math.nan)
 
 
 def test_the_opening_says_what_was_read() -> None:
@@ -73,7 +73,7 @@ def test_null_attention_by_layer_only_where_layers_differ() -> None:
 
 def test_the_decoder_of_an_encoder_decoder_is_causal() -> None:
     of = result({"null_share": 0.5, "distance": 1.0})
-    decoder = Subject("toy", (Result({"decoder": of.dataset}, {}, of.provenance, {}, {}),))
+    decoder = ModelResults("toy", (Result({"decoder": of.dataset}, {}, of.provenance, {}, {}),))
     assert "4 heads, causal)" in said(decoder, "")
     assert said(decoder, "Rest").endswith("paid to the first token.")
 
@@ -183,7 +183,7 @@ def test_heads_that_hang_on_one_document_are_counted_where_the_test_is_named() -
     before = grouped({"a": 3.0}, parts=20)
     state = before.states["self"]["distance"]
     state["numerator"][1, 5, 2] += 4 * state["denominator"][1, 5, 2]
-    of = Subject("toy", (group_result(before, "a"),))
+    of = ModelResults("toy", (group_result(before, "a"),))
     found = heads_beyond(of, "distance", 1.0)
     assert (len(found.passed), found.n_decided) == (8, 1)
     assert found.correction == (
@@ -284,14 +284,14 @@ def test_differences_are_said_after_correction_over_measures() -> None:
 
 def test_groups_are_told_apart_by_shuffling_documents() -> None:
     of = grouped({"news": 4.0, "fiction": 2.0, "talk": 3.0})
-    (text,) = about_groups([Subject("toy", (of,))])
+    (text,) = about_groups([ModelResults("toy", (of,))])
     assert plain(text).startswith("In toy, kinds of text differ in mean distance (from ")
     assert "in fiction to" in plain(text)
     assert plain(text).endswith(
         "in news) (documents shuffled between kinds, after correction over one measure)."
     )
     alike = grouped({"news": 3.0, "fiction": 3.0, "talk": 3.0})
-    (text,) = about_groups([Subject("toy", (alike,))])
+    (text,) = about_groups([ModelResults("toy", (alike,))])
     assert plain(text).startswith("In toy, kinds of text do not clearly differ (")
 
 
@@ -300,7 +300,7 @@ def test_what_changed_names_heads_measures_and_how_much() -> None:
     state = after.states["self"]["distance"]
     state["numerator"][1, :, 2] += 0.5 * state["denominator"][1, :, 2]
     after = group_result(after, "a")
-    subjects = [Subject(title, (of,)) for title, of in (("old", before), ("new", after))]
+    subjects = [ModelResults(title, (of,)) for title, of in (("old", before), ("new", after))]
     differences = [(0, 1, compare(before, after))]
     (text,) = about_changes(subjects, differences)
     value = float(before["distance"].sel(layer=1, head=2))
@@ -326,7 +326,7 @@ def test_a_change_that_one_document_decides_is_not_claimed_without_saying_so(
     for at, change in zip((2, 3), changes.T, strict=True):
         state["numerator"][1, :, at] += change * state["denominator"][1, :, at]
     after = group_result(after, "a")
-    subjects = [Subject(title, (of,)) for title, of in (("old", before), ("new", after))]
+    subjects = [ModelResults(title, (of,)) for title, of in (("old", before), ("new", after))]
     differences = [(0, 1, compare(before, after))]
     assert "one document is more than half" in differences[0][2].attrs["caution"]
     (changed,) = changes_of(subjects, *differences[0])
@@ -352,9 +352,9 @@ def test_a_change_that_one_document_decides_is_not_claimed_without_saying_so(
 
 def test_what_could_not_be_tested_is_not_called_unchanged() -> None:
     before, after = (grouped({"a": of}, parts=3) for of in (3.0, 9.0))
-    subjects = [Subject(title, (of,)) for title, of in (("old", before), ("new", after))]
+    subjects = [ModelResults(title, (of,)) for title, of in (("old", before), ("new", after))]
     assert about_changes(subjects, [(0, 1, compare(before, after))]) == []
-    assert about_groups([Subject("toy", (grouped({"a": 1.0, "b": 9.0}, parts=1),))]) == []
+    assert about_groups([ModelResults("toy", (grouped({"a": 1.0, "b": 9.0}, parts=1),))]) == []
 
 
 def test_changes_are_corrected_over_the_heads_that_are_counted() -> None:

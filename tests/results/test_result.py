@@ -169,7 +169,7 @@ def test_a_notebook_shows_the_facts(result: Result) -> None:
 
 
 def test_methods_reach_up(result: Result, tiny_bert: Model, tmp_path: Path) -> None:
-    card = result.explain(1, 2, analyze(tiny_bert, make_corpus(8), "js"))
+    card = result.card(1, 2, analyze(tiny_bert, make_corpus(8), "js"))
     assert card.name == "L1 H2"
     assert card.nearest
     assert result.report(tmp_path / "report.html", title="A title") == tmp_path / "report.html"

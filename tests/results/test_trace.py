@@ -31,7 +31,7 @@ def test_by_word_sums_to_and_averages_from() -> None:
     words = trace.by_word()
     np.testing.assert_allclose(words.attention.values[0, 0], [[0.5, 0.5], [0.6, 0.4]])
     assert words.tokens == ("a", "unable")
-    assert words.about["unit"] == "word"
+    assert words.provenance["unit"] == "word"
 
 
 def test_by_word_keeps_special_tokens_and_words_in_pieces() -> None:
@@ -154,7 +154,7 @@ def test_files_keep_everything(tiny_t5: Model, tmp_path: Path) -> None:
     again = hs.open(path)
     assert list(again.blocks) == list(trace.blocks)
     assert again.stack_tokens == trace.stack_tokens
-    assert again.about == trace.about
+    assert again.provenance == trace.provenance
     for name, block in trace.blocks.items():
         xr.testing.assert_identical(again.blocks[name].data, block.data)
         assert again.blocks[name].is_causal == block.is_causal

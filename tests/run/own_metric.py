@@ -11,7 +11,7 @@ from headscope.metrics import query_counts, region_weights, total_mass
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from headscope.metrics import Reading
+    from headscope.metrics import LayerData
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class BackwardShare(hs.RatioMetric):
 
     reach: int = 1
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, reading: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Attention backward; all of it; how many queries."""
         back = region_weights(reading).tril(-self.reach).sum((-2, -1)).double()
         return back, total_mass(reading), query_counts(reading)

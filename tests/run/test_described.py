@@ -17,7 +17,7 @@ import torch
 import headscope as hs
 from headscope.app.cli.main import main
 from headscope.errors import InputError
-from headscope.metrics import Fact, Reading, query_counts, region_weights, total_mass
+from headscope.metrics import Fact, LayerData, query_counts, region_weights, total_mass
 from headscope.metrics.core import registry
 from headscope.reporting.report import build_report
 from headscope.run.measure import measure
@@ -53,7 +53,7 @@ class RareShare(hs.RatioMetric):
     most: int = 15
     ignored: tuple[str, ...] = ("the", ".")
 
-    def rows(self, reading: Reading) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def rows(self, reading: LayerData) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Attention to rare words; all of it; queries."""
         counts = reading.batch.facts["word_counts"]
         rare = np.zeros(reading.keys.words.shape)
@@ -138,7 +138,7 @@ def test_attributes_say_everything(result: hs.Result, tmp_path: Path) -> None:
 def test_figure_card_and_report_name_it(result: hs.Result) -> None:
     figure = result.figure("rare_share")
     assert figure.axes[0].get_title() == "Attention to rare words"
-    card = str(result.explain(0, 1))
+    card = str(result.card(0, 1))
     shown = float(result["rare_share"][0, 1])
     assert re.search(rf"Attention to rare words +{100 * shown:.1f}\s% +\w+ of 8", card)
     content = build_report([result])
@@ -158,7 +158,7 @@ def test_the_command_line_names_it(
 ) -> None:
     hs.register_metric(RareShare)
     tiny_bert.module.save_pretrained(tmp_path / "model")
-    tiny_bert.need_tokenizer().save_pretrained(tmp_path / "model")
+    tiny_bert.require_tokenizer().save_pretrained(tmp_path / "model")
     make_corpus(12).save(tmp_path / "corpus.jsonl")
     main([
         "analyze", str(tmp_path / "corpus.jsonl"), "-o", str(tmp_path / "run"),
@@ -183,7 +183,7 @@ def test_a_saved_result_merges_with_a_fresh_one_whose_options_are_tuples(
         name = "kept_share"
         facts: ClassVar[Mapping[str, Fact]] = {}
 
-        def rows(self, reading: Reading) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        def rows(self, reading: LayerData) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
             """Everything; all of it; queries."""
             assert isinstance(self.ignored, tuple)
             return total_mass(reading), total_mass(reading), query_counts(reading)

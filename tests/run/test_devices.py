@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.run.batches import MOST_WEIGHTS_ELSEWHERE, most_weights
+from headscope.run.batches import MAX_WEIGHTS_ELSEWHERE, most_weights
 from tests.run.corpora import make_corpus
 
 if TYPE_CHECKING:
@@ -50,4 +50,4 @@ def test_batches_follow_the_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> 
     assert with_memory(80 * GIGABYTE) == 1 << 28
     assert with_memory(GIGABYTE // 8) == 1 << 20
     assert most_weights(torch.device("cpu")) == 1 << 20
-    assert most_weights(torch.device("mps")) == MOST_WEIGHTS_ELSEWHERE
+    assert most_weights(torch.device("mps")) == MAX_WEIGHTS_ELSEWHERE

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.errors import HeadscopeWarning, InputError, OtherRun
+from headscope.errors import HeadscopeWarning, InputError, RunMismatch
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
@@ -60,7 +60,7 @@ def expected(tiny_bert: Model) -> Result:
 def test_a_result_without_its_plan_is_refused(tiny_bert: Model, tmp_path: Path) -> None:
     analyze(tiny_bert, make_corpus(5), ["distance"], out=tmp_path)
     (tmp_path / "plan.json").unlink()
-    with pytest.raises(OtherRun, match=r"holds a result, but no plan\.json"):
+    with pytest.raises(RunMismatch, match=r"holds a result, but no plan\.json"):
         analyze(tiny_bert, make_corpus(6), ["distance"], out=tmp_path)
     assert hs.open(tmp_path)["distance"].size
     replaced = analyze(tiny_bert, make_corpus(6), ["distance"], out=tmp_path, resume=False)
@@ -72,7 +72,7 @@ def test_the_result_of_another_plan_is_refused(tiny_bert: Model, tmp_path: Path)
     analyze(tiny_bert, make_corpus(5), ["distance"], out=one)
     analyze(tiny_bert, make_corpus(6), ["distance"], out=other)
     shutil.copy(one / "result.nc", other / "result.nc")
-    with pytest.raises(OtherRun, match=r"result of another run than .*plan\.json describes"):
+    with pytest.raises(RunMismatch, match=r"result of another run than .*plan\.json describes"):
         analyze(tiny_bert, make_corpus(6), ["distance"], out=other)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headscope.run import shard as memory
-from headscope.run.shard import MOST_KEPT, FreedMemory
+from headscope.run.shard import MAX_KEPT, FreedMemory
 
 
 def test_gives_back_what_has_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,10 +16,10 @@ def test_gives_back_what_has_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:
     freed.give_back()
     give_back = freed.give_back
     monkeypatch.setattr(freed, "give_back", lambda: (given_back.append(resident[0]), give_back()))
-    for size in (50, 100, 100 + MOST_KEPT, 101 + MOST_KEPT, 102 + MOST_KEPT, 200 + 2 * MOST_KEPT):
+    for size in (50, 100, 100 + MAX_KEPT, 101 + MAX_KEPT, 102 + MAX_KEPT, 200 + 2 * MAX_KEPT):
         resident[0] = size
         freed.check()
-    assert given_back == [101 + MOST_KEPT, 200 + 2 * MOST_KEPT]
+    assert given_back == [101 + MAX_KEPT, 200 + 2 * MAX_KEPT]
 
 
 def test_where_the_system_does_not_tell_it_gives_back_every_time(

@@ -8,7 +8,7 @@ from itertools import chain
 
 from headscope.batch import Axes
 from headscope.run.options import Settings
-from headscope.run.plan import MOST_SHARDS, Plan, document_key
+from headscope.run.plan import MAX_SHARDS, Plan, document_key
 from headscope.text.readers.read import demo_corpus
 
 
@@ -18,7 +18,7 @@ def test_sentences_of_one_document_are_dealt_together() -> None:
     for sentence in demo_corpus("sentence"):
         key, number = document_key(sentence)
         keys.append(key)
-        parts.setdefault(sentence.part_of, set()).add(number)
+        parts.setdefault(sentence.bucket_of, set()).add(number)
     assert len(parts) == 11
     assert all(len(numbers) == 1 for numbers in parts.values())
     assert len(set.union(*parts.values())) == 11
@@ -27,7 +27,7 @@ def test_sentences_of_one_document_are_dealt_together() -> None:
 
 def test_documents_of_no_other_are_dealt_by_id_and_text() -> None:
     document = next(iter(demo_corpus("document")))
-    assert document.part_of is None
+    assert document.bucket_of is None
     others = [document, replace(document, id="other"), replace(document, meta={"genre": "x"})]
     numbers = [document_key(other)[1] for other in others]
     assert numbers[0] != numbers[1]
@@ -45,7 +45,7 @@ def test_labels_survive_json() -> None:
 def test_windows_end_by_documents_and_by_characters() -> None:
     settings = Settings(max_tokens=512, window=10, shard_documents=4, shard_characters=100)
     plan = Plan({}, {}, (), Axes((), (), ("",), 64), settings)
-    most = MOST_SHARDS * 100
+    most = MAX_SHARDS * 100
 
     def shards(lengths: list[int]) -> list[list[int]]:
         return [list(numbers) for numbers in plan._cut(lengths)]

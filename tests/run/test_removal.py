@@ -13,7 +13,7 @@ from scipy import stats
 import headscope as hs
 from headscope.causal import importance as removal
 from headscope.causal.batched_forward import layer_modules
-from headscope.causal.importance import Paired, agreement, check_importance
+from headscope.causal.importance import RemovalComparison, check_importance, correlate_with_removal
 from headscope.errors import InputError, UnknownName
 from headscope.model.edits import Positions, ScaleKeys
 from headscope.text.readers.read import read
@@ -104,8 +104,8 @@ def test_numbers_of_agreement() -> None:
     pairs = np.full((n_documents, n_heads, 1), 4.0)
     rises = (estimates + 0.5 * generator.normal(size=estimates.shape))[..., None]
     sources = np.arange(n_documents).astype(str)
-    paired = Paired(estimates, gradients, pairs, rises, np.array([1.0]), sources)
-    found = agreement(paired)
+    paired = RemovalComparison(estimates, gradients, pairs, rises, np.array([1.0]), sources)
+    found = correlate_with_removal(paired)
     estimate, rise = estimates.mean(0)[:, 0], rises.mean(0)[:, 0, 0]
     steep = gradients.sum(0)[:, 0] / pairs.sum(0)[:, 0]
     expected = {
@@ -119,8 +119,10 @@ def test_numbers_of_agreement() -> None:
         assert found[name][0].item() == pytest.approx(value)
         low, high = found[name][1].ravel()
         assert low < high
-    one = Paired(estimates, gradients, pairs, rises, np.array([1.0]), np.zeros(n_documents))
-    assert np.isnan(agreement(one)["r"][1]).all()  # pieces of one text: no interval
+    one = RemovalComparison(
+        estimates, gradients, pairs, rises, np.array([1.0]), np.zeros(n_documents)
+    )
+    assert np.isnan(correlate_with_removal(one)["r"][1]).all()  # pieces of one text: no interval
 
 
 def test_estimate_and_removal_agree_over_heads(tiny_bert: Model) -> None:

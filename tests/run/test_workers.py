@@ -17,7 +17,7 @@ import pytest
 from headscope.errors import HeadscopeError, InputError
 from headscope.run import checkpoint
 from headscope.run.analyze import analyze
-from headscope.run.checkpoint import Stamp
+from headscope.run.checkpoint import ShardKey
 from headscope.run.engines import local
 from headscope.run.engines.local import DEATHS_BEFORE_BLAME, Task, _Pool
 from headscope.run.plan import Shard
@@ -103,7 +103,7 @@ def lessons(pool: Any, task: Task, at: list[int], deaths: int) -> Task:
 def test_blame_narrows_down_to_a_document() -> None:
     pool = _Pool.__new__(_Pool)
     pool._deaths, pool._excluded = {}, 0
-    task = Task(Shard(4, ()), Path("x"), Stamp("plan", 4))
+    task = Task(Shard(4, ()), Path("x"), ShardKey("plan", 4))
     assert lessons(pool, task, [1, 2], DEATHS_BEFORE_BLAME - 1) == task
     task = lessons(pool, task, [1, 2], 1)
     assert task.alone == {1, 2}

@@ -15,7 +15,7 @@ from headscope.text.corpus import Corpus, Spool, hold_documents
 from headscope.text.document import Document, Unit
 from headscope.text.readers.conllu import conllu_sentences
 from headscope.text.readers.read import demo_corpus, read
-from headscope.text.readers.reader import Report
+from headscope.text.readers.reader import ReadLog
 from headscope.text.readers.sentences import Sentence, assemble
 
 TEXTS = [f"Document number {i}." for i in range(200)]
@@ -51,7 +51,7 @@ def test_a_sample_is_drawn_once_and_kept_in_order() -> None:
     assert drawn == sorted(drawn, key=lambda name: int(name.split("-")[1]))
     assert drawn == [document.id for document in read(TEXTS, sample=20, seed=1)]
     assert drawn != [document.id for document in read(TEXTS, sample=20, seed=2)]
-    assert drawn == [document.id for document in read(TEXTS).draw(20, seed=1)]
+    assert drawn == [document.id for document in read(TEXTS).sample(20, seed=1)]
     # Which ones must never change, or yesterday's run cannot be resumed.
     assert [int(name.split("-")[1]) for name in drawn][:6] == [4, 5, 11, 14, 22, 24]
     summary = corpus.summary()
@@ -67,7 +67,7 @@ def test_a_run_reads_a_sample_once() -> None:
 
     corpus = read(texts, sample=20, seed=1)
     held = hold_documents(corpus)
-    report = Report()
+    report = ReadLog()
     assert list(held.read(report)) == list(held)
     assert len(passes) == 1
     assert list(held) == list(corpus)  # which reads anew
@@ -112,7 +112,7 @@ def test_what_a_held_corpus_left_out_is_told_at_every_pass(tmp_path: Path) -> No
     held = hold_documents(corpus)
     file.unlink()
     for _ in range(2):
-        report = Report("skip")
+        report = ReadLog("skip")
         assert [document.text for document in held.read(report)] == ["The cat sat."]
         assert sum(report.counts.values()) == len(report.messages) == 1
 
@@ -128,12 +128,12 @@ def test_a_sample_is_fair() -> None:
 
 def test_one_of_each_document() -> None:
     whole = demo_corpus("sentence")
-    drawn = list(whole.draw(11, seed=3, one_per_document=True))
-    assert len({document.part_of for document in drawn}) == len(drawn) == 11
-    few = list(whole.draw(4, seed=3, one_per_document=True))
-    assert len({document.part_of for document in few}) == len(few) == 4
+    drawn = list(whole.sample(11, seed=3, one_per_document=True))
+    assert len({document.bucket_of for document in drawn}) == len(drawn) == 11
+    few = list(whole.sample(4, seed=3, one_per_document=True))
+    assert len({document.bucket_of for document in few}) == len(few) == 4
     firsts = Counter(
-        next(iter(whole.draw(11, seed=seed, one_per_document=True))).id for seed in range(60)
+        next(iter(whole.sample(11, seed=seed, one_per_document=True))).id for seed in range(60)
     )
     assert len(firsts) > 5  # not always the first sentence
 
@@ -147,7 +147,7 @@ def test_more_than_there_is() -> None:
 
 def test_a_sample_of_a_sample_is_refused() -> None:
     with pytest.raises(InputError, match="already a sample of 2"):
-        read(TEXTS, sample=2).draw(1)
+        read(TEXTS, sample=2).sample(1)
 
 
 def test_units_can_be_changed_later() -> None:
@@ -169,7 +169,7 @@ def test_saving_and_reading_again(tmp_path: Path, unit: Unit) -> None:
 
 
 def test_a_pass_reports_as_it_goes() -> None:
-    report = Report("skip")
+    report = ReadLog("skip")
     seen = [document.text for document in read(["a", 1, "b", 2]).read(report)]
     assert seen == ["a", "b"]
     assert report.counts == {"documents": 2}
@@ -209,7 +209,7 @@ def test_documents_come_while_the_file_is_read() -> None:
             taken.append(number)
             yield number, line
 
-    report = Report()
+    report = ReadLog()
     documents = assemble(conllu_sentences(spy(), "demo", report), "demo", "document", report)
     assert next(documents).id == "demo-eddystone"
     assert len(taken) < 0.2 * len(text)

@@ -16,7 +16,7 @@ from headscope.errors import FileFormatError, InputError, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.read import REGISTERED, known_readers
-from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report, broken
+from headscope.text.readers.reader import Lines, Reader, ReadLog, ReadOptions, broken
 
 TABLE = "%table\nfirst\tA b. C d.\nsecond\tE f.\n"
 
@@ -32,7 +32,7 @@ class TableReader(Reader):
         return bool(start) and start[0] == "%table"
 
     def documents(
-        self, lines: Lines, name: str, options: ReadOptions, report: Report
+        self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
         for number, text in lines:
             if isinstance(text, FileFormatError):

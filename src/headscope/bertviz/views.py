@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.attention import Block as BlockName
+from headscope.attention import BlockName
 from headscope.errors import InputError, MissingExtra, UnknownName
 from headscope.page.payload import Contents, make_payload
 from headscope.page.replies import Replies

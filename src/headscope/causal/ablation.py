@@ -15,19 +15,19 @@ import xarray as xr
 from torch import Tensor
 
 from headscope.arguments import as_integer
-from headscope.attention import Attention, Block
+from headscope.attention import Attention, BlockName
 from headscope.causal.batched_forward import Head, HeadSet
 from headscope.errors import InputError, UnknownName
-from headscope.model.edits import Edit, ReplaceRows, SilenceRows
+from headscope.model.edits import AblateRows, Edit, ReplaceRows
 from headscope.model.model import Model
 from headscope.model.tracing import encode_for
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
-Heads = Sequence[Head] | Sequence[Sequence[Head]] | None
+HeadsArgument = Sequence[Head] | Sequence[Sequence[Head]] | None
 
 
-def wanted_sets(model: Model, heads: Heads, block: Block) -> list[HeadSet]:
+def head_sets(model: Model, heads: HeadsArgument, block: BlockName) -> list[HeadSet]:
     """The sets of heads that are asked for: by default every head alone."""
     wiring = model.wiring
     if heads is None:
@@ -70,7 +70,7 @@ def _as_head(entry: object) -> Head | None:
 
 def label_sets(
     model: Model,
-    block: Block,
+    block: BlockName,
     sets: Sequence[HeadSet],
     values: np.ndarray,
     intervals: np.ndarray | None,
@@ -122,8 +122,8 @@ def rank(array: xr.DataArray, n: int | None = None) -> list[tuple[int, int, floa
     return [(layer, head, float(value)) for (layer, head), value in largest.items()]
 
 
-Replace = Literal["zero", "mean"]
-REPLACES: tuple[Replace, ...] = ("zero", "mean")
+AblationKind = Literal["zero", "mean"]
+ABLATIONS: tuple[AblationKind, ...] = ("zero", "mean")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ class Replacement:
     overwrite the resting place itself.
     """
 
-    block: Block
+    block: BlockName
     means: Mapping[int, Tensor] | None = None
     """By layer, `head neuron`; None for zero."""
 
@@ -145,30 +145,32 @@ class Replacement:
         heads = torch.tensor([head for members in sets for _, head in members])
         where = {"layer": layer, "head": int(heads[0]), "block": self.block}
         if self.means is None:
-            return SilenceRows(rows=at, heads=heads, **where)  # type: ignore[arg-type]
+            return AblateRows(rows=at, heads=heads, **where)  # type: ignore[arg-type]
         values = self.means[layer][heads][:, None]
         return ReplaceRows(rows=at, heads=heads, values=values, keeps_first=True, **where)  # type: ignore[arg-type]
 
 
 def make_replacement(
-    model: Model, replace: str, reference: Corpus | Readable | None, block: Block
+    model: Model, ablation: str, reference: Corpus | Readable | None, block: BlockName
 ) -> Replacement:
     """The replacement that someone asks for."""
-    if replace not in REPLACES:
-        raise UnknownName.of("replacement", replace, REPLACES)
-    if replace == "zero":
+    if ablation not in ABLATIONS:
+        raise UnknownName.of("ablation", ablation, ABLATIONS)
+    if ablation == "zero":
         if reference is not None:
-            raise InputError("reference=… is what replace='mean' takes means over; replace='zero'.")
+            raise InputError(
+                "reference=… is what ablation='mean' takes means over; ablation='zero'."
+            )
         return Replacement(block)
     if reference is None:
         raise InputError(
-            "replace='mean' needs texts to take each head's mean over: reference=hs.read(…), "
+            "ablation='mean' needs texts to take each head's mean over: reference=hs.read(…), "
             "or a list of texts like the one you ask about."
         )
     return Replacement(block, mean_outputs(model, as_corpus(reference), block))
 
 
-def mean_outputs(model: Model, corpus: Corpus, block: Block) -> dict[int, Tensor]:
+def mean_outputs(model: Model, corpus: Corpus, block: BlockName) -> dict[int, Tensor]:
     """By layer, `head neuron`: the mean output of each head over all positions but the first."""
     sums: dict[int, Tensor] = {}
     counts: dict[int, int] = {}
@@ -179,7 +181,7 @@ def mean_outputs(model: Model, corpus: Corpus, block: Block) -> dict[int, Tensor
         if attention.outputs is None:
             raise InputError(
                 f"The tap does not see the head outputs of {model.info.family}: only "
-                "replace='zero' can be asked of it."
+                "ablation='zero' can be asked of it."
             )
         rest = attention.outputs[0, :, 1:].double()
         layer = attention.layer

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Block
+from headscope.attention import BlockName
 from headscope.causal.readout import Readout, refuse_nonsense
 from headscope.errors import HeadscopeError
 from headscope.model.edits import Edit
@@ -33,7 +33,7 @@ from headscope.model.tap.dispatch import Attachment
 T = TypeVar("T")
 
 
-class Pass:
+class ForwardPass:
     """Runs one text, as it is or in many rows.
 
     Args:
@@ -44,7 +44,7 @@ class Pass:
 
     def __init__(self, model: Model, inputs: Mapping[str, Tensor], position: int | None) -> None:
         self.model = model
-        self.inputs = model.placed(inputs)
+        self.inputs = model.to_device(inputs)
         self.position = position
         self.n_tokens = max(t.shape[1] for t in inputs.values() if t.ndim > 1)
         accepted = inspect.signature(model.module.forward).parameters
@@ -56,7 +56,7 @@ class Pass:
     def run(self, n_rows: int = 1) -> tuple[ModelOutput, Tensor | None]:
         """The model's output, and `row answer`: the logits at the position."""
         inputs = {
-            name: spread(tensor, n_rows) if isinstance(tensor, Tensor) else tensor
+            name: repeat_rows(tensor, n_rows) if isinstance(tensor, Tensor) else tensor
             for name, tensor in self.inputs.items()
         }
         outputs: ModelOutput = self.model.module(**inputs, **self._options)
@@ -73,7 +73,7 @@ class Pass:
         return logits[:, 0] if self.is_cut else logits[:, self.position]
 
 
-def spread(tensor: Tensor, n_rows: int) -> Tensor:
+def repeat_rows(tensor: Tensor, n_rows: int) -> Tensor:
     """The one row of a tensor, so many times."""
     if tensor.ndim < 2 or tensor.shape[0] != 1 or n_rows == 1:
         return tensor
@@ -145,10 +145,10 @@ def replayed(
 
 Head = tuple[int, int]
 HeadSet = tuple[Head, ...]
-MOST_TOKENS = 8192
+MAX_TOKENS = 8192
 """Tokens of a batch."""
-MOST_LOGITS = 1 << 26
-MOST_WEIGHTS = 1 << 26
+MAX_LOGITS = 1 << 26
+MAX_WEIGHTS = 1 << 26
 """Attention weights of one layer of a batch."""
 TOLERANCE = 1e-3
 ROUNDINGS = 16
@@ -162,7 +162,7 @@ MakeEdit = Callable[[int, Sequence[int], Sequence[HeadSet]], Edit]
 
 
 @dataclass(frozen=True, eq=False)
-class Base:
+class UneditedRun:
     """A text as it is: the number that is read, or several, and every layer's output."""
 
     readout: Readout
@@ -170,7 +170,7 @@ class Base:
     kept: Mapping[int, object]
 
 
-class Rows:
+class BatchedAblation:
     """Runs changes of one text as rows of batches.
 
     Args:
@@ -178,7 +178,7 @@ class Rows:
         block: the attention whose heads are changed.
     """
 
-    def __init__(self, text: Pass, block: Block) -> None:
+    def __init__(self, text: ForwardPass, block: BlockName) -> None:
         self.text = text
         self.model = text.model
         is_main = block == self.model.wiring.main_block()
@@ -187,7 +187,7 @@ class Rows:
         self.tolerance = max(TOLERANCE, ROUNDINGS * torch.finfo(self.model.module.dtype).eps)
         self._n_heads = max(site.n_heads for site in self.model.wiring.of_block(block))
 
-    def base(self, make: MakeReadout) -> Base:
+    def base(self, make: MakeReadout) -> UneditedRun:
         """Run the text as it is; `make` decides by its outputs what is read."""
         with (
             torch.inference_mode(),
@@ -198,11 +198,11 @@ class Rows:
             readout = make(outputs, logits)
             value = readout.read(outputs, logits)[0].double().cpu().numpy()
         refuse_nonsense(self.model, readout, value)
-        return Base(readout, value, kept)
+        return UneditedRun(readout, value, kept)
 
     def values(
         self,
-        base: Base,
+        base: UneditedRun,
         sets: Sequence[HeadSet],
         make_edit: MakeEdit,
         advance: Callable[[int], None] = lambda n: None,
@@ -224,7 +224,7 @@ class Rows:
             advance(len(chosen))
         return values
 
-    def alone(self, base: Base, heads: HeadSet, make_edit: MakeEdit) -> float:
+    def alone(self, base: UneditedRun, heads: HeadSet, make_edit: MakeEdit) -> float:
         """The same of one set by a plain pass: nothing is reused."""
         edits = _edits([heads], make_edit, first_row=0)
         tap = Attachment(edits=edits, returns_weights=False)
@@ -234,13 +234,13 @@ class Rows:
 
     def _batch_size(self) -> int:
         n = self.text.n_tokens
-        limits = [MOST_TOKENS // n, MOST_WEIGHTS // (n * n * self._n_heads)]
+        limits = [MAX_TOKENS // n, MAX_WEIGHTS // (n * n * self._n_heads)]
         if not self.text.is_cut:
             width = getattr(self.model.module.config, "vocab_size", 1) or 1
-            limits.append(MOST_LOGITS // (n * width))
+            limits.append(MAX_LOGITS // (n * width))
         return max(1, min(limits) - 1)
 
-    def _run(self, sets: Sequence[HeadSet], base: Base, make_edit: MakeEdit) -> np.ndarray:
+    def _run(self, sets: Sequence[HeadSet], base: UneditedRun, make_edit: MakeEdit) -> np.ndarray:
         """`row`: the values of sets, sorted by the layer of their first change."""
         n_rows = len(sets) + 1
         firsts = [min(layer for layer, _ in heads) for heads in sets]
@@ -296,7 +296,7 @@ def _stand_in(stack: ExitStack, module: nn.Module, forward: Callable[..., object
 
 
 def _giver(output: object, n_rows: int) -> Callable[..., object]:
-    return lambda *_, **__: map_tensors(output, lambda tensor: spread(tensor, n_rows))
+    return lambda *_, **__: map_tensors(output, lambda tensor: repeat_rows(tensor, n_rows))
 
 
 def _cutter(module: nn.Module, active: int, n_rows: int) -> Callable[..., object]:
@@ -309,7 +309,7 @@ def _cutter(module: nn.Module, active: int, n_rows: int) -> Callable[..., object
     def fill(tensor: Tensor) -> Tensor:
         if tensor.ndim < 2 or tensor.shape[0] != active:
             return tensor
-        return torch.cat((tensor, spread(tensor[:1], n_rows - active)))
+        return torch.cat((tensor, repeat_rows(tensor[:1], n_rows - active)))
 
     def forward(*args: object, **kwargs: object) -> object:
         result = original(*map_tensors(args, cut), **map_tensors(kwargs, cut))

@@ -20,15 +20,27 @@ from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
 from headscope.arguments import expect
-from headscope.attention import Attention, Block
-from headscope.causal.ablation import Heads, Replacement, label_sets, make_replacement, wanted_sets
-from headscope.causal.batched_forward import Base, HeadSet, MakeReadout, Pass, Rows
+from headscope.attention import Attention, BlockName
+from headscope.causal.ablation import (
+    HeadsArgument,
+    Replacement,
+    head_sets,
+    label_sets,
+    make_replacement,
+)
+from headscope.causal.batched_forward import (
+    BatchedAblation,
+    ForwardPass,
+    HeadSet,
+    MakeReadout,
+    UneditedRun,
+)
 from headscope.causal.loss_effects import LossEffects, effects_on_loss
 from headscope.causal.readout import (
-    OwnScalar,
+    CosineShift,
+    CustomScalar,
     Pooling,
     Readout,
-    Turn,
     find_answers,
     find_position,
     pooled,
@@ -51,7 +63,7 @@ from headscope.text.tokens import Tokens
 
 
 def estimate_effects(
-    text: Pass, make: MakeReadout, sets: Sequence[HeadSet], replacement: Replacement
+    text: ForwardPass, make: MakeReadout, sets: Sequence[HeadSet], replacement: Replacement
 ) -> tuple[Readout, float, np.ndarray]:
     """What was read, its value, and for each set the sum of its heads' first-order effects."""
     block = replacement.block
@@ -69,7 +81,7 @@ def estimate_effects(
 
 
 def _of_attention(
-    text: Pass, make: MakeReadout, block: Block
+    text: ForwardPass, make: MakeReadout, block: BlockName
 ) -> tuple[Readout, float, dict[int, np.ndarray]]:
     """By layer, `head`: −Σ a·∂m/∂a."""
     kept: dict[int, Tensor] = {}
@@ -89,7 +101,7 @@ def _of_attention(
 
 
 def output_gradients(
-    text: Pass, make: MakeReadout, block: Block
+    text: ForwardPass, make: MakeReadout, block: BlockName
 ) -> tuple[Readout, float, dict[int, Tensor], dict[int, Tensor]]:
     """What was read, its value, and by layer `head query neuron`: head outputs z and ∂m/∂z."""
     outputs: dict[int, Tensor] = {}
@@ -109,11 +121,11 @@ def output_gradients(
     return *_backward(text, make, tap), outputs, gradients
 
 
-def _backward(text: Pass, make: MakeReadout, tap: Attachment) -> tuple[Readout, float]:
+def _backward(text: ForwardPass, make: MakeReadout, tap: Attachment) -> tuple[Readout, float]:
     with torch.enable_grad(), text.model.attached(tap), frozen(text.model.module):
         outputs, logits = text.run()
         readout = make(outputs, None if logits is None else logits.detach())
-        if isinstance(readout, Turn):
+        if isinstance(readout, CosineShift):
             raise InputError(
                 "1 − cosine has a gradient of 0 where nothing is changed: method='gradient' needs "
                 "a model with logits, or a function of the output as target."
@@ -141,11 +153,11 @@ def effects(
     *,
     position: int = -1,
     measure: Literal["logit", "logprob"] = "logit",
-    replace: Literal["zero", "mean"] = "zero",
+    ablation: Literal["zero", "mean"] = "zero",
     reference: Corpus | Readable | None = None,
     method: Method = "exact",
-    heads: Heads = None,
-    block: Block | None = None,
+    heads: HeadsArgument = None,
+    block: BlockName | None = None,
     pair: str | None = None,
     decoder: str | None = None,
     pooling: Pooling = "mean",
@@ -177,7 +189,7 @@ def effects(
             none.
         position: of the prediction: the last token by default, in masked models the last mask.
         measure: `logit` (the difference of target and foil) or `logprob` (of the target).
-        replace: `zero`, or `mean` over `reference`. The first position of the text keeps what it
+        ablation: `zero`, or `mean` over `reference`. The first position of the text keeps what it
             is: many heads rest there.
         reference: texts like those asked about.
         method: `exact`, or `gradient`: a first-order estimate of all heads in one backward pass.
@@ -212,12 +224,12 @@ def effects(
     if pooling not in POOLINGS:
         raise UnknownName.of("pooling", pooling, POOLINGS)
     expect("text", text, str | Sequence | Corpus, "a text, several texts or a corpus")
-    sets = wanted_sets(model, heads, chosen_block)
+    sets = head_sets(model, heads, chosen_block)
     means_over = None if reference is None else as_corpus(reference)
     replacement_in = partial(
-        make_replacement, replace=replace, reference=means_over, block=chosen_block
+        make_replacement, ablation=ablation, reference=means_over, block=chosen_block
     )
-    how: dict[str, str | int | float] = {"replace": replace, "method": method}
+    how: dict[str, str | int | float] = {"ablation": ablation, "method": method}
     if means_over is not None:
         how["reference"] = means_over.name
     if model.module.dtype != torch.float32:
@@ -251,7 +263,7 @@ def effects(
     foils = _one_each(texts, foil, "foil")
 
     def on_texts(one: Model, questions: Iterable[tuple[object, object]]) -> list[_OneText]:
-        study = _Study(
+        study = _EffectRun(
             one, sets, replacement_in(one), method, measure, position, pair, decoder, pooling,
             chosen_block,
         )  # fmt: skip
@@ -304,7 +316,7 @@ class _OneText:
 
 
 @dataclass(frozen=True, eq=False)
-class _Study:
+class _EffectRun:
     """What `effects` does with each text."""
 
     model: Model
@@ -316,7 +328,7 @@ class _Study:
     pair: str | None
     decoder: str | None
     pooling: Pooling
-    block: Block
+    block: BlockName
 
     def run(
         self,
@@ -330,13 +342,13 @@ class _Study:
         stacks, inputs = read_text(self.model, text, self.pair, self.decoder)
         has_answers = not callable(target) and self.model.info.objective is not None
         at = find_position(self.model, stacks, self.position) if has_answers else None
-        text_pass = Pass(self.model, inputs, at)
+        text_pass = ForwardPass(self.model, inputs, at)
         make = partial(self._readout, at, target, foil)
         if self.method == "gradient":
             readout, value, values = estimate_effects(text_pass, make, self.sets, self.replacement)
             advance(len(self.sets))
         else:
-            rows = Rows(text_pass, self.block)
+            rows = BatchedAblation(text_pass, self.block)
             base = rows.base(make)
             readout, value = base.readout, float(base.value)
             values = rows.values(base, self.sets, self.replacement.edit, advance) - value
@@ -373,20 +385,20 @@ class _Study:
         logits: Tensor | None,
     ) -> Readout:
         if callable(target):
-            return OwnScalar(target)
+            return CustomScalar(target)
         if self.model.info.objective is None:
             if target is not None or foil not in (None, False):
-                self.model.need_objective(f"target={target!r}")
+                self.model.require_objective(f"target={target!r}")
             if "last_hidden_state" not in outputs:
                 raise MissingObjective(
                     f"{self.model.info.architecture} returns neither logits nor hidden states. "
                     "Give a function of its output: target=lambda output: …."
                 )
-            return Turn(pooled(outputs, self.pooling).clone(), self.pooling)
+            return CosineShift(pooled(outputs, self.pooling).clone(), self.pooling)
         assert logits is not None
         return find_answers(self.model, logits[0].float(), target, foil, self.measure, at)
 
-    def _check(self, rows: Rows, base: Base, values: np.ndarray) -> None:
+    def _check(self, rows: BatchedAblation, base: UneditedRun, values: np.ndarray) -> None:
         """The largest effect once more, by a plain pass."""
         largest = int(np.argmax(np.abs(values)))
         again = rows.alone(base, self.sets[largest], self.replacement.edit) - float(base.value)

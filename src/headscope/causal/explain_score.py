@@ -11,13 +11,13 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headscope.attention import Attention
-from headscope.causal.batched_forward import map_tensors, spread
+from headscope.causal.batched_forward import map_tensors, repeat_rows
 from headscope.causal.effects import read_text
 from headscope.causal.readout import place_of
 from headscope.causal.residual_stream import (
     Norm,
-    Part,
     Stream,
+    StreamTerm,
     find_norm,
     read_stream,
     refusal,
@@ -67,14 +67,14 @@ def explain_score(
             that are more than q·k, layers that do not add up), with the reason.
     """
     model = as_model(model)
-    place = Place(layer, head, query, key)
+    place = ScorePosition(layer, head, query, key)
     _site(model, place)
     main = model.wiring.main_block()
     stacks, inputs = read_text(model, text, None, None if main == "self" else text)
     return explain_place(model, stacks, inputs, place)
 
 
-class Place(NamedTuple):
+class ScorePosition(NamedTuple):
     """A score: of which head, from which token to which."""
 
     layer: int
@@ -84,7 +84,7 @@ class Place(NamedTuple):
 
 
 def explain_place(
-    model: Model, stacks: Mapping[str, Tokens], inputs: Mapping[str, object], place: Place
+    model: Model, stacks: Mapping[str, Tokens], inputs: Mapping[str, object], place: ScorePosition
 ) -> ExplainedScore:
     """`explain_score` of prepared inputs and their tokens."""
     layer, head, query, key = place
@@ -140,7 +140,7 @@ def explain_place(
     return ExplainedScore(data)
 
 
-def _site(model: Model, place: Place) -> Site:
+def _site(model: Model, place: ScorePosition) -> Site:
     site = model.wiring.find(None, place.layer, place.head)
     refuse_half_precision(model)
     if not site.is_dot_product or site.scale is None:
@@ -152,7 +152,7 @@ def _site(model: Model, place: Place) -> Site:
 class _Sides:
     """Queries and keys of a layer, part by part."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[StreamTerm, ...]
     queries: Tensor
     """`part head position neuron`."""
     keys: Tensor
@@ -175,7 +175,11 @@ def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
     fed = torch.cat((nothing, nothing + bias, rows))
     queries, keys = _run_rows(model, module, site, fed.to(call.given.dtype), call)
     captured = stream.attentions[site.layer]
-    named = (Part("bias of q and k", "bias", -1), Part("bias of the norm", "bias", -1), *parts)
+    named = (
+        StreamTerm("bias of q and k", "bias", -1),
+        StreamTerm("bias of the norm", "bias", -1),
+        *parts,
+    )
     sides = []
     for read, real, what in ((queries, captured.queries, "queries"), (keys, captured.keys, "keys")):
         assert real is not None
@@ -209,7 +213,7 @@ def _run_rows(
         if attention.layer == site.layer and attention.block == site.block:
             kept.append(attention)
 
-    args, kwargs = map_tensors((call.args, dict(call.kwargs)), lambda x: spread(x, len(rows)))
+    args, kwargs = map_tensors((call.args, dict(call.kwargs)), lambda x: repeat_rows(x, len(rows)))
     given = rows.to(model.module.device)
     if not args:
         kwargs[_hidden_name(kwargs)] = given

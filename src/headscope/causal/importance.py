@@ -29,13 +29,20 @@ from headscope.attention import Attention
 from headscope.batch import Batch
 from headscope.causal.batched_forward import layer_modules, recorded, replayed
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
 from headscope.metrics.surface import ClassShare
 from headscope.model.edits import ScaleKeys
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.model.objective import Scalar, Target, asked, check_aim, measure_losses, name_scalar
+from headscope.model.objective import (
+    Scalar,
+    Target,
+    check_loss_target,
+    measure_losses,
+    name_scalar,
+    with_loss,
+)
 from headscope.results.result import Result
 from headscope.run.analyze import analyze
 from headscope.run.batches import Encoder, key_classes_of, token_limit
@@ -45,7 +52,7 @@ from headscope.run.progress import Meter
 from headscope.run.shard import can_ask, question
 from headscope.statistics.correlation import correlation, ranks
 from headscope.statistics.intervals import BOUNDS, interval
-from headscope.statistics.jackknife import recomputed_pulls
+from headscope.statistics.jackknife import jackknife_from_values
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
@@ -84,7 +91,7 @@ def importance(
     model = as_model(model)
     scalar = name_scalar(target) if callable(target) else None
     answer = None if callable(target) else target
-    check_aim(model, answer, scalar)
+    check_loss_target(model, answer, scalar)
     metrics = [Importance(seed=seed, target=answer, scalar=scalar), RemovalEstimate(), Loss()]
     return analyze(
         model, corpus, metrics, **with_defaults(options, max_tokens=128, batch_tokens=512)
@@ -97,7 +104,7 @@ LIMIT = 1 - 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class Paired:
+class RemovalComparison:
     """What gradients predict and what removal does, for the same documents and heads.
 
     Attributes:
@@ -117,7 +124,7 @@ class Paired:
     sources: np.ndarray
 
 
-def agreement(paired: Paired) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def correlate_with_removal(paired: RemovalComparison) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For each name, its values and their interval (`bound …`).
 
     For each head and class: `rise` (at each level), `removal_estimate` and `importance`. For each
@@ -144,13 +151,13 @@ def agreement(paired: Paired) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def _bounds(value: np.ndarray, without: np.ndarray, sizes: np.ndarray, *, is_r: bool) -> np.ndarray:
     """`bound …`; correlations on Fisher's z, where they are about normal."""
     if not is_r:
-        return interval(recomputed_pulls(value, without, sizes)).bounds
+        return interval(jackknife_from_values(value, without, sizes)).bounds
     of_z, without_z = (np.arctanh(np.clip(x, -LIMIT, LIMIT)) for x in (value, without))
-    bounds: np.ndarray = np.tanh(interval(recomputed_pulls(of_z, without_z, sizes)).bounds)
+    bounds: np.ndarray = np.tanh(interval(jackknife_from_values(of_z, without_z, sizes)).bounds)
     return bounds
 
 
-def _numbers(paired: Paired, weights: np.ndarray) -> dict[str, np.ndarray]:
+def _numbers(paired: RemovalComparison, weights: np.ndarray) -> dict[str, np.ndarray]:
     """`row …`: in each row, `weights` (`row document`) say how much each document counts."""
     share = weights / weights.sum(1, keepdims=True)
     rises = np.tensordot(share, paired.rises, 1)
@@ -212,7 +219,7 @@ def check_importance(
 
     Args:
         model: a language model or classifier, or what `headscope.load` takes.
-        corpus: documents; `corpus.draw(32)` of a large one.
+        corpus: documents; `corpus.sample(32)` of a large one.
         classes: classes of keys; by default all but "punctuation" and "rest".
         heads: pairs of layer and head, or how many heads to draw from each layer; all by default.
         target: what the loss is about, as in `headscope.importance`; any function will do here.
@@ -237,7 +244,7 @@ def check_importance(
     model = as_model(model)
     scalar = target if callable(target) else None
     answer = None if callable(target) else target
-    check_aim(model, answer, None if scalar is None else "given")
+    check_loss_target(model, answer, None if scalar is None else "given")
     corpus = as_corpus(corpus)
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r}; expected shares above 0 and at most 1.")
@@ -248,7 +255,7 @@ def check_importance(
     for name in chosen:
         if name not in known:
             raise UnknownName.of("class of keys", name, known)
-    study = _Study(
+    study = _RemovalRun(
         model,
         Encoder(model, axes, settings),
         tuple(chosen),
@@ -284,7 +291,7 @@ def _wanted(
 
 
 @dataclass(frozen=True, eq=False)
-class _Study:
+class _RemovalRun:
     """One call of `check_importance`."""
 
     model: Model
@@ -312,7 +319,7 @@ class _Study:
                 posed, labels = question(self.model, inputs, batch, self.seed, self.target)
                 arrays = self._gradients(posed, labels, batch)
                 arrays["rises"] = self._rises(posed, labels, batch, meter)
-                arrays["sources"] = np.array([d.part_of or d.id for d in batch.documents])
+                arrays["sources"] = np.array([d.bucket_of or d.id for d in batch.documents])
                 for name, array in arrays.items():
                     parts.setdefault(name, []).append(array)
         finally:
@@ -336,7 +343,7 @@ class _Study:
         def read_layer(attention: Attention) -> None:
             if attention.block != self.model.info.blocks[0]:
                 return
-            reading = Reading(attention, known)
+            reading = LayerData(attention, known)
             rows = [row for row, (layer, _) in enumerate(self.heads) if layer == attention.layer]
             heads = [self.heads[row][1] for row in rows]
             for metric, *names in metrics:
@@ -345,7 +352,7 @@ class _Study:
                     columns = self.columns if part.ndim == 3 else [0]
                     sums[name][:, rows] = by_class[:, heads][..., columns].cpu().numpy()
 
-        with asked(self.model, posed, labels, self.scalar) as (losses, backward):
+        with with_loss(self.model, posed, labels, self.scalar) as (losses, backward):
             known = replace(batch, losses=losses)
             backward(read_layer)
         return {**sums, "losses": losses}
@@ -381,7 +388,7 @@ class _Study:
     def _losses(self, inputs: dict[str, Tensor], labels: Tensor) -> np.ndarray:
         """`document`: the mean loss over its predicted tokens."""
         with torch.inference_mode(), self.model.tapped(returns_weights=False):
-            outputs = self.model.module(**self.model.placed(inputs))
+            outputs = self.model.module(**self.model.to_device(inputs))
             losses = measure_losses(outputs, labels, self.scalar).double().cpu().numpy()
         return np.asarray(losses[:, 0] / losses[:, 1])
 
@@ -389,7 +396,7 @@ class _Study:
         """The dataset of all heads of the model; NaN for heads not asked for."""
         by_head = ("at", "key_class", "level")
         over_heads = by_head[1:]
-        paired = Paired(
+        paired = RemovalComparison(
             sums["estimates"],
             sums["gradients"],
             sums["pairs"],
@@ -398,7 +405,7 @@ class _Study:
             sums["sources"],
         )
         variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, str]]] = {}
-        for name, (value, bounds) in agreement(paired).items():
+        for name, (value, bounds) in correlate_with_removal(paired).items():
             dims = {"rise": by_head, "removal_estimate": by_head[:2], "importance": by_head[:2]}
             axes = dims.get(name, over_heads)
             attrs = {"long_name": NAMES[name][0], "units": NAMES[name][1]}

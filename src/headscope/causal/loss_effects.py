@@ -12,8 +12,8 @@ import xarray as xr
 from torch import Tensor
 
 from headscope.arguments import whole_number
-from headscope.causal.ablation import Replacement, make_replacement, rank, wanted_sets
-from headscope.causal.batched_forward import HeadSet, Pass, Rows
+from headscope.causal.ablation import Replacement, head_sets, make_replacement, rank
+from headscope.causal.batched_forward import BatchedAblation, ForwardPass, HeadSet
 from headscope.causal.readout import LossSum
 from headscope.errors import InputError
 from headscope.model.identity import describe_model, versions
@@ -26,7 +26,7 @@ from headscope.run.plan import axes_for, survey
 from headscope.run.progress import Meter
 from headscope.run.shard import can_ask, question
 from headscope.statistics.intervals import interval, p_differs
-from headscope.statistics.jackknife import Pulls, ratio_pulls
+from headscope.statistics.jackknife import Jackknife, ratio_jackknife
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
@@ -55,10 +55,10 @@ def effects_on_loss(
     rises, tokens, losses = _rises(
         model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
     )
-    pulls = ratio_pulls(rises, tokens[:, None])
+    jackknife = ratio_jackknife(rises, tokens[:, None])
     return LossEffects(
-        pulls.value,
-        _bounds(pulls),
+        jackknife.value,
+        _bounds(jackknife),
         {
             "model": model.name,
             "corpus": corpus.name,
@@ -88,7 +88,7 @@ def prune_heads(
     order: xr.DataArray | Sequence[tuple[int, int]],
     *,
     steps: int = 10,
-    replace: str = "zero",
+    ablation: str = "zero",
     reference: Corpus | Readable | None = None,
     max_tokens: int = 128,
     seed: int = 0,
@@ -105,7 +105,7 @@ def prune_heads(
         order: effects of heads, which are then removed from the smallest size on; or pairs of
             layer and head in the order of their removal.
         steps: at how many numbers of removed heads the loss is measured.
-        replace: `zero`, or `mean` over `reference`.
+        ablation: `zero`, or `mean` over `reference`.
         reference: texts to take means over.
         max_tokens: longer documents are cut.
         seed: decides which tokens an encoder has to guess.
@@ -122,7 +122,7 @@ def prune_heads(
     numbers = np.unique(np.linspace(0, len(listed), whole_number("steps", steps) + 1).round())
     counts = [int(n) for n in numbers if n > 0]
     sets = [tuple(sorted(listed[:n])) for n in counts]
-    replacement = make_replacement(model, replace, reference, block)
+    replacement = make_replacement(model, ablation, reference, block)
     measured = effects_on_loss(
         model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
     )
@@ -138,7 +138,7 @@ def prune_heads(
             "rise_high": ("removed", high),
         },
         coords={"removed": [0, *counts], "head": ("removed", ["", *last])},
-        attrs={**measured.about, "replace": replace, "heads": len(listed)},
+        attrs={**measured.about, "ablation": ablation, "heads": len(listed)},
     )
 
 
@@ -149,15 +149,15 @@ def _order(model: Model, order: xr.DataArray | Sequence[tuple[int, int]]) -> lis
         pairs = [(layer, head) for layer, head, _ in reversed(rank(order))]
         order = pairs
     listed = list(order)
-    sets = wanted_sets(model, listed, model.wiring.main_block())
+    sets = head_sets(model, listed, model.wiring.main_block())
     if len(sets) < len(listed) or any(len(heads) > 1 for heads in sets):
         raise InputError("order should name each head to remove once, in pairs of layer and head.")
     return [head for (head,) in sets]
 
 
-def _bounds(pulls: Pulls) -> np.ndarray:
-    bounds = interval(pulls)
-    return np.stack([bounds.low, bounds.high, p_differs(pulls)])
+def _bounds(jackknife: Jackknife) -> np.ndarray:
+    bounds = interval(jackknife)
+    return np.stack([bounds.low, bounds.high, p_differs(jackknife)])
 
 
 def _rises(
@@ -171,7 +171,7 @@ def _rises(
     progress: bool | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`text set`, `text` and `text`: rises of summed losses, predicted tokens, losses."""
-    model.need_objective("An effect on the loss")
+    model.require_objective("An effect on the loss")
     sources: dict[str, int] = {}
     sums: list[np.ndarray] = []
     tokens: list[int] = []
@@ -204,7 +204,7 @@ def _of_document(
     replacement: Replacement,
     advance: Callable[[int], None],
 ) -> tuple[np.ndarray, float]:
-    rows = Rows(Pass(model, inputs, None), replacement.block)
+    rows = BatchedAblation(ForwardPass(model, inputs, None), replacement.block)
     base = rows.base(lambda *_: LossSum(labels))
     value = float(base.value)
     return rows.values(base, sets, replacement.edit, advance) - value, value
@@ -226,4 +226,4 @@ def _asked(
         inputs, batch = encoder.batch([encoded])
         posed, labels = question(model, inputs, batch, seed)
         document = encoded.numbered[1]
-        yield document.part_of or document.id, posed, torch.as_tensor(labels)
+        yield document.bucket_of or document.id, posed, torch.as_tensor(labels)

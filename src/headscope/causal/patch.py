@@ -13,11 +13,11 @@ from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
 from headscope.arguments import expect, whole_number
-from headscope.attention import Attention, Block
-from headscope.causal.ablation import wanted_sets
-from headscope.causal.batched_forward import Head, HeadSet, Pass, Rows
+from headscope.attention import Attention, BlockName
+from headscope.causal.ablation import head_sets
+from headscope.causal.batched_forward import BatchedAblation, ForwardPass, Head, HeadSet
 from headscope.causal.effects import output_gradients, read_text
-from headscope.causal.readout import Answer, Readout, find_position, make_answer
+from headscope.causal.readout import LogitDifference, Readout, find_position, make_answer
 from headscope.errors import InputError
 from headscope.model.edits import Edit, ReplaceRows
 from headscope.model.load import as_model
@@ -25,21 +25,21 @@ from headscope.model.logits import KINDS, answer_names, find_answer
 from headscope.model.model import Model
 from headscope.run.progress import Meter
 from headscope.statistics.intervals import interval
-from headscope.statistics.jackknife import ratio_pulls
+from headscope.statistics.jackknife import ratio_jackknife
 
-Pairs = Sequence[tuple[str, str]]
+TextPairs = Sequence[tuple[str, str]]
 
 
 def patch(
     model: Model | str,
-    pairs: Pairs,
+    pairs: TextPairs,
     target: str | int | Sequence[str | int] | None = None,
     foil: str | int | Sequence[str | int] | None = None,
     *,
     position: int = -1,
     exact: int | Literal["all"] = 10,
     heads: Sequence[Head] | None = None,
-    block: Block | None = None,
+    block: BlockName | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Which heads carry the difference between two texts: each head's output in the one run is
@@ -79,8 +79,8 @@ def patch(
     chosen = model.wiring.main_block() if block is None else block
     listed = _checked(pairs)
     targets, foils = _each(listed, target, "target"), _each(listed, foil, "foil")
-    sets = wanted_sets(model, None, chosen)
-    wanted = None if heads is None else wanted_sets(model, heads, chosen)
+    sets = head_sets(model, None, chosen)
+    wanted = None if heads is None else head_sets(model, heads, chosen)
     if any(len(members) > 1 for members in wanted or ()):
         raise InputError(f"heads={heads!r}; patching is of single heads: pairs of layer and head.")
     several = [
@@ -91,7 +91,7 @@ def patch(
     if not np.abs(gaps).sum() > 0:
         raise InputError("The two texts of every pair give the same logits: there is no gap.")
     estimates = np.stack([pair.estimates(sets) for pair in several])
-    estimate = ratio_pulls(_signed(estimates, gaps), np.abs(gaps)[:, None])
+    estimate = ratio_jackknife(_signed(estimates, gaps), np.abs(gaps)[:, None])
     n = len(sets) if exact == "all" else min(whole_number("exact", exact), len(sets))
     top = np.argsort(-np.abs(estimate.value), kind="stable")[:n]
     if wanted is not None:
@@ -101,7 +101,7 @@ def patch(
         moved = np.stack([pair.exact([sets[i] for i in top], meter.advance) for pair in several])
     finally:
         meter.close()
-    share = ratio_pulls(_signed(moved, gaps), np.abs(gaps)[:, None])
+    share = ratio_jackknife(_signed(moved, gaps), np.abs(gaps)[:, None])
     bounds = interval(share)
     grids = {
         "share": (top, share.value),
@@ -146,13 +146,13 @@ def _signed(changes: np.ndarray, gaps: np.ndarray) -> np.ndarray:
 class _Pair:
     """A pair of texts, ready to be patched."""
 
-    rows: Rows
-    answer: Answer
+    rows: BatchedAblation
+    answer: LogitDifference
     gap: float
     mine: dict[int, Tensor]
     theirs: dict[int, Tensor]
     gradients: dict[int, Tensor]
-    block: Block
+    block: BlockName
 
     def estimates(self, sets: Sequence[HeadSet]) -> np.ndarray:
         """`head`: Σ (z′ − z)·∂m/∂z."""
@@ -186,9 +186,9 @@ def _prepare(
     target: str | int | None,
     foil: str | int | None,
     position: int,
-    block: Block,
+    block: BlockName,
 ) -> _Pair:
-    objective = model.need_objective("Patching")
+    objective = model.require_objective("Patching")
     if objective == "seq2seq":
         raise InputError(
             f"{model.name} is an encoder-decoder; patching is of models with one stack."
@@ -206,7 +206,7 @@ def _prepare(
             "length in tokens."
         )
     at = find_position(model, stacks[0], position)
-    first, second = (Pass(model, prepared, at) for prepared in inputs)
+    first, second = (ForwardPass(model, prepared, at) for prepared in inputs)
     theirs, other_logits = _outputs(second, block)
 
     def make(_: ModelOutput, logits: Tensor | None) -> Readout:
@@ -222,12 +222,12 @@ def _prepare(
         return make_answer(model, number, other, "logit", at)
 
     answer, value, mine, gradients = output_gradients(first, make, block)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, LogitDifference)
     gap = value - float(answer.read(ModelOutput(), other_logits[None])[0])
-    return _Pair(Rows(first, block), answer, gap, mine, theirs, gradients, block)
+    return _Pair(BatchedAblation(first, block), answer, gap, mine, theirs, gradients, block)
 
 
-def _outputs(text: Pass, block: Block) -> tuple[dict[int, Tensor], Tensor]:
+def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Tensor]:
     """By layer, `head query neuron`: the head outputs; and the logits at the position."""
     outputs: dict[int, Tensor] = {}
 
@@ -247,7 +247,7 @@ def _outputs(text: Pass, block: Block) -> tuple[dict[int, Tensor], Tensor]:
     return {layer: z.clone() for layer, z in outputs.items()}, logits[0].float().clone()
 
 
-def _checked(pairs: Pairs) -> list[tuple[str, str]]:
+def _checked(pairs: TextPairs) -> list[tuple[str, str]]:
     expect("pairs", pairs, Iterable, "pairs of texts")
     listed = list(pairs)
     if not listed:

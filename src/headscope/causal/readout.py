@@ -52,7 +52,7 @@ class Readout(ABC):
 
 @final
 @dataclass(frozen=True)
-class Answer(Readout):
+class LogitDifference(Readout):
     """logit(target) − logit(foil), or log p(target), at one position."""
 
     target: int
@@ -100,7 +100,7 @@ class Answer(Readout):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Turn(Readout):
+class CosineShift(Readout):
     """1 − cosine between the text's vector in a row and as it is: how far it turns."""
 
     vector: Tensor = field(repr=False)
@@ -119,7 +119,7 @@ class Turn(Readout):
 
 @final
 @dataclass(frozen=True, eq=False)
-class OwnScalar(Readout):
+class CustomScalar(Readout):
     """A user's function of the model's output."""
 
     scalar: Scalar
@@ -201,7 +201,7 @@ def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> 
     In a masked model −1 is the last mask of the text, in a classifier of tokens the last token
     that is not special.
     """
-    objective = model.need_objective("An effect on a prediction")
+    objective = model.require_objective("An effect on a prediction")
     if objective == "label":
         return None
     stack = stacks["decoder"] if objective == "seq2seq" else next(iter(stacks.values()))
@@ -210,11 +210,11 @@ def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> 
     if objective == "token_label" and position == -1:
         return max((i for i, special in enumerate(stack.special) if not special), default=at)
     if objective == "masked" and position == -1:
-        mask = model.need_tokenizer().mask_token_id
+        mask = model.require_tokenizer().mask_token_id
         masks = [i for i, token in enumerate(stack.ids) if token == mask]
         if not masks:
             raise InputError(
-                f"The text has no mask token ({model.need_tokenizer().mask_token}), so "
+                f"The text has no mask token ({model.require_tokenizer().mask_token}), so "
                 f"{model.name} predicts nothing in it. Write one, or give a position."
             )
         return masks[-1]
@@ -228,7 +228,7 @@ def find_answers(
     foil: str | int | bool | None,
     measure: str,
     position: int | None,
-) -> Answer:
+) -> LogitDifference:
     """Target and foil; by default the likeliest answer and the likeliest other one.
 
     Args:
@@ -260,8 +260,10 @@ def find_answers(
 
 def make_answer(
     model: Model, target: int, foil: int | None, measure: Measure, position: int | None
-) -> Answer:
+) -> LogitDifference:
     """The readout of two answers that are known by number."""
-    kind = KINDS[model.need_objective("An effect on a prediction")]
+    kind = KINDS[model.require_objective("An effect on a prediction")]
     names = answer_names(model, kind, [target, target if foil is None else foil])
-    return Answer(target, foil, measure, (names[0], names[1]), position, are_exclusive(model))
+    return LogitDifference(
+        target, foil, measure, (names[0], names[1]), position, are_exclusive(model)
+    )

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
 from headscope.attention import Attention
-from headscope.causal.batched_forward import Pass, layer_modules
+from headscope.causal.batched_forward import ForwardPass, layer_modules
 from headscope.causal.effects import read_text
 from headscope.causal.readout import find_answers, find_position
 from headscope.errors import InputError, TapUnsupported
@@ -92,7 +92,7 @@ ROUNDINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StreamTerm:
     """A part of the residual stream."""
 
     name: str
@@ -117,7 +117,7 @@ class Stream:
         attentions: by layer, what the tap read.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[StreamTerm, ...]
     values: Tensor
     before: Mapping[int, Tensor]
     after: Tensor
@@ -125,7 +125,7 @@ class Stream:
     outputs: ModelOutput
     attentions: Mapping[int, Attention]
 
-    def below(self, layer: int) -> tuple[tuple[Part, ...], Tensor]:
+    def below(self, layer: int) -> tuple[tuple[StreamTerm, ...], Tensor]:
         """The parts of what enters a layer."""
         chosen = [i for i, part in enumerate(self.parts) if part.layer < layer]
         return tuple(self.parts[i] for i in chosen), self.values[chosen]
@@ -154,10 +154,10 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
         model.tapped(keep, scores=True),
         recorded_calls(model.module) as calls,
     ):
-        outputs, _ = Pass(model, inputs, None).run()
+        outputs, _ = ForwardPass(model, inputs, None).run()
     names = {module: name for name, module in model.module.named_modules()}
     by_name = {call.name: call for call in calls}
-    parts: list[Part] = []
+    parts: list[StreamTerm] = []
     values: list[Tensor] = []
     before: dict[int, Tensor] = {}
     after: Tensor | None = None
@@ -170,7 +170,7 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
             raise refusal(model, f"layer {layer} does not take and return one tensor")
         entering, leaving = _rows(call.given), _rows(call.returned)
         if after is None:
-            parts.append(Part("embedding", "embedding", -1))
+            parts.append(StreamTerm("embedding", "embedding", -1))
             values.append(entering)
         elif not _is_close(entering, after):
             raise refusal(model, f"what enters layer {layer} is not what left the layer before it")
@@ -187,9 +187,12 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
                 "of one other module to its input as they are (a norm behind them, or a factor)",
             )
         n_heads = heads.shape[1]
-        parts += [Part(f"L{layer} H{head}", "head", layer, head) for head in range(n_heads)]
+        parts += [StreamTerm(f"L{layer} H{head}", "head", layer, head) for head in range(n_heads)]
         values += list(projection.through(heads[0]).cpu())
-        parts += [Part(f"L{layer} bias", "bias", layer), Part(f"L{layer} MLP", "mlp", layer)]
+        parts += [
+            StreamTerm(f"L{layer} bias", "bias", layer),
+            StreamTerm(f"L{layer} MLP", "mlp", layer),
+        ]
         values += [projection.bias.expand_as(rest), rest]
     assert after is not None
     stacked = torch.stack(values)
@@ -292,7 +295,7 @@ def attribute(
         TapUnsupported: the architecture does not allow it, with the reason.
     """
     model = as_model(model)
-    objective = model.need_objective("Attribution of a prediction")
+    objective = model.require_objective("Attribution of a prediction")
     if objective not in ("causal", "masked"):
         raise InputError(
             "Attribution is of the tokens that a language model with one stack predicts; "

@@ -13,7 +13,7 @@ from torch.nn import functional
 from transformers.utils.generic import ModelOutput
 
 from headscope.causal.ablation import Replacement
-from headscope.causal.batched_forward import HeadSet, Pass, Rows
+from headscope.causal.batched_forward import BatchedAblation, ForwardPass, HeadSet
 from headscope.causal.readout import Pooling, Readout, find_position, pooled, refuse_one_token
 from headscope.errors import InputError, MissingObjective
 from headscope.model.logits import (
@@ -34,7 +34,7 @@ CHUNKS = 10
 
 @final
 @dataclass(frozen=True, eq=False)
-class Candidates(Readout):
+class TopLogprobs(Readout):
     """The log-probabilities of some answers at one position."""
 
     ids: Tensor
@@ -104,7 +104,7 @@ def measure_every_head(
             "effects are on the vector of the whole text. Leave position out."
         )
     at = find_position(model, stacks, -1 if position is None else position) if predicts else None
-    rows = Rows(Pass(model, cast("Mapping[str, Tensor]", inputs), at), block)
+    rows = BatchedAblation(ForwardPass(model, cast("Mapping[str, Tensor]", inputs), at), block)
     names: list[str] = []
 
     def make(outputs: ModelOutput, logits: Tensor | None) -> Readout:
@@ -117,9 +117,9 @@ def measure_every_head(
             return Vector()
         assert logits is not None
         ids = _likeliest(model, logits)
-        kind = KINDS[model.need_objective("An effect on a prediction")]
+        kind = KINDS[model.require_objective("An effect on a prediction")]
         names.extend(answer_names(model, kind, ids.tolist()))
-        return Candidates(ids, are_exclusive(model))
+        return TopLogprobs(ids, are_exclusive(model))
 
     base = rows.base(make)
     parts: list[np.ndarray] = []
@@ -130,7 +130,7 @@ def measure_every_head(
         parts.append(rows.values(base, sets[start : start + size], edit))
         advance(min(start + size, len(sets)), len(sets))
     layers, table = _by_head(sets, np.concatenate(parts))
-    about: dict[str, str | int] = {"block": block, "replace": "zero", "model": model.name}
+    about: dict[str, str | int] = {"block": block, "ablation": "zero", "model": model.name}
     before = np.asarray(base.value, dtype=np.float32)
     if predicts:
         about |= {} if at is None else {"position": at}

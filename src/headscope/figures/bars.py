@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from headscope.errors import InputError
 from headscope.figures.style import BLUE, GRAY, ORANGE, caption, new_figure, styled
 from headscope.probes.tables import BiasTable, ProbeTable
-from headscope.results.display import described
+from headscope.results.display import display_of
 from headscope.results.effect_data import SIDES, ExplainedScore
 from headscope.results.result import Result
 
@@ -48,7 +48,7 @@ def probe_figure(table: ProbeTable) -> Figure:
             axes.plot([low, high], [y, y], color=BLUE, linewidth=1, alpha=0.6, zorder=2)
             axes.plot(100 * row.accuracy, y, "o", color=BLUE, markersize=4, zorder=4)
             axes.plot(
-                100 * row.honest,
+                100 * row.crossfit_accuracy,
                 y,
                 "o",
                 color=BLUE,
@@ -133,7 +133,7 @@ def genre_figure(result: Result) -> Figure:
         raise InputError('This result has no groups. Run analyze(…, by="genre").')
     groups = {name: next(iter(blocks.values())) for name, blocks in result.groups.items()}
     first = next(iter(groups.values()))
-    panels = {f"{name}_mean": described(first[name]) for name in SHOWN_GROUPS if name in first}
+    panels = {f"{name}_mean": display_of(first[name]) for name in SHOWN_GROUPS if name in first}
     order = sorted(groups, key=lambda group: float(groups[group]["null_share_mean"]))
     labels = [f"{group} ({int(groups[group]['tokens_per_document_count'])})" for group in order]
     at = np.arange(len(order))[::-1]

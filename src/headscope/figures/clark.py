@@ -265,7 +265,7 @@ OTHER = "other"
 LIGHT = "#C4C4C4"
 MORE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#661100", "#88CCEE", "#117733")
 """Colors of Tol (2021), for maps with many behaviors."""
-MOST_NAMED = 4
+MAX_NAMED = 4
 """Heads of a behavior are named on the map if there are no more of them."""
 AREA = 16
 """Of a point, in square points."""
@@ -350,7 +350,7 @@ def _name_heads(axes: Axes, heads: HeadMap) -> None:
     """Names beside the heads of rare behaviors, away from the nearest other one."""
     data = heads.data
     names, counts = np.unique(data["behavior"].values, return_counts=True)
-    rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MOST_NAMED}
+    rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MAX_NAMED}
     named = [i for i, name in enumerate(data["behavior"].values) if str(name) in rare - {OTHER}]
     places = np.stack([data["x"].values, data["y"].values], axis=1)
     for i in named:

@@ -28,7 +28,7 @@ WINDOW = 45
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _TextRun:
     """A token and where it stands, in inches from the left and lines from the top."""
 
     text: str
@@ -65,13 +65,13 @@ def exemplar_table(
     return figure
 
 
-def _lay_out(ruler: Figure, exemplar: Exemplar) -> list[_Piece]:
+def _lay_out(ruler: Figure, exemplar: Exemplar) -> list[_TextRun]:
     """Tokens in lines of text."""
     renderer = ruler.canvas.get_renderer()  # type: ignore[attr-defined]
     tokens = exemplar.query_tokens
     has_spaces = any(token.startswith(" ") for token in tokens)
     first, last = _window(len(tokens), exemplar.query, exemplar.key)
-    pieces: list[_Piece] = []
+    pieces: list[_TextRun] = []
     x, line = LEFT, 0
     word: list[tuple[str, int, float]] = []
 
@@ -81,7 +81,7 @@ def _lay_out(ruler: Figure, exemplar: Exemplar) -> list[_Piece]:
         if x + width > WIDTH - 0.1 and x > LEFT:
             x, line = LEFT, line + 1
         for text, position, w in word:
-            pieces.append(_Piece(text, position, x, line, w))
+            pieces.append(_TextRun(text, position, x, line, w))
             x += w
         x += SPACE
         word.clear()
@@ -109,9 +109,9 @@ def _window(n: int, query: int, key: int) -> tuple[int, int]:
     return max(0, low - WINDOW // 2), min(n, high + WINDOW // 2)
 
 
-def _draw(axes: Axes, exemplar: Exemplar, pieces: Sequence[_Piece], top: float) -> None:
+def _draw(axes: Axes, exemplar: Exemplar, pieces: Sequence[_TextRun], top: float) -> None:
     axes.text(0.1, top, f"{exemplar.weight:.2f}", fontsize=FONT, color=GRAY, va="center")
-    places: dict[int, _Piece] = {}
+    places: dict[int, _TextRun] = {}
     for piece in pieces:
         y = top + LINE * piece.line
         is_query, is_key = piece.position == exemplar.query, piece.position == exemplar.key

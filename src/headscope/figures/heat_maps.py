@@ -23,8 +23,8 @@ from headscope.figures.style import (
     HEAT,
     MISSING,
     ORANGE,
-    Labels,
     Panel,
+    PanelLabels,
     caption,
     draw_bar_panel,
     draw_map,
@@ -33,7 +33,7 @@ from headscope.figures.style import (
     styled,
     ticks,
 )
-from headscope.results.display import described, label_of
+from headscope.results.display import display_of, label_of
 
 MAIN_TAGS = ("NOUN", "PROPN", "PUNCT", "DET")
 """The tags most papers show first; a figure takes those that occur."""
@@ -41,7 +41,7 @@ MAIN_TAGS = ("NOUN", "PROPN", "PUNCT", "DET")
 
 def heat_map(values: xr.DataArray) -> Figure:
     """One value per head. Layers go down, heads across, as in the paper."""
-    known = described(values)
+    known = display_of(values)
     n_layers, n_heads = values.sizes["layer"], values.sizes["head"]
     cell = 0.24 if n_layers <= 16 else 0.15
     with styled():
@@ -75,12 +75,12 @@ def tag_maps(
             row, column = divmod(number, columns)
             at = Panel(0.35 + column * width, 0.45 + row * height, wide, high)
             is_last = number + columns >= len(shown)
-            labels_of_panel = Labels(
+            labels_of_panel = PanelLabels(
                 label_of(dim, name), heads, "head" * is_last, "layer" * (column == 0)
             )
             array = values.sel({dim: by_name[name]}).transpose("layer", "head").values
             draw_map(axes, at, array, labels_of_panel, layers)
-        axes.set_title(described(values).title, fontsize=9, y=1 - 0.2 / figure.get_figheight())
+        axes.set_title(display_of(values).title, fontsize=9, y=1 - 0.2 / figure.get_figheight())
     return figure
 
 
@@ -108,7 +108,7 @@ def draw_heads(figure: Figure, axes: Axes, values: xr.DataArray, *, label: str =
         bar.set_label(label)
 
 
-MOST_TYPES = 24
+MAX_TYPES = 24
 
 
 def alignment_by_layer(data: xr.Dataset) -> Figure:
@@ -121,7 +121,7 @@ def alignment_by_layer(data: xr.Dataset) -> Figure:
             baseline = float(data["dep_baseline_by_parent"].sel(parent=form))
             axes.axhline(baseline, color=ORANGE, linewidth=1.5, label="all token pairs")
             axes.set_title(label_of("parent", form))
-        panels[0].set_ylabel(described(data["dep_alignment"]).units)
+        panels[0].set_ylabel(display_of(data["dep_alignment"]).units)
         panels[0].legend(loc="upper right", handlelength=1.2)
     return figure
 
@@ -130,7 +130,7 @@ def types_by_layer(data: xr.Dataset) -> Figure:
     """Share of attention to each dependency relation by layer, most frequent first (Figure 9)."""
     values = data["dep_type_to_by_layer"]
     mean = values.mean("layer").values
-    order = np.argsort(-mean, kind="stable")[:MOST_TYPES]
+    order = np.argsort(-mean, kind="stable")[:MAX_TYPES]
     names = [str(values["relation"].values[n]) for n in order if mean[n] > 0]
     columns = min(6, max(len(names), 1))
     rows = max(1, math.ceil(len(names) / columns))
@@ -141,13 +141,13 @@ def types_by_layer(data: xr.Dataset) -> Figure:
             row, column = divmod(number, columns)
             at = Panel(0.6 + 1.25 * column, 0.25 + 1.05 * row, 0.9, 0.75)
             is_last = number + columns >= len(names)
-            labels = Labels(name, layers, "layer" * is_last)
+            labels = PanelLabels(name, layers, "layer" * is_last)
             bounds = None
             if "dep_type_to_by_layer_interval" in data:
                 bounds = data["dep_type_to_by_layer_interval"].sel(relation=name).values
             draw_bar_panel(axes, at, values.sel(relation=name).values, bounds, labels)
         middle = figure.get_figheight() / 2
-        units = described(data["dep_type_to"]).units
+        units = display_of(data["dep_type_to"]).units
         axes.text(0.12, middle, units, rotation=90, ha="center", va="center", fontsize=8)
     return figure
 
@@ -161,7 +161,7 @@ def distance_figure(data: xr.Dataset) -> Figure:
         left, right = figure.subplots(
             1, 2, gridspec_kw={"width_ratios": [cell * n_heads + 0.9, 2.4]}
         )
-        known = described(data["distance"])
+        known = display_of(data["distance"])
         label = f"{known.title.lower()} ({known.units})"
         draw_heads(figure, left, data["distance"], label=label)
         draw_bars(right, data, "distance", is_horizontal=True)

@@ -33,7 +33,7 @@ from headscope.figures.heat_maps import (
 )
 from headscope.figures.style import save_figure, styled
 from headscope.heads.head_map import map_heads
-from headscope.heads.roles import SURFACE, Probes, Thresholds
+from headscope.heads.roles import SURFACE, Probes, RoleThresholds
 from headscope.results.display import is_shown
 from headscope.results.result import Result
 
@@ -67,7 +67,7 @@ def _head_map(
     *,
     probes: Probes | None = None,
     effects: xr.DataArray | Result | None = None,
-    thresholds: Thresholds | None = None,
+    thresholds: RoleThresholds | None = None,
     seed: int = 0,
     starts: int = 8,
 ) -> Figure:

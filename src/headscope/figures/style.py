@@ -133,7 +133,7 @@ class Panel(NamedTuple):
         return self.top + self.height
 
 
-class Labels(NamedTuple):
+class PanelLabels(NamedTuple):
     """What is written around a panel."""
 
     title: str
@@ -153,7 +153,9 @@ def new_canvas(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def draw_map(axes: Axes, at: Panel, values: np.ndarray, labels: Labels, down: list[str]) -> None:
+def draw_map(
+    axes: Axes, at: Panel, values: np.ndarray, labels: PanelLabels, down: list[str]
+) -> None:
     """A heat map (`row column`) with a color bar from 0 to its highest value."""
     highest = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
     highest = highest or 1.0
@@ -179,7 +181,7 @@ def draw_map(axes: Axes, at: Panel, values: np.ndarray, labels: Labels, down: li
 
 
 def draw_bar_panel(
-    axes: Axes, at: Panel, values: np.ndarray, bounds: np.ndarray | None, labels: Labels
+    axes: Axes, at: Panel, values: np.ndarray, bounds: np.ndarray | None, labels: PanelLabels
 ) -> None:
     """Bars from 0 on a scale of their own, with whiskers where there are `bounds` (`bound bar`)."""
     highest = np.nanmax(values if bounds is None else np.fmax(values, bounds[1]), initial=0.0)
@@ -204,7 +206,7 @@ def draw_bar_panel(
     _write_across(axes, at, labels, ticks(len(values)) if labels.below else [])
 
 
-def _write_across(axes: Axes, at: Panel, labels: Labels, shown: list[int]) -> None:
+def _write_across(axes: Axes, at: Panel, labels: PanelLabels, shown: list[int]) -> None:
     """The title above a panel, names of columns and of their axis below it."""
     _write(axes, at.left + at.width / 2, at.top - 0.04, labels.title, va="bottom", size=8)
     for n in shown:

@@ -17,13 +17,13 @@ from headscope.arguments import expect, place_of, whole_number
 from headscope.errors import InputError
 from headscope.heads.head_map import HeadMap, nearest_in
 from headscope.heads.roles import OTHER, SURFACE, behaviors, of_probes, probed_names
-from headscope.results.display import Described, described, is_shown, label_of
+from headscope.results.display import VariableDisplay, display_of, is_shown, label_of
 from headscope.results.effect_data import result_of_effects
 from headscope.results.result import Result
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CardRow:
     """One number about a head, among the other heads."""
 
     what: str
@@ -51,7 +51,7 @@ class HeadCard:
     head: int
     model: str
     summary: str
-    evidence: tuple[tuple[str, tuple[Evidence, ...]], ...]
+    evidence: tuple[tuple[str, tuple[CardRow, ...]], ...]
     nearest: tuple[tuple[int, int, float], ...]
     exemplars: tuple[str, ...]
 
@@ -100,7 +100,7 @@ class HeadCard:
     _repr_html_ = html
 
 
-def _columns(rows: Sequence[Evidence]) -> tuple[list[str], list[str]]:
+def _columns(rows: Sequence[CardRow]) -> tuple[list[str], list[str]]:
     return [row.what for row in rows], [row.value for row in rows]
 
 
@@ -108,10 +108,10 @@ SINGLE = "In short"
 """The topic of variables without labels."""
 FEW_LABELS = 8
 """Up to so many labels of a variable are all shown; of more, the highest few."""
-MOST_SHOWN = 3
+MAX_SHOWN = 3
 
 
-def explain_head(
+def make_card(
     results: Result | Iterable[Result | xr.DataArray],
     layer: int,
     head: int,
@@ -123,10 +123,10 @@ def explain_head(
     given = _given(results)
     _check_head(given[0].dataset, layer, head)
     whole_number("n_exemplars", n_exemplars, 0)
-    return _card(_Table(given), heads, layer, head, n_exemplars)
+    return _card(RankedTable(given), heads, layer, head, n_exemplars)
 
 
-def explain_heads(
+def make_all_cards(
     results: Result | Iterable[Result | xr.DataArray],
     *,
     heads: HeadMap | None = None,
@@ -134,7 +134,7 @@ def explain_heads(
 ) -> Iterator[HeadCard]:
     """The cards of all heads, layer by layer; heads are ranked once, not for each card."""
     given = _given(results)
-    table = _Table(given)
+    table = RankedTable(given)
     data = given[0].dataset
     for layer in data["layer"].values if "layer" in data.coords else ():
         for head in data["head"].values:
@@ -160,11 +160,11 @@ def _check_head(data: xr.Dataset, layer: int, head: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class RankedVariable:
     """One number for each head, and the rank of each head by it."""
 
     what: str
-    known: Described
+    known: VariableDisplay
     values: np.ndarray
     ranks: np.ndarray
     n: int
@@ -174,10 +174,10 @@ class _Column:
     def of(
         cls,
         what: str,
-        known: Described,
+        known: VariableDisplay,
         values: np.ndarray,
         baseline: tuple[float, str] | None = None,
-    ) -> _Column:
+    ) -> RankedVariable:
         measured = np.sort(values[np.isfinite(values)])
         ranks = 1 + len(measured) - np.searchsorted(measured, values, side="right")
         return cls(what, known, values, ranks, len(measured), baseline)
@@ -189,14 +189,14 @@ class _Column:
             return -np.inf
         return abs(value) if self.baseline is None else value - self.baseline[0]
 
-    def evidence(self, row: int, head: int) -> Evidence | None:
+    def evidence(self, row: int, head: int) -> CardRow | None:
         value = float(self.values[row, head])
         if np.isnan(value):
             return None
         place = f"{_ordinal(int(self.ranks[row, head]))} of {self.n}"
         if self.baseline is not None:
             place += f"; {self.baseline[1]}"
-        return Evidence(self.what, self.known.show(value), place)
+        return CardRow(self.what, self.known.show(value), place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +205,15 @@ class _Topic:
 
     title: str
     layers: list[int]
-    columns: list[_Column]
+    columns: list[RankedVariable]
 
     @property
     def most(self) -> int:
         """How many of its labels are shown."""
-        return len(self.columns) if len(self.columns) <= FEW_LABELS else MOST_SHOWN
+        return len(self.columns) if len(self.columns) <= FEW_LABELS else MAX_SHOWN
 
 
-class _Table:
+class RankedTable:
     """What a model's results say of all heads, ranked once."""
 
     def __init__(self, results: Sequence[Result]) -> None:
@@ -235,9 +235,9 @@ class _Table:
         )
         self.best_at = probed_names(of_probes(results))
 
-    def topics(self, layer: int, head: int) -> dict[str, list[Evidence]]:
+    def topics(self, layer: int, head: int) -> dict[str, list[CardRow]]:
         """Evidence on one head by topic."""
-        evidence: dict[str, list[Evidence]] = {}
+        evidence: dict[str, list[CardRow]] = {}
         for topic in sorted(self._topics, key=lambda topic: topic.title != SINGLE):
             if layer not in topic.layers:
                 continue
@@ -270,7 +270,7 @@ class _Table:
 
 
 def _card(
-    table: _Table, heads: HeadMap | None, layer: int, head: int, n_exemplars: int
+    table: RankedTable, heads: HeadMap | None, layer: int, head: int, n_exemplars: int
 ) -> HeadCard:
     return HeadCard(
         layer,
@@ -322,22 +322,22 @@ def shown_variables(data: xr.Dataset) -> list[xr.DataArray]:
         for array in data.data_vars.values()
         if {"layer", "head"} <= set(map(str, array.dims)) and is_shown(array)
     ]
-    return sorted(arrays, key=lambda array: described(array).order)
+    return sorted(arrays, key=lambda array: display_of(array).order)
 
 
 def _topic(data: xr.Dataset, array: xr.DataArray, layers: list[int]) -> _Topic:
-    known = described(array)
+    known = display_of(array)
     dims = [str(dim) for dim in reversed(array.dims) if dim not in ("layer", "head")]
     array = array.transpose("layer", "head", *dims)
     if not dims:
-        return _Topic(SINGLE, layers, [_Column.of(known.title, known, array.values)])
+        return _Topic(SINGLE, layers, [RankedVariable.of(known.title, known, array.values)])
     if dims == ["key_class"]:
         array = array.isel(key_class=_distinct(array.values))
     labels = itertools.product(*(array[dim].values.tolist() for dim in dims))
     flat = array.values.reshape(*array.shape[:2], -1)
     name = str(array.name)
     columns = [
-        _Column.of(
+        RankedVariable.of(
             _label(dims, label),
             known,
             flat[..., i],

@@ -16,8 +16,8 @@ import xarray as xr
 from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import InputError
-from headscope.metrics.core.accumulator import Fold
-from headscope.metrics.core.finalize import assemble
+from headscope.metrics.core.accumulator import Accumulator
+from headscope.metrics.core.finalize import finalize_all
 from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.surface import OffsetShare, SinkRate, TokensPerDocument
 from headscope.model.load import as_model
@@ -58,8 +58,8 @@ def detect_heads(
             f"at most {model.info.max_length}. Give a smaller length."
         )
     metrics = (TokensPerDocument(), OffsetShare(), SinkRate(), DuplicateToken(), Induction())
-    fold = Fold(metrics)
-    axes = Axes(parts_per_group=1)
+    fold = Accumulator(metrics)
+    axes = Axes(buckets_per_group=1)
     for start in range(0, sequences, ROWS_AT_ONCE):
         rows = ids[start : start + ROWS_AT_ONCE]
         n = len(rows)
@@ -72,7 +72,7 @@ def detect_heads(
         inputs["attention_mask"] = inputs["attention_mask"].long()
         with fold.batch(batch) as read:
             model.read(inputs, read)
-    data = assemble(fold.states(), metrics, axes, fold.layers(), has_intervals=False)["self"]
+    data = finalize_all(fold.states(), metrics, axes, fold.layers(), has_intervals=False)["self"]
     return xr.Dataset(
         {
             "induction": data["induction"],
@@ -86,7 +86,7 @@ def detect_heads(
 
 def _draw(model: Model, sequences: int, length: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """`sequence token` ids, and which positions hold special tokens."""
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     added = set(tokenizer.all_special_ids)
     vocabulary = np.array([i for i in range(len(tokenizer)) if i not in added], dtype=np.int64)
     if len(vocabulary) < length:

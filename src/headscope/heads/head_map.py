@@ -16,7 +16,7 @@ import xarray as xr
 
 from headscope.arguments import expect
 from headscope.errors import InputError, MissingExtra, UnknownName
-from headscope.heads.roles import Probes, Thresholds, behaviors
+from headscope.heads.roles import Probes, RoleThresholds, behaviors
 from headscope.notebook import facts_table
 from headscope.results.effect_data import result_of_effects
 from headscope.results.result import Result
@@ -167,7 +167,7 @@ def map_heads(
     over: Over | None = None,
     probes: Probes | None = None,
     effects: xr.DataArray | Result | None = None,
-    thresholds: Thresholds | None = None,
+    thresholds: RoleThresholds | None = None,
     seed: int = 0,
     starts: int = 8,
     most_clusters: int = 12,

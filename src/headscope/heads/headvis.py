@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-MOST_TOKENS = 50
+MAX_TOKENS = 50
 DECIMALS = 4
 OURS = "headscope_"
 
@@ -190,7 +190,7 @@ def _head(result: Result, samples: xr.Dataset, stack: str) -> dict[str, Json]:
         **{
             f"top_{side}_tokens": [
                 {"token": token, "weight": _rounded(weight)}
-                for token, weight in counted.most_common(MOST_TOKENS)
+                for token, weight in counted.most_common(MAX_TOKENS)
             ]
             for side, counted in weights_by_token.items()
         },

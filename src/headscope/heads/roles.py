@@ -45,14 +45,14 @@ ROLES = (
 everything in sight; and the resting places: the first token, special tokens, punctuation."""
 CONTENT = ("equal", "after")
 """Roles that depend on what the words are."""
-RESTING = ("first", "special", "punctuation")
+SINK_ROLES = ("first", "special", "punctuation")
 """Where heads rest that have nothing to do."""
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 """Of the attention that the queries pay which could show a role."""
 TIMES_UNIFORM = 2.0
 """So many times what even attention would give."""
-LEAST_QUERIES = 3
-LEAST_BROAD = 0.5
+MIN_QUERIES = 3
+MIN_BROAD = 0.5
 """A row is broad whose exp(entropy) is so large a part of the keys in sight."""
 FEWEST_KEYS = 4
 """Rows with fewer keys in sight are neither broad nor narrow."""
@@ -137,12 +137,12 @@ def role_shares(block: Block, entropies: np.ndarray | None = None) -> RoleShares
         row = ROLES.index(name)
         queries[row] = int(places[name].any(-1).sum())
         shares[row] = share
-        least = np.maximum(LEAST_SHARE, TIMES_UNIFORM * _even(places[name], in_sight))[:, None]
-        holds[row] = (share >= least) & (queries[row] >= LEAST_QUERIES)
+        least = np.maximum(MIN_SHARE, TIMES_UNIFORM * _even(places[name], in_sight))[:, None]
+        holds[row] = (share >= least) & (queries[row] >= MIN_QUERIES)
     if entropies is not None:
         row = ROLES.index("broad")
         shares[row], queries[row] = _breadth(weights, in_sight, entropies)
-        holds[row] = (shares[row] >= LEAST_BROAD) & (queries[row] >= LEAST_QUERIES)
+        holds[row] = (shares[row] >= MIN_BROAD) & (queries[row] >= MIN_QUERIES)
     return RoleShares(shares, queries, _settled(holds))
 
 
@@ -177,7 +177,7 @@ def role_places(block: Block) -> dict[str, np.ndarray]:
         places |= {"previous": offset == 1, "next": offset == -1, "same": offset == 0}
         places |= {"equal": _equal_words(keys, stops), "after": _after_equal(keys)}
     for name, place in places.items():
-        if name not in RESTING:
+        if name not in SINK_ROLES:
             place[:, 0] = False
         place[np.array(block.query_tokens.special, dtype=bool)] = False
         if block.is_causal:
@@ -308,9 +308,9 @@ def corpus_roles(data: xr.Dataset) -> xr.Dataset | None:
         row = ROLES.index(role)
         shares[row] = table.transpose("layer", "head").values
         count = f"{CORPUS_NAMES.get(role, 'offset_share')}_count"
-        queries[row] = int(data[count].max()) if count in data else LEAST_QUERIES
-    least = np.where(np.array(ROLES) == "broad", LEAST_BROAD, LEAST_SHARE)[:, None, None]
-    holds = (np.nan_to_num(shares) >= least) & (queries >= LEAST_QUERIES)[:, None, None]
+        queries[row] = int(data[count].max()) if count in data else MIN_QUERIES
+    least = np.where(np.array(ROLES) == "broad", MIN_BROAD, MIN_SHARE)[:, None, None]
+    holds = (np.nan_to_num(shares) >= least) & (queries >= MIN_QUERIES)[:, None, None]
     coords = {name: first[name].values for name in ("layer", "head")}
     return choose_roles(RoleShares(shares, queries, _settled(holds)), coords, "corpus")
 
@@ -345,7 +345,7 @@ def probed_behaviors(
         else:
             name = "coreference" if row.label == "all" else f"coreference of {_PLURAL[row.label]}"
             baseline, is_named = row.baselines["head_match"], True
-        if is_named and min(row.honest, row.accuracy) >= baseline + margin:
+        if is_named and min(row.crossfit_accuracy, row.accuracy) >= baseline + margin:
             names.setdefault((row.layer, row.head), []).append(name)
     return names
 
@@ -355,7 +355,7 @@ _PLURAL = {"pronoun": "pronouns", "proper": "names", "nominal": "nouns"}
 OTHER = "other"
 SURFACE = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
 """The variables that name a head."""
-MOST_NAMES = 3
+MAX_NAMES = 3
 """Names a head is given at most: some heads are best at many relations."""
 
 Probes = Mapping[tuple[int, int], str] | Result | Iterable[Result]
@@ -363,7 +363,7 @@ Probes = Mapping[tuple[int, int], str] | Result | Iterable[Result]
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class RoleThresholds:
     """From which value on a head is named after a behavior (Clark et al. 2019)."""
 
     offset: float = 0.5
@@ -375,7 +375,7 @@ class Thresholds:
 
 
 def behaviors(
-    result: Result, thresholds: Thresholds | None = None, probes: Probes | None = None
+    result: Result, thresholds: RoleThresholds | None = None, probes: Probes | None = None
 ) -> xr.DataArray:
     """`layer head`: what each head does, one name each.
 
@@ -388,7 +388,7 @@ def behaviors(
         probes: results of `probe_dependencies` and `probe_coreference`, whose best heads are
             named after what they find; or names: `{(7, 9): "direct object"}`.
     """
-    limits = thresholds or Thresholds()
+    limits = thresholds or RoleThresholds()
     missing = [name for name in SURFACE if name not in result]
     if missing:
         raise InputError(
@@ -432,4 +432,4 @@ def probed_names(probes: Probes | None) -> Mapping[tuple[int, int], str]:
     for result in [probes] if isinstance(probes, Result) else probes:
         for at, more in probed_behaviors(result).items():
             names.setdefault(at, []).extend(more)
-    return {at: ", ".join(all_names[:MOST_NAMES]) for at, all_names in names.items()}
+    return {at: ", ".join(all_names[:MAX_NAMES]) for at, all_names in names.items()}

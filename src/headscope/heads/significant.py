@@ -14,7 +14,7 @@ from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.finalize import HEADS
 from headscope.metrics.core.registry import metric_from_dict
 from headscope.notebook import columns_table
-from headscope.results.display import described, label_of
+from headscope.results.display import display_of, label_of
 from headscope.results.result import Result
 from headscope.run.compare import (
     Labeled,
@@ -22,12 +22,12 @@ from headscope.run.compare import (
     decided,
     dominated,
     is_of_same_documents,
-    labeled_pulls,
+    labeled_jackknives,
 )
 from headscope.run.merge import check_results
 from headscope.statistics.differences import paired, unpaired
 from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.jackknife import Pulls
+from headscope.statistics.jackknife import Jackknife
 from headscope.statistics.multiple_testing import benjamini_hochberg
 
 COLUMNS = ("head", "value", "95 % interval", "p, adjusted")
@@ -122,36 +122,38 @@ def significant_heads(
     for values in result.provenance["metrics"]:
         if values["name"] == name:
             metric_from_dict(values)  # an error if its class is not registered here
-    known = labeled_pulls(result, block)
+    known = labeled_jackknives(result, block)
     labeled = _of_heads(known, name, labels)
-    called = described(labeled.array).title
+    called = display_of(labeled.array).title
     if labels:
         called += f" ({', '.join(label_of(*label) for label in labels.items())})"
     if isinstance(against, Result):
         check_results(against=against)
-        theirs = _of_heads(labeled_pulls(against, block), name, labels)
+        theirs = _of_heads(labeled_jackknives(against, block), name, labels)
         if theirs.array.sizes != labeled.array.sizes:
             raise InputError(
                 f"{result.model} has {_size(labeled)} and {against.model} {_size(theirs)}: heads "
                 "can be compared one by one where both have as many. result.compare has the means."
             )
         is_paired = is_of_same_documents(result, against)
-        difference = (paired if is_paired else unpaired)(labeled.pulls, theirs.pulls)
+        difference = (paired if is_paired else unpaired)(labeled.jackknife, theirs.jackknife)
         title = f"{called} of {result.model} minus {against.model}"
         differences = labeled.array.copy(data=difference.value)
-        said = caution(name, labeled.array, labeled.pulls, theirs.pulls, is_paired=is_paired)
+        said = caution(
+            name, labeled.array, labeled.jackknife, theirs.jackknife, is_paired=is_paired
+        )
         return _listed(title, differences, difference.bounds, difference.p, level, said)
     if isinstance(against, str):
-        compared = labeled.pulls - _rival(known, labeled, against, labels)
+        compared = labeled.jackknife - _rival(known, labeled, against, labels)
         is_mean = against == "mean"
-        rival = "its mean over heads" if is_mean else described(known[against].array).title
+        rival = "its mean over heads" if is_mean else display_of(known[against].array).title
         p = p_above(compared)
     else:
-        _check_number(name, labeled.pulls, float(against))
-        compared, rival = labeled.pulls, f"{against:g}"
+        _check_number(name, labeled.jackknife, float(against))
+        compared, rival = labeled.jackknife, f"{against:g}"
         p = p_above(compared, float(against))
-    bounds = interval(labeled.pulls).bounds
-    said = [*dominated(name, [labeled.pulls]), *decided(name, labeled.array, [compared])]
+    bounds = interval(labeled.jackknife).bounds
+    said = [*dominated(name, [labeled.jackknife]), *decided(name, labeled.array, [compared])]
     return _listed(f"{called} above {rival}", labeled.array, bounds, p, level, said)
 
 
@@ -161,9 +163,9 @@ def _is_number(value: object) -> bool:
     return math.isfinite(value)
 
 
-def _check_number(name: str, pulls: Pulls, against: float) -> None:
+def _check_number(name: str, jackknife: Jackknife, against: float) -> None:
     """Is there anything to test? No share is below 0 or above 1."""
-    if pulls.scale == "logit" and not 0 <= against <= 1:
+    if jackknife.scale == "logit" and not 0 <= against <= 1:
         raise InputError(
             f"against={against:g}, but {name} is a share: expected a number from 0 to 1."
         )
@@ -191,33 +193,33 @@ def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]
 
 def _at(labeled: Labeled, labels: dict[str, str | int]) -> Labeled:
     """A variable at a label of some of its axes."""
-    array, pulls = labeled.array, labeled.pulls
+    array, jackknife = labeled.array, labeled.jackknife
     for axis, label in labels.items():
         number = array[axis].values.tolist().index(label)
-        pulls = pulls.at(*[slice(None)] * array.dims.index(axis), number)
+        jackknife = jackknife.at(*[slice(None)] * array.dims.index(axis), number)
         array = array.sel({axis: label})
-    return Labeled(array, pulls)
+    return Labeled(array, jackknife)
 
 
 def _rival(
     known: dict[str, Labeled], labeled: Labeled, name: str, labels: dict[str, str | int]
-) -> Pulls:
+) -> Jackknife:
     """What each head is compared with, over the same documents."""
     if name == "mean":
-        return labeled.pulls.mean((0, 1)).at(None, None)
+        return labeled.jackknife.mean((0, 1)).at(None, None)
     if name not in known:
         raise UnknownName.of("variable to compare with", name, ["mean", *known])
     dims = known[name].array.dims
     rival = _at(known[name], {axis: labels[axis] for axis in labels if axis in dims})
-    array, pulls = rival.array, rival.pulls
-    units, theirs = (described(side).units for side in (labeled.array, array))
+    array, jackknife = rival.array, rival.jackknife
+    units, theirs = (display_of(side).units for side in (labeled.array, array))
     if units != theirs and not (units.startswith("share") and theirs.startswith("share")):
         raise InputError(
             f"{name} is in {theirs}, and what it is compared with in {units}: expected the same."
         )
     if array.dims not in ((), HEADS):
         raise InputError(f"{name} has the axes {', '.join(map(str, array.dims))}: expected none.")
-    return pulls if array.dims else pulls.at(None, None)
+    return jackknife if array.dims else jackknife.at(None, None)
 
 
 def _listed(

@@ -10,8 +10,8 @@ from headscope.metrics.core.contract import RatioMetric as RatioMetric
 from headscope.metrics.core.contract import State as State
 from headscope.metrics.core.contract import SumMetric as SumMetric
 from headscope.metrics.core.contract import Variable as Variable
-from headscope.metrics.core.layer_data import Digest as Digest
-from headscope.metrics.core.layer_data import Reading as Reading
+from headscope.metrics.core.layer_data import LayerData as LayerData
+from headscope.metrics.core.layer_data import Reduction as Reduction
 from headscope.metrics.core.layer_data import Small as Small
 from headscope.metrics.core.regions import Region as Region
 from headscope.metrics.core.regions import column_mass as column_mass

@@ -15,9 +15,9 @@ from headscope.batch import Axes
 from headscope.errors import UnknownName
 from headscope.lazy import torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric, State, SumMetric, Variable
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.word_attention import has_tokens, word_rows
-from headscope.statistics.jackknife import Pulls, pool, ratio_pulls
+from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 from headscope.text.antecedents import KINDS, Anaphor, agree, anaphors, traits_of
 from headscope.text.document import Document
 
@@ -70,23 +70,23 @@ class CorefAccuracy(RatioMetric):
         """Kinds of mentions, and all of them."""
         return {"mention_kind": MENTION_KINDS}
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Right mentions; mentions; the same of all kinds."""
         key = ("coref masks", self.candidates)
-        queries, allowed, right, kinds = reading.of_batch(key, lambda: self._masks(reading))
-        highest, best = (word_rows(reading, queries) * allowed[:, None]).max(-1)
-        is_right = right[:, None].expand(-1, reading.n_heads, -1, -1).gather(3, best[..., None])
+        queries, allowed, right, kinds = layer_data.of_batch(key, lambda: self._masks(layer_data))
+        highest, best = (word_rows(layer_data, queries) * allowed[:, None]).max(-1)
+        is_right = right[:, None].expand(-1, layer_data.n_heads, -1, -1).gather(3, best[..., None])
         is_found = is_right[..., 0] & (highest > 0)
         numerator = is_found.double() @ kinds
         denominator = kinds.sum(1)[:, None].expand_as(numerator)
         return numerator, denominator, denominator[..., 0]
 
-    def _masks(self, reading: Reading) -> tuple[Tensor, ...]:
+    def _masks(self, layer_data: LayerData) -> tuple[Tensor, ...]:
         """`document mention`: the head word. `document mention word`: is it a candidate, an
         antecedent? `document mention kind`: is it of the kind?
         """
-        by_document = document_anaphors(reading)
-        has = has_tokens(reading)
+        by_document = document_anaphors(layer_data)
+        has = has_tokens(layer_data)
         shape = len(by_document), max([1, *map(len, by_document)])
         queries = np.zeros(shape, dtype=np.int64)
         allowed = np.zeros((*shape, has.shape[1]))
@@ -103,10 +103,11 @@ class CorefAccuracy(RatioMetric):
                 right[row, number, list(anaphor.antecedents)] = True
                 kinds[row, number] = _kinds(anaphor)
         tensors = (
-            torch.from_numpy(array).to(reading.device) for array in (queries, allowed, right, kinds)
+            torch.from_numpy(array).to(layer_data.device)
+            for array in (queries, allowed, right, kinds)
         )
         queries_, allowed_, right_, kinds_ = tensors
-        return queries_, allowed_.to(reading.dtype), right_, kinds_
+        return queries_, allowed_.to(layer_data.dtype), right_, kinds_
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,13 @@ class CorefBaseline(RatioMetric):
         """Kinds of mentions and rules."""
         return {"mention_kind": MENTION_KINDS, "rule": RULES}
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Right mentions of each rule; mentions; the same of all kinds."""
-        by_document = document_anaphors(reading)
+        by_document = document_anaphors(layer_data)
         right = np.zeros((len(by_document), len(MENTION_KINDS), len(RULES)))
         cases = np.zeros((len(by_document), len(MENTION_KINDS)))
         for row, (document, of_document) in enumerate(
-            zip(reading.batch.documents, by_document, strict=False)
+            zip(layer_data.batch.documents, by_document, strict=False)
         ):
             for anaphor in of_document:
                 kinds = _kinds(anaphor)
@@ -187,18 +188,18 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
     }
 
 
-def document_anaphors(reading: Reading) -> list[list[Anaphor]]:
+def document_anaphors(layer_data: LayerData) -> list[list[Anaphor]]:
     """For each document of a batch; empty if the attention came without documents."""
-    batch = reading.batch
+    batch = layer_data.batch
 
     def make() -> list[list[Anaphor]]:
-        has = has_tokens(reading)
+        has = has_tokens(layer_data)
         known = [
             anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
         ]
         return known + [[] for _ in range(len(batch) - len(known))]
 
-    return batch.once(("anaphors", reading.block), make)
+    return batch.once(("anaphors", layer_data.block), make)
 
 
 def _kinds(anaphor: Anaphor) -> np.ndarray:
@@ -211,10 +212,10 @@ CONDITIONS = ("pro", "anti")
 CANDIDATES = ("true", "other")
 
 _DIMS = {
-    "attention": ("part", "head", "condition", "candidate"),
-    "right": ("part", "head", "condition"),
-    "cases": ("part", "condition"),
-    "count": ("part", "head"),
+    "attention": ("bucket", "head", "condition", "candidate"),
+    "right": ("bucket", "head", "condition"),
+    "cases": ("bucket", "condition"),
+    "count": ("bucket", "head"),
 }
 
 
@@ -228,7 +229,7 @@ class Bias(SumMetric):
     pronoun to each; `bias_preference` the true one's share of the attention to both (a ratio of
     sums); `bias_accuracy` the share of pronouns that attend more to the true one; the gaps
     are pro minus anti: 0 without bias. Attention is between words. Both sentences of a pair
-    are in the same part, so intervals are over pairs.
+    are in the same bucket, so intervals are over pairs.
 
     Clark et al. 2019, section 4.3, for the data of WinoBias (Zhao et al. 2018); the use case
     is that of Vig 2019, section 2.1.
@@ -256,27 +257,27 @@ class Bias(SumMetric):
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Zeros."""
-        sizes = {"part": axes.n_parts, "head": n_heads, "condition": 2, "candidate": 2}
+        sizes = {"bucket": axes.n_buckets, "head": n_heads, "condition": 2, "candidate": 2}
         return {name: np.zeros(tuple(sizes[dim] for dim in dims)) for name, dims in _DIMS.items()}
 
-    def add(self, state: State, reading: Reading) -> None:
-        """Attention to both candidates, and which gets more, by part and condition."""
-        batch = reading.batch
-        rows, conditions, masks, queries, at = reading.of_batch(
-            "bias cases", lambda: _cases(reading)
+    def add(self, state: State, layer_data: LayerData) -> None:
+        """Attention to both candidates, and which gets more, by bucket and condition."""
+        batch = layer_data.batch
+        rows, conditions, masks, queries, at = layer_data.of_batch(
+            "bias cases", lambda: _cases(layer_data)
         )
         if not len(rows):
             return
-        between = word_rows(reading, queries)[:, :, None]  # document head 1 pronoun word
+        between = word_rows(layer_data, queries)[:, :, None]  # document head 1 pronoun word
         to = (between * masks[:, None]).sum(-1).double()  # document head candidate pronoun
         paid = to[at[0], :, :, at[1]].cpu().numpy()  # case head candidate
         is_right = paid[..., 0] > paid[..., 1]
-        parts = batch.parts[rows]
-        for case, (part, condition) in enumerate(zip(parts, conditions, strict=True)):
-            state["attention"][part, :, condition] += paid[case]
-            state["right"][part, :, condition] += is_right[case]
-            state["cases"][part, condition] += 1
-            state["count"][part] += 1
+        buckets = batch.buckets[rows]
+        for case, (bucket, condition) in enumerate(zip(buckets, conditions, strict=True)):
+            state["attention"][bucket, :, condition] += paid[case]
+            state["right"][bucket, :, condition] += is_right[case]
+            state["cases"][bucket, condition] += 1
+            state["count"][bucket] += 1
 
     def variables(self) -> tuple[Variable, ...]:
         """Attention, preference and accuracy by condition, and their gaps."""
@@ -310,7 +311,7 @@ class Bias(SumMetric):
         )
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """The values of all parts."""
+        """The values of all buckets."""
         once = np.ones(state["cases"].shape[1])
         attention = np.tensordot(once, state["attention"], (0, 1)).transpose(2, 3, 0, 1)
         right = np.tensordot(once, state["right"], (0, 1)).transpose(2, 0, 1)
@@ -329,16 +330,16 @@ class Bias(SumMetric):
             "bias_cases": state["cases"][0].sum(0),
         }
 
-    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
-        """Those of each ratio; of a gap, the difference, because pairs share a part."""
+    def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
+        """Those of each ratio; of a gap, the difference, because pairs share a bucket."""
         attention = pool(state["attention"], units, 1).transpose(0, 3, 4, 1, 2)
         right = pool(state["right"], units, 1).transpose(0, 3, 1, 2)
         cases = pool(state["cases"], units, 1).transpose(0, 2, 1)[..., None]
         cases = np.where(state["count"].sum(1) > 0, cases, 0.0)
-        preference = ratio_pulls(attention[:, :, 0], attention.sum(2), "logit")
-        accuracy = ratio_pulls(right, cases, "logit")
+        preference = ratio_jackknife(attention[:, :, 0], attention.sum(2), "logit")
+        accuracy = ratio_jackknife(right, cases, "logit")
         return {
-            "bias_attention": ratio_pulls(attention, cases[:, :, None], "logit"),
+            "bias_attention": ratio_jackknife(attention, cases[:, :, None], "logit"),
             "bias_preference": preference,
             "bias_accuracy": accuracy,
             "bias_preference_gap": preference.at(0) - preference.at(1),
@@ -354,13 +355,13 @@ def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     return true, {c.head_word for c in named if c.mention.cluster != cluster} - true
 
 
-def _cases(reading: Reading) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
+def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
     """`case`: its document and condition; `document candidate pronoun word`: who counts;
     `document pronoun`: the pronoun; and where in the last two each case is.
     """
-    batch = reading.batch
+    batch = layer_data.batch
     asked: list[tuple[int, int, int, int, set[int], set[int]]] = []
-    for row, of_document in enumerate(document_anaphors(reading)):
+    for row, of_document in enumerate(document_anaphors(layer_data)):
         condition = batch.documents[row].meta.get(CONDITION) if of_document else None
         if condition in CONDITIONS:
             pronouns = [
@@ -370,7 +371,7 @@ def _cases(reading: Reading) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, li
             ]
             cases = [case for case in pronouns if case[1] and case[2]]
             asked += [(row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)]
-    n_words = has_tokens(reading).shape[1]
+    n_words = has_tokens(layer_data).shape[1]
     most = 1 + max((case[2] for case in asked), default=0)
     queries = np.zeros((len(batch), most), dtype=np.int64)
     masks = np.zeros((len(batch), 2, most, n_words))
@@ -381,11 +382,11 @@ def _cases(reading: Reading) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, li
     rows = np.array([case[0] for case in asked], dtype=np.int64)
     conditions = np.array([case[1] for case in asked], dtype=np.int64)
     numbers = np.array([case[2] for case in asked], dtype=np.int64)
-    device = reading.device
+    device = layer_data.device
     return (
         rows,
         conditions,
-        torch.from_numpy(masks).to(device, reading.dtype),
+        torch.from_numpy(masks).to(device, layer_data.dtype),
         torch.from_numpy(queries).to(device),
         [torch.from_numpy(index).to(device) for index in (rows, numbers)],
     )

@@ -22,7 +22,7 @@ from headscope.metrics.core.contract import (
     SumMetric,
     Variable,
 )
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.regions import (
     distances,
     has_labels,
@@ -42,7 +42,7 @@ from headscope.metrics.core.word_attention import (
     dep_cases,
 )
 from headscope.metrics.tags import LabelShare
-from headscope.statistics.jackknife import Pulls, pool, ratio_pulls
+from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,7 +71,7 @@ class DepAlignment(RatioMetric):
     units = "share of attention"
     format = ".1%"
     order = 110
-    digests = (masses, pair_sums)
+    reductions = (masses, pair_sums)
     needs = frozenset(("parents",))
     blocks = SELF_BLOCKS
     dims = ("parent",)
@@ -80,13 +80,13 @@ class DepAlignment(RatioMetric):
         """Who is the parent."""
         return {"parent": PARENTS}
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Attention between related tokens; all of it."""
-        is_parsed = has_labels(reading, "parents")
-        aligned = pair_sums(reading)[0][..., 1:] * is_parsed[..., None]
-        total = total_mass(reading) * is_parsed
+        is_parsed = has_labels(layer_data, "parents")
+        aligned = pair_sums(layer_data)[0][..., 1:] * is_parsed[..., None]
+        total = total_mass(layer_data) * is_parsed
         either = aligned.sum(-1, keepdim=True)
-        return torch.cat((aligned, either), dim=-1), total, query_counts(reading, "parents")
+        return torch.cat((aligned, either), dim=-1), total, query_counts(layer_data, "parents")
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ class DepBaselineByParent(_OfPairs):
         """Who is the parent."""
         return {"parent": PARENTS}
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Related pairs; all pairs; queries."""
-        pairs = _pairs_of(reading)
-        forms = [(form * pairs.all).sum((1, 2)) for form in relations_of_pairs(reading)]
+        pairs = _pairs_of(layer_data)
+        forms = [(form * pairs.all).sum((1, 2)) for form in relations_of_pairs(layer_data)]
         return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs.n_all, pairs.queries
 
 
@@ -167,9 +167,9 @@ class DepBaseline(_OfPairs):
     paper = "Vig & Belinkov 2019, Figure 8, orange line"
     order = 111
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Related pairs; all pairs; queries."""
-        pairs = _pairs_of(reading)
+        pairs = _pairs_of(layer_data)
         return pairs.n_related, pairs.n_all, pairs.queries
 
 
@@ -195,10 +195,10 @@ class DepByDistance(_OfPairs):
         """Distances."""
         return {"distance_between": range(1, FARTHEST + 1)}
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Related pairs and all pairs at each distance; queries."""
-        pairs = _pairs_of(reading)
-        apart = distances(reading).long().clamp_max(FARTHEST + 1)
+        pairs = _pairs_of(layer_data)
+        apart = distances(layer_data).long().clamp_max(FARTHEST + 1)
         n, size = len(pairs.queries), FARTHEST + 2
         at = (apart + size * torch.arange(n, device=apart.device)[:, None, None]).flatten()
         numerator, denominator = (
@@ -226,15 +226,15 @@ class DepSpan(_OfPairs):
     format = ".2f"
     order = 114
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Distance over related pairs; related pairs; queries."""
-        pairs = _pairs_of(reading)
-        spans = (pairs.related * distances(reading)).sum((1, 2))
+        pairs = _pairs_of(layer_data)
+        spans = (pairs.related * distances(layer_data)).sum((1, 2))
         return spans, pairs.n_related, pairs.queries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Pairs:
+class _DependencyPairs:
     """Token pairs of the region, in documents that are parsed."""
 
     all: Tensor
@@ -247,26 +247,26 @@ class _Pairs:
     """`document`: how many queries there are."""
 
 
-def _pairs_of(reading: Reading) -> _Pairs:
-    def make() -> _Pairs:
-        region = region_of(reading)
-        is_parsed = has_labels(reading, "parents")[:, 0]
+def _pairs_of(layer_data: LayerData) -> _DependencyPairs:
+    def make() -> _DependencyPairs:
+        region = region_of(layer_data)
+        is_parsed = has_labels(layer_data, "parents")[:, 0]
         pairs = region.pairs.double() * is_parsed[:, None, None]
-        query_parent, key_parent = relations_of_pairs(reading)
+        query_parent, key_parent = relations_of_pairs(layer_data)
         related = pairs * (query_parent + key_parent)
         queries = region.queries.double().sum(-1) * is_parsed
-        return _Pairs(pairs, related, pairs.sum((1, 2)), related.sum((1, 2)), queries)
+        return _DependencyPairs(pairs, related, pairs.sum((1, 2)), related.sum((1, 2)), queries)
 
-    return reading.once("pairs", make)
+    return layer_data.once("pairs", make)
 
 
 DIRECTIONS = ("dependent", "head")
 OFFSETS = (-3, -2, -1, 1, 2, 3)
 _COUNTED = {
-    "cases": ("part", "relation"),
-    "cases_all": ("part",),
-    "visible": ("part", "direction", "relation"),
-    "visible_all": ("part", "direction"),
+    "cases": ("bucket", "relation"),
+    "cases_all": ("bucket",),
+    "visible": ("bucket", "direction", "relation"),
+    "visible_all": ("bucket", "direction"),
 }
 """Axes of what both metrics count: words, and those whose parent can be attended to."""
 
@@ -311,22 +311,22 @@ class _DepMetric(SumMetric):
         """Zeros."""
         return _zeros(self.arrays, axes, n_heads)
 
-    def _cases(self, reading: Reading) -> DepCases:
-        return dep_cases(reading, punctuation=self.punctuation, possessive=self.possessive)
+    def _cases(self, layer_data: LayerData) -> DepCases:
+        return dep_cases(layer_data, punctuation=self.punctuation, possessive=self.possessive)
 
-    def _counted(self, reading: Reading) -> State:
-        """Cases of a batch by part, and those whose target can be attended to."""
-        batch, cases = reading.batch, self._cases(reading)
+    def _counted(self, layer_data: LayerData) -> State:
+        """Cases of a batch by bucket, and those whose target can be attended to."""
+        batch, cases = layer_data.batch, self._cases(layer_data)
 
         def make() -> State:
             state = _zeros(_COUNTED, batch.axes)
             add_cases(state["cases"], state["cases_all"], cases, torch.ones(len(cases.parent)))
-            visible = torch.from_numpy(cases.visible(is_causal=reading.is_causal).T)
+            visible = torch.from_numpy(cases.visible(is_causal=layer_data.is_causal).T)
             by_relation = np.zeros(state["visible"].swapaxes(1, 2).shape)
             add_cases(by_relation, state["visible_all"], cases, visible)
             return {**state, "visible": by_relation.swapaxes(1, 2).copy()}
 
-        key = ("dep counts", reading.block, self.punctuation, self.possessive)
+        key = ("dep counts", layer_data.block, self.punctuation, self.possessive)
         return batch.once(key, make)
 
     def _reported(self, cases: np.ndarray) -> np.ndarray:
@@ -357,22 +357,22 @@ class DepAccuracy(_DepMetric):
     short_title = "Finds parents"
     equation = r"\underset{j \neq i}{\text{arg max}}\; a_{ij} = \text{parent}(i)"
     order = 270
-    digests = (best_words,)
+    reductions = (best_words,)
     arrays = {
-        "right": ("part", "relation", "head", "direction"),
-        "right_all": ("part", "head", "direction"),
-        "count": ("part", "head"),
+        "right": ("bucket", "relation", "head", "direction"),
+        "right_all": ("bucket", "head", "direction"),
+        "count": ("bucket", "head"),
     } | _COUNTED
 
-    def add(self, state: State, reading: Reading) -> None:
-        """Count the right predictions, by part, relation and direction."""
-        cases, best = self._cases(reading), best_words(reading)
+    def add(self, state: State, layer_data: LayerData) -> None:
+        """Count the right predictions, by bucket, relation and direction."""
+        cases, best = self._cases(layer_data), best_words(layer_data)
         document, query = map(torch.from_numpy, (cases.document, cases.query))
         predicted = torch.stack([words.cpu()[document, :, query] for words in best], dim=-1)
         parent = torch.from_numpy(cases.parent)[:, None, None]
         right = (predicted == parent) & (parent >= 0)  # the root has no parent to find
         add_cases(state["right"], state["right_all"], cases, right)
-        counted = self._counted(reading)
+        counted = self._counted(layer_data)
         for name, array in counted.items():
             state[name] += array
         state["count"] += counted["cases_all"][:, None]
@@ -395,11 +395,11 @@ class DepAccuracy(_DepMetric):
                 values[name] = np.where(is_reported, right.sum(0) / cases.sum(0), np.nan)
         return {**values, "accuracy_count": state["count"].sum(1)}
 
-    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+    def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Those of both ratios."""
         is_reported = self._is_reported(state)
         return {
-            name: ratio_pulls(
+            name: ratio_jackknife(
                 np.where(is_reported, pool(right, units), 0.0),
                 np.where(is_reported, pool(cases, units), 0.0),
                 "logit",
@@ -416,10 +416,10 @@ class DepAccuracy(_DepMetric):
         return np.broadcast_to(of_heads, (len(DIRECTIONS), *of_heads.shape[1:]))
 
     def _sums(self, state: State) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """`part direction relation layer head`: right predictions, and those that count."""
+        """`bucket direction relation layer head`: right predictions, and those that count."""
         right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
-        cases = _joined(state["cases"], state["cases_all"])  # layer part relation
-        visible = _joined(state["visible"], state["visible_all"])  # layer part direction relation
+        cases = _joined(state["cases"], state["cases_all"])  # layer bucket relation
+        visible = _joined(state["visible"], state["visible_all"])  # layer bucket direction relation
         right = right.transpose(1, 4, 2, 0, 3)
         return {
             "accuracy": (right, cases.transpose(1, 2, 0)[:, None, :, :, None]),
@@ -445,19 +445,19 @@ class DepOffset(_DepMetric):
     order = 271
     scope = "text"
     arrays = {
-        "right": ("part", "offset_tried", "relation"),
-        "right_all": ("part", "offset_tried"),
+        "right": ("bucket", "offset_tried", "relation"),
+        "right_all": ("bucket", "offset_tried"),
     } | _COUNTED
 
-    def add(self, state: State, reading: Reading) -> None:
-        """Count the right predictions of each offset, by part and relation."""
-        cases = self._cases(reading)
+    def add(self, state: State, layer_data: LayerData) -> None:
+        """Count the right predictions of each offset, by bucket and relation."""
+        cases = self._cases(layer_data)
         guesses = cases.query[:, None] + np.array(OFFSETS)
         rows = (guesses == cases.parent[:, None]) & cases.has_target[:, None]
         by_relation = np.zeros(state["right"].swapaxes(1, 2).shape)
         add_cases(by_relation, state["right_all"], cases, torch.from_numpy(rows))
         state["right"] += by_relation.swapaxes(1, 2)
-        for name, array in self._counted(reading).items():
+        for name, array in self._counted(layer_data).items():
             state[name] += array
 
     def variables(self) -> tuple[Variable, ...]:
@@ -484,7 +484,7 @@ class DepOffset(_DepMetric):
             "cases_visible": _joined(state["visible"], state["visible_all"]).sum(0),
         }
 
-    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+    def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Those of the offset that is best in all of the corpus."""
         right = pool(_joined(state["right"], state["right_all"]), units)
         cases = pool(_joined(state["cases"], state["cases_all"]), units)
@@ -492,7 +492,7 @@ class DepOffset(_DepMetric):
         is_reported = np.isfinite(self._reported(cases.sum(0)))
         of_best = np.take_along_axis(right, best[None, None], 1)[:, 0]
         return {
-            "baseline": ratio_pulls(
+            "baseline": ratio_jackknife(
                 np.where(is_reported, of_best, 0.0), np.where(is_reported, cases, 0.0), "logit"
             )
         }
@@ -501,7 +501,7 @@ class DepOffset(_DepMetric):
 def _zeros(arrays: Mapping[str, tuple[str, ...]], axes: Axes, n_heads: int = 0) -> State:
     """Zeros over the named axes; relations without the one that stands for all."""
     sizes = {
-        "part": axes.n_parts,
+        "bucket": axes.n_buckets,
         "relation": len(axes.relations),
         "direction": len(DIRECTIONS),
         "offset_tried": len(OFFSETS),

@@ -20,7 +20,7 @@ import numpy as np
 from headscope.batch import Axes
 from headscope.metrics.core.contract import SELF_BLOCKS, LayersMetric, State, Variable
 from headscope.metrics.core.kernels import has_numba
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 
 BLOCK = 1 << 17
 """How many weights are worked on at a time, so that they stay in the cache."""
@@ -59,13 +59,13 @@ def js_sums_blocked(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
     step = max(1, BLOCK // max(1, n_heads * n_keys))
     for start in range(0, n_queries, step):
         stop = min(start + step, n_queries)
-        part = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
-        twice = 2 * part
+        bucket = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
+        twice = 2 * bucket
         self_products = np.einsum("hk,hk->h", twice, np.log(twice)) / 4
-        both, logs = np.empty_like(part), np.empty_like(part)
+        both, logs = np.empty_like(bucket), np.empty_like(bucket)
         for head in range(n_heads - 1):
             n = n_heads - head - 1
-            mixed = np.add(part[head + 1 :], part[head], out=both[:n])
+            mixed = np.add(bucket[head + 1 :], bucket[head], out=both[:n])
             products = np.einsum("hk,hk->h", mixed, np.log(mixed, out=logs[:n]))
             sums[head, head + 1 :] += self_products[head] + self_products[head + 1 :] - products / 2
     sums = np.maximum(sums, 0)
@@ -85,7 +85,7 @@ class JensenShannon(LayersMetric):
 
     Clark et al. 2019, section 6 and Figure 6. Theirs is an undivided sum over tokens; their
     code smooths rows as 0.999·a + 0.001/n, ours does not. Computed in float32, summed in
-    float64; no interval, because the state would be the square of the heads for each part.
+    float64; no interval, because the state would be the square of the heads for each bucket.
     """
 
     name = "js"
@@ -111,11 +111,11 @@ class JensenShannon(LayersMetric):
         """The state of no token. The number of layers is not known yet."""
         return {"sum": np.zeros((0, 0, 0, 0)), "heads": np.zeros(0), "count": np.zeros(())}
 
-    def measure(self, layers: Sequence[Reading]) -> State:
+    def measure(self, layers: Sequence[LayerData]) -> State:
         """Sums over the tokens of a batch, document by document, without their padding."""
-        ordered = sorted(layers, key=lambda reading: reading.layer)
+        ordered = sorted(layers, key=lambda layer_data: layer_data.layer)
         mask = ordered[0].queries.mask
-        heads = [reading.n_heads for reading in ordered]
+        heads = [layer_data.n_heads for layer_data in ordered]
         sums = np.zeros((sum(heads), sum(heads)))
         for document, real in enumerate(mask):
             at = np.flatnonzero(real)
@@ -158,6 +158,6 @@ def _by_layer(sums: np.ndarray, heads: Sequence[int]) -> np.ndarray:
     ends = np.cumsum([0, *heads])
     for a in range(n):
         for b in range(n):
-            part = sums[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
-            full[a, : heads[a], b, : heads[b]] = part
+            bucket = sums[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
+            full[a, : heads[a], b, : heads[b]] = bucket
     return full

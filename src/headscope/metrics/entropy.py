@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headscope.lazy import torch
 from headscope.metrics.core.contract import RatioMetric
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.regions import (
     log_sums,
     masses,
@@ -42,15 +42,15 @@ class Entropy(RatioMetric):
     paper = "Vig & Belinkov 2019, Eq. 7, footnote 4, Figure 12"
     units = "nats"
     order = 130
-    digests = (masses, log_sums)
+    reductions = (masses, log_sums)
 
     most_null: float = 0.9
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Entropies of the rows that count; how many; the same."""
-        mass, null = row_mass(reading), null_mass(reading)
-        (products,) = log_sums(reading)
-        is_query = region_of(reading).queries[:, None, :] > 0
+        mass, null = row_mass(layer_data), null_mass(layer_data)
+        (products,) = log_sums(layer_data)
+        is_query = region_of(layer_data).queries[:, None, :] > 0
         is_kept = is_query & (mass > 0) & (null <= self.most_null * (null + mass))
         safe = mass.masked_fill(~is_kept, 1.0)
         entropies = (safe.log() - products / safe).mul_(is_kept)
@@ -76,11 +76,11 @@ class RowEntropy(SurfaceMetric):
     paper = "Clark et al. 2019, section 3.3, Figure 4"
     units = "nats"
     order = 180
-    digests = (whole_masses, whole_log_sums)
+    reductions = (whole_masses, whole_log_sums)
 
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Entropies; rows; rows."""
-        entropies, is_there = _entropies(reading)
+        entropies, is_there = _entropies(layer_data)
         count = is_there.double().sum(-1)
         return entropies.sum(-1), count, count
 
@@ -102,14 +102,14 @@ class FirstEntropy(SurfaceMetric):
     paper = "Clark et al. 2019, section 3.3, Figure 4"
     units = "nats"
     order = 190
-    digests = (whole_masses, whole_log_sums)
+    reductions = (whole_masses, whole_log_sums)
     counts = "documents"
 
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """The first row's entropy; 1; 1."""
-        entropies, is_there = _entropies(reading)
-        first = torch.from_numpy(first_positions(reading.queries.mask)).to(entropies.device)
-        at = first[:, None, None].expand(-1, reading.n_heads, 1)
+        entropies, is_there = _entropies(layer_data)
+        first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(entropies.device)
+        at = first[:, None, None].expand(-1, layer_data.n_heads, 1)
         count = is_there.gather(2, at).squeeze(2).double()
         return entropies.gather(2, at).squeeze(2), count, count
 
@@ -131,31 +131,31 @@ class UniformEntropy(SurfaceMetric):
     paper = "Clark et al. 2019, section 3.3, Figure 4"
     units = "nats"
     order = 195
-    digests = ()
+    reductions = ()
     scope = "text"
 
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Logarithms; tokens; tokens."""
-        queries = torch.from_numpy(reading.queries.mask).double()
-        keys = torch.from_numpy(reading.keys.mask).double()
-        seen = keys.cumsum(-1) if reading.is_causal else keys.sum(-1, keepdim=True)
+        queries = torch.from_numpy(layer_data.queries.mask).double()
+        keys = torch.from_numpy(layer_data.keys.mask).double()
+        seen = keys.cumsum(-1) if layer_data.is_causal else keys.sum(-1, keepdim=True)
         logs = seen.clamp_min(1).log() * queries
         count = queries.sum(-1)
         return logs.sum(-1), count, count
 
 
-def _entropies(reading: Reading) -> tuple[Tensor, Tensor]:
+def _entropies(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """`document head query`, float64: entropy of each row (0 where it does not count), and
     whether it counts.
     """
 
     def make() -> tuple[Tensor, Tensor]:
-        (products,) = whole_log_sums(reading)
-        mass = query_masses(reading)
-        is_there = (mass > 0) & (is_query(reading)[:, None, :] > 0)
+        (products,) = whole_log_sums(layer_data)
+        mass = query_masses(layer_data)
+        is_there = (mass > 0) & (is_query(layer_data)[:, None, :] > 0)
         safe = torch.where(is_there, mass, 1.0)
         # A row on one key comes to −0.0 or a rounding error below 0.
         entropies = (safe.log() - products / safe).clamp_min(0)
         return torch.where(is_there, entropies, 0.0), is_there
 
-    return reading.once("row_entropies", make)
+    return layer_data.once("row_entropies", make)

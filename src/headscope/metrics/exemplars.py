@@ -13,7 +13,7 @@ import numpy as np
 from headscope.arguments import whole_number
 from headscope.batch import Axes
 from headscope.metrics.core.contract import SELF_BLOCKS, MergedMetric, State, Variable
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.regions import peaks
 
 ARRAYS = ("weight", "document", "query", "key")
@@ -38,7 +38,7 @@ class Exemplars(MergedMetric):
     units = "attention"
     format = ".3f"
     order = 400
-    digests = (peaks,)
+    reductions = (peaks,)
     document_arrays = ("document",)
 
     k: int = 10
@@ -66,17 +66,17 @@ class Exemplars(MergedMetric):
             for name in ARRAYS
         }
 
-    def measure(self, reading: Reading) -> State:
+    def measure(self, layer_data: LayerData) -> State:
         """The highest of this batch."""
-        batch = reading.batch
-        weights, queries, keys = (tensor.cpu().numpy() for tensor in peaks(reading))
+        batch = layer_data.batch
+        weights, queries, keys = (tensor.cpu().numpy() for tensor in peaks(layer_data))
         k = min(self.k, len(batch))
         # In the order of the corpus, so that a stable sort lets the first of equals win.
         first = batch.once("by number", lambda: np.argsort(batch.numbers, kind="stable"))
         ranked = first[np.argsort(-weights[first], axis=0, kind="stable")[:k]].T
-        heads = np.arange(reading.n_heads)[:, None]
+        heads = np.arange(layer_data.n_heads)[:, None]
         weight, query, key = (array[ranked, heads] for array in (weights, queries, keys))
-        state = self.zero(reading.n_heads, batch.axes, is_causal=reading.is_causal)
+        state = self.zero(layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal)
         is_there = ~(weight <= 0)  # keeps NaN, so that it is noticed
         for name, values in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):
             np.copyto(state[name][:, :k], values, where=is_there)
@@ -106,8 +106,8 @@ INTERVALS = 5
 """Fifths of 0 to 1: the interval of a document is where the head's highest weight in it falls."""
 BINS = 50
 KEPT_KEYS = 8
-LEAST_KEPT = 0.005
-LEAST_INDUCTION = 0.01
+MIN_KEPT = 0.005
+MIN_INDUCTION = 0.01
 SCORES = {
     "self_attention_score": "Mean attention of a token to itself.",
     "prev_token_score": "Mean attention to the token before, of all tokens but the first.",
@@ -187,16 +187,16 @@ class HeadSamples(MergedMetric):
             "weights": np.zeros(of_entry, dtype=np.float32),
         }
 
-    def measure(self, reading: Reading) -> State:
+    def measure(self, layer_data: LayerData) -> State:
         """The documents of a batch, those with the smallest hashes first."""
-        batch, sequences = reading.batch, reading.queries
-        state = self.zero(reading.n_heads, batch.axes, is_causal=reading.is_causal)
-        heads = np.arange(reading.n_heads)
+        batch, sequences = layer_data.batch, layer_data.queries
+        state = self.zero(layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal)
+        heads = np.arange(layer_data.n_heads)
         for at in np.lexsort((batch.numbers, batch.keys)):
             real = np.flatnonzero(sequences.mask[at])
             if len(real) < 2:  # there is nothing off the first row and column
                 continue
-            weights = reading.weights[at].double().cpu().numpy()[:, real][:, :, real]
+            weights = layer_data.weights[at].double().cpu().numpy()[:, real][:, :, real]
             shown = weights[:, : self.tokens, : self.tokens]
             highest = shown[:, 1:, 1:].max((1, 2))
             ids = None if sequences.ids is None else sequences.ids[at][real]
@@ -265,7 +265,7 @@ def _sums(weights: np.ndarray, ids: np.ndarray | None, highest: np.ndarray) -> n
     logs = np.log(np.where(weights > 0, weights, 1))
     same = np.zeros((n, n), bool) if ids is None else np.tril(ids[:, None] == ids[None, :], -1)
     after = np.pad(same, ((0, 0), (1, 0)))[:, :-1]
-    followed = np.where(weights < LEAST_INDUCTION, 0, weights)[:, after].sum(-1)
+    followed = np.where(weights < MIN_INDUCTION, 0, weights)[:, after].sum(-1)
     columns = (
         weights.diagonal(0, 1, 2).sum(-1),
         weights.diagonal(-1, 1, 2).sum(-1),
@@ -284,5 +284,5 @@ def _highest_of_rows(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Keys and weights (`head query rank`) of the highest of each row; -1 and 0 beyond them."""
     keys = np.argsort(-weights, axis=-1, kind="stable")[..., :KEPT_KEYS]
     kept = np.take_along_axis(weights, keys, axis=-1)
-    is_kept = kept >= LEAST_KEPT
+    is_kept = kept >= MIN_KEPT
     return np.where(is_kept, keys, -1), np.where(is_kept, kept, 0)

@@ -14,7 +14,7 @@ from headscope.batch import Axes
 from headscope.errors import InputError
 from headscope.lazy import torch
 from headscope.metrics.core.contract import RatioMetric
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.surface import key_classes
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class Importance(RatioMetric):
         """Classes of the run, and all keys."""
         return {"gradient_class": (*axes.key_classes, ALL)}
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Sums of |∂L/∂a| by class; pairs; queries."""
-        pairs, members = _pairs(reading), _members(reading)
-        gradients = _gradients(reading).abs().double() * pairs[:, None]
+        pairs, members = _pairs(layer_data), _members(layer_data)
+        gradients = _gradients(layer_data).abs().double() * pairs[:, None]
         numerator = gradients.sum(2) @ members
         denominator = (pairs.sum(1)[:, None, :] @ members).expand_as(numerator)
-        count = pairs.any(2).double().sum(-1, keepdim=True).expand(-1, reading.n_heads)
+        count = pairs.any(2).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
         return numerator, denominator, count
 
 
@@ -105,11 +105,11 @@ class RemovalEstimate(RatioMetric):
         """Classes of the run, and all keys."""
         return {"gradient_class": (*axes.key_classes, ALL)}
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Sums of −a·∂L/∂a by class; documents; documents."""
-        pairs, members = _pairs(reading)[:, None], _members(reading)
-        weights = reading.weights.double() * pairs
-        products = weights * _gradients(reading).double()
+        pairs, members = _pairs(layer_data)[:, None], _members(layer_data)
+        weights = layer_data.weights.double() * pairs
+        products = weights * _gradients(layer_data).double()
         numerator = -(products.sum(2) @ members)
         if self.renormalized:
             totals = weights.sum(-1, keepdim=True).clamp_min(1e-30)
@@ -139,17 +139,17 @@ class Loss(RatioMetric):
     needs = frozenset(("loss",))
     is_default = False
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Cross-entropies; predicted tokens; the same."""
-        losses = reading.batch.losses
+        losses = layer_data.batch.losses
         if losses is None:
             raise InputError("The loss is measured by headscope.importance, not by analyze.")
         sums, counts = torch.from_numpy(losses).double().unbind(-1)
         return sums, counts, counts
 
 
-def _gradients(reading: Reading) -> Tensor:
-    gradients = reading.gradients
+def _gradients(layer_data: LayerData) -> Tensor:
+    gradients = layer_data.gradients
     if gradients is None:
         raise InputError(
             "Gradients are measured by headscope.importance, which runs a backward pass; this "
@@ -158,20 +158,20 @@ def _gradients(reading: Reading) -> Tensor:
     return gradients
 
 
-def _pairs(reading: Reading) -> Tensor:
+def _pairs(layer_data: LayerData) -> Tensor:
     """`document query key`, float64: what the model can attend to."""
 
     def make() -> Tensor:
-        queries, keys = (torch.from_numpy(t.mask) for t in (reading.queries, reading.keys))
+        queries, keys = (torch.from_numpy(t.mask) for t in (layer_data.queries, layer_data.keys))
         pairs = (queries[:, :, None] & keys[:, None, :]).double()
-        return (pairs.tril() if reading.is_causal else pairs).to(reading.device)
+        return (pairs.tril() if layer_data.is_causal else pairs).to(layer_data.device)
 
-    return reading.of_batch("gradient pairs", make)
+    return layer_data.of_batch("gradient pairs", make)
 
 
-def _members(reading: Reading) -> Tensor:
+def _members(layer_data: LayerData) -> Tensor:
     """`document key class`, float64, with a last class of all keys."""
-    mask = torch.from_numpy(reading.keys.mask)
-    everything = mask.double().to(reading.device)[..., None]
-    classes = key_classes(reading)
+    mask = torch.from_numpy(layer_data.keys.mask)
+    everything = mask.double().to(layer_data.device)[..., None]
+    classes = key_classes(layer_data)
     return everything if classes is None else torch.cat((classes, everything), dim=-1)

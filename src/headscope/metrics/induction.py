@@ -14,7 +14,7 @@ import numpy as np
 
 from headscope.lazy import torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
-from headscope.metrics.core.layer_data import Digest, Reading, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small
 from headscope.metrics.core.regions import whole_masses
 from headscope.metrics.surface import query_masses
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@Digest
-def repeat_sums(reading: Reading) -> Small:
+@Reduction
+def repeat_sums(layer_data: LayerData) -> Small:
     """`document head 2`, float64: attention to earlier occurrences, and to what followed
     them; one product for both.
     """
-    return (torch.bmm(reading.weights.flatten(2), _forms(reading)[0]).double(),)
+    return (torch.bmm(layer_data.weights.flatten(2), _forms(layer_data)[0]).double(),)
 
 
 class _RepeatShare(RatioMetric):
@@ -35,18 +35,18 @@ class _RepeatShare(RatioMetric):
 
     units = "share of attention"
     format = ".1%"
-    digests = (whole_masses, repeat_sums)
+    reductions = (whole_masses, repeat_sums)
     counts = "repeated tokens"
     blocks = SELF_BLOCKS
     shift: ClassVar[int]
     """How many tokens after the earlier occurrence the key stands."""
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Attention to these keys; all attention of repeated tokens; how many."""
-        chosen = _forms(reading)[1][..., self.shift]
-        masses = (query_masses(reading) * chosen[:, None, :]).sum(-1)
-        count = chosen.sum(-1, keepdim=True).expand(-1, reading.n_heads)
-        return repeat_sums(reading)[0][..., self.shift], masses, count
+        chosen = _forms(layer_data)[1][..., self.shift]
+        masses = (query_masses(layer_data) * chosen[:, None, :]).sum(-1)
+        count = chosen.sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
+        return repeat_sums(layer_data)[0][..., self.shift], masses, count
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,18 @@ class Induction(_RepeatShare):
     shift = 1
 
 
-def _forms(reading: Reading) -> tuple[Tensor, Tensor]:
+def _forms(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """`document query·key 2`, in the type of the weights: is the key an earlier occurrence
     of the query; does it follow one? And `document query 2`, float64: is there any?
     """
 
     def make() -> tuple[Tensor, Tensor]:
-        tokens = reading.queries
+        tokens = layer_data.queries
         ids = torch.from_numpy(tokens.mask.astype(np.int64) if tokens.ids is None else tokens.ids)
         real = torch.from_numpy(tokens.mask & ~tokens.special & (tokens.ids is not None))
         same = (ids[:, :, None] == ids[:, None, :]) & real[:, :, None] & real[:, None, :]
         after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :]
-        pairs = torch.stack((same.tril(-1), after.tril(-1)), dim=-1).to(reading.device)
-        return pairs.to(reading.dtype).flatten(1, 2), pairs.any(2).double()
+        pairs = torch.stack((same.tril(-1), after.tril(-1)), dim=-1).to(layer_data.device)
+        return pairs.to(layer_data.dtype).flatten(1, 2), pairs.any(2).double()
 
-    return reading.of_batch("repeats", make)
+    return layer_data.of_batch("repeats", make)

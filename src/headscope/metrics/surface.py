@@ -25,7 +25,7 @@ from headscope.batch import Axes
 from headscope.errors import UnknownName
 from headscope.lazy import torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
-from headscope.metrics.core.layer_data import Digest, Reading, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small
 from headscope.metrics.core.regions import (
     everything,
     masses,
@@ -56,7 +56,7 @@ class SurfaceMetric(RatioMetric):
             raise UnknownName.of("weighting", self.weighting, get_args(Weighting))
 
     @property
-    def digests(self) -> tuple[Digest, ...]:
+    def reductions(self) -> tuple[Reduction, ...]:
         """Sums of rows and columns; most need more."""
         return (whole_masses,)
 
@@ -66,13 +66,13 @@ class SurfaceMetric(RatioMetric):
         return super().averaged if self.weighting == "token" else "mean of the documents' ratios"
 
     @abstractmethod
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """As `RatioMetric.rows`, weighted by token."""
 
     @final
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """The sums; if weighted by document, each document's ratio, and 1 where it has one."""
-        numerator, denominator, count = self.sums(reading)
+        numerator, denominator, count = self.sums(layer_data)
         if self.weighting == "token":
             return numerator, denominator, count
         has = (denominator > 0).double()
@@ -82,16 +82,16 @@ class SurfaceMetric(RatioMetric):
         return numerator / safe * has.view(shape), has, count
 
 
-def is_query(reading: Reading) -> Tensor:
+def is_query(layer_data: LayerData) -> Tensor:
     """`document query`: every token, as 0 and 1 in the type of the weights."""
-    return everything(reading).queries
+    return everything(layer_data).queries
 
 
-def query_masses(reading: Reading) -> Tensor:
+def query_masses(layer_data: LayerData) -> Tensor:
     """`document head query`: what each row sums to (1, except with sinks and edits), float64. It
     reads the digest `whole_masses`.
     """
-    return whole_masses(reading)[0]
+    return whole_masses(layer_data)[0]
 
 
 def first_positions(mask: np.ndarray) -> np.ndarray:
@@ -102,27 +102,27 @@ def first_positions(mask: np.ndarray) -> np.ndarray:
 OFFSETS = (-1, 0, 1)
 
 
-@Digest
-def diagonal_sums(reading: Reading) -> Small:
+@Reduction
+def diagonal_sums(layer_data: LayerData) -> Small:
     """`document head offset`, float64: attention to the tokens at each offset."""
-    diagonals = [reading.weights.diagonal(offset, dim1=2, dim2=3) for offset in OFFSETS]
-    pairs = zip(diagonals, _pairs(reading), strict=True)
+    diagonals = [layer_data.weights.diagonal(offset, dim1=2, dim2=3) for offset in OFFSETS]
+    pairs = zip(diagonals, _pairs(layer_data), strict=True)
     return (torch.stack([(d.double() * both).sum(-1) for d, (_, both) in pairs], -1),)
 
 
-@Digest
-def to_separators(reading: Reading) -> Small:
+@Reduction
+def to_separators(layer_data: LayerData) -> Small:
     """`document head query`, float64: attention of each query to separators."""
-    keys = separators(reading, "key").to(reading.device, reading.dtype)
-    return ((reading.weights @ keys[:, None, :, None]).squeeze(-1).double(),)
+    keys = separators(layer_data, "key").to(layer_data.device, layer_data.dtype)
+    return ((layer_data.weights @ keys[:, None, :, None]).squeeze(-1).double(),)
 
 
-@Digest
-def to_first(reading: Reading) -> Small:
+@Reduction
+def to_first(layer_data: LayerData) -> Small:
     """`document head`, float64: what all queries together pay to the first token."""
-    first = torch.from_numpy(first_positions(reading.queries.mask)).to(reading.device)
-    at = first[:, None, None, None].expand(-1, *reading.weights.shape[1:3], 1)
-    paid = reading.weights.gather(3, at).squeeze(3) * is_query(reading)[:, None, :]
+    first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(layer_data.device)
+    at = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
+    paid = layer_data.weights.gather(3, at).squeeze(3) * is_query(layer_data)[:, None, :]
     return (paid.double().sum(-1),)
 
 
@@ -146,7 +146,7 @@ class OffsetShare(SurfaceMetric):
     units = "share of attention"
     format = ".1%"
     order = 160
-    digests = (whole_masses, diagonal_sums)
+    reductions = (whole_masses, diagonal_sums)
     blocks = SELF_BLOCKS
     dims = ("offset",)
     denominator_dims = ("offset",)
@@ -155,12 +155,12 @@ class OffsetShare(SurfaceMetric):
         """Offsets."""
         return {"offset": OFFSETS}
 
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Attention at each offset; attention of queries that have a token there; queries."""
-        masses = query_masses(reading)
-        paid = [(masses[..., here] * both).sum(-1) for here, both in _pairs(reading)]
-        count = is_query(reading).double().sum(-1, keepdim=True).expand(-1, reading.n_heads)
-        return diagonal_sums(reading)[0], torch.stack(paid, -1), count
+        masses = query_masses(layer_data)
+        paid = [(masses[..., here] * both).sum(-1) for here, both in _pairs(layer_data)]
+        count = is_query(layer_data).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
+        return diagonal_sums(layer_data)[0], torch.stack(paid, -1), count
 
 
 @dataclass(frozen=True)
@@ -188,16 +188,16 @@ class ClassShare(SurfaceMetric):
         """Classes of the run."""
         return {"key_class": axes.key_classes}
 
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Attention to each class; all attention; queries."""
-        classes = key_classes(reading)
-        columns = whole_masses(reading)[2]
-        count = is_query(reading).double().sum(-1, keepdim=True).expand(-1, reading.n_heads)
+        classes = key_classes(layer_data)
+        columns = whole_masses(layer_data)[2]
+        count = is_query(layer_data).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
         is_known = float(classes is not None)
         if classes is None:
-            n_classes = len(reading.batch.axes.key_classes)
+            n_classes = len(layer_data.batch.axes.key_classes)
             classes = columns.new_zeros((columns.shape[0], columns.shape[2], n_classes))
-        return columns @ classes, query_masses(reading).sum(-1) * is_known, count * is_known
+        return columns @ classes, query_masses(layer_data).sum(-1) * is_known, count * is_known
 
 
 class _ToSeparators(SurfaceMetric):
@@ -205,20 +205,20 @@ class _ToSeparators(SurfaceMetric):
 
     units = "share of attention"
     format = ".1%"
-    digests = (whole_masses, to_separators)
+    reductions = (whole_masses, to_separators)
     from_separators: ClassVar[bool]
     """Whose attention: that of separators, or that of all other tokens."""
 
-    def sums(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Attention to separators; all attention; how many queries."""
-        asking = separators(reading, "query")
+        asking = separators(layer_data, "query")
         if not self.from_separators:
-            asking = (is_query(reading) > 0) & ~asking
-        has = separators(reading, "key").any(1, keepdim=True)
+            asking = (is_query(layer_data) > 0) & ~asking
+        has = separators(layer_data, "key").any(1, keepdim=True)
         queries = (asking & has).double()
-        count = queries.sum(-1, keepdim=True).expand(-1, reading.n_heads)
-        numerator = (to_separators(reading)[0] * queries[:, None, :]).sum(-1)
-        return numerator, (query_masses(reading) * queries[:, None, :]).sum(-1), count
+        count = queries.sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
+        numerator = (to_separators(layer_data)[0] * queries[:, None, :]).sum(-1)
+        return numerator, (query_masses(layer_data) * queries[:, None, :]).sum(-1), count
 
 
 @dataclass(frozen=True)
@@ -283,25 +283,25 @@ class SinkRate(RatioMetric):
     units = "share of documents"
     format = ".1%"
     order = 175
-    digests = (to_first,)
+    reductions = (to_first,)
     counts = "documents"
     blocks = SELF_BLOCKS
 
     threshold: float = 0.3
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """1 where the first token is a sink; 1; 1."""
-        n_tokens = is_query(reading).double().sum(-1, keepdim=True)
-        mean = to_first(reading)[0] / n_tokens.clamp_min(1)
-        counts = (n_tokens > 1).double().expand(-1, reading.n_heads)
+        n_tokens = is_query(layer_data).double().sum(-1, keepdim=True)
+        mean = to_first(layer_data)[0] / n_tokens.clamp_min(1)
+        counts = (n_tokens > 1).double().expand(-1, layer_data.n_heads)
         return (mean > self.threshold).double() * counts, counts, counts
 
 
-def _pairs(reading: Reading) -> list[tuple[slice, Tensor]]:
+def _pairs(layer_data: LayerData) -> list[tuple[slice, Tensor]]:
     """For each offset the queries that may have a token there; `document 1 query`: do they?"""
 
     def make() -> list[tuple[slice, Tensor]]:
-        mask = is_query(reading)
+        mask = is_query(layer_data)
         n = mask.shape[1]
         pairs = []
         for offset in OFFSETS:
@@ -310,30 +310,30 @@ def _pairs(reading: Reading) -> list[tuple[slice, Tensor]]:
             pairs.append((here, (mask[:, here] * mask[:, there])[:, None]))
         return pairs
 
-    return reading.of_batch("offset pairs", make)
+    return layer_data.of_batch("offset pairs", make)
 
 
-def key_classes(reading: Reading) -> Tensor | None:
+def key_classes(layer_data: LayerData) -> Tensor | None:
     """`document key class`, float64: membership; None where it is not known."""
-    keys = reading.keys
+    keys = layer_data.keys
     if keys.classes is None:
         return None
     members = keys.classes & keys.mask[..., None]
-    return reading.of_batch(
-        "key classes", lambda: torch.from_numpy(members).double().to(reading.device)
+    return layer_data.of_batch(
+        "key classes", lambda: torch.from_numpy(members).double().to(layer_data.device)
     )
 
 
-def separators(reading: Reading, side: str) -> Tensor:
+def separators(layer_data: LayerData, side: str) -> Tensor:
     """`document token`: is it a separator, on the side of queries or of keys?"""
 
     def make() -> Tensor:
-        tokens = reading.queries if side == "query" else reading.keys
+        tokens = layer_data.queries if side == "query" else layer_data.keys
         is_separator = tokens.special & tokens.mask
         is_separator[np.arange(len(is_separator)), tokens.mask.argmax(axis=1)] = False
-        return torch.from_numpy(is_separator).to(reading.device)
+        return torch.from_numpy(is_separator).to(layer_data.device)
 
-    return reading.of_batch(("separators", side), make)
+    return layer_data.of_batch(("separators", side), make)
 
 
 @dataclass(frozen=True)
@@ -354,12 +354,12 @@ class Distance(RatioMetric):
     units = "tokens"
     format = ".2f"
     order = 120
-    digests = (masses, pair_sums)
+    reductions = (masses, pair_sums)
     blocks = SELF_BLOCKS
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Attention times distance; all attention; queries."""
-        return pair_sums(reading)[0][..., 0], total_mass(reading), query_counts(reading)
+        return pair_sums(layer_data)[0][..., 0], total_mass(layer_data), query_counts(layer_data)
 
 
 @dataclass(frozen=True)
@@ -381,12 +381,12 @@ class NullShare(RatioMetric):
     units = "share of attention"
     format = ".1%"
     order = 100
-    digests = (masses,)
+    reductions = (masses,)
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Null attention; all attention; queries."""
-        null = null_mass(reading).sum(-1)
-        return null, null + total_mass(reading), query_counts(reading)
+        null = null_mass(layer_data).sum(-1)
+        return null, null + total_mass(layer_data), query_counts(layer_data)
 
 
 @dataclass(frozen=True)
@@ -409,8 +409,8 @@ class TokensPerDocument(RatioMetric):
     counts = "documents"
     scope = "text"
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens; documents; documents."""
-        is_counted = reading.queries.mask & ~reading.queries.special
+        is_counted = layer_data.queries.mask & ~layer_data.queries.special
         tokens = torch.from_numpy(is_counted.sum(1)).double()
         return tokens, torch.ones_like(tokens), torch.ones_like(tokens)

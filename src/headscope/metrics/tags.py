@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headscope.metrics.core.contract import RatioMetric
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.regions import (
     column_mass,
     has_labels,
@@ -29,17 +29,17 @@ class LabelShare(RatioMetric):
 
     units = "share of attention"
     format = ".1%"
-    digests = (masses,)
+    reductions = (masses,)
     side: ClassVar[Literal["query", "key"]]
     """Whose labels: of the words that attend, or of those attended to."""
     labels: ClassVar[Literal["tags", "relations"]]
 
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Attention of the tokens of each label; all of it; queries."""
-        mass = column_mass(reading) if self.side == "key" else row_mass(reading)
-        total = total_mass(reading) * has_labels(reading, self.labels, self.side)
-        by_label = mass @ one_hot(reading, self.side, self.labels)
-        return by_label, total, query_counts(reading, self.labels, self.side)
+        mass = column_mass(layer_data) if self.side == "key" else row_mass(layer_data)
+        total = total_mass(layer_data) * has_labels(layer_data, self.labels, self.side)
+        by_label = mass @ one_hot(layer_data, self.side, self.labels)
+        return by_label, total, query_counts(layer_data, self.labels, self.side)
 
 
 @dataclass(frozen=True)

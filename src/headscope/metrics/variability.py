@@ -11,11 +11,11 @@ from headscope.arguments import whole_number
 from headscope.batch import Axes
 from headscope.lazy import torch
 from headscope.metrics.core.contract import SELF_BLOCKS, MergedMetric, State, Variable
-from headscope.metrics.core.layer_data import Digest, Reading
+from headscope.metrics.core.layer_data import LayerData, Reduction
 from headscope.metrics.core.regions import first_tokens, squares
-from headscope.statistics.jackknife import Pulls, recomputed_pulls
+from headscope.statistics.jackknife import Jackknife, jackknife_from_values
 
-ARRAYS = ("order", "part", "size", "values")
+ARRAYS = ("order", "bucket", "size", "values")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Variability(MergedMetric):
         return self.budget
 
     @property
-    def digests(self) -> tuple[Digest, ...]:
+    def reductions(self) -> tuple[Reduction, ...]:
         """The squares of the first tokens."""
         return (squares(self.first),)
 
@@ -77,26 +77,26 @@ class Variability(MergedMetric):
         """No document."""
         n_pairs = len(self._pairs(is_causal)[0])
         values = np.zeros((0, n_heads, n_pairs), dtype=np.float32)
-        return {"order": np.zeros(0), "part": np.zeros(0), "size": np.zeros(0), "values": values}
+        return {"order": np.zeros(0), "bucket": np.zeros(0), "size": np.zeros(0), "values": values}
 
-    def measure(self, reading: Reading) -> State:
+    def measure(self, layer_data: LayerData) -> State:
         """The weights between the first tokens of each document.
 
         They are kept in float32, which is exact unless the model runs in float64.
         """
-        batch = reading.batch
+        batch = layer_data.batch
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
         chosen = chosen[batch.keys[chosen] <= batch.last_keys.get(self.budget, 1.0)]
-        _, sizes = first_tokens(reading, self.first)
-        values = squares(self.first)(reading)[0].flatten(2)
-        if reading.is_causal:
+        _, sizes = first_tokens(layer_data, self.first)
+        values = squares(self.first)(layer_data)[0].flatten(2)
+        if layer_data.is_causal:
             queries, keys = self._pairs(is_causal=True)
             values = values[:, :, torch.from_numpy(queries * self.first + keys)]
         if values.dtype != torch.float64:
             values = values.float()
         return {
             "order": batch.keys[chosen],
-            "part": batch.parts[chosen].astype(np.float64),
+            "bucket": batch.buckets[chosen].astype(np.float64),
             "size": sizes[chosen].astype(np.float64),
             "values": values.cpu().numpy()[chosen],
         }
@@ -142,13 +142,13 @@ class Variability(MergedMetric):
         count = np.full(len(state["order"]), float(state["order"].shape[-1]))
         return {self.name: self._ratio(state), f"{self.name}_count": count}
 
-    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
-        """The ratio is computed again without each part, whose documents leave ā too.
+    def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
+        """The ratio is computed again without each bucket, whose documents leave ā too.
 
         With n documents, ā holds 1/n of each document, which makes the ratio too small by about
         1/2n; both sides of a pull are of about as many documents, so it cancels.
         """
-        of_documents = units[state["part"][0].astype(np.int64)]
+        of_documents = units[state["bucket"][0].astype(np.int64)]
         n_units = int(units.max()) + 1
         sizes = np.bincount(of_documents, minlength=n_units)
         occupied, of_documents = np.unique(of_documents, return_inverse=True)
@@ -158,7 +158,7 @@ class Variability(MergedMetric):
             for layer, values in enumerate(state["values"]):
                 is_there = self._is_there(state, layer)
                 without[occupied, layer] = ratios_without(values, is_there, of_documents)
-        return {self.name: recomputed_pulls(value, without, sizes, "logit")}
+        return {self.name: jackknife_from_values(value, without, sizes, "logit")}
 
     def _ratio(self, state: State) -> np.ndarray:
         """`layer head`: the ratio over all documents."""

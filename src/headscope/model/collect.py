@@ -10,8 +10,7 @@ import xarray as xr
 from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import BLOCKS, Attention, key_stack, query_stack
-from headscope.attention import Block as BlockName
+from headscope.attention import BLOCKS, Attention, BlockName, key_stack, query_stack
 from headscope.model.tap.recording import repeated
 from headscope.model.tap.sites import Site, Wiring
 from headscope.results.trace import (

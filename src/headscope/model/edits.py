@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from headscope.arguments import finite_number, whole_number, whole_numbers
-from headscope.attention import Block
+from headscope.attention import BlockName
 from headscope.errors import InputError, warn
 from headscope.model.tap.sites import Site, Wiring
 
@@ -52,9 +52,9 @@ class Edit:
 
     layer: int
     head: int
-    block: Block | None = None
+    block: BlockName | None = None
 
-    def touches(self, site: Site, main_block: Block) -> bool:
+    def touches(self, site: Site, main_block: BlockName) -> bool:
         """Does this edit apply at `site`?"""
         return self.layer == site.layer and (self.block or main_block) == site.block
 
@@ -131,7 +131,7 @@ class ScaleNeurons(Edit):
         return vectors._replace(**{self.of: changed})
 
 
-def ablate(layer: int, head: int, *, block: Block | None = None) -> Edit:
+def ablate(layer: int, head: int, *, block: BlockName | None = None) -> Edit:
     """Silence a head: its attention, and so all it adds to the residual stream, is zero.
 
     Exactly equal to zeroing the head's slice at the input of the output projection.
@@ -147,7 +147,7 @@ def set_attention(
     key: int | Sequence[int],
     weight: float,
     renormalize: bool = True,
-    block: Block | None = None,
+    block: BlockName | None = None,
 ) -> Edit:
     """Set the attention that `query` pays to `key` (positions in the token axis).
 
@@ -191,7 +191,7 @@ def scale_neurons(
     factor: float,
     of: VectorKind = "query",
     *,
-    block: Block | None = None,
+    block: BlockName | None = None,
 ) -> Edit:
     """Multiply some neurons of a head's query, key or value vectors by `factor`.
 
@@ -283,7 +283,7 @@ def _local(positions: tuple[int, ...] | None, start: int, n: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SilenceRows(Edit):
+class AblateRows(Edit):
     """In row `rows[i]` of the batch, head `heads[i]` adds nothing."""
 
     rows: Tensor = field(repr=False)

@@ -167,7 +167,7 @@ def encode_texts(
         rows = [row for row, pair in enumerate(pairs) if (pair is not None) == is_pair]
         if not rows:
             continue
-        call = _Call(tokenizer, texts, pairs if is_pair else None, as_target)
+        call = _TokenizerCall(tokenizer, texts, pairs if is_pair else None, as_target)
         together = call(rows)
         for index, row in enumerate(rows):
             encoding = together
@@ -326,7 +326,7 @@ def _continued(tokenizer: PreTrainedTokenizerBase, pair: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Call:
+class _TokenizerCall:
     """Calls the tokenizer for some of the texts."""
 
     tokenizer: PreTrainedTokenizerBase

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto import modeling_auto
 
-from headscope.attention import Block
+from headscope.attention import BlockName
 from headscope.model.tap.check import Check
 from headscope.model.tap.sites import Route
 from headscope.model.tapped import Wired
@@ -42,7 +42,7 @@ class ModelInfo:
     """Key/value heads per layer (the most, where layers differ); fewer than `n_heads` with
     grouped queries."""
     head_size: int | None
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockName, ...]
     is_causal: bool
     """Does no token of the main block attend to a later one?"""
     has_lm_head: bool

@@ -51,13 +51,13 @@ from headscope.model.packaged.pinned import PACKAGED, PackagedModel, cache_folde
 from headscope.model.processing import Processor, takes_media
 from headscope.model.weight_files import (
     HubOptions,
-    Stored,
+    WeightHeaders,
     bounded,
     check_counts,
     check_sizes,
-    look_at_weights,
     quiet,
     reach_hub,
+    read_headers,
 )
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def load(
         with _refusing(source):
             check_counts(PretrainedConfig.get_config_dict(place.location, **place.options)[0])
             config = AutoConfig.from_pretrained(place.location, **options)
-            stored = look_at_weights(place.location, config, place.options, allow_pickle)
+            stored = read_headers(place.location, config, place.options, allow_pickle)
             module, notes = _module(place.location, config, torch_dtype, options, stored)
         if processor is None and takes_media(module):
             processor = _processor(place.location, options)
@@ -259,7 +259,7 @@ def as_model(model: Model | str | Path | nn.Module) -> Model:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ModelSource:
     """Where a model is: what transformers loads it from, and what to say about it."""
 
     location: str
@@ -269,7 +269,7 @@ class _Place:
     notes: tuple[str, ...] = ()
 
 
-def _find(source: str | Path, revision: str | None) -> _Place:
+def _find(source: str | Path, revision: str | None) -> _ModelSource:
     """The place of a packaged model, a folder or a hub id."""
     if isinstance(source, str) and source in PACKAGED:
         packaged = PACKAGED[source]
@@ -277,12 +277,12 @@ def _find(source: str | Path, revision: str | None) -> _Place:
         return _in_package(packaged) if is_installed else _instead(packaged, revision)
     if _is_folder(source):
         folder = _model_folder(Path(source))
-        return _Place(str(folder), Path(source).name, "folder", {"local_files_only": True})
+        return _ModelSource(str(folder), Path(source).name, "folder", {"local_files_only": True})
     return _on_hub(_hub_id(source), revision)
 
 
-def _in_package(packaged: PackagedModel) -> _Place:
-    return _Place(
+def _in_package(packaged: PackagedModel) -> _ModelSource:
+    return _ModelSource(
         str(_packaged_folder(packaged)),
         packaged.title,
         f"packaged in {packaged.distribution} {packaged.version}",
@@ -291,7 +291,7 @@ def _in_package(packaged: PackagedModel) -> _Place:
     )
 
 
-def _instead(packaged: PackagedModel, revision: str | None) -> _Place:
+def _instead(packaged: PackagedModel, revision: str | None) -> _ModelSource:
     """The model that was packaged, from the hub, where the package is not installed."""
     try:
         place = _on_hub(packaged.hub_id, revision)
@@ -305,11 +305,11 @@ def _instead(packaged: PackagedModel, revision: str | None) -> _Place:
     return replace(place, name=packaged.title, notes=(note,))
 
 
-def _on_hub(name: str, revision: str | None) -> _Place:
+def _on_hub(name: str, revision: str | None) -> _ModelSource:
     options: HubOptions = {"revision": revision}
     if not reach_hub(name, revision):
         options["local_files_only"] = True
-    return _Place(name, name, f"hub at {revision}" if revision else "hub", options)
+    return _ModelSource(name, name, f"hub at {revision}" if revision else "hub", options)
 
 
 def _packaged_folder(packaged: PackagedModel) -> Path:
@@ -370,7 +370,7 @@ def _module(
     config: PretrainedConfig,
     dtype: torch.dtype | str,
     options: HubOptions,
-    stored: Stored,
+    stored: WeightHeaders,
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """The model in the richest class whose weights are all there, and what to say about it."""
     notes: tuple[str, ...] = ()

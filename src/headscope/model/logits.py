@@ -135,7 +135,7 @@ def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
     Raises:
         InputError: no such label, or a text of several tokens.
     """
-    objective = model.need_objective(f"{name}={answer!r}")
+    objective = model.require_objective(f"{name}={answer!r}")
     number = as_integer(answer)
     if objective in ("label", "token_label"):
         labels = label_names(model.module.config)
@@ -156,7 +156,7 @@ def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
 
 
 def _one_token(model: Model, text: str, name: str) -> int:
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     ids = _encoded(model, text)
     if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
         return ids[0]
@@ -174,6 +174,6 @@ def _one_token(model: Model, text: str, name: str) -> int:
 
 
 def _encoded(model: Model, text: str) -> list[int]:
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
     return ids

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast, overload
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headscope.attention import Block
+from headscope.attention import BlockName
 from headscope.errors import InputError, MissingObjective, TapUnsupported
 from headscope.model.edits import Edit, check_edit
 from headscope.model.encode import Messages, is_chat
@@ -69,7 +69,7 @@ class Model(TappedModule):
         self._notes = notes
         self._info: ModelInfo | None = None
         self._projections: (
-            tuple[int, Mapping[tuple[Block, int], Projection] | TapUnsupported] | None
+            tuple[int, Mapping[tuple[BlockName, int], Projection] | TapUnsupported] | None
         ) = None
         self._lasting = ExitStack()
 
@@ -89,7 +89,7 @@ class Model(TappedModule):
         return self._info
 
     @property
-    def projections(self) -> Mapping[tuple[Block, int], Projection]:
+    def projections(self) -> Mapping[tuple[BlockName, int], Projection]:
         """The output projection of each block and layer, head by head, found by value.
 
         Raises:
@@ -250,7 +250,7 @@ class Model(TappedModule):
 
         return gradients_of_text(self, text, pair, target=target, seed=seed, truncate=truncate)
 
-    def need_tokenizer(self) -> PreTrainedTokenizerBase:
+    def require_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, or an error that says how to give one."""
         if self.tokenizer is None:
             raise InputError(
@@ -259,7 +259,7 @@ class Model(TappedModule):
             )
         return self.tokenizer
 
-    def need_processor(self) -> Processor:
+    def require_processor(self) -> Processor:
         """The processor, or an error that says how to give one."""
         if self.processor is None:
             raise InputError(
@@ -269,7 +269,7 @@ class Model(TappedModule):
             )
         return self.processor
 
-    def need_objective(self, purpose: str) -> Objective:
+    def require_objective(self, purpose: str) -> Objective:
         """The model's objective, or an error that says why there is none."""
         if self.info.objective is None:
             why = (

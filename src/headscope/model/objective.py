@@ -34,7 +34,7 @@ from headscope.results.effect_data import Gradients
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
-    from headscope.attention import Block
+    from headscope.attention import BlockName
 
 NOTHING = -100
 """Label of a position that predicts nothing, as PyTorch's cross-entropy has it."""
@@ -44,7 +44,7 @@ Scalar = Callable[[ModelOutput], Tensor]
 Target = str | int | Scalar
 
 
-def aim_labels(
+def target_labels(
     model: Model,
     inputs: Mapping[str, Tensor],
     is_text: Tensor,
@@ -61,7 +61,7 @@ def aim_labels(
         is_text: `document position`, true for tokens that are neither padding nor special.
         target: a label or a token.
     """
-    objective = model.need_objective("A loss")
+    objective = model.require_objective("A loss")
     answer = None if target is None else find_answer(model, target)
     if objective == "label":
         _check_exclusive(model)
@@ -81,21 +81,21 @@ def aim_labels(
         )
         last[torch.arange(len(is_text)), lengths - 1] = True
         return torch.where(last, answer, NOTHING)
-    masks = inputs["input_ids"].cpu() == model.need_tokenizer().mask_token_id
+    masks = inputs["input_ids"].cpu() == model.require_tokenizer().mask_token_id
     if not masks.any(1).all():
         raise InputError(
             f"{model.name} predicts tokens at its mask token "
-            f"({model.need_tokenizer().mask_token}), and a text has none: write it where "
+            f"({model.require_tokenizer().mask_token}), and a text has none: write it where "
             f"{target!r} should stand."
         )
     return torch.where(masks, answer, NOTHING)
 
 
-def check_aim(model: Model, target: str | int | None, scalar: str | None) -> None:
+def check_loss_target(model: Model, target: str | int | None, scalar: str | None) -> None:
     """Refuse what cannot be asked of the model, before anything runs."""
     if scalar is not None:
         return
-    objective = model.need_objective("A loss")
+    objective = model.require_objective("A loss")
     if objective == "label":
         _check_exclusive(model)
     if target is not None and objective == "seq2seq":
@@ -120,7 +120,7 @@ def _check_exclusive(model: Model) -> None:
 
 def _logits(model: Model, inputs: Mapping[str, Tensor]) -> Tensor:
     with torch.inference_mode(), model.tapped(returns_weights=False):
-        logits: Tensor = model.module(**model.placed(inputs)).logits
+        logits: Tensor = model.module(**model.to_device(inputs)).logits
     return logits
 
 
@@ -169,7 +169,7 @@ MASKED_SHARE = 0.15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class LossInputs:
     """What the model is asked to predict: inputs, and for each position the right token.
 
     Attributes:
@@ -197,9 +197,9 @@ def gradients_of_text(
     truncate: bool,
 ) -> Gradients:
     """See `Model.gradients`."""
-    objective = "scalar" if callable(target) else model.need_objective("A gradient of the loss")
-    question = ask(model, text, pair, target=target, seed=seed, truncate=truncate)
-    by_layer: dict[Block, dict[int, np.ndarray]] = {}
+    objective = "scalar" if callable(target) else model.require_objective("A gradient of the loss")
+    question = make_loss_inputs(model, text, pair, target=target, seed=seed, truncate=truncate)
+    by_layer: dict[BlockName, dict[int, np.ndarray]] = {}
 
     def keep(site: Site, gradient: Tensor) -> None:
         by_layer.setdefault(site.block, {})[site.layer] = to_numpy(gradient[0])
@@ -220,7 +220,7 @@ def gradients_of_text(
     return Gradients(loss, blocks, question.stack_tokens, question.predicted, about)
 
 
-def ask(
+def make_loss_inputs(
     model: Model,
     text: str,
     pair: str | None = None,
@@ -228,20 +228,20 @@ def ask(
     target: Target | None = None,
     seed: int = 0,
     truncate: bool = True,
-) -> Question:
+) -> LossInputs:
     """The question about a text: the model's own objective, a named answer, or any scalar."""
     read = _read_by_decoder(model, target)
     encoded, stacks, inputs = encode_for(
         model, text, pair, target=read, generate=0, truncate=truncate
     )
     if callable(target):
-        return Question(inputs, torch.zeros((1, 0), dtype=torch.long), (), stacks, target)
-    objective = model.need_objective("A loss")
+        return LossInputs(inputs, torch.zeros((1, 0), dtype=torch.long), (), stacks, target)
+    objective = model.require_objective("A loss")
     if objective in ("label", "token_label") or (target is not None and read is None):
         is_text = ~torch.tensor([encoded.tokens.special])
-        labels = aim_labels(model, inputs, is_text, target)
+        labels = target_labels(model, inputs, is_text, target)
         predicted = [] if objective == "label" else (labels[0] != NOTHING).nonzero()[:, 0].tolist()
-        return Question(inputs, labels, tuple(predicted), stacks)
+        return LossInputs(inputs, labels, tuple(predicted), stacks)
     if objective == "masked":
         return _masked(model, encoded.tokens, inputs, seed)
     stack = "decoder" if objective == "seq2seq" else "self"
@@ -250,7 +250,7 @@ def ask(
         raise InputError("One token has no next token to predict. Give a longer text.")
     # The logits at a position are about the token after it.
     labels = torch.cat([ids[:, 1:], torch.full((1, 1), NOTHING)], dim=1)
-    return Question(inputs, labels, tuple(range(1, ids.shape[1])), stacks)
+    return LossInputs(inputs, labels, tuple(range(1, ids.shape[1])), stacks)
 
 
 def _read_by_decoder(model: Model, target: Target | None) -> str | None:
@@ -265,15 +265,15 @@ def _read_by_decoder(model: Model, target: Target | None) -> str | None:
     return target
 
 
-def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> Question:
+def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> LossInputs:
     """The text with some of its tokens masked, and those as the labels."""
     chosen = choose_masked([i for i, special in enumerate(tokens.special) if not special], seed)
     ids, labels = mask_tokens(model, inputs["input_ids"], [chosen])
     shown = list(tokens.tokens)
     for i in chosen:
-        shown[i] = str(model.need_tokenizer().mask_token)
+        shown[i] = str(model.require_tokenizer().mask_token)
     seen = replace(tokens, tokens=tuple(shown), ids=tuple(int(x) for x in ids[0]))
-    return Question({**inputs, "input_ids": ids}, labels, tuple(chosen), {"self": seen})
+    return LossInputs({**inputs, "input_ids": ids}, labels, tuple(chosen), {"self": seen})
 
 
 def choose_masked(candidates: Sequence[int], seed: int | Sequence[int]) -> list[int]:
@@ -288,7 +288,7 @@ def mask_tokens(
     """`row position`: ids with the mask token at each row's chosen positions, and labels
     with the tokens that stood there.
     """
-    mask_id = model.need_tokenizer().mask_token_id
+    mask_id = model.require_tokenizer().mask_token_id
     if mask_id is None:
         raise InputError(f"The tokenizer of {model.name} has no mask token.")
     masked, labels = ids.clone(), torch.full_like(ids, NOTHING)
@@ -299,7 +299,7 @@ def mask_tokens(
 
 
 def backward(
-    model: Model, question: Question, on_gradient: Callable[[Site, Tensor], None]
+    model: Model, question: LossInputs, on_gradient: Callable[[Site, Tensor], None]
 ) -> float:
     """Run forward and backward; hand over each layer's ∂L/∂a, last layer first.
 
@@ -307,13 +307,13 @@ def backward(
     """
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
     with torch.enable_grad(), model.attached(tap), frozen(model.module):
-        loss = loss_of(model.module(**model.placed(question.inputs)), question)
+        loss = loss_of(model.module(**model.to_device(question.inputs)), question)
         loss.backward()
     return loss.item()
 
 
 @contextmanager
-def asked(
+def with_loss(
     model: Model, inputs: Mapping[str, Tensor], labels: Tensor, scalar: Scalar | None = None
 ) -> Iterator[tuple[np.ndarray, Callable[[LayerReader], None]]]:
     """Run forward over a batch; within the block, its losses and a way to run backward.
@@ -330,7 +330,7 @@ def asked(
         layer first. The loss is the sum over documents of each one's mean, so a document's
         gradients do not depend on its batch.
     """
-    kept: dict[tuple[Block, int], Attention] = {}
+    kept: dict[tuple[BlockName, int], Attention] = {}
     readers: list[LayerReader] = []
 
     def keep(attention: Attention) -> None:
@@ -345,7 +345,7 @@ def asked(
 
     tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
     with torch.enable_grad(), model.attached(tap), frozen(model.module):
-        losses = measure_losses(model.module(**model.placed(inputs)), labels, scalar)
+        losses = measure_losses(model.module(**model.to_device(inputs)), labels, scalar)
 
         def run(reader: LayerReader) -> None:
             readers.append(reader)
@@ -376,7 +376,7 @@ def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack((sums, is_predicted.sum(1).to(losses)), dim=-1)
 
 
-def loss_of(outputs: ModelOutput, question: Question) -> Tensor:
+def loss_of(outputs: ModelOutput, question: LossInputs) -> Tensor:
     """Mean cross-entropy, in nats, of the predicted answers; or the user's scalar."""
     if question.scalar is not None:
         return scalar_values(question.scalar, outputs, 1)[0]

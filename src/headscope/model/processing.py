@@ -28,7 +28,7 @@ from headscope.results.media import Media
 if TYPE_CHECKING:
     from headscope.model.model import Model
 
-MOST_CHANNELS = 8
+MAX_CHANNELS = 8
 SOUND = "a recording: the name of a WAV file, samples, or (samples, rate)"
 
 
@@ -128,7 +128,7 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
 
 
 def _one_channel(samples: np.ndarray) -> np.ndarray:
-    if samples.ndim == 2 and 1 <= samples.shape[1] <= MOST_CHANNELS:
+    if samples.ndim == 2 and 1 <= samples.shape[1] <= MAX_CHANNELS:
         samples = _floats(samples).mean(axis=1)
     if samples.ndim != 1 or not samples.size:
         raise InputError(
@@ -256,7 +256,7 @@ def prepare(
         image: an image, or a list of them.
         audio: a recording.
     """
-    processor = model.need_processor()
+    processor = model.require_processor()
     given_images = image if isinstance(image, list) else [image]
     if not given_images:
         raise InputError("image is an empty list. Give at least one image, or leave it out.")

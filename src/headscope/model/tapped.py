@@ -20,10 +20,10 @@ from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Edit
 from headscope.model.identity import has_own_code
 from headscope.model.tap.check import Check, wire
-from headscope.model.tap.check_cache import environment, key_of, recall, remember
+from headscope.model.tap.check_cache import check_key, environment, load_check, store_check
 from headscope.model.tap.dispatch import AllRead, Attachment, uses_of
 from headscope.model.tap.example import media_of
-from headscope.model.tap.interface import claimed, modules_of
+from headscope.model.tap.interface import locked_modules, modules_of
 from headscope.model.tap.reference import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
@@ -92,7 +92,7 @@ class TappedModule:
             self._forget()
             media = None if inputs is None else media
         if media is None or media not in self._wired:
-            with claimed(modules_of(self.module)):  # one thread checks, others wait for it
+            with locked_modules(modules_of(self.module)):  # one thread checks, others wait for it
                 media = self._own_media if inputs is None else media
                 if media is None or media not in self._wired:
                     media = self._wire(inputs)
@@ -107,7 +107,7 @@ class TappedModule:
         """Run the self-check; returns the media it was run with."""
         example = self._example
         if inputs is not None and media_of(inputs) != media_of(example or {}):
-            example = self.placed(inputs) if media_of(inputs) else None
+            example = self.to_device(inputs) if media_of(inputs) else None
         wiring, check = self._checked(example)
         self._wired[wiring.media] = Wired(wiring, check, Tap(self.module, wiring))
         if inputs is None or example is self._example:
@@ -116,13 +116,13 @@ class TappedModule:
 
     def _checked(self, example: Mapping[str, object] | None) -> tuple[Wiring, Check]:
         """The self-check, or the one that is remembered of the same files."""
-        key = key_of(self.module) if self._is_from_files and example is None else None
-        known = None if key is None else recall(key)
+        key = check_key(self.module) if self._is_from_files and example is None else None
+        known = None if key is None else load_check(key)
         if known is not None:
             return known
         wiring, check = wire(self.module, example)
         if key is not None:
-            remember(key, wiring, check)
+            store_check(key, wiring, check)
         return wiring, check
 
     def _checks(self) -> Checks:
@@ -194,14 +194,14 @@ class TappedModule:
         """One forward pass, its attention handed to `reader` layer by layer, without
         gradients; at most one layer's attention is held. Returns the model's output.
         """
-        placed = self.placed(inputs)
+        to_device = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
-            placed = uncached(self.module) | placed
+            to_device = uncached(self.module) | to_device
         with (
             torch.inference_mode(),
-            self.tapped(reader, scores=scores, returns_weights=False, inputs=placed),
+            self.tapped(reader, scores=scores, returns_weights=False, inputs=to_device),
         ):
-            outputs: ModelOutput = self.module(**placed | options)
+            outputs: ModelOutput = self.module(**to_device | options)
             return outputs
 
     def read(self, inputs: Mapping[str, object], reader: LayerReader) -> None:
@@ -217,15 +217,15 @@ class TappedModule:
             self.run(inputs, reader)
             return
         attachment = Attachment(reader=reader, returns_weights=False, stops=True)
-        placed = self.placed(inputs)
+        to_device = self.to_device(inputs)
         with (
             contextlib.suppress(AllRead),
             torch.inference_mode(),
-            self.attached(attachment, placed),
+            self.attached(attachment, to_device),
         ):
-            self.module(**(uncached(self.module) if stops == "uncached" else {}) | placed)
+            self.module(**(uncached(self.module) if stops == "uncached" else {}) | to_device)
 
-    def placed(self, inputs: Mapping[str, object]) -> dict[str, object]:
+    def to_device(self, inputs: Mapping[str, object]) -> dict[str, object]:
         """Inputs on the model's device."""
         device = self.module.device
         return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}

@@ -28,7 +28,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from headscope.arguments import whole_number
-from headscope.attention import Attention, Block
+from headscope.attention import Attention, BlockName
 from headscope.errors import HeadscopeError, InputError, TruncationWarning, warn
 from headscope.model.edits import Edit, ablate
 from headscope.model.encode import Messages, decoded_tokens, encode
@@ -109,7 +109,7 @@ class _Read(Exception):
 
 
 def find_patches(
-    model: Model, inputs: Mapping[str, Tensor], block: Block, tower: Block
+    model: Model, inputs: Mapping[str, Tensor], block: BlockName, tower: BlockName
 ) -> list[Patch | None] | None:
     """The rectangle of the image that each token of a stack is of, None for those without.
 
@@ -181,7 +181,11 @@ def _images(pixels: Tensor, changed: Callable[[Tensor], np.ndarray]) -> np.ndarr
 
 
 def _first_keys(
-    model: Model, inputs: Mapping[str, Tensor], block: Block, layer: int, edits: tuple[Edit, ...]
+    model: Model,
+    inputs: Mapping[str, Tensor],
+    block: BlockName,
+    layer: int,
+    edits: tuple[Edit, ...],
 ) -> Tensor | None:
     """`token feature` of one layer's keys; the model stops there."""
     kept: list[Tensor] = []
@@ -195,7 +199,7 @@ def _first_keys(
 
     attachment = Attachment(reader=read, edits=edits, returns_weights=False)
     with torch.inference_mode(), model.attached(attachment, inputs), suppress(_Read):
-        model.module(**model.placed(inputs))
+        model.module(**model.to_device(inputs))
     return kept[0] if kept else None
 
 
@@ -239,9 +243,9 @@ def _rectangles(
             edges.append(None)
         else:
             edges.append((int(read[0]), down, across))
-    placed = [edge for edge in edges if edge is not None]
-    tops = sorted({down for _, down, _ in placed})
-    lefts = sorted({across for _, _, across in placed})
+    to_device = [edge for edge in edges if edge is not None]
+    tops = sorted({down for _, down, _ in to_device})
+    lefts = sorted({across for _, _, across in to_device})
     return [
         None
         if edge is None
@@ -292,7 +296,7 @@ def trace_media(
     n_cut = sum(_n_cut(tokens, prepared.media.seconds) for tokens in sounds.values())
     if n_cut:
         _tell_of_cut(model, next(iter(sounds.values())), prepared.media, options)
-        trace = replace(trace, about={**trace.about, "n_cut": n_cut})
+        trace = replace(trace, provenance={**trace.provenance, "n_cut": n_cut})
     return trace.with_tokens(stacks | sounds, prepared.media)
 
 
@@ -339,7 +343,7 @@ def _with_decoder(
     if generate:
         return _written(model, inputs, generate)
     if target is not None:
-        tokenizer = model.need_tokenizer()
+        tokenizer = model.require_tokenizer()
         limit = model.info.max_length
         aim = list(encode(tokenizer, target, max_length=limit, as_target=True).tokens.ids)
         start = decoder_start(model)
@@ -385,7 +389,7 @@ def _text_stacks(
     return stacks
 
 
-def _tower(trace: Trace, name: Block, stacks: Container[str]) -> Block | None:
+def _tower(trace: Trace, name: BlockName, stacks: Container[str]) -> BlockName | None:
     """The block that reads an image or a sound: of that name, or the main one where it reads
     no text.
 
@@ -475,7 +479,7 @@ def _sound_stacks(
     if tower is None:
         return {}
     n_tokens = len(trace.stack_tokens[tower])
-    listener = sound_processor(model.need_processor())
+    listener = sound_processor(model.require_processor())
     assert listener is not None  # it prepared the recording
     frames = find_frames(model.module.config, listener, inputs, n_tokens)
     return {} if frames is None else {tower: _frame_tokens(frames, prepared.media.seconds)}

@@ -87,11 +87,11 @@ class Origin:
             like: the trace, whose tokens and media the new one has.
             edits: what to change.
         """
-        n_cut = int(like.about.get("n_cut", 0))
+        n_cut = int(like.provenance.get("n_cut", 0))
         with self.as_it_was(edits):
             trace = run_trace(self.model, self.inputs, dict(self.stacks), self.options, n_cut=n_cut)
         trace = trace.with_tokens(like.stack_tokens, like.media)
-        return trace.by_norm() if is_weighed(like) else trace
+        return trace.norm_weighted() if is_weighed(like) else trace
 
 
 IDS_OF_STACK = {
@@ -126,14 +126,14 @@ def predict_text(
     model: Model, text: str, pair: str | None, target: str | None, generate: int
 ) -> Predictions:
     """See `Model.predict`."""
-    model.need_objective("A prediction")
+    model.require_objective("A prediction")
     encoded, stacks, inputs = encode_for(
         model, text, pair, target=target, generate=generate, truncate=True
     )
     if generate:
         stacks, inputs = _generated(model, encoded, generate)
     with torch.inference_mode(), model.tapped(returns_weights=False):
-        outputs = model.module(**model.placed(inputs))
+        outputs = model.module(**model.to_device(inputs))
     predictions = read_predictions(model, outputs, stacks)
     if predictions is None:
         raise MissingObjective(f"{model.info.architecture} returned no logits for its tokens.")
@@ -186,7 +186,7 @@ def encode_for(
         )
     if main == "pixel_values" and not takes(model.module, "input_ids"):
         raise InputError(f"{model.name} looks at images and reads no text: model.trace(image=…).")
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     if model.info.blocks[0] == "text":  # towers only: each has an input of its own
         raise InputError(
             f"{model.name} compares a text with an image or a recording, and runs on both: "
@@ -247,7 +247,7 @@ def _generated(
     model: Model, encoded: Encoded, n: int
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
     """Let the model write. Returns the tokens by stack, and inputs with all of them."""
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     ids = let_write(model, encoded.tensors(tokenizer), n, pad_token_id=pad)
     written: list[int] = ids[0].tolist()
@@ -274,7 +274,7 @@ def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: obj
         n: the most tokens it writes.
         options: further ones of `generate`.
     """
-    model.need_objective("Generating")
+    model.require_objective("Generating")
     if not model.module.can_generate():
         raise InputError(f"{model.info.architecture} cannot generate text.")
     generate: Any = model.module.generate
@@ -282,7 +282,7 @@ def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: obj
     if not any(takes(part, "token_type_ids") for part in parts):  # most tokenizers make them
         inputs = {name: value for name, value in inputs.items() if name != "token_type_ids"}
     with torch.inference_mode(), quiet(), model.tapped(inputs=inputs):
-        answer = generate(**model.placed(inputs), max_new_tokens=n, **options, **ONE_ANSWER)
+        answer = generate(**model.to_device(inputs), max_new_tokens=n, **options, **ONE_ANSWER)
     ids: Tensor = answer["sequences"][:1].cpu()
     return ids
 

@@ -98,7 +98,7 @@ COUNTS = re.compile(r"layers?$|layer_|depth|labels|heads?$|experts|blocks")
 SPARE_WEIGHTS, SPARE_PARTS = 50_000_000, 10_000
 """What a model may have beyond twice the weights, and ten times the tensors, that are stored: a
 head that was not saved, tables of positions."""
-MOST_PACKED = 16
+MAX_PACKED = 16
 """So many weights one stored number holds, where weights are quantized: of two bits, in 32."""
 BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32}
 BITS |= {"F16": 16, "BF16": 16, "I16": 16, "U16": 16, "BOOL": 8, "I8": 8, "U8": 8}
@@ -106,7 +106,7 @@ BITS |= {"F16": 16, "BF16": 16, "I16": 16, "U16": 16, "BOOL": 8, "I8": 8, "U8": 
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class WeightHeaders:
     """The weights in files: how many there are, and the shapes of the tensors they make up."""
 
     weights: int
@@ -116,9 +116,9 @@ class Stored:
     is_pickled: bool = False
 
 
-def look_at_weights(
+def read_headers(
     location: str, config: PretrainedConfig, options: HubOptions, allow_pickle: bool
-) -> Stored:
+) -> WeightHeaders:
     """Find a model's weight files and read their headers.
 
     Args:
@@ -141,7 +141,7 @@ def look_at_weights(
             for part in _parts(location, path, options):
                 shapes |= read_shapes(part)
             weights = sum(math.prod(shape) for shape in shapes.values())
-            return Stored(weights * (MOST_PACKED if _is_quantized(config) else 1), shapes)
+            return WeightHeaders(weights * (MAX_PACKED if _is_quantized(config) else 1), shapes)
     for name in (PICKLED, PICKLED_INDEX):
         path = _file(location, name, options) if allow_pickle or _is_folder(location) else None
         if path is not None and not allow_pickle:
@@ -153,7 +153,7 @@ def look_at_weights(
             )
         if path is not None:
             parts = _parts(location, path, options)
-            return Stored(sum(part.stat().st_size for part in parts), is_pickled=True)
+            return WeightHeaders(sum(part.stat().st_size for part in parts), is_pickled=True)
     raise ModelError(
         f"{location!r} has no weights that can be read: expected {SAFE} or {SAFE_INDEX}. "
         "model.save_pretrained writes them."
@@ -261,7 +261,7 @@ def check_counts(config: object, at: str = "config.json") -> None:
             check_counts(value, f"{at}: {name}")
 
 
-def check_sizes(model_class: Any, config: PretrainedConfig, stored: Stored) -> None:
+def check_sizes(model_class: Any, config: PretrainedConfig, stored: WeightHeaders) -> None:
     """Build the model without memory, and compare its tensors with those that are stored.
 
     Raises:
@@ -292,7 +292,7 @@ def check_sizes(model_class: Any, config: PretrainedConfig, stored: Stored) -> N
 
 
 @contextmanager
-def bounded(stored: Stored) -> Iterator[None]:
+def bounded(stored: WeightHeaders) -> Iterator[None]:
     """Within the block this thread builds no model that is far larger than what is stored."""
     most_weights = 2 * stored.weights + SPARE_WEIGHTS
     most_parts = 10 * len(stored.shapes) + SPARE_PARTS

@@ -69,8 +69,8 @@ def decode(coarse: np.ndarray, fine: np.ndarray | None) -> np.ndarray:
     if fine is not None:
         levels = np.stack([fine & 15, fine >> 4], axis=-1).reshape(-1)[: coarse.size]
         low, high = _edges(coarse)
-        placed = low + (high - low) * levels.reshape(coarse.shape) / (FINE_LEVELS - 1)
-        weights = np.where(coarse < FIRST_FINE_CODE, weights, placed)
+        to_device = low + (high - low) * levels.reshape(coarse.shape) / (FINE_LEVELS - 1)
+        weights = np.where(coarse < FIRST_FINE_CODE, weights, to_device)
     return np.where(coarse == MISSING_CODE, np.nan, weights).astype(np.float32)
 
 

@@ -16,13 +16,13 @@ from headscope.heads.cards import shown_variables
 from headscope.heads.head_map import nearest_in
 from headscope.heads.roles import corpus_roles
 from headscope.page.payload import Evidence
-from headscope.results.display import described, label_of
+from headscope.results.display import display_of, label_of
 from headscope.results.result import Exemplar, Result
 from headscope.results.trace import Trace
 
-MOST_RELATIONS = 6
-MOST_EXEMPLARS = 3
-MOST_NEIGHBORS = 4
+MAX_RELATIONS = 6
+MAX_EXEMPLARS = 3
+MAX_NEIGHBORS = 4
 AROUND = 16
 """Tokens shown on either side of an exemplar's link where a document is shown in part."""
 CLAIMS = {
@@ -159,7 +159,7 @@ def _check_shape(results: Sequence[Result], trace: Trace) -> None:
         if not set(trace.layers) <= layers or data.sizes["head"] != trace.n_heads:
             raise InputError(
                 f"evidence is of {result.model} with {len(layers)} layers × {data.sizes['head']} "
-                f"heads; the trace is of {trace.about.get('model')} with {len(trace.layers)} × "
+                f"heads; the trace is of {trace.provenance.get('model')} with {len(trace.layers)} × "
                 f"{trace.n_heads}. Give a run of the same model."
             )
 
@@ -242,13 +242,13 @@ def _card(
                     kept.setdefault(column.name, number)
         if "exemplar_weight" in table.data:
             examples = table.result.exemplars(layer, head, table.block)
-            exemplars += [_shown(exemplar) for exemplar in examples[:MOST_EXEMPLARS]]
+            exemplars += [_shown(exemplar) for exemplar in examples[:MAX_EXEMPLARS]]
     relations.sort(key=lambda relation: (relation["baseline"] or 0.0) - relation["value"])
     sentences = _role_claim(roles, layer, head, n_documents)
     sentences += [_relation_claim(r) for r in relations[:1] if _is_above(r)]
     return {
         "sentences": sentences,
-        "relations": relations[:MOST_RELATIONS],
+        "relations": relations[:MAX_RELATIONS],
         "looks": list(looks.values()),
         "numbers": list(numbers.values()),
         "exemplars": exemplars,
@@ -326,7 +326,7 @@ def _numbers(data: xr.Dataset) -> Iterator[_Column]:
     for array in shown_variables(data):
         if array.ndim > 2:
             continue
-        known = described(array)
+        known = display_of(array)
         interval = f"{array.name}_interval"
         yield _Column(
             str(array.name),
@@ -360,7 +360,7 @@ def _looks(data: xr.Dataset) -> Iterator[_Column]:
                 "share",
                 values,
                 None if bounds is None else bounds.transpose("bound", "layer", "head").values,
-                meaning=described(array).meaning,
+                meaning=display_of(array).meaning,
             )
     for column in _numbers(data):
         if column.name in TOKENS_LIKE_IT:
@@ -382,7 +382,7 @@ def _neighbors(tables: Sequence[_Table], layer: int, head: int) -> list[str]:
     """The heads that attend most alike, by their divergence where the run measured it."""
     data = next((table.data for table in tables if "js" in table.data), None)
     near = [] if data is None else nearest_in(data, layer, head)
-    return [f"L{a}H{b}" for a, b, _ in near[:MOST_NEIGHBORS]]
+    return [f"L{a}H{b}" for a, b, _ in near[:MAX_NEIGHBORS]]
 
 
 def _rounded(value: float) -> float:

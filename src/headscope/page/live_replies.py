@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from headscope.model.edits import Edit
     from headscope.results.trace import Trace
 
-MOST_EDITS = 64
-MOST_PARTS = 12
+MAX_EDITS = 64
+MAX_PARTS = 12
 LARGEST_FACTOR = 1e6
-MOST_NEURONS = 1 << 16
+MAX_NEURONS = 1 << 16
 """Of a head whose vectors were not kept: the model itself says how many it has."""
 EDITS = ("off", "cell", "neuron")
 
@@ -30,14 +30,14 @@ class LiveReplies(Replies):
     def edit(self, request: Request) -> Reply:
         """The same inputs under edits, as parts of a payload."""
         wanted = request.get("edits")
-        if not isinstance(wanted, list) or not 0 < len(wanted) <= MOST_EDITS:
-            raise InputError(f"edits should be a list of 1 to {MOST_EDITS} edits.")
+        if not isinstance(wanted, list) or not 0 < len(wanted) <= MAX_EDITS:
+            raise InputError(f"edits should be a list of 1 to {MAX_EDITS} edits.")
         buffers = Buffers()
         parts = []
         for trace in self.traces:
             edits = [read_edit(edit, trace) for edit in wanted]
             edited = trace.require_origin("edit").again(trace, edits)
-            title = str(edited.about.get("changed") or "")
+            title = str(edited.provenance.get("changed") or "")
             part = trace_part(edited, frozenset(), buffers)
             parts.append({"title": title, "hidden": {}, **part})
         return {"traces": parts}, buffers.packed
@@ -64,7 +64,7 @@ class LiveReplies(Replies):
 
     def score(self, request: Request) -> Reply:
         """Why a head looked where it did: one score as a sum over earlier parts."""
-        from headscope.causal.explain_score import Place, explain_place
+        from headscope.causal.explain_score import ScorePosition, explain_place
 
         trace = self.trace(request)
         block = self.block(request)
@@ -74,7 +74,7 @@ class LiveReplies(Replies):
         head = whole(request, "head", block.attention.sizes["head"])
         query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
         origin = trace.require_origin("score")
-        place = Place(layer, head, query, key)
+        place = ScorePosition(layer, head, query, key)
         explained = explain_place(origin.model, trace.stack_tokens, origin.inputs, place)
         names, query_side, key_side = (
             explained.data[name].values.tolist() for name in ("part", "query_side", "key_side")
@@ -90,7 +90,7 @@ class LiveReplies(Replies):
             for name, of_query, of_key in sorted(
                 zip(names, query_side, key_side, strict=True),
                 key=lambda part: -max(abs(part[1]), abs(part[2])),
-            )[:MOST_PARTS]
+            )[:MAX_PARTS]
         ]
         against = "the mean score of the other keys in sight"
         return {"total": round(total, 5), "parts": parts, "against": against}, []
@@ -127,7 +127,7 @@ def read_edit(wanted: object, trace: Trace) -> Edit:
         query, key = whole(edit, "query", sizes["query"]), whole(edit, "key", sizes["key"])
         weight = _real(edit, "weight", 0.0, 1.0)
         return set_attention(layer, head, query=query, key=key, weight=weight, block=name)
-    neuron = whole(edit, "neuron", block.data.sizes.get("neuron", MOST_NEURONS))
+    neuron = whole(edit, "neuron", block.data.sizes.get("neuron", MAX_NEURONS))
     factor = _real(edit, "factor", -LARGEST_FACTOR, LARGEST_FACTOR)
     return scale_neurons(layer, head, neuron, factor, block=name)
 

@@ -33,11 +33,11 @@ from headscope.results.effect_data import HeadEffects
 from headscope.results.media import Media
 from headscope.results.predictions import WHOLE_TEXT, Predictions
 from headscope.results.trace import Trace
-from headscope.text.tokens import Frame, Patch, Piece, Tokens
+from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
 
 LONGEST_SIDE = 640
 """Pixels of an image's longer side, at most: no screen shows it larger."""
-MOST_PEAKS = 1200
+MAX_PEAKS = 1200
 """Columns of a drawn wave."""
 
 
@@ -61,7 +61,7 @@ def pieces_part(tokens: Tokens) -> dict[str, list[list[object] | None]]:
     return {"pieces": [_piece_part(piece) for piece in tokens.pieces]} if any(tokens.pieces) else {}
 
 
-def _piece_part(piece: Piece | None) -> list[object] | None:
+def _piece_part(piece: MediaToken | None) -> list[object] | None:
     if isinstance(piece, Patch):
         edges = [piece.top, piece.left, piece.bottom, piece.right]
         return ["patch", piece.image, piece.row, piece.column, *edges]
@@ -77,23 +77,23 @@ def _image_part(image: np.ndarray, buffers: Buffers) -> dict[str, int]:
 
 def _peaks(sound: np.ndarray) -> np.ndarray:
     """The loudest sample of each stretch, as bytes: 255 is the loudest of all."""
-    count = min(MOST_PEAKS, len(sound))
+    count = min(MAX_PEAKS, len(sound))
     edges = np.linspace(0, len(sound), count + 1).astype(np.int64)[:-1]
     loudest = np.maximum.reduceat(np.abs(sound), edges)
     peaks: np.ndarray = np.rint(255 * loudest / max(float(loudest.max()), 1e-9)).astype(np.uint8)
     return peaks
 
 
-MOST_POSITIONS = 64
+MAX_POSITIONS = 64
 """Of a language model: all of a text up to so many tokens, else its last ones."""
-MOST_ANSWERS = 10
+MAX_ANSWERS = 10
 
 
 def predictions_part(predictions: Predictions | None) -> dict[str, object] | None:
     """The likeliest answers by position; None where there is none, or none has a probability."""
     if predictions is None or not len(predictions):
         return None
-    positions = predictions.positions[-MOST_POSITIONS:]
+    positions = predictions.positions[-MAX_POSITIONS:]
     if math.isnan(predictions.top(positions[-1])[0][1]):  # a score, not a choice
         return None
     return {
@@ -103,7 +103,7 @@ def predictions_part(predictions: Predictions | None) -> dict[str, object] | Non
                 "position": None if position == WHOLE_TEXT else position,
                 "top": [
                     {"text": text, "probability": float(f"{probability:.5g}")}
-                    for text, probability in predictions.top(position)[:MOST_ANSWERS]
+                    for text, probability in predictions.top(position)[:MAX_ANSWERS]
                 ],
             }
             for position in positions
@@ -129,19 +129,19 @@ def effects_part(
         return {
             "kind": "prediction",
             "position": effects.position,
-            "replace": str(data.attrs["replace"]),
+            "ablation": str(data.attrs["ablation"]),
             "candidates": [str(text) for text in data["candidate"].values],
             "before": [round(float(value), 5) for value in data["before"].values],
             "after": buffers.add_numbers(after, 2),
         }
-    likeness = None if other is None else effects.likeness(other)
+    cosine_similarity = None if other is None else effects.cosine_similarity(other)
     return {
         "kind": "turn",
         "pooling": str(data.attrs["pooling"]),
         "turn": _table(effects.values),
         "likeness": None
-        if likeness is None
-        else {"before": round(likeness[0], 5), "after": _table(likeness[1])},
+        if cosine_similarity is None
+        else {"before": round(cosine_similarity[0], 5), "after": _table(cosine_similarity[1])},
     }
 
 
@@ -155,7 +155,7 @@ VERSION = 2
 LONGEST_COMMAND = 160
 """Characters of a text that is repeated in the command for a live page."""
 AS_IT_IS = "as it is"
-Place = Literal["file", "notebook", "lab"]
+PageHost = Literal["file", "notebook", "lab"]
 Step = tuple[str, Mapping[str, object] | str]
 """A caption, and the selection it is about."""
 
@@ -198,7 +198,7 @@ class Contents:
     hidden: bool = False
     evidence: Evidence | None = None
     report: str | None = None
-    place: Place = "file"
+    place: PageHost = "file"
 
 
 def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> Payload:
@@ -272,9 +272,9 @@ def trace_part(
     roles = {} if evidence is None else evidence.roles
     effects = None if other is None else other.effects
     return {
-        "model": str(trace.about.get("model", "")),
-        "changed": trace.about.get("changed"),
-        **({"over": trace.about["over"]} if "over" in trace.about else {}),
+        "model": str(trace.provenance.get("model", "")),
+        "changed": trace.provenance.get("changed"),
+        **({"over": trace.provenance["over"]} if "over" in trace.provenance else {}),
         "stacks": {name: _tokens_part(tokens) for name, tokens in trace.stack_tokens.items()},
         "blocks": [
             block_part(block, trace.stack_tokens, layers, roles.get(name), buffers)
@@ -288,7 +288,7 @@ def trace_part(
 
 def live_command(trace: Trace, other: Trace | None = None) -> str:
     """What to type for a page of this text (and one to compare it with) that can run the model."""
-    words = ["headscope", "serve", "--model", str(trace.about.get("load") or "FOLDER")]
+    words = ["headscope", "serve", "--model", str(trace.provenance.get("load") or "FOLDER")]
     texts = trace.text.texts
     if texts and 0 < sum(map(len, texts)) <= LONGEST_COMMAND and not trace.media:
         words += ["--text", texts[0]]
@@ -363,7 +363,7 @@ def _titles(traces: Sequence[Trace], examples: Sequence[Sequence[int]]) -> list[
     titles = [_title(trace) for trace in traces]
     for numbers in examples:
         if len(numbers) == 2 and titles[numbers[0]] == titles[numbers[1]]:
-            changed = [traces[index].about.get("changed") for index in numbers]
+            changed = [traces[index].provenance.get("changed") for index in numbers]
             if any(changed):
                 for index, change in zip(numbers, changed, strict=True):
                     titles[index] = str(change or AS_IT_IS)
@@ -371,7 +371,9 @@ def _titles(traces: Sequence[Trace], examples: Sequence[Sequence[int]]) -> list[
 
 
 def _title(trace: Trace) -> str:
-    return " ⏐ ".join(text.strip() for text in trace.text.texts) or str(trace.about.get("model"))
+    return " ⏐ ".join(text.strip() for text in trace.text.texts) or str(
+        trace.provenance.get("model")
+    )
 
 
 def _hidden_part(

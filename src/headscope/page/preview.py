@@ -36,7 +36,7 @@ def picture_of(trace: Trace, *, css_class: str = "") -> str:
     n_layers, n_heads = trace.attention.sizes["layer"], trace.attention.sizes["head"]
     pitch = CELL + GAP
     data = base64.b64encode(sheet_of(trace)).decode("ascii")
-    model = html.escape(str(trace.about.get("model", "")))
+    model = html.escape(str(trace.provenance.get("model", "")))
     text = f"Attention of {model}: {n_layers} layers down, {n_heads} heads across"
     return (
         f'<figure class="{css_class}" style="margin:0"><img alt="{text}" '

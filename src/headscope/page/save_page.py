@@ -142,7 +142,7 @@ WAITING = (
 )
 LONGEST_TITLE = 40
 """Characters of a text in the title of a page."""
-Examples = Trace | Sequence[Trace | Sequence[Trace]]
+PageExamples = Trace | Sequence[Trace | Sequence[Trace]]
 """A trace; two to compare; or several examples, each a trace or two."""
 
 
@@ -193,7 +193,7 @@ def _stage(waiting: str) -> str:
 
 
 def save_page(
-    traces: Examples,
+    traces: PageExamples,
     path: str | os.PathLike[str],
     *,
     titles: Sequence[str] | None = None,
@@ -268,7 +268,7 @@ def need_trace(given: object) -> Trace:
     return given
 
 
-def _listed(traces: Examples) -> tuple[list[Trace], list[tuple[int, ...]]]:
+def _listed(traces: PageExamples) -> tuple[list[Trace], list[tuple[int, ...]]]:
     """All traces in order, and which of them stand together."""
     if isinstance(traces, Trace):
         return [traces], [(0,)]

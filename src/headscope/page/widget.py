@@ -28,7 +28,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra.of("anywidget", "widget", "The explorer in a notebook") from error
 
-MOST_OFFLINE = 8 << 20
+MAX_OFFLINE = 8 << 20
 """Characters of an offline page that a notebook carries; of a larger one it carries a picture."""
 
 
@@ -87,7 +87,7 @@ class Explorer(anywidget.AnyWidget):
         """
         name = f"headscope-still-{self.static_id}"
         page = make_page(self._offline())
-        if len(page) > MOST_OFFLINE:
+        if len(page) > MAX_OFFLINE:
             return picture_of(self._replies.traces[0], css_class=name)
         lost = ".jp-OutputArea-child:not(:has(> .jp-OutputArea-output *))"
         return (

@@ -38,7 +38,7 @@ from headscope.atomic import atomic_folder
 from headscope.attention import Attention
 from headscope.batch import Axes, Sequences
 from headscope.errors import InputError
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.word_attention import word_members, word_weights
 from headscope.model.identity import describe_model
 from headscope.model.model import Model
@@ -53,7 +53,7 @@ from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.token_classes import is_punctuation
 from headscope.text.tokens import align_array
 
-MOST_VALUES = 1 << 25
+MAX_VALUES = 1 << 25
 """Values of one batch over all layers: 128 MB."""
 
 
@@ -145,7 +145,7 @@ class AttentionReader:
     def _split(self, batch: list[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
         longest = max(len(d.numbered[1]) for d in batch)
         each = longest * self.columns(longest) * len(self.heads)
-        size = max(1, MOST_VALUES // max(each, 1))
+        size = max(1, MAX_VALUES // max(each, 1))
         for start in range(0, len(batch), size):
             yield batch[start : start + size]
 
@@ -160,7 +160,7 @@ class AttentionReader:
         def read(attention: Attention) -> None:
             if attention.block != self.block:
                 return
-            reading = Reading(attention, batch)
+            reading = LayerData(attention, batch)
             words = word_weights(reading)
             to, from_ = edge_weights(reading, edges.to(words.device))
             start = self._start[attention.layer]
@@ -170,15 +170,15 @@ class AttentionReader:
             values[:, :w, n : n + n_edges, at] = to.permute(0, 2, 3, 1).float().cpu()
             values[:, :w, n + n_edges :, at] = from_.permute(0, 3, 2, 1).float().cpu()
 
-        by_norm = self.settings.over == "norm"
-        self.model.read(inputs, NormWeights(self.model, read) if by_norm else read)
+        norm_weighted = self.settings.over == "norm"
+        self.model.read(inputs, NormWeights(self.model, read) if norm_weighted else read)
         array = values.numpy()
         for row, (document, length) in enumerate(zip(documents, lengths, strict=True)):
             columns = np.r_[0:length, n : n + 2 * n_edges]
             yield document.numbered[0], array[row, :length][:, columns]
 
 
-def edge_weights(reading: Reading, edges: Tensor) -> tuple[Tensor, Tensor]:
+def edge_weights(reading: LayerData, edges: Tensor) -> tuple[Tensor, Tensor]:
     """Attention between words and edge tokens: a word's tokens are joined as between words.
 
     Args:
@@ -293,7 +293,7 @@ def right_branching(n_words: int) -> np.ndarray:
 
 
 FORMAT = 1
-MOST_BYTES = 8 << 30
+MAX_BYTES = 8 << 30
 """Of all stores in the user's cache together."""
 PREFIX = "attention-"
 ABOUT, VALUES = "about.json", "attention.npy"
@@ -301,7 +301,7 @@ DTYPE = np.dtype(np.float16)
 SENTENCES_AT_ONCE = 512
 
 
-class Source(Protocol):
+class AttentionSource(Protocol):
     """Where the attention of a treebank's sentences comes from."""
 
     def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
@@ -454,7 +454,7 @@ def _make_room(base: Path, size: int) -> None:
     stores = sorted(base.glob(f"{PREFIX}*/{VALUES}"), key=lambda file: file.parent.stat().st_mtime)
     held = sum(file.stat().st_size for file in stores)
     for file in stores:
-        if held + size <= MOST_BYTES:
+        if held + size <= MAX_BYTES:
             break
         held -= file.stat().st_size
         shutil.rmtree(file.parent, ignore_errors=True)

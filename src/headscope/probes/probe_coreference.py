@@ -34,7 +34,7 @@ from headscope.text.antecedents import anaphors, mention_kind
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Mention, Unit, mention_head
 from headscope.text.readers.read import Readable, as_corpus
-from headscope.text.readers.reader import Report
+from headscope.text.readers.reader import ReadLog
 from headscope.text.segments import shorten
 
 
@@ -92,7 +92,7 @@ def probe_coreference(
 
 def cut_documents(model: Model, corpus: Corpus, max_tokens: int) -> Corpus:
     """The beginning of each document of a corpus, at most so many tokens long."""
-    source = _Beginnings(corpus, model.need_tokenizer(), max_tokens)
+    source = _Beginnings(corpus, model.require_tokenizer(), max_tokens)
     return Corpus(source, unit=corpus.unit, on_error=corpus.on_error)
 
 
@@ -108,7 +108,7 @@ class _Beginnings:
     def name(self) -> str:
         return f"{self.corpus.name}, first {self.max_tokens} tokens"
 
-    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """The beginnings; a document of which no word fits is left out."""
         special = int(self.tokenizer.num_special_tokens_to_add(pair=False))
         for document in self.corpus.by(unit).read(report):
@@ -178,7 +178,7 @@ class _Pairs:
         pro, anti = (Path(corpus.name).name for corpus in (self.pro, self.anti))
         return f"{pro} and {anti}"
 
-    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """The two sentences of each pair one after the other."""
         names = {
             document.words[head].lower()
@@ -210,6 +210,6 @@ def _with_other(document: Document, names: set[str], condition: str, number: int
         document,
         id=f"{number}-{condition}-{document.id}",
         mentions=tuple(sorted((*document.mentions, *others), key=lambda mention: mention.spans)),
-        part_of=f"pair {number}",
+        bucket_of=f"pair {number}",
         meta={**document.meta, CONDITION: condition},
     )

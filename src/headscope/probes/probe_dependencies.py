@@ -14,10 +14,10 @@ from typing import Unpack, get_args
 import numpy as np
 
 from headscope.arguments import whole_number
-from headscope.attention import Attention, Block
+from headscope.attention import Attention, BlockName
 from headscope.batch import Batch
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.word_attention import Possessive, dep_cases, other_words, word_weights
 from headscope.metrics.dependencies import DIRECTIONS, DepAccuracy, DepOffset
 from headscope.model.identity import weights_sha256
@@ -34,7 +34,7 @@ from headscope.run.plan import axes_for, survey
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.read import Readable, as_corpus
-from headscope.text.readers.reader import Report
+from headscope.text.readers.reader import ReadLog
 
 
 def probe_dependencies(
@@ -110,7 +110,7 @@ class _Folded:
         """The corpus's name, and that its subtypes are folded."""
         return f"{self.corpus.name}, subtypes folded"
 
-    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """The corpus's documents."""
         yield from map(fold_subtypes, self.corpus.by(unit).read(report))
 
@@ -127,7 +127,7 @@ def probe_examples(
     right: int = 3,
     wrong: int = 3,
     max_words: int = 16,
-    block: Block | None = None,
+    block: BlockName | None = None,
     over: Over = "attention",
 ) -> ProbeExamples:
     """The first sentences in which a head always finds a relation, and in which it misses one.
@@ -162,7 +162,7 @@ def probe_examples(
             attention: Attention, batch: Batch = batch, made: list[ProbeExample] = made
         ) -> None:
             if (attention.block, attention.layer) == (site.block, site.layer):
-                reading = Reading(attention, batch)
+                reading = LayerData(attention, batch)
                 made.append(_example(reading, head, number_of, direction, possessive))
 
         model.read(inputs, NormWeights(model, look) if over == "norm" else look)
@@ -177,7 +177,7 @@ def probe_examples(
 
 
 def _example(
-    reading: Reading, head: int, relation: int, direction: str, possessive: Possessive
+    reading: LayerData, head: int, relation: int, direction: str, possessive: Possessive
 ) -> ProbeExample:
     cases = dep_cases(reading, punctuation=True, possessive=possessive)
     weights, others = (
@@ -206,7 +206,7 @@ def examples_of(
     right: int = 3,
     wrong: int = 3,
     max_words: int = 16,
-    block: Block | None = None,
+    block: BlockName | None = None,
 ) -> ProbeExamples:
     """Sentences of a relation under its best head, or another; `Result.examples` says more."""
     if "accuracy" not in result:

@@ -29,9 +29,9 @@ from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
 from headscope.notebook import columns_table
 from headscope.results.result import Result
-from headscope.statistics.cross_fitting import count_ties, honest_score
+from headscope.statistics.cross_fitting import count_ties, cross_fit_score
 from headscope.statistics.intervals import interval
-from headscope.statistics.jackknife import pool, ratio_pulls
+from headscope.statistics.jackknife import pool, ratio_jackknife
 from headscope.statistics.multiple_testing import holm
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ class ProbeRow:
     accuracy: float
     interval: tuple[float, float]
     """95 %, over documents."""
-    honest: float
+    crossfit_accuracy: float
     """The accuracy of heads chosen on one half of the documents and scored on the other half,
     both ways together."""
-    honest_interval: tuple[float, float]
+    crossfit_interval: tuple[float, float]
     """95 %, over documents."""
     ties: int | None
     """How many other heads (and directions) cannot be told from the best: paired p ≥ 0.05. None
@@ -261,7 +261,7 @@ def _dependencies(data: xr.Dataset, states: States, units: np.ndarray) -> list[P
         here = data.sel(relation=label, **where)
         baseline = float(here["baseline"])
         of_label = by_part[..., number], cases[:, number]
-        score = honest_score(*of_label, offsets[..., number])
+        score = cross_fit_score(*of_label, offsets[..., number])
         rows.append(
             ProbeRow(
                 label=label,
@@ -271,8 +271,8 @@ def _dependencies(data: xr.Dataset, states: States, units: np.ndarray) -> list[P
                 direction=str(where["direction"]),
                 accuracy=float(here["accuracy"]),
                 interval=_interval(here, "accuracy"),
-                honest=score.score,
-                honest_interval=score.interval,
+                crossfit_accuracy=score.score,
+                crossfit_interval=score.interval,
                 ties=_ties(*of_label),
                 visible=float(here["accuracy_visible"]),
                 baselines={"offset": baseline},
@@ -298,7 +298,7 @@ def _coreference(data: xr.Dataset, states: States, units: np.ndarray) -> list[Pr
         rules = [str(rule) for rule in data["rule"].values]
         of_label = right[..., number], cases[:, number]
         scores = [
-            honest_score(*of_label, guesses[:, number, rule, None]) for rule in range(len(rules))
+            cross_fit_score(*of_label, guesses[:, number, rule, None]) for rule in range(len(rules))
         ]
         rows.append(
             ProbeRow(
@@ -309,8 +309,8 @@ def _coreference(data: xr.Dataset, states: States, units: np.ndarray) -> list[Pr
                 direction=None,
                 accuracy=float(here["coref_accuracy"]),
                 interval=_interval(here, "coref_accuracy"),
-                honest=scores[0].score,
-                honest_interval=scores[0].interval,
+                crossfit_accuracy=scores[0].score,
+                crossfit_interval=scores[0].interval,
                 ties=_ties(*of_label),
                 visible=None,
                 baselines={rule: float(here["coref_baseline"].sel(rule=rule)) for rule in rules},
@@ -339,7 +339,7 @@ def _pooled(array: xr.DataArray, units: np.ndarray, *dims: str) -> np.ndarray:
 
 def _ties(right: np.ndarray, cases: np.ndarray) -> int | None:
     """Other heads that tie with the best, which itself does too."""
-    tied = count_ties(ratio_pulls(right, cases[:, None]))
+    tied = count_ties(ratio_jackknife(right, cases[:, None]))
     return None if tied is None else tied - 1
 
 
@@ -374,9 +374,9 @@ def _record(axis: str, row: ProbeRow) -> dict[str, Value]:
         "low": row.interval[0],
         "high": row.interval[1],
         "ties": row.ties,
-        "honest": row.honest,
-        "honest_low": row.honest_interval[0],
-        "honest_high": row.honest_interval[1],
+        "honest": row.crossfit_accuracy,
+        "honest_low": row.crossfit_interval[0],
+        "honest_high": row.crossfit_interval[1],
         "visible": row.visible,
         **named,
         "baseline_offset": row.offset,
@@ -393,7 +393,7 @@ def _shown(row: ProbeRow, name: str, axis: str) -> str:
     if name == "accuracy":
         return percent(row.accuracy, row.interval)
     if name == "honest":
-        return percent(row.honest, row.honest_interval)
+        return percent(row.crossfit_accuracy, row.crossfit_interval)
     if not isinstance(value, float):
         return str(value)
     if name == "p_adjusted":
@@ -437,9 +437,9 @@ class BiasTable:
     pairs: int
     """How many pronouns in each condition."""
     rows: tuple[BiasRow, ...]
-    honest: tuple[float, float]
+    crossfit_accuracy: tuple[float, float]
     """Accuracy pro and anti of heads chosen on one half of the pairs, scored on the other."""
-    honest_intervals: tuple[tuple[float, float], tuple[float, float]]
+    crossfit_intervals: tuple[tuple[float, float], tuple[float, float]]
     """Of both, 95 % over documents; NaN where they are too few."""
 
     def records(self) -> list[dict[str, Value]]:
@@ -479,7 +479,7 @@ class BiasTable:
             ]
             for row in self.rows
         ]
-        pro, anti = map(percent, self.honest, self.honest_intervals)
+        pro, anti = map(percent, self.crossfit_accuracy, self.crossfit_intervals)
         last = (
             f"best head chosen on the other half of the pairs: pro {pro}, anti {anti} "
             f"({self.pairs} pronouns each)"
@@ -528,9 +528,9 @@ def bias_table(
         if layer not in data["layer"].values or head not in data["head"].values:
             raise InputError(f"There is no L{layer} H{head} in this result.")
     rows = tuple(_row(data.sel(layer=at[0], head=at[1]), at, coreference.get(at)) for at in chosen)
-    honest, bounds = honest_scores(result.states[name]["bias"])
+    crossfit_accuracy, bounds = crossfit_scores(result.states[name]["bias"])
     cases = int(data["bias_cases"].sel(condition="pro"))
-    return BiasTable(result.title, cases, rows, honest, bounds)
+    return BiasTable(result.title, cases, rows, crossfit_accuracy, bounds)
 
 
 def _row(here: xr.Dataset, at: tuple[int, int], coreference: float | None) -> BiasRow:
@@ -562,7 +562,7 @@ def _row(here: xr.Dataset, at: tuple[int, int], coreference: float | None) -> Bi
 Bounds = tuple[float, float]
 
 
-def honest_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
+def crossfit_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
     """Accuracy pro and anti, with intervals: the best head of one half of the parts, on the other.
 
     Each part is scored by the head that the other half chose, so it is a ratio of sums like any
@@ -577,9 +577,9 @@ def honest_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
     if not all(cases[half::2].sum() > 0 for half in (0, 1)):
         unknown = (float("nan"), float("nan"))
         return unknown, (unknown, unknown)
-    pulls = ratio_pulls(scored, cases, "logit")
-    (pro_low, anti_low), (pro_high, anti_high) = interval(pulls).bounds.tolist()
-    pro, anti = pulls.value.tolist()
+    jackknife = ratio_jackknife(scored, cases, "logit")
+    (pro_low, anti_low), (pro_high, anti_high) = interval(jackknife).bounds.tolist()
+    pro, anti = jackknife.value.tolist()
     return (pro, anti), ((pro_low, pro_high), (anti_low, anti_high))
 
 

@@ -24,7 +24,7 @@ from headscope.model.load import as_model, kept_parameters, randomized
 from headscope.model.model import Model
 from headscope.probes.features import (
     AttentionReader,
-    Source,
+    AttentionSource,
     Streamed,
     Surveyed,
     Treebank,
@@ -52,7 +52,7 @@ from headscope.results.probe import Probe
 from headscope.run.options import Over
 from headscope.run.progress import Meter, phase
 from headscope.statistics.intervals import BOUNDS, interval
-from headscope.statistics.jackknife import ratio_pulls
+from headscope.statistics.jackknife import ratio_jackknife
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable
 
@@ -125,8 +125,8 @@ def attachment(
     with np.errstate(invalid="ignore"):
         n = counts.sum(0)
         uas, low = right.sum(0) / n, baseline.sum(0) / n
-    of_uas = interval(ratio_pulls(sums[0], sums[2][:, None], "logit"))
-    of_chain = interval(ratio_pulls(sums[1], sums[2], "logit"))
+    of_uas = interval(ratio_jackknife(sums[0], sums[2][:, None], "logit"))
+    of_chain = interval(ratio_jackknife(sums[1], sums[2], "logit"))
     about = {"units": "1", "long_name": "share of words whose parent was found"}
     return xr.Dataset(
         {
@@ -286,7 +286,7 @@ def train_probe(
             scorer,
             examples["dev"],
             [punctuation(document) for document in bank.documents],
-            [document.part_of or document.id for document in bank.documents],
+            [document.bucket_of or document.id for document in bank.documents],
         )
     provenance = {
         "model": describe_model(model),
@@ -328,7 +328,7 @@ def _source(
     surveyed: Surveyed,
     cache: str | Path | bool,
     progress: bool | None,
-) -> Source | None:
+) -> AttentionSource | None:
     if kind == "distance+words":
         return None
     if cache is False:
@@ -342,7 +342,10 @@ def _source(
 
 
 def _examples(
-    treebank: Treebank, surveyed: Surveyed, words: WordVectors | None, source: Source | None
+    treebank: Treebank,
+    surveyed: Surveyed,
+    words: WordVectors | None,
+    source: AttentionSource | None,
 ) -> Examples:
     pairs = zip(treebank.documents, surveyed.has_tokens, strict=True)
     parents = [targets(document, has) for document, has in pairs]

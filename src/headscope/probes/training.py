@@ -15,19 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.probes.features import Source
+from headscope.probes.features import AttentionSource
 from headscope.probes.scorers import ProbeBatch, Scorer
 
-MOST_PAIRS = 1 << 14
+MAX_PAIRS = 1 << 14
 """Most pairs of words in a batch, padding included: this bounds the memory."""
 WINDOW = 2048
 """So many sentences at a time are sorted by length and put into batches."""
 SCALE_SENTENCES = 512
 """The spread of each attention head is estimated from so many sentences."""
 
-LEAST_EPOCHS, MOST_EPOCHS = 5, 40
+MIN_EPOCHS, MAX_EPOCHS = 5, 40
 SEEN = 20_000
-"""A probe sees so many sentences while it is trained, in at most `MOST_EPOCHS` epochs."""
+"""A probe sees so many sentences while it is trained, in at most `MAX_EPOCHS` epochs."""
 STILL_FALLING = 0.02
 """A probe whose loss falls by more than this share in its last epoch has not converged."""
 
@@ -36,10 +36,10 @@ STILL_FALLING = 0.02
 class Options:
     """How a probe is trained."""
 
-    epochs: int = LEAST_EPOCHS
+    epochs: int = MIN_EPOCHS
     step: float = 0.01
     """Adam's first step size, on inputs of unit spread."""
-    pairs: int = MOST_PAIRS
+    pairs: int = MAX_PAIRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def epochs_for(n_sentences: int) -> int:
     The number depends on the size of the treebank alone: no epoch is chosen by its score.
     """
     asked = -(-SEEN // max(n_sentences, 1))
-    return min(max(asked, LEAST_EPOCHS), MOST_EPOCHS)
+    return min(max(asked, MIN_EPOCHS), MAX_EPOCHS)
 
 
 def fall_of_last(log: Sequence[Epoch]) -> float:
@@ -80,7 +80,7 @@ class Examples:
     """For each sentence `word`: the row of its vector in `vectors`."""
     vectors: Tensor | None
     """`row dimension`, of the words that occur."""
-    source: Source | None
+    source: AttentionSource | None
     """Where the attention comes from; None for probes that read none."""
 
     def __len__(self) -> int:
@@ -212,7 +212,7 @@ def input_scales(examples: Examples, generator: np.random.Generator) -> dict[str
         n = min(SCALE_SENTENCES, len(examples))
         numbers = np.sort(generator.choice(len(examples), n, replace=False))
         between, edges = _Spread(), _Spread()
-        for batch in _batches(examples, numbers, MOST_PAIRS):
+        for batch in _batches(examples, numbers, MAX_PAIRS):
             for number, table in zip(batch, examples.source.take(batch), strict=True):
                 has = examples.candidates[number]
                 length = len(has)
@@ -266,6 +266,6 @@ def _batches(examples: Examples, numbers: np.ndarray, pairs: int) -> Iterator[li
         yield batch
 
 
-def ordered_batches(examples: Examples, pairs: int = MOST_PAIRS) -> Iterator[list[int]]:
+def ordered_batches(examples: Examples, pairs: int = MAX_PAIRS) -> Iterator[list[int]]:
     """All sentences in batches of similar length."""
     return _batches(examples, np.arange(len(examples)), pairs)

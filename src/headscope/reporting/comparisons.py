@@ -11,17 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from headscope.metrics.core.finalize import block_pulls, state_of
+from headscope.metrics.core.finalize import block_jackknives, state_of
 from headscope.reporting.figure_data import Figure, describe, figure_of, parent_label
 from headscope.reporting.hypothesis_tests import LEVEL
 from headscope.reporting.layer_figures import SHOWN as GROUPED
 from headscope.reporting.layer_figures import group_values
-from headscope.reporting.model_results import Subject
+from headscope.reporting.model_results import ModelResults
 from headscope.reporting.report_tables import COMPARED, Cell, cell, p_shown
 from headscope.reporting.wording import (
     SPACE,
-    Measured,
-    Sentence,
+    Phrase,
+    ValueText,
     aside,
     count_of,
     figure,
@@ -36,7 +36,7 @@ from headscope.results.result import Result
 from headscope.run.compare import SAME
 from headscope.run.merge import axes_of, registered_metrics_of
 from headscope.statistics.differences import GroupTest, permutation_test
-from headscope.statistics.jackknife import Pulls, is_decided, largest_pulls
+from headscope.statistics.jackknife import Jackknife, is_driven_by_one, largest_influence
 from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 
 Differences = Sequence[tuple[int, int, xr.Dataset]]
@@ -52,7 +52,7 @@ class Change:
     head: int
     before: float
     after: float
-    by: Measured
+    by: ValueText
     p_adjusted: float
     decided: float = 0.0
     """The share of one document in what the difference varies by, where that decides it; else 0.
@@ -76,7 +76,7 @@ class Changed:
 
 
 def changes_of(
-    subjects: Sequence[Subject], left: int, right: int, data: xr.Dataset
+    subjects: Sequence[ModelResults], left: int, right: int, data: xr.Dataset
 ) -> list[Changed]:
     """Which heads changed in which measures, head by head over the same documents (BH over heads).
 
@@ -94,7 +94,7 @@ def changes_of(
 
 
 def _changed_heads(
-    subjects: Sequence[Subject], left: int, right: int, data: xr.Dataset, name: str
+    subjects: Sequence[ModelResults], left: int, right: int, data: xr.Dataset, name: str
 ) -> tuple[int, tuple[Change, ...]]:
     labels = parent_label(data[name])
     here = data[[name, f"{name}_p", f"{name}_interval"]].sel(labels)
@@ -109,7 +109,7 @@ def _changed_heads(
         at = {"layer": int(adjusted["layer"][i]), "head": int(adjusted["head"][j])}
         difference = measured(here, name, **at)
         before, after = (subjects[n].measured(name, **labels, **at).value for n in (left, right))
-        by = Measured(-difference.value, -difference.high, -difference.low)
+        by = ValueText(-difference.value, -difference.high, -difference.low)
         p = float(adjusted[i, j])
         share = 0.0 if shares is None else float(shares[i, j])
         changes.append(Change(name, at["layer"], at["head"], before, after, by, p, share))
@@ -118,20 +118,20 @@ def _changed_heads(
 
 
 def _decided(
-    left: Subject, right: Subject, name: str, labels: Mapping[str, str]
+    left: ModelResults, right: ModelResults, name: str, labels: Mapping[str, str]
 ) -> np.ndarray | None:
     """`layer head`: the share of the document that decides a difference; 0 where none does."""
-    sides = [side.pulls(name, **labels) for side in (left, right)]
+    sides = [side.jackknife(name, **labels) for side in (left, right)]
     if sides[0] is None or sides[1] is None:
         return None
     of = sides[0] - sides[1]
-    shares: np.ndarray = np.where(is_decided(of), largest_pulls(of), 0.0)
+    shares: np.ndarray = np.where(is_driven_by_one(of), largest_influence(of), 0.0)
     return shares
 
 
-def about_changes(subjects: Sequence[Subject], differences: Differences) -> list[Sentence]:
+def about_changes(subjects: Sequence[ModelResults], differences: Differences) -> list[Phrase]:
     """What changed between two models that read the same documents: heads, measures, how much."""
-    sentences: list[Sentence] = []
+    sentences: list[Phrase] = []
     for left, right, data in differences:
         changed = changes_of(subjects, left, right, data)
         if not changed:
@@ -154,18 +154,18 @@ def about_changes(subjects: Sequence[Subject], differences: Differences) -> list
     return sentences
 
 
-def _said(subjects: Sequence[Subject], right: int, changed: Changed) -> Sentence:
+def _said(subjects: Sequence[ModelResults], right: int, changed: Changed) -> Phrase:
     """`distance changed in 3 of 72 heads, most in L3 H1: from 2.1 to 3.4 (+1.3 [1.1–1.5])`.
 
     Heads whose change one document decides are not counted among them, but named after them.
     """
     first = changed.heads[0]
     units = describe(subjects, changed.name).units
-    before, after = (with_interval(Measured(x), units) for x in (first.before, first.after))
+    before, after = (with_interval(ValueText(x), units) for x in (first.before, first.after))
     clear, others = len(changed.clear), len(changed.heads) - len(changed.clear)
     perhaps = "" if clear else "perhaps "
     n = f"{count_of(clear or others, 'head')} of {changed.n_tested}"
-    most: Sentence = [
+    most: Phrase = [
         f"{_spoken(changed.name, subjects)} {perhaps}changed in {n}, most in ",
         head(right, first.layer, first.head),
         f": from {before} to {after}, by {points(first.by, units)}",
@@ -176,9 +176,9 @@ def _said(subjects: Sequence[Subject], right: int, changed: Changed) -> Sentence
     return [*most, f", {where}one document is more than half of what the difference varies by"]
 
 
-def about_differences(subjects: Sequence[Subject], differences: Differences) -> list[Sentence]:
+def about_differences(subjects: Sequence[ModelResults], differences: Differences) -> list[Phrase]:
     """Where the means over heads of two subjects differ (t tests, Holm over measures)."""
-    sentences: list[Sentence] = []
+    sentences: list[Phrase] = []
     for left, right, data in differences:
         names = [name for name in COMPARED if f"{name}_mean_p" in data]
         p = holm(np.array([_p_of_mean(data, name) for name in names]))
@@ -189,7 +189,7 @@ def about_differences(subjects: Sequence[Subject], differences: Differences) -> 
             if adjusted < LEVEL:
                 way = "higher" if difference.value > 0 else "lower"
                 bounds = sorted((abs(difference.low), abs(difference.high)))
-                size = Measured(abs(difference.value), *bounds)
+                size = ValueText(abs(difference.value), *bounds)
                 units = describe(subjects, name).units
                 said.append(f"{_spoken(name, subjects)} {way} by {points(size, units)}")
         if said:
@@ -211,9 +211,9 @@ def _p_of_mean(data: xr.Dataset, name: str) -> float:
     return float(p.sel(parent_label(p)))
 
 
-def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
+def about_groups(subjects: Sequence[ModelResults]) -> list[Phrase]:
     """Where kinds of text differ: permutation tests over documents, Holm over variables."""
-    sentences: list[Sentence] = []
+    sentences: list[Phrase] = []
     for subject in subjects:
         tests = group_tests(subject)
         if not tests:
@@ -227,41 +227,41 @@ def about_groups(subjects: Sequence[Subject]) -> list[Sentence]:
         ]
         test = f"documents shuffled between kinds, {_correction(len(tests))}"
         if said:
-            start: Sentence = [f"In {subject.title}, kinds of text differ in ", *listed(said)]
+            start: Phrase = [f"In {subject.title}, kinds of text differ in ", *listed(said)]
         else:
             start = [f"In {subject.title}, kinds of text do not clearly differ"]
         sentences.append([*start, aside(f" ({test})"), figure("groups"), "."])
     return sentences
 
 
-def group_tests(subject: Subject) -> dict[str, GroupTest]:
+def group_tests(subject: ModelResults) -> dict[str, GroupTest]:
     """By variable: whether its groups differ, averaged over heads; those that can be tested."""
     result = subject.results[0]
     if not result.groups or not result.states:
         return {}
     axes = axes_of(result)
     tests = {
-        name: permutation_test(pulls, axes.groups_of_parts)
-        for name, pulls in _ungrouped_pulls(result)
+        name: permutation_test(jackknife, axes.groups_of_buckets)
+        for name, jackknife in _ungrouped_jackknives(result)
     }
     return {name: test for name, test in tests.items() if np.isfinite(test.p)}
 
 
-def _ungrouped_pulls(result: Result) -> Iterator[tuple[str, Pulls]]:
-    """The pulls of each part of each group on the variables that groups are compared in."""
+def _ungrouped_jackknives(result: Result) -> Iterator[tuple[str, Jackknife]]:
+    """The jackknife of each part of each group on the variables that groups are compared in."""
     axes = axes_of(result)
     block = next(iter(result.blocks))
     metrics = [metric for metric in registered_metrics_of(result) if metric.name in GROUPED]
     measured_by = {m.name: state_of(result.states[block][m.name]) for m in metrics}
-    pulls = block_pulls(measured_by, metrics, axes, np.arange(axes.n_parts))
+    jackknife = block_jackknives(measured_by, metrics, axes, np.arange(axes.n_buckets))
     for name in GROUPED:
-        if name in pulls:
+        if name in jackknife:
             labels = parent_label(result.dataset[name])
             at = [slice(None)] * 2 + [-1] * len(labels)
-            yield name, pulls[name].at(*at)
+            yield name, jackknife[name].at(*at)
 
 
-def _group_said(subject: Subject, name: str, test: GroupTest, names: Sequence[str]) -> str:
+def _group_said(subject: ModelResults, name: str, test: GroupTest, names: Sequence[str]) -> str:
     """`distance (from … in fiction to … in news)`; the extremes only where they differ."""
     spoken = _spoken(name, [subject])
     low, high = int(np.nanargmin(test.deviations)), int(np.nanargmax(test.deviations))
@@ -279,18 +279,18 @@ def _correction(n_measures: int) -> str:
     return f"after correction over {count_of(n_measures, 'measure')}"
 
 
-def _spoken(name: str, subjects: Sequence[Subject]) -> str:
+def _spoken(name: str, subjects: Sequence[ModelResults]) -> str:
     if name == "sink_rate":
         return "documents whose first token is a sink"
     title = describe(subjects, name).title
     return title[:1].lower() + title[1:]
 
 
-MOST = 5
+MAX = 5
 """So many heads of each measure."""
 
 
-def change_table(subjects: Sequence[Subject], differences: Differences) -> Figure | None:
+def change_table(subjects: Sequence[ModelResults], differences: Differences) -> Figure | None:
     """For each measure, the heads that changed most, of those that changed."""
     rows: list[list[Cell]] = []
     for left, right, data in differences:
@@ -303,13 +303,13 @@ def change_table(subjects: Sequence[Subject], differences: Differences) -> Figur
                     known.title + ("" if share else f" ({known.units})"),
                     f"{len(changed.heads)} of {changed.n_tested}",
                     head(right, change.layer, change.head),
-                    cell(Measured(change.before), share=share),
-                    cell(Measured(change.after), share=share),
+                    cell(ValueText(change.before), share=share),
+                    cell(ValueText(change.after), share=share),
                     cell(change.by, share=share),
                     p_shown(change.p_adjusted),
                     f"{change.decided:.0%}".replace("%", f"{SPACE}%") if change.decided else "",
                 ]
-                for change in changed.heads[:MOST]
+                for change in changed.heads[:MAX]
             )
     if not rows:
         return None
@@ -319,7 +319,7 @@ def change_table(subjects: Sequence[Subject], differences: Differences) -> Figur
         "Heads that changed",
         "The second model minus the first, head by head, over the same documents: paired t tests "
         "with jackknife standard errors, p values corrected for all heads of a measure (Benjamini "
-        f"& Hochberg). Of each measure, at most {MOST} heads. Where one document is more than half "
+        f"& Hochberg). Of each measure, at most {MAX} heads. Where one document is more than half "
         "of what a change varies by, its share is given: other documents may say otherwise.",
         paper="Benjamini & Hochberg 1995",
         columns=[

@@ -19,11 +19,11 @@ import numpy as np
 import xarray as xr
 
 from headscope.heads.roles import corpus_roles
-from headscope.reporting.model_results import Subject
-from headscope.reporting.wording import Sentence
-from headscope.results.display import Described, described, is_shown, label_of
+from headscope.reporting.model_results import ModelResults
+from headscope.reporting.wording import Phrase
+from headscope.results.display import VariableDisplay, display_of, is_shown, label_of
 
-MOST_LABELS = 120
+MAX_LABELS = 120
 Number: TypeAlias = float | None
 """None stands for NaN, which JSON does not have."""
 Numbers: TypeAlias = "list[Number] | list[Numbers]"
@@ -38,7 +38,7 @@ class HeadValues(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class HeadVariable:
     """One value per head: a variable of a result, at one label of its other axes."""
 
     name: str
@@ -55,9 +55,9 @@ class Variable:
         return ", ".join(label_of(dim, label) for dim, label in self.labels.items())
 
 
-def head_variables(subjects: Sequence[Subject]) -> list[Variable]:
+def head_variables(subjects: Sequence[ModelResults]) -> list[HeadVariable]:
     """Every variable over layer and head that any subject has, in the order metrics give them."""
-    variables: dict[str, tuple[int, Variable]] = {}
+    variables: dict[str, tuple[int, HeadVariable]] = {}
     for subject in subjects:
         for result in subject.results:
             for order, variable in _variables_of(result.dataset):
@@ -65,7 +65,7 @@ def head_variables(subjects: Sequence[Subject]) -> list[Variable]:
     return [variable for _, variable in sorted(variables.values(), key=lambda ordered: ordered[0])]
 
 
-def _variables_of(data: xr.Dataset) -> Iterator[tuple[int, Variable]]:
+def _variables_of(data: xr.Dataset) -> Iterator[tuple[int, HeadVariable]]:
     """Each with its place in lists. A dataset's bare `variables` are looked up many times faster
     than its labeled arrays.
     """
@@ -76,12 +76,12 @@ def _variables_of(data: xr.Dataset) -> Iterator[tuple[int, Variable]]:
         others = [str(dim) for dim in array.dims if dim not in ("layer", "head")]
         if any(dim not in data.coords for dim in others):
             continue
-        order = described(array, name).order
+        order = display_of(array, name).order
         labels = itertools.product(*(enumerate(_labels(data, dim)) for dim in others))
-        for places in itertools.islice(labels, MOST_LABELS):
+        for places in itertools.islice(labels, MAX_LABELS):
             chosen = dict(zip(others, places, strict=True))
             if np.isfinite(array.isel({dim: at for dim, (at, _) in chosen.items()}).values).any():
-                yield order, Variable(name, {dim: label for dim, (_, label) in chosen.items()})
+                yield order, HeadVariable(name, {dim: label for dim, (_, label) in chosen.items()})
 
 
 def _labels(data: xr.Dataset, dim: str) -> list[object]:
@@ -89,7 +89,7 @@ def _labels(data: xr.Dataset, dim: str) -> list[object]:
     return labels
 
 
-def values_of(subject: Subject, variable: Variable) -> HeadValues | None:
+def values_of(subject: ModelResults, variable: HeadVariable) -> HeadValues | None:
     """The values of all heads with their intervals; None where the subject has none."""
     data = subject.data(variable.name)
     if data is None:
@@ -109,10 +109,10 @@ def values_of(subject: Subject, variable: Variable) -> HeadValues | None:
     return values
 
 
-def describe(subjects: Sequence[Subject], name: str) -> Described:
+def describe(subjects: Sequence[ModelResults], name: str) -> VariableDisplay:
     """What the first result that has a variable says about it."""
     arrays = (data.variables[name] for s in subjects if (data := s.data(name)) is not None)
-    return described(next(arrays, xr.Variable((), np.nan)), name)
+    return display_of(next(arrays, xr.Variable((), np.nan)), name)
 
 
 def parent_label(array: xr.DataArray) -> dict[str, str]:
@@ -178,7 +178,7 @@ class Figure(Content):
     id: str
     kind: str
     title: str
-    caption: Sentence
+    caption: Phrase
     equation: str | None
     paper: str
 
@@ -188,7 +188,7 @@ class Section(TypedDict):
 
     id: str
     title: str
-    text: list[Sentence]
+    text: list[Phrase]
     figures: list[Figure]
 
 
@@ -196,7 +196,7 @@ def figure_of(
     key: str,
     kind: str,
     title: str,
-    caption: Sentence | str,
+    caption: Phrase | str,
     *,
     equation: str | None = None,
     paper: str = "",
@@ -221,12 +221,12 @@ def section(key: str, title: str, figures: Sequence[Figure | None]) -> Section |
     return {"id": key, "title": title, "text": [], "figures": shown} if shown else None
 
 
-def axis_of(known: Described) -> Axis:
+def axis_of(known: VariableDisplay) -> Axis:
     """The axis of a variable."""
     return {"title": known.title, "units": known.units, "share": known.is_share}
 
 
-def heads_figure(subjects: Sequence[Subject]) -> Figure | None:
+def heads_figure(subjects: Sequence[ModelResults]) -> Figure | None:
     """All variables over layer and head, one shown at a time."""
     variables = [
         _entry(describe(subjects, variable.name), variable, subjects)
@@ -246,7 +246,7 @@ def heads_figure(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def _roles(subject: Subject) -> list[list[str]] | None:
+def _roles(subject: ModelResults) -> list[list[str]] | None:
     """`layer head`: what each head does over the corpus, empty without a name; None where that was
     not measured.
     """
@@ -255,7 +255,9 @@ def _roles(subject: Subject) -> list[list[str]] | None:
     return None if roles is None else [[str(role) for role in row] for row in roles["role"].values]
 
 
-def _entry(known: Described, variable: Variable, subjects: Sequence[Subject]) -> VariableEntry:
+def _entry(
+    known: VariableDisplay, variable: HeadVariable, subjects: Sequence[ModelResults]
+) -> VariableEntry:
     return {
         "id": variable.id,
         "name": variable.name,

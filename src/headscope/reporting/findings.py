@@ -16,7 +16,7 @@ from itertools import permutations
 import numpy as np
 
 from headscope.errors import InputError
-from headscope.heads.roles import Thresholds
+from headscope.heads.roles import RoleThresholds
 from headscope.reporting.hypothesis_tests import (
     LEVEL,
     HeadValue,
@@ -28,7 +28,7 @@ from headscope.reporting.hypothesis_tests import (
     layers_above,
     scaled,
 )
-from headscope.reporting.model_results import Subject
+from headscope.reporting.model_results import ModelResults
 from headscope.reporting.report_tables import (
     RULES,
     accuracy_of,
@@ -38,9 +38,9 @@ from headscope.reporting.report_tables import (
     probe_scores,
 )
 from headscope.reporting.wording import (
-    Measured,
-    Part,
-    Sentence,
+    Phrase,
+    SentencePart,
+    ValueText,
     aside,
     count_of,
     figure,
@@ -56,10 +56,10 @@ from headscope.reporting.wording import (
 from headscope.results.display import label_of
 from headscope.run.compare import compare
 from headscope.statistics.correlation import pearson, ranks
-from headscope.statistics.jackknife import Pulls
+from headscope.statistics.jackknife import Jackknife
 
 
-def effects(subject: Subject, number: int) -> Sentence | None:
+def effects(subject: ModelResults, number: int) -> Phrase | None:
     """Without which head the loss rises most, and how many heads it depends on."""
     known = effects_of(subject)
     if known is None or not known.n_tested:
@@ -92,7 +92,7 @@ def effects(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def norms(subject: Subject, number: int) -> Sentence | None:
+def norms(subject: ModelResults, number: int) -> Phrase | None:
     """Whether null attention is a no-op: its share by what it fetches."""
     plain = subject.result("null_share")
     if plain is None or subject.normed is None or "null_share" not in subject.normed:
@@ -116,17 +116,17 @@ def norms(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def importance(subject: Subject, number: int) -> Sentence | None:
+def importance(subject: ModelResults, number: int) -> Phrase | None:
     """At which keys gradients are larger or smaller than on average."""
     data = subject.data("importance_mean")
-    pulls = subject.pulls("importance")
-    if data is None or pulls is None:
+    jackknife = subject.jackknife("importance")
+    if data is None or jackknife is None:
         return None
     names = [str(name) for name in data["gradient_class"].values]
     if "all" not in names:
         return None
     overall = subject.measured("importance_mean", gradient_class="all")
-    means = pulls.mean((0, 1))
+    means = jackknife.mean((0, 1))
     is_different = differ_from(means, means.at(slice(names.index("all"), names.index("all") + 1)))
     said = []
     for name, differs in zip(names, is_different.tolist(), strict=True):
@@ -152,7 +152,7 @@ def _quoted(name: str) -> str:
     return f"“{shown}”" if not shown[0].isalpha() and not shown.startswith("[") else shown
 
 
-def relations(subject: Subject, number: int) -> Sentence | None:
+def relations(subject: ModelResults, number: int) -> Phrase | None:
     """Whether single heads find relations better than a fixed offset."""
     rows = [row for row in best_rows(subject, "accuracy") if row.label != "all"]
     if not rows:
@@ -182,14 +182,14 @@ def relations(subject: Subject, number: int) -> Sentence | None:
         f" ({label_of('direction', best.direction)}) is right in "
         f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}{ties}. "
         "Chosen on one half of the documents and scored on the other, heads are right in "
-        f"{with_interval(Measured(best.honest, *best.honest_interval), 'accuracy')}, "
-        f"{points(Measured(gain.value, *gain.interval))} above the best offset",
+        f"{with_interval(ValueText(best.crossfit_accuracy, *best.crossfit_interval), 'accuracy')}, "
+        f"{points(ValueText(gain.value, *gain.interval))} above the best offset",
         figure("relations"),
         ".",
     ]
 
 
-def coreference(subject: Subject, number: int) -> Sentence | None:
+def coreference(subject: ModelResults, number: int) -> Phrase | None:
     """Which baselines the best head for antecedents beats."""
     rows = best_rows(subject, "coref_accuracy")
     best = next((row for row in rows if row.label == "all"), None)
@@ -201,7 +201,7 @@ def coreference(subject: Subject, number: int) -> Sentence | None:
     }
     beaten = [said[name] for name in best.baselines if best.gains[name].is_clear]
     missed = [text for text in said.values() if text not in beaten]
-    parts: Sentence = [
+    parts: Phrase = [
         "The best single head for coreference is ",
         head(number, best.layer, best.head),
         f": it finds an antecedent for {with_interval(accuracy_of(best), 'accuracy')} of "
@@ -209,7 +209,7 @@ def coreference(subject: Subject, number: int) -> Sentence | None:
     ]
     if beaten:
         parts += [
-            f" ({with_interval(Measured(best.honest, *best.honest_interval), 'accuracy')} by heads "
+            f" ({with_interval(ValueText(best.crossfit_accuracy, *best.crossfit_interval), 'accuracy')} by heads "
             "chosen on other documents), more than the rules ",
             *listed(beaten),
             aside(f" (after correction over {len(said)} rules)"),
@@ -219,7 +219,7 @@ def coreference(subject: Subject, number: int) -> Sentence | None:
     return [*parts, figure("coreference"), "."]
 
 
-def trained(subject: Subject, number: int) -> Sentence | None:
+def trained(subject: ModelResults, number: int) -> Phrase | None:
     """How often trained probes over all heads find a word's parent."""
     if not subject.probes:
         return None
@@ -239,20 +239,20 @@ def trained(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-Rule = Callable[[Subject, int], Sentence | None]
+Rule = Callable[[ModelResults, int], Phrase | None]
 """From a subject and its number in the report."""
-LayerValue = tuple[int, Measured]
+LayerValue = tuple[int, ValueText]
 EXACT = 8
 """Up to this many layers, the p value of a trend is counted over all orders of the layers."""
 PAIRS_OF_LAYERS = aside(", which differ after correction over all pairs of layers")
-LEAST_R = 0.1
+MIN_R = 0.1
 """A direction is said of an r whose interval stays this far from 0: where one document decides an r
 near 0, intervals miss it too often (docs/statistics.md)."""
 NAMED = 3
 """A sentence names at most this many heads."""
 
 
-def about_model(subject: Subject, number: int) -> list[tuple[str, list[Sentence]]]:
+def about_model(subject: ModelResults, number: int) -> list[tuple[str, list[Phrase]]]:
     """What the numbers say about one model: topics with their sentences; the first has no topic."""
     paragraphs = []
     for topic, rules in TOPICS.items():
@@ -262,7 +262,7 @@ def about_model(subject: Subject, number: int) -> list[tuple[str, list[Sentence]
     return paragraphs
 
 
-def layers_of(subject: Subject, name: str, **labels: object) -> list[LayerValue]:
+def layers_of(subject: ModelResults, name: str, **labels: object) -> list[LayerValue]:
     """The layers that have a value of a variable, with that value."""
     data = subject.data(f"{name}_by_layer")
     if data is None:
@@ -272,7 +272,7 @@ def layers_of(subject: Subject, name: str, **labels: object) -> list[LayerValue]
     return [(layer, value) for layer, value in values if value.is_known]
 
 
-def _opening(subject: Subject, number: int) -> Sentence | None:
+def _opening(subject: ModelResults, number: int) -> Phrase | None:
     counts = subject.results[0].provenance.get("counts", {})
     documents = counts.get("documents")
     if documents is None:
@@ -288,13 +288,13 @@ def _opening(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def _null(subject: Subject, number: int) -> Sentence | None:
+def _null(subject: ModelResults, number: int) -> Phrase | None:
     mean = subject.measured("null_share_mean")
     if not mean.is_known:
         return None
     where = "the first token" if subject.null_is_first else "special tokens"
     units = "share of attention"
-    parts: Sentence = [
+    parts: Phrase = [
         f"On average over heads, {with_interval(mean, units)} of the attention is null attention, "
         f"paid to {where}"
     ]
@@ -310,7 +310,7 @@ def _null(subject: Subject, number: int) -> Sentence | None:
     return [*parts, figure("layers"), "."]
 
 
-def _alignment(subject: Subject, number: int) -> Sentence | None:
+def _alignment(subject: ModelResults, number: int) -> Phrase | None:
     layers = layers_of(subject, "dep_alignment", parent="either")
     baseline = subject.measured("dep_baseline").value
     if not layers or not np.isfinite(baseline):
@@ -320,7 +320,7 @@ def _alignment(subject: Subject, number: int) -> Sentence | None:
     if above is None:
         return None
     units = "share of attention"
-    even = with_interval(Measured(baseline), units)
+    even = with_interval(ValueText(baseline), units)
     if layer not in above:
         return [
             f"In no layer does clearly more of the attention follow dependencies than the {even} "
@@ -339,8 +339,8 @@ def _alignment(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def _aligned_head(subject: Subject, number: int) -> Sentence | None:
-    baseline = subject.pulls("dep_baseline")
+def _aligned_head(subject: ModelResults, number: int) -> Phrase | None:
+    baseline = subject.jackknife("dep_baseline")
     if baseline is None:
         return None
     above = heads_beyond(subject, "dep_alignment", baseline, parent="either")
@@ -357,7 +357,7 @@ def _aligned_head(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def _distance(subject: Subject, number: int) -> Sentence | None:
+def _distance(subject: ModelResults, number: int) -> Phrase | None:
     layers = layers_of(subject, "distance")
     if len(layers) < 2:
         return None
@@ -384,13 +384,13 @@ def _distance(subject: Subject, number: int) -> Sentence | None:
 
 
 def _correlation(other: str, more: str, less: str) -> Rule:
-    def rule(subject: Subject, number: int) -> Sentence | None:
+    def rule(subject: ModelResults, number: int) -> Phrase | None:
         data = subject.data("correlation")
         key = f"distance-{other}"
         if data is None or key not in data["correlated"].values:
             return None
         r = subject.measured("correlation", correlated=key)
-        if not (r.is_above(LEAST_R) or r.is_below(-LEAST_R)):
+        if not (r.is_above(MIN_R) or r.is_below(-MIN_R)):
             return None
         way = more if r.value > 0 else less
         within = subject.measured("correlation_within", correlated=key)
@@ -408,9 +408,9 @@ def _correlation(other: str, more: str, less: str) -> Rule:
     return rule
 
 
-def _offsets(subject: Subject, number: int) -> Sentence | None:
-    limit = Thresholds().offset
-    parts: list[Sentence] = []
+def _offsets(subject: ModelResults, number: int) -> Phrase | None:
+    limit = RoleThresholds().offset
+    parts: list[Phrase] = []
     for offset, name in ((-1, "previous"), (1, "next")):
         above = heads_beyond(subject, "offset_share", limit, offset=offset)
         if above.passed:
@@ -430,7 +430,7 @@ def _offsets(subject: Subject, number: int) -> Sentence | None:
     return [*_capital(listed(parts)), "."]
 
 
-def _variability(subject: Subject, number: int) -> Sentence | None:
+def _variability(subject: ModelResults, number: int) -> Phrase | None:
     data = subject.data("variability")
     if data is None or not is_least_below_mean(subject, "variability"):
         return None
@@ -449,7 +449,7 @@ def _variability(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def _sinks(subject: Subject, number: int) -> Sentence | None:
+def _sinks(subject: ModelResults, number: int) -> Phrase | None:
     sinks = heads_beyond(subject, "sink_rate", 0.9)
     if not sinks.passed:
         return None
@@ -461,7 +461,7 @@ def _sinks(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def _tags(subject: Subject, number: int) -> Sentence | None:
+def _tags(subject: ModelResults, number: int) -> Phrase | None:
     data = subject.data("pos_to")
     is_above = labels_above_twice_the_mean(subject, "pos_to")
     if data is None or is_above is None:
@@ -480,11 +480,11 @@ def _tags(subject: Subject, number: int) -> Sentence | None:
     ]
 
 
-def _broad(subject: Subject, number: int) -> Sentence | None:
-    uniform = subject.pulls("uniform_entropy")
+def _broad(subject: ModelResults, number: int) -> Phrase | None:
+    uniform = subject.jackknife("uniform_entropy")
     if uniform is None or not uniform.value > 0:
         return None
-    share = Thresholds().broad
+    share = RoleThresholds().broad
     broad = heads_beyond(subject, "row_entropy", scaled(uniform, share))
     if not broad.passed:
         return None
@@ -499,7 +499,7 @@ def _broad(subject: Subject, number: int) -> Sentence | None:
     )
 
 
-def _repeats(subject: Subject, number: int) -> Sentence | None:
+def _repeats(subject: ModelResults, number: int) -> Phrase | None:
     if not subject.is_causal:
         return None
     above = heads_beyond(subject, "induction", 0.5)
@@ -532,14 +532,14 @@ TOPICS: dict[str, tuple[Rule, ...]] = {
 """The rules of each topic, in the order of the page."""
 
 
-def notable_heads(subject: Subject) -> dict[tuple[int, int], str]:
+def notable_heads(subject: ModelResults) -> dict[tuple[int, int], str]:
     """Heads worth seeing at work, and why: the strongest of each kind."""
     notable: dict[tuple[int, int], str] = {}
-    offset = Thresholds().offset
-    baseline = subject.pulls("dep_baseline")
-    reach = subject.pulls("distance")
+    offset = RoleThresholds().offset
+    baseline = subject.jackknife("dep_baseline")
+    reach = subject.jackknife("distance")
     mean = None if reach is None else reach.mean((0, 1))
-    kinds: list[tuple[str, float | Pulls | None, dict[str, str | int], str]] = [
+    kinds: list[tuple[str, float | Jackknife | None, dict[str, str | int], str]] = [
         ("dep_alignment", baseline, {"parent": "either"}, "most along dependencies"),
         ("offset_share", offset, {"offset": -1}, "most to the previous token"),
         ("offset_share", offset, {"offset": 1}, "most to the next token"),
@@ -573,9 +573,9 @@ def _trend(layers: Sequence[LayerValue]) -> tuple[float, float] | None:
     return (rho, p) if p < LEVEL else None
 
 
-def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Sentence:
+def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Phrase:
     """The first few heads with their values, and how many more there are."""
-    items: list[Part | Sequence[Part]] = [
+    items: list[SentencePart | Sequence[SentencePart]] = [
         [head(number, layer, at), f" {with_interval(value, units)}"]
         for layer, at, value in heads[:NAMED]
     ]
@@ -588,6 +588,6 @@ def _value(of_layer: LayerValue) -> float:
     return of_layer[1].value
 
 
-def _capital(parts: Sentence) -> Sentence:
+def _capital(parts: Phrase) -> Phrase:
     first = parts[0]
     return [first[:1].upper() + first[1:], *parts[1:]] if isinstance(first, str) else parts

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from headscope.errors import InputError
-from headscope.heads.cards import explain_heads
+from headscope.heads.cards import make_all_cards
 from headscope.heads.head_map import HeadMap
 from headscope.heads.roles import behaviors, of_probes
 from headscope.reporting.figure_data import (
@@ -22,7 +22,7 @@ from headscope.reporting.figure_data import (
     numbers,
     rounded,
 )
-from headscope.reporting.model_results import Subject, measured_elsewhere
+from headscope.reporting.model_results import ModelResults, measured_elsewhere
 from headscope.reporting.wording import with_interval
 from headscope.results.result import Exemplar
 
@@ -36,7 +36,7 @@ PAIRS = (
 """What papers set against one another: a title and two variables."""
 
 
-def finder_figure(subjects: Sequence[Subject]) -> Figure | None:
+def finder_figure(subjects: Sequence[ModelResults]) -> Figure | None:
     """Heads as points, between any two of the variables that the figure of all heads shows."""
     known = [variable.id for variable in head_variables(subjects)]
     if len(known) < 2:
@@ -60,7 +60,7 @@ def finder_figure(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def _note(subject: Subject, x: str, y: str) -> str:
+def _note(subject: ModelResults, x: str, y: str) -> str:
     r = subject.data("correlation")
     key = f"{x}-{y.split(':')[0]}"
     if r is None or key not in r["correlated"].values:
@@ -69,7 +69,7 @@ def _note(subject: Subject, x: str, y: str) -> str:
     return f"r = {with_interval(value)}" if value.is_known else ""
 
 
-def roles_of(subject: Subject) -> list[list[str]] | None:
+def roles_of(subject: ModelResults) -> list[list[str]] | None:
     """`layer head`: what each head does; None where that was not measured."""
     result = subject.result("offset_share")
     if result is None:
@@ -81,7 +81,7 @@ def roles_of(subject: Subject) -> list[list[str]] | None:
     return [[str(name) for name in row] for row in names.values]
 
 
-def map_figure(subjects: Sequence[Subject], maps: Mapping[int, HeadMap]) -> Figure | None:
+def map_figure(subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap]) -> Figure | None:
     """Heads in the plane: those that attend alike are near (Clark et al.'s Figure 6)."""
     panels = []
     for number, heads in maps.items():
@@ -192,11 +192,11 @@ class Documents:
         }
 
 
-def make_cards(subject: Subject, heads: HeadMap | None, documents: Documents) -> list[Card]:
+def make_cards(subject: ModelResults, heads: HeadMap | None, documents: Documents) -> list[Card]:
     """The cards of all heads of a subject, layer by layer."""
     source = subject.result("exemplar_weight")
     cards: list[Card] = []
-    for card in explain_heads(subject.results, heads=heads, n_exemplars=0):
+    for card in make_all_cards(subject.results, heads=heads, n_exemplars=0):
         exemplars = source.exemplars(card.layer, card.head)[:PER_CARD] if source else []
         cards.append(
             {
@@ -215,7 +215,7 @@ def make_cards(subject: Subject, heads: HeadMap | None, documents: Documents) ->
 
 
 def exemplar_figure(
-    subjects: Sequence[Subject],
+    subjects: Sequence[ModelResults],
     chosen: Mapping[int, Mapping[tuple[int, int], str]],
     documents: Documents,
 ) -> Figure | None:

@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headscope.reporting.model_results import Subject
-from headscope.reporting.wording import Measured
+from headscope.reporting.model_results import ModelResults
+from headscope.reporting.wording import ValueText
 from headscope.statistics.intervals import interval, p_above, p_differs
-from headscope.statistics.jackknife import Pulls, is_decided
+from headscope.statistics.jackknife import Jackknife, is_driven_by_one
 from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 
 LEVEL = 0.05
 """A corrected p value below it is significant."""
 ONE_DOCUMENT = "one document is more than half of what the number varies by"
 """What is said of a head that other documents may say otherwise of."""
-HeadValue = tuple[int, int, Measured]
+HeadValue = tuple[int, int, ValueText]
 """Layer, head and value."""
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadList:
     """Heads that pass a test, the highest value first, and how many were tested."""
 
     passed: tuple[HeadValue, ...]
@@ -45,21 +45,21 @@ class Heads:
 
 
 def heads_beyond(
-    subject: Subject, name: str, threshold: float | Pulls, **labels: str | int
-) -> Heads:
+    subject: ModelResults, name: str, threshold: float | Jackknife, **labels: str | int
+) -> HeadList:
     """Heads above a threshold, or above another number of the same documents (BH over heads)."""
-    pulls = subject.pulls(name, **labels)
+    jackknife = subject.jackknife(name, **labels)
     data = subject.data(name)
-    if pulls is None or data is None or np.ndim(pulls.value) != 2:
-        return Heads((), 0)
-    if isinstance(threshold, Pulls):
-        compared = pulls - threshold.at(None, None)
+    if jackknife is None or data is None or np.ndim(jackknife.value) != 2:
+        return HeadList((), 0)
+    if isinstance(threshold, Jackknife):
+        compared = jackknife - threshold.at(None, None)
         p = p_above(compared)
     else:
-        compared = pulls
-        p = p_above(pulls, threshold)
+        compared = jackknife
+        p = p_above(jackknife, threshold)
     adjusted = benjamini_hochberg(p)
-    bounds = interval(pulls)
+    bounds = interval(jackknife)
     layers, heads = data["layer"].values, data["head"].values
     with np.errstate(invalid="ignore"):
         places = np.argwhere(adjusted < LEVEL)
@@ -67,60 +67,64 @@ def heads_beyond(
         (
             int(layers[i]),
             int(heads[j]),
-            Measured(float(pulls.value[i, j]), float(bounds.low[i, j]), float(bounds.high[i, j])),
+            ValueText(
+                float(jackknife.value[i, j]), float(bounds.low[i, j]), float(bounds.high[i, j])
+            ),
         )
         for i, j in places
     ]
     passed.sort(key=lambda entry: -entry[2].value)
-    n_decided = int(is_decided(compared)[tuple(places.T)].sum())
-    return Heads(tuple(passed), int(np.isfinite(p).sum()), n_decided)
+    n_decided = int(is_driven_by_one(compared)[tuple(places.T)].sum())
+    return HeadList(tuple(passed), int(np.isfinite(p).sum()), n_decided)
 
 
-def scaled(pulls: Pulls, factor: float) -> Pulls:
-    """A number times a constant, with its pulls."""
-    return replace(pulls, value=pulls.value * factor, pulls=pulls.pulls * factor)
+def scaled(jackknife: Jackknife, factor: float) -> Jackknife:
+    """A number times a constant, with its jackknife."""
+    return replace(jackknife, value=jackknife.value * factor, deltas=jackknife.deltas * factor)
 
 
-def are_layers_apart(subject: Subject, name: str) -> bool:
+def are_layers_apart(subject: ModelResults, name: str) -> bool:
     """Do the lowest and the highest layer differ? Paired; Bonferroni over all pairs of layers."""
-    pulls = subject.pulls(f"{name}_by_layer")
-    if pulls is None or np.ndim(pulls.value) != 1 or np.isfinite(pulls.value).sum() < 2:
+    jackknife = subject.jackknife(f"{name}_by_layer")
+    if jackknife is None or np.ndim(jackknife.value) != 1 or np.isfinite(jackknife.value).sum() < 2:
         return False
-    low, high = int(np.nanargmin(pulls.value)), int(np.nanargmax(pulls.value))
-    n = int(np.isfinite(pulls.value).sum())
-    return bool(p_differs(pulls.at(high) - pulls.at(low)) * n * (n - 1) / 2 < LEVEL)
+    low, high = int(np.nanargmin(jackknife.value)), int(np.nanargmax(jackknife.value))
+    n = int(np.isfinite(jackknife.value).sum())
+    return bool(p_differs(jackknife.at(high) - jackknife.at(low)) * n * (n - 1) / 2 < LEVEL)
 
 
-def layers_above(subject: Subject, name: str, rival: str, **labels: str | int) -> list[int] | None:
+def layers_above(
+    subject: ModelResults, name: str, rival: str, **labels: str | int
+) -> list[int] | None:
     """Layers above another number of the same documents (Holm over layers); None if not tested."""
-    pulls, other = subject.pulls(f"{name}_by_layer", **labels), subject.pulls(rival)
+    jackknife, other = subject.jackknife(f"{name}_by_layer", **labels), subject.jackknife(rival)
     data = subject.data(name)
-    if pulls is None or other is None or data is None:
+    if jackknife is None or other is None or data is None:
         return None
-    p = holm(p_above(pulls - other.at(None)))
+    p = holm(p_above(jackknife - other.at(None)))
     if not np.isfinite(p).any():
         return None
     with np.errstate(invalid="ignore"):
         return [int(layer) for layer in data["layer"].values[p < LEVEL]]
 
 
-def is_least_below_mean(subject: Subject, name: str) -> bool:
+def is_least_below_mean(subject: ModelResults, name: str) -> bool:
     """Is the head with the lowest value below the mean over heads? Paired; Holm over heads."""
-    pulls = subject.pulls(name)
-    if pulls is None or not np.isfinite(pulls.value).any():
+    jackknife = subject.jackknife(name)
+    if jackknife is None or not np.isfinite(jackknife.value).any():
         return False
-    p = holm(p_above(pulls.mean((0, 1)).at(None, None) - pulls))
-    return bool(p.ravel()[int(np.nanargmin(pulls.value))] < LEVEL)
+    p = holm(p_above(jackknife.mean((0, 1)).at(None, None) - jackknife))
+    return bool(p.ravel()[int(np.nanargmin(jackknife.value))] < LEVEL)
 
 
-def labels_above_twice_the_mean(subject: Subject, name: str) -> list[bool] | None:
+def labels_above_twice_the_mean(subject: ModelResults, name: str) -> list[bool] | None:
     """`label`: is there a head above twice the mean over heads? Bonferroni over heads, Holm over
     labels.
     """
-    pulls = subject.pulls(name)
-    if pulls is None:
+    jackknife = subject.jackknife(name)
+    if jackknife is None:
         return None
-    p = p_above(pulls - scaled(pulls.mean((0, 1)), 2).at(None, None))
+    p = p_above(jackknife - scaled(jackknife.mean((0, 1)), 2).at(None, None))
     n = np.isfinite(p).sum((0, 1))
     lowest = np.where(n > 0, np.nan_to_num(p, nan=1.0).min((0, 1)), np.nan)
     corrected = holm(np.minimum(lowest * n, 1.0))
@@ -128,8 +132,8 @@ def labels_above_twice_the_mean(subject: Subject, name: str) -> list[bool] | Non
         return [bool(value) for value in corrected < LEVEL]
 
 
-def differ_from(pulls: Pulls, other: Pulls) -> np.ndarray:
+def differ_from(jackknife: Jackknife, other: Jackknife) -> np.ndarray:
     """Which numbers differ from another of the same documents? Paired; Holm over them."""
     with np.errstate(invalid="ignore"):
-        is_different: np.ndarray = holm(p_differs(pulls - other)) < LEVEL
+        is_different: np.ndarray = holm(p_differs(jackknife - other)) < LEVEL
     return is_different

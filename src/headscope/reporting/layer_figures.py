@@ -25,12 +25,12 @@ from headscope.reporting.figure_data import (
     parent_label,
     rounded,
 )
-from headscope.reporting.model_results import Subject, measured_elsewhere
-from headscope.reporting.report_tables import Interval, cell
-from headscope.reporting.wording import Measured, Sentence, measured
+from headscope.reporting.model_results import ModelResults, measured_elsewhere
+from headscope.reporting.report_tables import IntervalCell, cell
+from headscope.reporting.wording import Phrase, ValueText, measured
 from headscope.results.display import label_of
 
-MOST_LABELS = 24
+MAX_LABELS = 24
 FARTHEST = 20
 """Tokens apart up to which the text's own dependencies are shown."""
 
@@ -57,7 +57,7 @@ class Level(TypedDict):
     value: Number
 
 
-class Panel(TypedDict):
+class LayerPanel(TypedDict):
     """What one subject shows in one column."""
 
     series: list[Line]
@@ -73,7 +73,7 @@ def values_along(data: xr.Dataset, name: str, dim: str) -> Values:
     return values
 
 
-def by_layer(subject: Subject, name: str, **labels: object) -> Values | None:
+def by_layer(subject: ModelResults, name: str, **labels: object) -> Values | None:
     """The ratio over all heads of each layer, with its interval."""
     data = subject.data(f"{name}_by_layer")
     if data is None:
@@ -98,7 +98,7 @@ class Column:
     baseline: tuple[str, str] | None = None
     """A variable without layers to hold this one against, and what to call it."""
 
-    def panel(self, subject: Subject) -> Panel | None:
+    def panel(self, subject: ModelResults) -> LayerPanel | None:
         """What one subject shows in this column."""
         line = by_layer(subject, self.name, **self.labels)
         if line is None:
@@ -111,7 +111,7 @@ class Column:
                 level = {"name": self.baseline[1], "value": rounded(baseline.value)}
         return {"series": [{"name": "", **line}], "baseline": level}
 
-    def describe(self, subjects: Sequence[Subject]) -> ColumnAxis:
+    def describe(self, subjects: Sequence[ModelResults]) -> ColumnAxis:
         """The column's heading and units."""
         known = describe(subjects, self.name)
         return {
@@ -139,11 +139,11 @@ ALIGNMENT = tuple(
 
 
 def layer_lines(
-    subjects: Sequence[Subject],
+    subjects: Sequence[ModelResults],
     key: str,
     columns: Sequence[Column],
     title: str,
-    caption: Sentence | str,
+    caption: Phrase | str,
     equation: str | None = None,
 ) -> Figure | None:
     """Variables by layer: a column for each, a row for each subject."""
@@ -169,7 +169,7 @@ def layer_lines(
     )
 
 
-def importance_lines(subjects: Sequence[Subject]) -> Figure | None:
+def importance_lines(subjects: Sequence[ModelResults]) -> Figure | None:
     """Mean gradients by layer, a line for each class of keys (Clark et al.'s Figure 3)."""
     rows = []
     for number, subject in enumerate(subjects):
@@ -205,7 +205,7 @@ def importance_lines(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def distances_of_text(subjects: Sequence[Subject]) -> Figure | None:
+def distances_of_text(subjects: Sequence[ModelResults]) -> Figure | None:
     """How often tokens that are d apart are related: a property of the text."""
     rows = []
     for number, subject in enumerate(subjects):
@@ -214,7 +214,7 @@ def distances_of_text(subjects: Sequence[Subject]) -> Figure | None:
             continue
         near = data.isel(distance_between=slice(0, FARTHEST))
         line = values_along(near, "dep_by_distance", "distance_between")
-        panel: Panel = {"series": [{"name": "", **line}], "baseline": None}
+        panel: LayerPanel = {"series": [{"name": "", **line}], "baseline": None}
         rows.append({"subject": number, "panels": [panel]})
     if not rows:
         return None
@@ -233,7 +233,7 @@ def distances_of_text(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def label_maps(subjects: Sequence[Subject], name: str, dim: str) -> Figure | None:
+def label_maps(subjects: Sequence[ModelResults], name: str, dim: str) -> Figure | None:
     """Shares by layer for each tag or relation, the most attended first."""
     shown = [s for s in subjects if s.has(f"{name}_by_layer")]
     if not shown:
@@ -244,7 +244,7 @@ def label_maps(subjects: Sequence[Subject], name: str, dim: str) -> Figure | Non
         for label, value in zip(array[dim].values.tolist(), array.values.tolist(), strict=True):
             if np.isfinite(value) and value > 0:
                 means.setdefault(str(label), []).append(value)
-    labels = sorted(means, key=lambda x: -max(means[x]))[:MOST_LABELS]
+    labels = sorted(means, key=lambda x: -max(means[x]))[:MAX_LABELS]
     panels = []
     for subject in shown:
         array = _by_layer_array(subject, name)
@@ -281,7 +281,7 @@ def label_maps(subjects: Sequence[Subject], name: str, dim: str) -> Figure | Non
     )
 
 
-def _by_layer_array(subject: Subject, name: str) -> xr.DataArray:
+def _by_layer_array(subject: ModelResults, name: str) -> xr.DataArray:
     data = subject.data(f"{name}_by_layer")
     assert data is not None
     return data[f"{name}_by_layer"]
@@ -295,23 +295,23 @@ many they have."""
 class GroupColumn(Axis):
     """A variable: `subject group` values, and the baselines they are held against."""
 
-    values: list[list[Number | Interval]]
+    values: list[list[Number | IntervalCell]]
     baselines: list[list[Number]]
 
 
-def group_values(subject: Subject, name: str) -> dict[str, tuple[Measured, Measured]]:
+def group_values(subject: ModelResults, name: str) -> dict[str, tuple[ValueText, ValueText]]:
     """The mean over heads for each group, and its baseline where it has one."""
     values = {}
     for group, blocks in (subject.results[0].groups or {}).items():
         data = next(iter(blocks.values()))
         mean = f"{name}_mean"
         if mean in data:
-            baseline = measured(data, "dep_baseline") if name == "dep_alignment" else Measured(nan)
+            baseline = measured(data, "dep_baseline") if name == "dep_alignment" else ValueText(nan)
             values[group] = (measured(data, mean, **parent_label(data[mean])), baseline)
     return values
 
 
-def group_figure(subjects: Sequence[Subject]) -> Figure | None:
+def group_figure(subjects: Sequence[ModelResults]) -> Figure | None:
     """A dot for each group and subject, a column for each variable."""
     shown = [subject for subject in subjects if subject.results[0].groups]
     groups = list(dict.fromkeys(g for s in shown for g in s.results[0].groups))
@@ -361,13 +361,13 @@ def group_figure(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def _value(shown: Number | Interval) -> float:
+def _value(shown: Number | IntervalCell) -> float:
     """What to sort by; groups without a value come last."""
     value = shown["value"] if isinstance(shown, dict) else shown
     return inf if value is None else value
 
 
-def _counts(subject: Subject, groups: Sequence[str]) -> list[int]:
+def _counts(subject: ModelResults, groups: Sequence[str]) -> list[int]:
     """The number of documents of each group."""
     known = subject.results[0].groups
     return [

@@ -16,13 +16,13 @@ from weakref import WeakKeyDictionary
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.reporting.wording import Measured, measured
+from headscope.reporting.wording import ValueText, measured
 from headscope.results.display import is_shown
 from headscope.results.effect_data import result_of_effects
 from headscope.results.probe import Probe
 from headscope.results.result import Result
-from headscope.run.compare import Labeled, labeled_pulls
-from headscope.statistics.jackknife import Pulls
+from headscope.run.compare import Labeled, labeled_jackknives
+from headscope.statistics.jackknife import Jackknife
 
 MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
 """Variables of an analysis; two results of a model that share one of them are two subjects."""
@@ -34,7 +34,7 @@ _Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ModelResults:
     """A model and its results.
 
     Attributes:
@@ -97,17 +97,17 @@ class Subject:
         corpus = result.corpus_name
         return "" if corpus == self.results[0].corpus_name else f" on {corpus}"
 
-    def measured(self, name: str, **labels: object) -> Measured:
+    def measured(self, name: str, **labels: object) -> ValueText:
         """One value with its interval."""
         data = self.data(name)
-        return Measured(float("nan")) if data is None else measured(data, name, **labels)
+        return ValueText(float("nan")) if data is None else measured(data, name, **labels)
 
-    def pulls(self, name: str, **labels: str | int) -> Pulls | None:
-        """The pulls of the parts of the corpus on a variable; None where there are no sums."""
+    def jackknife(self, name: str, **labels: str | int) -> Jackknife | None:
+        """The jackknife of the parts of the corpus on a variable; None where there are no sums."""
         result = self.result(name)
         if result is None or not result.states:
             return None
-        known = _pulls_of(result, name)
+        known = _jackknife_of(result, name)
         if known is None:
             return None
         array = known.array
@@ -115,7 +115,7 @@ class Subject:
             array[dim].values.tolist().index(labels[str(dim)]) if dim in labels else slice(None)
             for dim in array.dims
         ]
-        return known.pulls.at(*at)
+        return known.jackknife.at(*at)
 
     def _axis(self, name: str) -> list[int]:
         for result in self.results:
@@ -124,12 +124,12 @@ class Subject:
         return []
 
 
-def _pulls_of(result: Result, name: str) -> Labeled | None:
-    """The pulls of a variable, computed once for a report with the others of its metric."""
+def _jackknife_of(result: Result, name: str) -> Labeled | None:
+    """The jackknife of a variable, computed once for a report with the others of its metric."""
     known = _PULLS.setdefault(result, {})
     if name not in known:
         known[name] = None
-        known.update(labeled_pulls(result, only=name))
+        known.update(labeled_jackknives(result, only=name))
     return known[name]
 
 
@@ -138,7 +138,7 @@ _PULLS: WeakKeyDictionary[Result, dict[str, Labeled | None]] = WeakKeyDictionary
 
 def find_subjects(
     results: Iterable[object], pages: Mapping[str, str] | None = None
-) -> tuple[Subject, ...]:
+) -> tuple[ModelResults, ...]:
     """The subjects of a report, in the order in which they were first given.
 
     Args:
@@ -148,16 +148,16 @@ def find_subjects(
     Raises:
         InputError: there is no result, or something else was given.
     """
-    placed: list[tuple[_Key, list[Result]]] = []
-    by_norm: list[Result] = []
+    to_device: list[tuple[_Key, list[Result]]] = []
+    norm_weighted: list[Result] = []
     trained: list[Probe] = []
     for given in (result_of_effects(g) if isinstance(g, xr.DataArray) else g for g in results):
         if isinstance(given, Result):
             for result in _by_block(given):
                 if result.over == "norm":
-                    by_norm.append(result)
+                    norm_weighted.append(result)
                 else:
-                    _place(result, placed)
+                    _place(result, to_device)
         elif isinstance(given, Probe):
             trained.append(given)
         else:
@@ -167,27 +167,31 @@ def find_subjects(
                 "a saved result."
             )
     normed: dict[_Key, Result] = {}
-    for result in by_norm:
+    for result in norm_weighted:
         key = _key(result)
-        plain = next((members for known, members in placed if known == key), None)
+        plain = next((members for known, members in to_device if known == key), None)
         if plain is None or key in normed:
-            _place(result, placed)
+            _place(result, to_device)
         else:
             normed[key] = result
             plain.append(_renamed(result))
-    if not placed:
+    if not to_device:
         raise InputError("There is nothing to report: give at least one result.")
-    of_subjects = [members for _, members in placed]
+    of_subjects = [members for _, members in to_device]
     for members in of_subjects:  # analyses come first, in whatever order results were given
         members.sort(key=lambda result: not any(name in result for name in MAIN))
     subjects = [
-        Subject(title, tuple(members), (), _page(members[0].model, pages or {}), normed.get(key))
-        for title, (key, members) in zip(_titles(of_subjects), placed, strict=True)
+        ModelResults(
+            title, tuple(members), (), _page(members[0].model, pages or {}), normed.get(key)
+        )
+        for title, (key, members) in zip(_titles(of_subjects), to_device, strict=True)
     ]
     return _with_probes(subjects, trained)
 
 
-def _with_probes(subjects: list[Subject], trained: Sequence[Probe]) -> tuple[Subject, ...]:
+def _with_probes(
+    subjects: list[ModelResults], trained: Sequence[Probe]
+) -> tuple[ModelResults, ...]:
     """The subjects, each with the trained probes of its model."""
     for probe in trained:
         model = str(probe.provenance["model"]["name"]).removesuffix(CONTROL)
@@ -202,7 +206,7 @@ def _with_probes(subjects: list[Subject], trained: Sequence[Probe]) -> tuple[Sub
     return tuple(subjects)
 
 
-def measured_elsewhere(subjects: Iterable[Subject], name: str) -> str:
+def measured_elsewhere(subjects: Iterable[ModelResults], name: str) -> str:
     """A sentence that names the subjects for which a variable was measured on another corpus."""
     places = [f"{s.title}{s.elsewhere(name)}" for s in subjects if s.elsewhere(name)]
     return f" Measured for {'; '.join(places)}." if places else ""
@@ -254,15 +258,15 @@ def _renamed(result: Result) -> Result:
     return replace(result, blocks={block: xr.Dataset({**kept, **intervals})}, states={}, groups={})
 
 
-def _place(result: Result, placed: list[tuple[_Key, list[Result]]]) -> None:
+def _place(result: Result, to_device: list[tuple[_Key, list[Result]]]) -> None:
     """Put a result with the others of its model, unless one of them has the same variables."""
     key = _key(result)
-    for known, members in placed:
+    for known, members in to_device:
         is_twice = any(name in result and any(name in other for other in members) for name in MAIN)
         if known == key and not is_twice:
             members.append(result)
             return
-    placed.append((key, [result]))
+    to_device.append((key, [result]))
 
 
 def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:

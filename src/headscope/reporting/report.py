@@ -55,7 +55,7 @@ from headscope.reporting.layer_figures import (
     label_maps,
     layer_lines,
 )
-from headscope.reporting.model_results import MAIN, Subject, find_subjects
+from headscope.reporting.model_results import MAIN, ModelResults, find_subjects
 from headscope.reporting.report_tables import (
     coreference_table,
     difference_table,
@@ -64,7 +64,7 @@ from headscope.reporting.report_tables import (
     relation_table,
     trained_table,
 )
-from headscope.reporting.wording import Sentence
+from headscope.reporting.wording import Phrase
 from headscope.results.files import open as open_file
 from headscope.results.probe import Probe
 from headscope.results.result import Result
@@ -104,14 +104,14 @@ def _tree(element: ET.Element) -> Tree:
 
 SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens")
 """The settings of a run that are shown."""
-Row = list[str]
+NameValue = list[str]
 
 
 class RunRows(TypedDict):
     """What is known about one run."""
 
     title: str
-    rows: list[Row]
+    rows: list[NameValue]
 
 
 class Provenance(RunRows):
@@ -120,14 +120,14 @@ class Provenance(RunRows):
     runs: list[RunRows]
 
 
-def provenance_of(subject: Subject) -> Provenance:
+def provenance_of(subject: ModelResults) -> Provenance:
     """The model, then each run on it."""
     runs: list[RunRows] = [{"title": r.corpus_name, "rows": _run_rows(r)} for r in subject.results]
     runs += [{"title": f"Probe: {probe_name(p)}", "rows": _probe_rows(p)} for p in subject.probes]
     return {"title": subject.title, "rows": _model_rows(subject.results[0]), "runs": runs}
 
 
-def _model_rows(result: Result) -> list[Row]:
+def _model_rows(result: Result) -> list[NameValue]:
     model = result.provenance["model"]
     return _kept(
         {
@@ -142,7 +142,7 @@ def _model_rows(result: Result) -> list[Row]:
     )
 
 
-def _run_rows(result: Result) -> list[Row]:
+def _run_rows(result: Result) -> list[NameValue]:
     about = result.provenance
     corpus, counts, settings = (about.get(name, {}) for name in ("corpus", "counts", "settings"))
     left_out = corpus.get("left_out") or {}
@@ -168,7 +168,7 @@ def _run_rows(result: Result) -> list[Row]:
     )
 
 
-def _probe_rows(probe: Probe) -> list[Row]:
+def _probe_rows(probe: Probe) -> list[NameValue]:
     about = probe.provenance
     treebanks = {
         name: _joined(about[name], "name", "documents", "sentences", "words", "hash")
@@ -185,7 +185,7 @@ def _probe_rows(probe: Probe) -> list[Row]:
     )
 
 
-def _kept(rows: Mapping[str, object]) -> list[Row]:
+def _kept(rows: Mapping[str, object]) -> list[NameValue]:
     """The rows that have a text."""
     return [[name, str(text)] for name, text in rows.items() if text not in (None, "")]
 
@@ -220,7 +220,7 @@ class Paragraph(TypedDict):
     """Sentences on one topic."""
 
     topic: str
-    sentences: list[Sentence]
+    sentences: list[Phrase]
 
 
 class Finding(TypedDict):
@@ -295,7 +295,7 @@ def build_map_report(
 
 def _report(
     title: str,
-    subjects: Sequence[Subject],
+    subjects: Sequence[ModelResults],
     sections: list[Section],
     maps: Mapping[int, HeadMap],
     documents: Documents,
@@ -328,7 +328,7 @@ def _report(
 
 
 def _sections(
-    subjects: Sequence[Subject],
+    subjects: Sequence[ModelResults],
     maps: Mapping[int, HeadMap],
     differences: Sequence[tuple[int, int, xr.Dataset]],
     documents: Documents,
@@ -405,7 +405,7 @@ def _sections(
     return [shown for shown in made if shown is not None]
 
 
-def _maps(subjects: Sequence[Subject]) -> dict[int, HeadMap]:
+def _maps(subjects: Sequence[ModelResults]) -> dict[int, HeadMap]:
     """A map for each subject that has divergences of heads; none without scikit-learn."""
     maps: dict[int, HeadMap] = {}
     for number, subject in enumerate(subjects):
@@ -420,7 +420,7 @@ def _maps(subjects: Sequence[Subject]) -> dict[int, HeadMap]:
     return maps
 
 
-def _differences(subjects: Sequence[Subject]) -> list[tuple[int, int, xr.Dataset]]:
+def _differences(subjects: Sequence[ModelResults]) -> list[tuple[int, int, xr.Dataset]]:
     """The first subject compared with each other one, where both have an analysis."""
     differences = []
     for number in range(1, len(subjects)):
@@ -436,7 +436,7 @@ def _differences(subjects: Sequence[Subject]) -> list[tuple[int, int, xr.Dataset
     return differences
 
 
-def _title(subjects: Sequence[Subject]) -> str:
+def _title(subjects: Sequence[ModelResults]) -> str:
     models = list(dict.fromkeys(subject.results[0].model for subject in subjects))
     if len(models) == 1:
         return f"What the heads of {models[0]} attend to"
@@ -446,7 +446,7 @@ def _title(subjects: Sequence[Subject]) -> str:
 def _finding(
     subject: int | None,
     title: str,
-    paragraphs: Sequence[tuple[str, Sequence[Sentence]]],
+    paragraphs: Sequence[tuple[str, Sequence[Phrase]]],
     figures: set[str],
 ) -> Finding:
     return {
@@ -460,7 +460,7 @@ def _finding(
     }
 
 
-def _with_known(text: Sentence, figures: set[str]) -> Sentence:
+def _with_known(text: Phrase, figures: set[str]) -> Phrase:
     """A sentence without the references to figures that the report does not have."""
     return [
         part
@@ -469,7 +469,9 @@ def _with_known(text: Sentence, figures: set[str]) -> Sentence:
     ]
 
 
-def _used_equations(sections: Sequence[Section], subjects: Sequence[Subject]) -> dict[str, Tree]:
+def _used_equations(
+    sections: Sequence[Section], subjects: Sequence[ModelResults]
+) -> dict[str, Tree]:
     """The equations that figures, columns and variables name, as their metrics wrote them."""
     names: set[str] = set()
     for figure in (figure for shown in sections for figure in shown["figures"]):

@@ -26,13 +26,13 @@ from headscope.reporting.figure_data import (
 )
 from headscope.reporting.head_figures import roles_of
 from headscope.reporting.hypothesis_tests import LEVEL
-from headscope.reporting.model_results import Subject, measured_elsewhere
-from headscope.reporting.wording import HeadPart, Measured, head, measured
+from headscope.reporting.model_results import ModelResults, measured_elsewhere
+from headscope.reporting.wording import HeadPart, ValueText, head, measured
 from headscope.results.probe import Probe
 from headscope.statistics.multiple_testing import benjamini_hochberg
 
 
-class Interval(TypedDict):
+class IntervalCell(TypedDict):
     """A value and the bounds of its interval."""
 
     value: Number
@@ -42,18 +42,18 @@ class Interval(TypedDict):
     """Is it shown in percent? Said where the rows of a column differ."""
 
 
-Cell = str | Number | Interval | HeadPart
-HONEST = (
+Cell = str | Number | IntervalCell | HeadPart
+CROSS_FITTED = (
     "“Honest” is the accuracy of heads that were chosen on one half of the documents and scored "
     "on the other half: the best of many heads looks better than it is."
 )
 
 
-def cell(value: Measured, *, share: bool | None = None) -> Number | Interval:
+def cell(value: ValueText, *, share: bool | None = None) -> Number | IntervalCell:
     """A value with its interval as a cell; a bare number if there is nothing beside it."""
     if not value.has_interval and share is None:
         return rounded(value.value)
-    interval: Interval = {
+    interval: IntervalCell = {
         "value": rounded(value.value),
         "low": rounded(value.low),
         "high": rounded(value.high),
@@ -63,25 +63,25 @@ def cell(value: Measured, *, share: bool | None = None) -> Number | Interval:
     return interval
 
 
-def best_rows(subject: Subject, name: str) -> tuple[ProbeRow, ...]:
+def best_rows(subject: ModelResults, name: str) -> tuple[ProbeRow, ...]:
     """The best head of each relation (`accuracy`) or kind of mention (`coref_accuracy`)."""
     result = subject.result(name)
     return () if result is None else probe_table(result).rows
 
 
-def accuracy_of(row: ProbeRow) -> Measured:
+def accuracy_of(row: ProbeRow) -> ValueText:
     """A row's accuracy with its interval."""
-    return Measured(row.accuracy, *row.interval)
+    return ValueText(row.accuracy, *row.interval)
 
 
-def relation_table(subjects: Sequence[Subject]) -> Figure | None:
+def relation_table(subjects: Sequence[ModelResults]) -> Figure | None:
     """The best head for each relation beside the best fixed offset (Clark et al.'s Table 1)."""
     rows: list[list[Cell]] = [
         [
             *_opening(subject, number, row),
             "parent" if row.direction == "dependent" else "dependent",
             cell(accuracy_of(row)),
-            cell(Measured(row.honest, *row.honest_interval)),
+            cell(ValueText(row.crossfit_accuracy, *row.crossfit_interval)),
             rounded(row.baselines["offset"]),
             None if row.offset is None else f"{row.offset:+d}".replace("-", "−"),
             p_shown(row.gains["offset"].p_adjusted),
@@ -97,7 +97,7 @@ def relation_table(subjects: Sequence[Subject]) -> Figure | None:
         "table",
         "The best head for each relation",
         "A head is right if the word it attends to most is the one that the treebank names. "
-        f"The mark on the bar is the best fixed offset. {HONEST} The p value is that of the honest "
+        f"The mark on the bar is the best fixed offset. {CROSS_FITTED} The p value is that of the honest "
         "score being no better than every offset, corrected for all relations (Holm). Ties are "
         "heads that cannot be told from the best." + measured_elsewhere(subjects, "accuracy"),
         equation="accuracy",
@@ -121,7 +121,7 @@ def p_shown(value: float) -> str:
     return "–" if isnan(value) else f"{value:.2g}" if value >= 0.001 else "< 0.001"
 
 
-def _opening(subject: Subject, number: int, row: ProbeRow) -> list[Cell]:
+def _opening(subject: ModelResults, number: int, row: ProbeRow) -> list[Cell]:
     """The cells that both tables of heads begin with."""
     return [subject.title, row.label, row.cases, head(number, row.layer, row.head)]
 
@@ -132,7 +132,7 @@ def _opening_columns(label: str) -> list[dict[str, object]]:
     return [{"label": name, "kind": kind} for name, kind in kinds.items()]
 
 
-def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
+def coreference_table(subjects: Sequence[ModelResults]) -> Figure | None:
     """The best head for each kind of mention beside the baselines (Clark et al.'s Table 2)."""
     best = [
         (number, subject, row)
@@ -146,7 +146,7 @@ def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
         [
             *_opening(subject, number, row),
             cell(accuracy_of(row)),
-            cell(Measured(row.honest, *row.honest_interval)),
+            cell(ValueText(row.crossfit_accuracy, *row.crossfit_interval)),
             *(rounded(row.baselines[name]) if name in row.baselines else None for name in names),
         ]
         for number, subject, row in best
@@ -156,7 +156,7 @@ def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
         "table",
         "The best head for antecedents",
         "A head is right if the head word of a mention attends most to the head word of one of "
-        f"its antecedents. The baselines do not use attention. {HONEST}"
+        f"its antecedents. The baselines do not use attention. {CROSS_FITTED}"
         + measured_elsewhere(subjects, "coref_accuracy"),
         equation="coref_accuracy",
         paper="Clark et al. 2019, section 4.3, Table 2",
@@ -170,7 +170,7 @@ def coreference_table(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def trained_table(subjects: Sequence[Subject]) -> Figure | None:
+def trained_table(subjects: Sequence[ModelResults]) -> Figure | None:
     """Trained probes over all heads, and right-branching (Clark et al.'s Table 3)."""
     rows: list[list[Cell]] = []
     for subject in subjects:
@@ -209,14 +209,14 @@ def probe_name(probe: Probe) -> str:
     return f"{name}, random weights (control)" if is_control else name
 
 
-def probe_scores(probe: Probe) -> tuple[Measured, Measured]:
+def probe_scores(probe: Probe) -> tuple[ValueText, ValueText]:
     """A probe's UAS, and the UAS of right-branching on the same words."""
     chain = measured(probe.scores, "right_branching", punctuation="without")
-    return Measured(probe.uas, *probe.uas_interval), chain
+    return ValueText(probe.uas, *probe.uas_interval), chain
 
 
 def difference_table(
-    subjects: Sequence[Subject], differences: Sequence[tuple[int, int, xr.Dataset]]
+    subjects: Sequence[ModelResults], differences: Sequence[tuple[int, int, xr.Dataset]]
 ) -> Figure | None:
     """Means over heads of two subjects and their difference, with intervals."""
     rows: list[list[Cell]] = []
@@ -310,7 +310,7 @@ class Effects:
         return (int(row), int(column)) if sizes[row, column] >= 0 else None
 
 
-def effects_of(subject: Subject) -> Effects | None:
+def effects_of(subject: ModelResults) -> Effects | None:
     """The effects of a subject's heads; None where they were not measured."""
     data = subject.data("effect")
     if data is None:
@@ -321,7 +321,7 @@ def effects_of(subject: Subject) -> Effects | None:
     return Effects(data["effect"].values, is_clear, layers)
 
 
-def effect_table(subjects: Sequence[Subject]) -> Figure | None:
+def effect_table(subjects: Sequence[ModelResults]) -> Figure | None:
     """Roles by effect: how many heads of each role matter, and how much."""
     rows: list[list[Cell]] = []
     for number, subject in enumerate(subjects):
@@ -340,7 +340,7 @@ def effect_table(subjects: Sequence[Subject]) -> Figure | None:
                     name,
                     int(among.sum()),
                     f"{int((among & effects.is_clear).sum())} of {int(among.sum())}",
-                    cell(Measured(float(np.nanmean(effects.values[among]))), share=False),
+                    cell(ValueText(float(np.nanmean(effects.values[among]))), share=False),
                     None
                     if largest is None
                     else head(number, effects.layers[largest[0]], largest[1]),

@@ -36,13 +36,13 @@ class AsidePart(TypedDict):
     aside: str
 
 
-Part = str | HeadPart | FigurePart | AsidePart
-Sentence = list[Part]
+SentencePart = str | HeadPart | FigurePart | AsidePart
+Phrase = list[SentencePart]
 SPACE = "\u00a0"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ValueText:
     """A value with its 95 % interval, where it has one."""
 
     value: float
@@ -68,18 +68,18 @@ class Measured:
         return self.has_interval and math.isfinite(other) and self.high < other
 
 
-def measured(data: xr.Dataset, name: str, **labels: object) -> Measured:
+def measured(data: xr.Dataset, name: str, **labels: object) -> ValueText:
     """One value of a dataset with its interval; NaN where the dataset does not have it."""
     if name not in data:
-        return Measured(math.nan)
+        return ValueText(math.nan)
     value = float(data[name].sel(labels))
     if f"{name}_interval" not in data:
-        return Measured(value)
+        return ValueText(value)
     low, high = (float(x) for x in data[f"{name}_interval"].sel(labels).values)
-    return Measured(value, low, high)
+    return ValueText(value, low, high)
 
 
-def with_interval(value: Measured, units: str = "") -> str:
+def with_interval(value: ValueText, units: str = "") -> str:
     """`43.1 % [42.0–44.2]` for shares, `5.44 tokens [5.10–5.80]` for others."""
     is_share = is_share_of(units)
     digits = 1 if is_share else _digits(value.value)
@@ -93,7 +93,7 @@ def with_interval(value: Measured, units: str = "") -> str:
     return f"{shown} [{low}{dash}{high}]"
 
 
-def points(value: Measured, units: str = "share") -> str:
+def points(value: ValueText, units: str = "share") -> str:
     """A difference: of shares in points, which are not percent of anything."""
     shown = with_interval(value, units)
     return shown.replace(f"{SPACE}%", f"{SPACE}points") if is_share_of(units) else shown
@@ -129,9 +129,9 @@ def aside(text: str) -> AsidePart:
     return {"aside": text}
 
 
-def sentence(*parts: Part | Sequence[Part]) -> Sentence:
+def sentence(*parts: SentencePart | Sequence[SentencePart]) -> Phrase:
     """One sentence of parts and lists of parts, in their order."""
-    flat: Sentence = []
+    flat: Phrase = []
     for part in parts:
         if isinstance(part, str | dict):
             flat.append(part)
@@ -140,9 +140,9 @@ def sentence(*parts: Part | Sequence[Part]) -> Sentence:
     return flat
 
 
-def listed(items: Sequence[Part | Sequence[Part]]) -> Sentence:
+def listed(items: Sequence[SentencePart | Sequence[SentencePart]]) -> Phrase:
     """`a, b and c`."""
-    joined: Sentence = []
+    joined: Phrase = []
     for number, entry in enumerate(items):
         if number:
             joined.append(" and " if number == len(items) - 1 else ", ")
@@ -155,7 +155,7 @@ def count_of(n: int, noun: str) -> str:
     return f"one {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def plain(parts: Iterable[Part]) -> str:
+def plain(parts: Iterable[SentencePart]) -> str:
     """A sentence as text: heads by name, without references to figures."""
     shown = []
     for part in parts:

@@ -33,7 +33,7 @@ result is opened."""
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class VariableDisplay:
     """A variable in words.
 
     Attributes:
@@ -71,7 +71,7 @@ class Described:
         return f"{number}{SPACE}{self.units}" if self.units else number
 
 
-def described(array: xr.DataArray | xr.Variable, name: str | None = None) -> Described:
+def display_of(array: xr.DataArray | xr.Variable, name: str | None = None) -> VariableDisplay:
     """What a variable's attributes say of it; its name where they say nothing. The title also says
     that attention was weighted by norms, where it was.
     """
@@ -80,7 +80,7 @@ def described(array: xr.DataArray | xr.Variable, name: str | None = None) -> Des
     title = str(attributes.get("title", plain)) + ", by norm" * (attributes.get("over") == "norm")
     units = str(attributes.get("units", ""))
     usual = ".1%" if units.startswith("share") else ".2f"
-    return Described(
+    return VariableDisplay(
         title=title,
         short_title=str(attributes.get("short_title", title)),
         units=units,

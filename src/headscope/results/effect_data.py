@@ -104,7 +104,7 @@ class HeadEffects:
         turn: xr.DataArray = 1 - cosine(without, vector)
         return turn.rename("effect")
 
-    def likeness(self, other: HeadEffects) -> tuple[float, xr.DataArray] | None:
+    def cosine_similarity(self, other: HeadEffects) -> tuple[float, xr.DataArray] | None:
         """The cosine of two texts' vectors, and `layer head`: the same without each head; None
         where there are no vectors of one size.
         """
@@ -199,7 +199,7 @@ class Gradients:
 Side = Literal["key", "query"]
 SIDES: tuple[Side, ...] = ("key", "query")
 SHOWN = 8
-LEAST = 0.005
+MIN = 0.005
 """What is smaller would be printed as 0.00."""
 
 
@@ -263,7 +263,7 @@ class ExplainedScore:
             top = self.top(side=side)
             rows = [*top, ("all others", self.contrast - sum(value for _, value in top))]
             lines.append(f"  by the {side}'s parts")
-            lines += [f"    {name:<16} {v:+.2f}" for name, v in rows if abs(v) >= LEAST]
+            lines += [f"    {name:<16} {v:+.2f}" for name, v in rows if abs(v) >= MIN]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -29,8 +29,7 @@ import xarray as xr
 
 from headscope.arguments import expect
 from headscope.atomic import atomic_path
-from headscope.attention import Block as BlockName
-from headscope.attention import key_stack, query_stack
+from headscope.attention import BlockName, key_stack, query_stack
 from headscope.errors import FileFormatError, InputError
 from headscope.results.effect_data import HeadEffects
 from headscope.results.media import Media
@@ -39,7 +38,7 @@ from headscope.results.predictions import Predictions
 from headscope.results.probe import Probe
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Block, Trace
-from headscope.text.tokens import Frame, Patch, Piece, Tokens
+from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
 
 PROBE = "probe"
 GROUPS = ("parameters", "log")
@@ -209,7 +208,7 @@ def read_media(data: xr.Dataset) -> Media:
     return Media(images, sound, int(data.attrs["rate"]))
 
 
-def piece_table(pieces: Sequence[Piece | None]) -> np.ndarray:
+def piece_table(pieces: Sequence[MediaToken | None]) -> np.ndarray:
     """A row of numbers for each token."""
     table = np.zeros((len(pieces), N_FIELDS))
     for row, piece in zip(table, pieces, strict=True):
@@ -221,14 +220,14 @@ def piece_table(pieces: Sequence[Piece | None]) -> np.ndarray:
     return table
 
 
-def read_pieces(table: np.ndarray) -> tuple[Piece | None, ...]:
+def read_pieces(table: np.ndarray) -> tuple[MediaToken | None, ...]:
     """What `piece_table` wrote."""
     if table.ndim != 2 or table.shape[1] != N_FIELDS or not np.isfinite(table).all():
         raise FileFormatError(f"Pieces have shape {table.shape}; expected (token, {N_FIELDS}).")
     return tuple(_piece([float(x) for x in row]) for row in table)
 
 
-def _piece(row: Sequence[float]) -> Piece | None:
+def _piece(row: Sequence[float]) -> MediaToken | None:
     kind, *rest = row
     if kind == TEXT:
         return None
@@ -342,7 +341,7 @@ def _attributes(trace: Trace) -> dict[str, str]:
     return {
         "headscope": TRACE,
         "blocks": json.dumps(list(trace.blocks)),
-        "about": json.dumps(dict(trace.about)),
+        "about": json.dumps(dict(trace.provenance)),
     }
 
 

@@ -11,7 +11,7 @@ from headscope.attention import BLOCKS, key_stack, query_stack
 from headscope.errors import InputError, UnknownName, warn
 from headscope.text.tokens import Tokens
 
-MOST_OF_A_ROW = 1.01
+MAX_OF_A_ROW = 1.01
 """Rows that sum to more are reported; rounding in half precision stays below."""
 
 
@@ -189,7 +189,7 @@ def check_rows(weights: np.ndarray) -> None:
             "Take the softmax over the keys first."
         )
     highest = np.nansum(weights, axis=-1, dtype=np.float64).max()
-    if highest > MOST_OF_A_ROW:
+    if highest > MAX_OF_A_ROW:
         warn(
             f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
             "are taken as they are.",

@@ -9,9 +9,9 @@ import numpy as np
 from headscope.errors import InputError
 from headscope.text.tokens import Frame, Patch
 
-MOST_PIXELS = 64_000_000
+MAX_PIXELS = 64_000_000
 """Of an image: a file that says more is not believed."""
-MOST_SAMPLES = 500_000_000
+MAX_SAMPLES = 500_000_000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -35,11 +35,11 @@ class Media:
                     f"An image is {image.dtype} of shape {image.shape}; expected bytes, "
                     "(row, column, 3)."
                 )
-            if image.size > MOST_PIXELS:
+            if image.size > MAX_PIXELS:
                 raise InputError(f"An image of {image.size:,} numbers is too large.")
         if self.sound is None:
             return
-        if self.sound.ndim != 1 or self.sound.size > MOST_SAMPLES or self.rate <= 0:
+        if self.sound.ndim != 1 or self.sound.size > MAX_SAMPLES or self.rate <= 0:
             raise InputError(
                 f"A recording has shape {self.sound.shape} at {self.rate} samples a second; "
                 "expected one row of samples, and a rate above 0."

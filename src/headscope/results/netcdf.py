@@ -33,7 +33,7 @@ HIDDEN |= {"_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"}
 
 MANY = 1000
 """Smaller arrays take more room compressed than plain."""
-MOST_PADDED = 64 << 20
+MAX_PADDED = 64 << 20
 """Bytes that texts may take as an array of strings."""
 
 
@@ -135,7 +135,7 @@ def _text(values: np.ndarray) -> np.ndarray:
     would be much.
     """
     longest = max((len(text) for text in values.flat), default=0)
-    return values if 4 * longest * values.size > MOST_PADDED else values.astype(str)
+    return values if 4 * longest * values.size > MAX_PADDED else values.astype(str)
 
 
 def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, object]:
@@ -150,15 +150,15 @@ def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, object]:
     return attributes
 
 
-MOST_OBJECTS = 10_000
+MAX_OBJECTS = 10_000
 """Groups, variables and axes of a file: ours have some hundreds."""
-MOST_ATTRIBUTES = 20_000
+MAX_ATTRIBUTES = 20_000
 """Of all objects together: ours have some thousands."""
-MOST_LEVELS = 5
+MAX_LEVELS = 5
 LONGEST_NAME = 255
-MOST_BYTES = 64 << 30
+MAX_BYTES = 64 << 30
 """Of all variables together, unfolded. What is larger would not fit into memory."""
-MOST_EXPANSION = 2000
+MAX_EXPANSION = 2000
 """How many times its size a file may unfold to: attention that is mostly zero packs well, but no
 better than gzip can (about 1,000)."""
 EXPANSION_FROM = 256 << 20
@@ -177,18 +177,18 @@ def check_file(path: Path, top_groups: frozenset[str]) -> None:
         FileFormatError: what it holds that ours never do.
     """
     with h5py.File(path, "r") as root:
-        allowed = max(EXPANSION_FROM, MOST_EXPANSION * path.stat().st_size)
+        allowed = max(EXPANSION_FROM, MAX_EXPANSION * path.stat().st_size)
         n_bytes, n_attributes = 0, _count_attributes(path, root)
         for number, (name, item) in enumerate(_objects(root), 1):
-            if number > MOST_OBJECTS:
-                raise _refusal(path, name, f"more than {MOST_OBJECTS:,} objects")
+            if number > MAX_OBJECTS:
+                raise _refusal(path, name, f"more than {MAX_OBJECTS:,} objects")
             n_attributes += _count_attributes(path, item, n_attributes)
             if isinstance(item, h5py.Dataset):
                 _check_dataset(path, name, item)
                 n_bytes += max(item.nbytes, prod(item.chunks or ()) * item.dtype.itemsize)
             elif "/" not in name and name not in top_groups:
                 raise _refusal(path, name, "a group that files of its kind do not have")
-            if n_bytes > min(allowed, MOST_BYTES):
+            if n_bytes > min(allowed, MAX_BYTES):
                 raise _refusal(
                     path, name, f"{n_bytes:,} bytes of values in a file of {path.stat().st_size:,}"
                 )
@@ -202,7 +202,7 @@ def _objects(root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]
         prefix, group = waiting.pop()
         for key in group:
             name = f"{prefix}{key}"
-            if len(key) > LONGEST_NAME or name.count("/") >= MOST_LEVELS:
+            if len(key) > LONGEST_NAME or name.count("/") >= MAX_LEVELS:
                 raise _refusal(Path(root.filename), name, "groups nested deeper or named longer")
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise _refusal(Path(root.filename), name, "a link to somewhere else")
@@ -219,8 +219,8 @@ def _objects(root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]
 def _count_attributes(path: Path, item: h5py.Group | h5py.Dataset, before: int = 0) -> int:
     """How many attributes an object has; refused if with those before it they are too many."""
     n: int = h5py.h5a.get_num_attrs(item.id)
-    if before + n > MOST_ATTRIBUTES:
-        raise _refusal(path, item.name, f"more than {MOST_ATTRIBUTES:,} attributes")
+    if before + n > MAX_ATTRIBUTES:
+        raise _refusal(path, item.name, f"more than {MAX_ATTRIBUTES:,} attributes")
     return n
 
 

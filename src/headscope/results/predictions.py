@@ -25,7 +25,7 @@ TITLES: dict[Predicted, str] = {
     "label": "label of the text",
     "token_label": "label of each token",
 }
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class Predictions:
         rows = []
         for position, at in zip(self.positions, self.data["at"].values, strict=True):
             where = "text" if position == WHOLE_TEXT else f"{position} {at!s}"
-            shares = self.top(position)[:MOST_SHOWN]
+            shares = self.top(position)[:MAX_SHOWN]
             rows.append((where, "  ".join(f"{token!r} {_shown(p)}" for token, p in shares)))
         return rows
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from headscope.attention import Block
+    from headscope.attention import BlockName
     from headscope.heads.cards import HeadCard
     from headscope.heads.head_map import HeadMap
     from headscope.heads.significant import SignificantHeads
@@ -402,7 +402,7 @@ class Result:
 
         return save_figures(self, folder, figures=figures, formats=formats, exemplars=exemplars)
 
-    def explain(
+    def card(
         self,
         layer: int,
         head: int,
@@ -419,9 +419,9 @@ class Result:
             heads: a map, for the nearest heads; without it they are taken from `js` if there.
             n_exemplars: how many of its highest weights to show.
         """
-        from headscope.heads.cards import explain_head
+        from headscope.heads.cards import make_card
 
-        return explain_head([self, *others], layer, head, heads=heads, n_exemplars=n_exemplars)
+        return make_card([self, *others], layer, head, heads=heads, n_exemplars=n_exemplars)
 
     def table(
         self,
@@ -462,7 +462,7 @@ class Result:
         right: int = 3,
         wrong: int = 3,
         max_words: int = 16,
-        block: Block | None = None,
+        block: BlockName | None = None,
     ) -> ProbeExamples:
         """Sentences in which a head finds a relation, and some in which it does not.
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from headscope.attention import Block as BlockName
+    from headscope.attention import BlockName
     from headscope.batch import NullKeys
     from headscope.metrics.core.contract import Metric
     from headscope.metrics.core.labels import Tagset
@@ -150,7 +150,7 @@ class Trace:
             `attention.query_stack` and `attention.key_stack` say which a block uses).
         stack_hidden: the residual stream of each stack, `state query unit`: state 0 is the
             embedding, state `l + 1` what layer `l` left behind.
-        about: what was traced with what: model, family, edits, versions, truncation.
+        provenance: model, family, edits, library versions and truncation of the trace.
         media: the images and the recording that were traced, as the model got them.
         predictions: the model's likeliest answers, edits included: next tokens at every
             position, tokens at masks, or labels; None for a plain encoder.
@@ -160,7 +160,7 @@ class Trace:
     blocks: Mapping[str, Block]
     stack_tokens: Mapping[str, Tokens]
     stack_hidden: Mapping[str, xr.DataArray] = field(default_factory=dict)
-    about: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
     predictions: Predictions | None = None
     effects: HeadEffects | None = None
     media: Media = field(default_factory=Media, kw_only=True)
@@ -289,7 +289,7 @@ class Trace:
                 words[key_stack(name, words)],
                 block.is_causal,
             )
-        return Trace(blocks, words, {}, {**self.about, "unit": "word"}, media=self.media)
+        return Trace(blocks, words, {}, {**self.provenance, "unit": "word"}, media=self.media)
 
     def with_tokens(self, tokens: Mapping[str, Tokens], media: Media | None = None) -> Trace:
         """The same attention over other token sequences, of the same lengths.
@@ -369,13 +369,13 @@ class Trace:
     def __repr__(self) -> str:
         blocks = "" if len(self.blocks) == 1 else f", blocks {', '.join(self.blocks)}"
         return (
-            f"<Trace of {self.about.get('model', '?')}: {len(self.layers)} layers × "
+            f"<Trace of {self.provenance.get('model', '?')}: {len(self.layers)} layers × "
             f"{self.n_heads} heads, {len(self.tokens)} tokens{blocks}: {self._shown(40)!r}>"
         )
 
     def _repr_html_(self) -> str:
         facts = [
-            ("model", self.about.get("model", "?")),
+            ("model", self.provenance.get("model", "?")),
             ("size", f"{len(self.layers)} layers × {self.n_heads} heads"),
             ("tokens", len(self.tokens)),
             ("blocks", ", ".join(self.blocks) if len(self.blocks) > 1 else None),
@@ -610,7 +610,7 @@ class Trace:
             self, metrics, document=document, tagset=tagset, null_keys=null_keys, over=over
         )
 
-    def by_norm(self) -> Trace:
+    def norm_weighted(self) -> Trace:
         """The trace with what each weight moves in place of the weight: a[i,j] · ‖v_j W_O^h‖, rows
         divided by their sums (Kobayashi et al. 2020). Views and metrics take it as any trace.
 
@@ -645,7 +645,7 @@ def _shown(trace: Trace, other: Trace | None, over: Over) -> list[Trace]:
     if over not in OVER:
         raise UnknownName.of("over", over, OVER)
     traces = [need_trace(one) for one in (trace, other) if one is not None]
-    return traces if over == "attention" else [one.by_norm() for one in traces]
+    return traces if over == "attention" else [one.norm_weighted() for one in traces]
 
 
 OVER = ("attention", "norm")
@@ -660,12 +660,12 @@ def weigh_trace(trace: Trace) -> Trace:
     if is_weighed(trace):
         return trace
     blocks = {name: _weighed(block) for name, block in trace.blocks.items()}
-    return replace(trace, blocks=blocks, about={**trace.about, "over": "norm"})
+    return replace(trace, blocks=blocks, provenance={**trace.provenance, "over": "norm"})
 
 
 def is_weighed(trace: Trace) -> bool:
     """Does it hold norm-weighted attention?"""
-    return trace.about.get("over") == "norm"
+    return trace.provenance.get("over") == "norm"
 
 
 def _weighed(block: Block) -> Block:

@@ -15,7 +15,7 @@ from headscope.errors import HeadscopeError, InputError, warn
 from headscope.metrics.catalog import METRICS
 from headscope.metrics.core.accumulator import States
 from headscope.metrics.core.contract import Metric
-from headscope.metrics.core.finalize import assemble, label_states
+from headscope.metrics.core.finalize import finalize_all, label_states
 from headscope.metrics.core.kernels import has_numba
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics
 from headscope.metrics.gradients import Importance
@@ -25,7 +25,7 @@ from headscope.model.model import Model
 from headscope.results.files import RESULT_FILE
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
-from headscope.run.checkpoint import Ledger, check_plan, finished, locked, remove_checkpoints
+from headscope.run.checkpoint import ShardStore, check_plan, finished, locked, remove_checkpoints
 from headscope.run.engines.local import run_here, run_workers
 from headscope.run.engines.processes import n_cores, stop_server, warm_up
 from headscope.run.merge import used_documents, with_groups
@@ -39,11 +39,11 @@ from headscope.run.options import (
 )
 from headscope.run.plan import Plan, Shard, Survey, axes_for, last_keys, survey
 from headscope.run.progress import Amount, Meter, phase
-from headscope.run.shard import Measured
+from headscope.run.shard import ShardSums
 from headscope.text.corpus import Corpus, hold_documents
 from headscope.text.document import Document
 from headscope.text.readers.read import Readable, as_corpus
-from headscope.text.readers.reader import Report
+from headscope.text.readers.reader import ReadLog
 
 COMPILED_FROM = 50_000
 """Compiled loops are used for corpora of at least so many characters: in shorter runs, loading
@@ -169,7 +169,7 @@ def _check_passes(model: Model, metrics: Sequence[Metric]) -> None:
     without = [m.name for m in metrics if m.name not in with_gradients and m.scope != "text"]
     has_scalar = any(isinstance(m, Importance) and m.scalar is not None for m in metrics)
     if with_gradients and not has_scalar:
-        model.need_objective(f"Measuring {with_gradients[0]}")
+        model.require_objective(f"Measuring {with_gradients[0]}")
     if with_gradients and without:
         raise InputError(
             f"{with_gradients[0]} is measured with a backward pass over the model's own task, and "
@@ -202,7 +202,7 @@ class _Job:
     def run(self, folder: Path) -> Result:
         """Measure all shards that are not done, and make the result."""
         sizes = self.plan.shard_sizes(self.surveyed.lengths)
-        ledger = Ledger(folder, self.plan, len(sizes), is_kept=self.execution.out is not None)
+        ledger = ShardStore(folder, self.plan, len(sizes), is_kept=self.execution.out is not None)
         done = ledger.done
         shards = partial(self.plan.shards, self.corpus, self.surveyed.lengths, done)
         left = sum((one for number, one in enumerate(sizes) if number not in done), Amount())
@@ -250,7 +250,7 @@ class _Job:
         return how_to_go_on if is_kept else "Nothing is kept without a folder: pass out=…."
 
     def _measure(
-        self, shards: Callable[[], Iterator[Shard]], ledger: Ledger, meter: Meter, n_left: int
+        self, shards: Callable[[], Iterator[Shard]], ledger: ShardStore, meter: Meter, n_left: int
     ) -> None:
         if self.execution.engine == "ray":
             from headscope.run.engines.ray import run_ray
@@ -266,7 +266,7 @@ class _Job:
         else:
             run_workers(self.model, self.plan, shards(), ledger, meter, workers)
 
-    def _result(self, measured: Measured) -> Result:
+    def _result(self, measured: ShardSums) -> Result:
         report = measured.report
         if not measured.states:
             first = report.failed[0] if report.failed else {"id": "?", "reason": "?"}
@@ -277,7 +277,7 @@ class _Job:
         plan, layers = self.plan, report.layers
         order = [block for block in self.model.info.blocks if block in measured.states]
         states: States = {block: measured.states[block] for block in order}
-        blocks = assemble(states, plan.metrics, plan.axes, layers, over=plan.settings.over)
+        blocks = finalize_all(states, plan.metrics, plan.axes, layers, over=plan.settings.over)
         content = plan.to_dict()
         provenance = {
             "model": content["model"],
@@ -310,7 +310,7 @@ class _Job:
             return {}
         wanted = set(numbers)
         found: list[tuple[int, Document]] = []
-        for number, document in enumerate(self.corpus.read(Report(self.corpus.on_error))):
+        for number, document in enumerate(self.corpus.read(ReadLog(self.corpus.on_error))):
             if number in wanted:
                 found.append((number, document))
             if len(found) == len(wanted):
@@ -325,7 +325,7 @@ class _Job:
 
 def _drawn(corpus: Corpus) -> dict[str, int]:
     """How many documents were drawn and by which seed; nothing where all were read."""
-    return {} if corpus.sample is None else {"sample": corpus.sample, "seed": corpus.seed}
+    return {} if corpus.sample_size is None else {"sample": corpus.sample_size, "seed": corpus.seed}
 
 
 def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None:

@@ -30,16 +30,16 @@ from headscope.run.plan import Numbered, Plan, document_key, group_of
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Span, Unit
 from headscope.text.readers.read import Readable, as_corpus
-from headscope.text.readers.reader import Report
+from headscope.text.readers.reader import ReadLog
 from headscope.text.segments import SECOND, segments
 from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 
-MOST_WEIGHTS = {"cpu": 1 << 20}
+MAX_WEIGHTS = {"cpu": 1 << 20}
 """Most attention weights of one layer in one batch, by device: 4 MB fit into the cache."""
-MOST_WEIGHTS_ELSEWHERE = 1 << 24
+MAX_WEIGHTS_ELSEWHERE = 1 << 24
 SHARE_OF_MEMORY = 64
-"""The weights of one layer take at most one part in so many of a GPU's memory."""
+"""The weights of one layer take at most one bucket in so many of a GPU's memory."""
 PER_BATCH = 128
 """What a batch costs, whatever is in it, in tokens of padding: calls, rather than sums."""
 NO_LIMIT = 1 << 30
@@ -90,7 +90,7 @@ class Encoder:
         self._facts = facts or {}
         self._last_keys = last_keys or {}
         self._axes = axes
-        self._tokenizer = model.need_tokenizer()
+        self._tokenizer = model.require_tokenizer()
         self._labeler = Labeler(axes, settings.tagset)
         self._has_decoder = "decoder" in model.info.blocks
         self._start = decoder_start(model) if self._has_decoder else -1
@@ -244,17 +244,17 @@ def label_batch(
     """
     labeler = labeler or Labeler(axes, settings.tagset)
     plain = [document for _, document in documents]
-    keys, parts = [], []
+    keys, buckets = [], []
     for document in plain:
         key, number = document_key(document)
         keys.append(key)
-        parts.append(axes.part_of(group_of(document, settings.by), number))
+        buckets.append(axes.bucket_of(group_of(document, settings.by), number))
     return Batch(
         axes,
         {stack: labeler.sequences(plain, tokens) for stack, tokens in stacks.items()},
         np.array([number for number, _ in documents], dtype=np.float64),
         np.array(keys),
-        np.array(parts, dtype=np.int64),
+        np.array(buckets, dtype=np.int64),
         settings.null_keys,
         documents=tuple(plain),
         is_cut=np.array(is_cut) if any(is_cut) else None,
@@ -268,14 +268,14 @@ def most_weights(device: torch.device) -> int:
     of sums, are the same on every GPU of one kind, whatever else runs there.
     """
     if device.type != "cuda":
-        return MOST_WEIGHTS.get(device.type, MOST_WEIGHTS_ELSEWHERE)
+        return MAX_WEIGHTS.get(device.type, MAX_WEIGHTS_ELSEWHERE)
     numbers = int(torch.cuda.get_device_properties(device).total_memory) // 4 // SHARE_OF_MEMORY
-    return max(MOST_WEIGHTS["cpu"], 1 << (max(numbers, 1).bit_length() - 1))
+    return max(MAX_WEIGHTS["cpu"], 1 << (max(numbers, 1).bit_length() - 1))
 
 
 def key_classes_of(model: Model) -> tuple[str, ...]:
     """The classes of keys that a model's tokens fall into."""
-    return class_names(special_names(model.need_tokenizer()))
+    return class_names(special_names(model.require_tokenizer()))
 
 
 def token_limit(model: Model, max_tokens: int | None) -> int:
@@ -286,7 +286,7 @@ def token_limit(model: Model, max_tokens: int | None) -> int:
     """
     asked = NO_LIMIT if max_tokens is None else whole_number("max_tokens", max_tokens)
     limit = min(asked, model.info.max_length or asked)
-    special = int(model.need_tokenizer().num_special_tokens_to_add(pair=False))
+    special = int(model.require_tokenizer().num_special_tokens_to_add(pair=False))
     if limit <= special:
         raise InputError(
             f"max_tokens={limit} leaves no room for text beside the {special} special tokens of "
@@ -342,7 +342,7 @@ class _Segments:
     def name(self) -> str:
         return f"{self.corpus.name}, segments of {self.max_tokens} tokens"
 
-    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """A document for each segment, whatever the unit."""
         added = self.tokenizer.num_special_tokens_to_add
         special = int(added(pair=joins_pairs(self.tokenizer)))
@@ -367,6 +367,6 @@ def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int 
     """
     whole_number("max_tokens", max_tokens)
     corpus = as_corpus(corpus, "document")
-    tokenizer = as_model(model).need_tokenizer()
+    tokenizer = as_model(model).require_tokenizer()
     source = _Segments(corpus, tokenizer, max_tokens)
     return Corpus(source, on_error=corpus.on_error, given_as="segment")

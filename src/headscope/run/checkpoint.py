@@ -28,23 +28,23 @@ import filelock
 import numpy as np
 
 from headscope.atomic import atomic_path, remove_leftovers
-from headscope.errors import FileFormatError, InputError, OtherRun, warn
+from headscope.errors import FileFormatError, InputError, RunMismatch, warn
 from headscope.metrics.core.accumulator import States, merge_states
 from headscope.results.files import RESULT_FILE
 from headscope.results.files import open as open_file
 from headscope.results.result import Result
 from headscope.run.plan import Plan
-from headscope.run.shard import Measured, ShardReport
+from headscope.run.shard import ShardReport, ShardSums
 
 FOLDER = "shards"
 FOLD_EVERY = 16
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Files that a warning names."""
 
 T = TypeVar("T")
 
 
-class Stamp(NamedTuple):
+class ShardKey(NamedTuple):
     """What a checkpoint is of."""
 
     plan: str
@@ -59,7 +59,7 @@ class _Refused(Exception):
     """A file is not the checkpoint that its name says."""
 
 
-class Ledger:
+class ShardStore:
     """Which shards are done, and their sum so far.
 
     Args:
@@ -76,7 +76,7 @@ class Ledger:
         self._plan = plan
         self._hash = plan.hash
         self._n_shards = n_shards
-        self._total: Measured | None = None
+        self._total: ShardSums | None = None
         self._next = 0
         self._on_disk = 0
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -86,9 +86,9 @@ class Ledger:
         """Where a shard's states are written."""
         return self._folder / f"{shard_id}{self._ending}"
 
-    def stamp(self, shard_id: int) -> Stamp:
+    def stamp(self, shard_id: int) -> ShardKey:
         """What is written into that file."""
-        return Stamp(self._hash, shard_id)
+        return ShardKey(self._hash, shard_id)
 
     @property
     def done(self) -> set[int]:
@@ -100,12 +100,12 @@ class Ledger:
         """Is every shard folded in?"""
         return self._next == self._n_shards
 
-    def total(self) -> Measured:
+    def total(self) -> ShardSums:
         """The sum of all shards."""
         assert self._total is not None
         return self._total
 
-    def take(self, shard_id: int, measured: Measured) -> None:
+    def take(self, shard_id: int, measured: ShardSums) -> None:
         """Write a shard that was measured in this process, and add it if it is next in line."""
         if self._is_kept or shard_id != self._next:
             write_measured(self.path(shard_id), measured, self.stamp(shard_id))
@@ -120,7 +120,7 @@ class Ledger:
         folded = self._next - self._on_disk
         if self._total is not None and folded and (flush or folded >= FOLD_EVERY):
             if self._is_kept:
-                stamp = Stamp(self._hash, None, self._next)
+                stamp = ShardKey(self._hash, None, self._next)
                 write_measured(self._prefix, self._total, stamp)
             for shard_id in range(self._on_disk, self._next):
                 self.path(shard_id).unlink(missing_ok=True)
@@ -139,7 +139,7 @@ class Ledger:
         paths = ((p.name.removesuffix(self._ending), p) for p in self._folder.glob("*-*.npz"))
         return sorted((int(name), p) for name, p in paths if name.isdecimal() and name.isascii())
 
-    def _add(self, measured: Measured, *, in_place: bool) -> None:
+    def _add(self, measured: ShardSums, *, in_place: bool) -> None:
         if self._total is None:
             self._total = measured
         else:
@@ -148,7 +148,7 @@ class Ledger:
                 self._plan.metrics, total.states, measured.states, in_place=in_place
             )
             total.report.add(measured.report)
-            self._total = Measured(states, total.report)
+            self._total = ShardSums(states, total.report)
         self._next += 1
 
     def _resume(self) -> None:
@@ -179,10 +179,10 @@ class Ledger:
             )
         self.fold()
 
-    def _sum(self, path: Path) -> tuple[Stamp, Measured]:
+    def _sum(self, path: Path) -> tuple[ShardKey, ShardSums]:
         """The sum of the first shards."""
         stamp, measured = read_stamped(path)
-        if stamp != Stamp(self._hash, None, stamp.through) or not (
+        if stamp != ShardKey(self._hash, None, stamp.through) or not (
             0 < stamp.through <= self._n_shards
         ):
             raise _Refused(f"it says that it is {stamp}")
@@ -224,13 +224,13 @@ def _ending(plan_hash: str) -> str:
     return f"-{plan_hash[:12]}.npz"
 
 
-def write_measured(path: Path, measured: Measured, stamp: Stamp) -> None:
+def write_measured(path: Path, measured: ShardSums, stamp: ShardKey) -> None:
     """Write a checkpoint; the file appears only when it is complete."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         dump_measured(file, measured, stamp)
 
 
-def dump_measured(file: BinaryIO, measured: Measured, stamp: Stamp) -> None:
+def dump_measured(file: BinaryIO, measured: ShardSums, stamp: ShardKey) -> None:
     """A checkpoint as arrays and JSON in one npz."""
     arrays = {
         f"{block}|{metric}|{name}": array
@@ -242,7 +242,7 @@ def dump_measured(file: BinaryIO, measured: Measured, stamp: Stamp) -> None:
     np.savez(file, meta=np.frombuffer(meta, dtype=np.uint8), **arrays)  # type: ignore[arg-type]
 
 
-def read_measured(path: Path, expected: Stamp) -> Measured:
+def read_measured(path: Path, expected: ShardKey) -> ShardSums:
     """What `write_measured` wrote, after making sure that it is of this plan and shard."""
     stamp, measured = read_stamped(path)
     if stamp != expected:
@@ -250,7 +250,7 @@ def read_measured(path: Path, expected: Stamp) -> Measured:
     return measured
 
 
-def read_stamped(path: Path) -> tuple[Stamp, Measured]:
+def read_stamped(path: Path) -> tuple[ShardKey, ShardSums]:
     """A checkpoint, and what it says it is of."""
     states: States = {}
     # NumPy does not close a file that it opened and cannot read.
@@ -260,16 +260,16 @@ def read_stamped(path: Path) -> tuple[Stamp, Measured]:
             if key != "meta":
                 block, metric, name = key.split("|")
                 states.setdefault(block, {}).setdefault(metric, {})[name] = file[key]
-    stamp = Stamp(meta["plan"], meta["shard"], meta["through"])
-    return stamp, Measured(states, ShardReport(**meta["report"]))
+    stamp = ShardKey(meta["plan"], meta["shard"], meta["through"])
+    return stamp, ShardSums(states, ShardReport(**meta["report"]))
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
-MOST_SHOWN = 4
+MAX_SHOWN = 4
 """Differences of two plans that a message names."""
 CAUSES = ("model name", "corpus name", "corpus unit", "the model", "the documents")
 """How differences begin from which others follow, such as other labels."""
@@ -317,7 +317,7 @@ def finished(folder: Path, plan: Plan) -> Result | None:
     if not isinstance(opened, Result):
         raise FileFormatError(f"{file} is not the result of a run.")
     if opened.provenance.get("plan") != plan.hash:
-        raise OtherRun(
+        raise RunMismatch(
             f"{file} is the result of another run than {folder / 'plan.json'} describes. Choose "
             "another folder, or pass resume=False (--no-resume) to replace it."
         )
@@ -328,7 +328,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
     """Make sure that the folder holds a run of this plan, or write the plan into it.
 
     Raises:
-        OtherRun: the folder holds a run with another plan; the message says what differs.
+        RunMismatch: the folder holds a run with another plan; the message says what differs.
         InputError: the plan in the folder cannot be read.
     """
     file = folder / "plan.json"
@@ -344,10 +344,10 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             differences = _differences(theirs, ours)
             first = [text for text in differences if text.startswith(CAUSES)]
             differences = first or differences  # with another model or corpus, much else differs
-            n_more = len(differences) - MOST_SHOWN
+            n_more = len(differences) - MAX_SHOWN
             more = f"; and {n_more} more" if n_more > 0 else ""
-            shown = "; ".join(differences[:MOST_SHOWN]) + more
-            raise OtherRun(
+            shown = "; ".join(differences[:MAX_SHOWN]) + more
+            raise RunMismatch(
                 f"{folder} holds another run: {shown}. Choose another folder, or pass "
                 "resume=False (--no-resume) to replace it."
             )
@@ -365,7 +365,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
 def _refuse_unknown(folder: Path, file: Path) -> None:
     """Refuse a folder that holds a result, but no plan that says what the result is of."""
     if (folder / RESULT_FILE).is_file():
-        raise OtherRun(
+        raise RunMismatch(
             f"{folder} holds a result, but no {file.name} that says what it is of. headscope.open "
             "reads it; for a new run choose another folder, or pass resume=False (--no-resume) to "
             "replace it."

@@ -9,17 +9,17 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError, warn
-from headscope.metrics.core.finalize import HEADS, block_pulls, labeled_interval, state_of
+from headscope.metrics.core.finalize import HEADS, block_jackknives, labeled_interval, state_of
 from headscope.results.display import CURE
 from headscope.results.result import Result
 from headscope.run.merge import axes_of, check_results, registered_metrics_of
 from headscope.statistics.differences import Difference, paired, unpaired
 from headscope.statistics.intervals import BOUNDS
 from headscope.statistics.jackknife import (
-    Pulls,
-    is_decided,
+    Jackknife,
     is_dominated,
-    largest_pulls,
+    is_driven_by_one,
+    largest_influence,
     largest_share,
 )
 from headscope.statistics.multiple_testing import benjamini_hochberg
@@ -30,10 +30,10 @@ OTHER = "unpaired: not the same documents on both sides"
 
 @dataclass(frozen=True)
 class Labeled:
-    """A variable of a result with the pulls of its parts, over the same axes."""
+    """A variable of a result with the jackknife of its buckets, over the same axes."""
 
     array: xr.DataArray
-    pulls: Pulls
+    jackknife: Jackknife
 
 
 def compare(left: Result, right: Result) -> xr.Dataset:
@@ -41,7 +41,7 @@ def compare(left: Result, right: Result) -> xr.Dataset:
 
     Two models over one corpus, or two genres under one model (`result.group`). Variables
     are compared head by head where both models have the same layers and heads; their means
-    over heads (`…_mean`) always. Results of the same documents are paired, part by part; the
+    over heads (`…_mean`) always. Results of the same documents are paired, bucket by bucket; the
     attribute `comparison` says which it was. Corpora that merely overlap are not paired, which
     makes intervals too wide rather than too narrow. `…_p` is two-sided; `…_p_adjusted` is corrected
     for all heads (and labels) of the variable by Benjamini & Hochberg: of the differences where it
@@ -53,7 +53,7 @@ def compare(left: Result, right: Result) -> xr.Dataset:
     check_results(other=right)
     is_paired = is_of_same_documents(left, right)
     difference_of = paired if is_paired else unpaired
-    ours, theirs = labeled_pulls(left), labeled_pulls(right)
+    ours, theirs = labeled_jackknives(left), labeled_jackknives(right)
     alone = _not_comparable(left, right)
     _warn_of_unregistered(left, right)
     differences: dict[str, xr.DataArray] = {}
@@ -63,17 +63,19 @@ def compare(left: Result, right: Result) -> xr.Dataset:
             continue
         a, b = xr.align(mine.array, theirs[name].array, join="inner")
         if mine.array.sizes == theirs[name].array.sizes == a.sizes:
-            difference = difference_of(mine.pulls, theirs[name].pulls)
+            difference = difference_of(mine.jackknife, theirs[name].jackknife)
             differences |= _labeled(name, a - b, difference)
-            cautions += caution(name, a, mine.pulls, theirs[name].pulls, is_paired=is_paired)
+            cautions += caution(
+                name, a, mine.jackknife, theirs[name].jackknife, is_paired=is_paired
+            )
         if {*HEADS} <= {*mine.array.dims}:
             averages = [_averaged(side[name]) for side in (ours, theirs)]
             a, b = xr.align(*(side.array for side in averages), join="inner")
             if averages[0].array.sizes == averages[1].array.sizes == a.sizes:
-                difference = difference_of(*(side.pulls for side in averages))
+                difference = difference_of(*(side.jackknife for side in averages))
                 name = f"{name}_mean"
                 differences |= _labeled(name, a - b, difference)
-                sides = [side.pulls for side in averages]
+                sides = [side.jackknife for side in averages]
                 cautions += caution(name, a, sides[0], sides[1], is_paired=is_paired)
     if not differences:
         raise InputError("The two results have no variable in common.")
@@ -84,14 +86,14 @@ def compare(left: Result, right: Result) -> xr.Dataset:
 
 
 def caution(
-    name: str, array: xr.DataArray, left: Pulls, right: Pulls, *, is_paired: bool
+    name: str, array: xr.DataArray, left: Jackknife, right: Jackknife, *, is_paired: bool
 ) -> list[str]:
     """Sentences about a document that dominates or decides the difference of two sides."""
     compared = [left - right] if is_paired else [left, right]
     return [*dominated(name, (left, right)), *decided(name, array, compared)]
 
 
-def dominated(name: str, sides: Sequence[Pulls]) -> list[str]:
+def dominated(name: str, sides: Sequence[Jackknife]) -> list[str]:
     """What a reader must know of a sum of which one document holds most."""
     shares = [largest_share(side)[0] for side in sides if is_dominated(side)]
     if not shares:
@@ -102,15 +104,17 @@ def dominated(name: str, sides: Sequence[Pulls]) -> list[str]:
     ]
 
 
-def decided(name: str, array: xr.DataArray, compared: Sequence[Pulls]) -> list[str]:
+def decided(name: str, array: xr.DataArray, compared: Sequence[Jackknife]) -> list[str]:
     """What a reader must know of numbers that hang on one document, however short it is.
 
     Args:
         name: of the variable.
         array: with the axes of the numbers, which say where the worst is.
-        compared: whose pulls make up the error: a difference, or its two sides.
+        compared: whose jackknife make up the error: a difference, or its two sides.
     """
-    shares = np.max([np.where(is_decided(of), largest_pulls(of), 0.0) for of in compared], axis=0)
+    shares = np.max(
+        [np.where(is_driven_by_one(of), largest_influence(of), 0.0) for of in compared], axis=0
+    )
     n = int((shares > 0).sum())
     if not n:
         return []
@@ -127,21 +131,21 @@ def decided(name: str, array: xr.DataArray, compared: Sequence[Pulls]) -> list[s
 
 
 def is_of_same_documents(left: Result, right: Result) -> bool:
-    """Do two results share documents, dealt into the same parts?
+    """Do two results share documents, dealt into the same buckets?
 
     Two groups of one corpus share none; a group and the whole do.
     """
     ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
     groups = [r.provenance.get("group") for r in (left, right)]
     are_apart = None not in groups and groups[0] != groups[1]
-    parts = [axes_of(r).parts_per_group for r in (left, right)]
-    return bool(ours & theirs) and not are_apart and parts[0] == parts[1]
+    buckets = [axes_of(r).buckets_per_group for r in (left, right)]
+    return bool(ours & theirs) and not are_apart and buckets[0] == buckets[1]
 
 
-def labeled_pulls(
+def labeled_jackknives(
     result: Result, block: str | None = None, only: str | None = None
 ) -> dict[str, Labeled]:
-    """The variables of a result that have pulls, without labels that other metrics added.
+    """The variables of a result that have jackknife, without labels that other metrics added.
 
     Those of metrics whose classes are not registered here are not among them.
 
@@ -157,33 +161,33 @@ def labeled_pulls(
         metrics = tuple(m for m in metrics if only in {v.name for v in m.variables()})
     states = result.states[block]
     measured = {m.name: state_of(states[m.name]) for m in metrics if m.name in states}
-    pulls = {
-        name: _dense(of_parts, axes.parts_per_group)
-        for name, of_parts in block_pulls(measured, metrics, axes, axes.units).items()
+    jackknife = {
+        name: _dense(of_parts, axes.buckets_per_group)
+        for name, of_parts in block_jackknives(measured, metrics, axes, axes.units).items()
     }
     labeled = {}
     for metric in metrics:
         labels = metric.coordinates(axes)
         for name in (variable.name for variable in metric.variables()):
-            if name in pulls and name in data:
+            if name in jackknife and name in data:
                 here = {d: list(labels[d]) for d in map(str, data[name].dims) if d in labels}
-                labeled[name] = Labeled(data[name].sel(here), pulls[name])
+                labeled[name] = Labeled(data[name].sel(here), jackknife[name])
     return labeled
 
 
 def _averaged(labeled: Labeled) -> Labeled:
     """The mean over heads."""
     heads = tuple(labeled.array.dims.index(dim) for dim in HEADS)
-    return Labeled(labeled.array.mean(HEADS), labeled.pulls.mean(heads))
+    return Labeled(labeled.array.mean(HEADS), labeled.jackknife.mean(heads))
 
 
-def _dense(pulls: Pulls, n: int) -> Pulls:
-    """With all `n` parts, also those after the last that holds documents: two sides are paired."""
-    more = [(0, n - len(pulls.pulls)), *[(0, 0)] * (pulls.pulls.ndim - 1)]
+def _dense(jackknife: Jackknife, n: int) -> Jackknife:
+    """With all `n` buckets, also those after the last that holds documents: two sides are paired."""
+    more = [(0, n - len(jackknife.deltas)), *[(0, 0)] * (jackknife.deltas.ndim - 1)]
     return (
-        pulls
-        if len(pulls.pulls) == n
-        else pulls.changed(pulls.value, lambda array: np.pad(array, more))
+        jackknife
+        if len(jackknife.deltas) == n
+        else jackknife.changed(jackknife.value, lambda array: np.pad(array, more))
     )
 
 

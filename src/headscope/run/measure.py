@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from headscope.arguments import expect
-from headscope.attention import Attention, Block
+from headscope.attention import Attention, BlockName
 from headscope.batch import Axes, Batch, NullKeys
 from headscope.errors import InputError
-from headscope.metrics.core.accumulator import Fold
+from headscope.metrics.core.accumulator import Accumulator
 from headscope.metrics.core.contract import Metric
-from headscope.metrics.core.finalize import assemble, label_states
+from headscope.metrics.core.finalize import finalize_all, label_states
 from headscope.metrics.core.labels import Tagset
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics, metric_to_dict
 from headscope.model.identity import versions
@@ -68,21 +68,21 @@ def measure(
     metrics = list_metrics(metrics)
     surveyed = survey(as_corpus([given]), settings, facts_of(metrics))
     chosen = find_metrics(metrics, surveyed.available)
-    axes = replace(axes_for(surveyed, settings, _key_classes(trace)), parts_per_group=1)
+    axes = replace(axes_for(surveyed, settings, _key_classes(trace)), buckets_per_group=1)
     batch = _batch(trace, given, document is not None, axes, settings)
-    fold = Fold(chosen)
+    fold = Accumulator(chosen)
     with fold.batch(replace(batch, facts=surveyed.facts)) as read:
         for name, block in trace.blocks.items():
             layers = block.attention["layer"].values
             for layer, weights in zip(layers, block.attention.values, strict=True):
                 weights = weights if weights.dtype == np.float64 else weights.astype(np.float32)
                 tensor = torch.from_numpy(weights.copy())[None]
-                read(Attention(tensor, cast("Block", name), int(layer), block.is_causal))
+                read(Attention(tensor, cast("BlockName", name), int(layer), block.is_causal))
     states = fold.states()
     blocks = {name: states[name] for name in trace.blocks if name in states}
     shown = {stack: tokens.tokens for stack, tokens in trace.stack_tokens.items()}
     return Result(
-        assemble(blocks, chosen, axes, fold.layers(), has_intervals=False, over=settings.over),
+        finalize_all(blocks, chosen, axes, fold.layers(), has_intervals=False, over=settings.over),
         label_states(states, chosen),
         _provenance(trace, chosen, axes, settings),
         {0: MeasuredDocument(given.id, shown)},
@@ -103,7 +103,7 @@ def _batch(
     for stack, tokens in trace.stack_tokens.items():
         is_main = tokens is trace.text
         stacks[stack] = [_of_document(tokens, document) if is_annotated and is_main else tokens]
-    is_cut = [bool(trace.about.get("n_cut", 0))]
+    is_cut = [bool(trace.provenance.get("n_cut", 0))]
     batch = label_batch([(0, document)], stacks, axes, settings, is_cut=is_cut)
     labeled = {
         # Attention computed elsewhere comes without ids: tokens with the same text are equal.
@@ -156,7 +156,7 @@ def _provenance(
     trace: Trace, metrics: Iterable[Metric], axes: Axes, settings: Settings
 ) -> dict[str, object]:
     return {
-        "model": {"name": str(trace.about.get("model", "?")), **trace.about},
+        "model": {"name": str(trace.provenance.get("model", "?")), **trace.provenance},
         "corpus": {
             "name": "one trace",
             "unit": "document as given",
@@ -166,7 +166,7 @@ def _provenance(
         "counts": {
             "documents": 1,
             "tokens": len(trace.text),
-            "truncated": int(bool(trace.about.get("n_cut", 0))),
+            "truncated": int(bool(trace.provenance.get("n_cut", 0))),
             "failed": 0,
         },
         "metrics": [metric_to_dict(metric) for metric in metrics],

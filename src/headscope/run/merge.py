@@ -13,7 +13,7 @@ from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.accumulator import States, merge_states
 from headscope.metrics.core.contract import Metric, State
-from headscope.metrics.core.finalize import assemble, label_states, state_of
+from headscope.metrics.core.finalize import finalize_all, label_states, state_of
 from headscope.metrics.core.registry import COUNTS_DOCUMENTS, metric_from_dict
 from headscope.results.result import Result
 
@@ -35,7 +35,7 @@ def merge(left: Result, right: Result) -> Result:
         _aligned(right, metrics, axes, offset),
     )
     layers = {block: layers_of(data) for block, data in left.blocks.items()}
-    blocks = assemble(states, metrics, axes, layers, over=left.over)
+    blocks = finalize_all(states, metrics, axes, layers, over=left.over)
     documents = dict(left.documents)
     documents.update({number + offset: doc for number, doc in right.documents.items()})
     result = Result(
@@ -57,19 +57,19 @@ def with_groups(result: Result) -> Result:
 
 
 def group_result(result: Result, name: str) -> Result:
-    """The result of one group of documents (a genre). Metrics whose states are not kept by part of
+    """The result of one group of documents (a genre). Metrics whose states are not kept by bucket of
     the corpus (exemplars, divergences) are left out.
     """
     axes = axes_of(result)
     if name not in axes.groups:
         raise UnknownName.of("group", name, axes.groups)
     number = axes.groups.index(name)
-    inside = np.flatnonzero(axes.groups_of_parts == number)
+    inside = np.flatnonzero(axes.groups_of_buckets == number)
     has_parts = {
         metric
         for measured in result.states.values()
         for metric, data in measured.items()
-        if "part" in data.dims or "part" in data
+        if "bucket" in data.dims or "bucket" in data
     }
     metrics = [metric for metric in metrics_of(result) if metric.name in has_parts]
     states: States = {}
@@ -78,23 +78,23 @@ def group_result(result: Result, name: str) -> Result:
             if metric.name not in measured:
                 continue
             data = measured[metric.name]
-            if "part" in data.dims:
-                data = data.isel(part=inside)
-            elif "part" in data:
-                at = data["part"].isel(layer=0, drop=True).astype(int)
+            if "bucket" in data.dims:
+                data = data.isel(bucket=inside)
+            elif "bucket" in data:
+                at = data["bucket"].isel(layer=0, drop=True).astype(int)
                 data = data.isel(sampled=np.flatnonzero(np.isin(at, inside)))
-                places = np.searchsorted(inside, data["part"].astype(int))
-                data = data.assign(part=data["part"].copy(data=places.astype(float)))
+                places = np.searchsorted(inside, data["bucket"].astype(int))
+                data = data.assign(bucket=data["bucket"].copy(data=places.astype(float)))
             states.setdefault(block, {})[metric.name] = state_of(data)
-    parts = tuple(axes.units[inside].tolist()) if axes.parts else ()
-    axes_of_group = replace(axes, groups=(name,), parts=parts)
+    buckets = tuple(axes.units[inside].tolist()) if axes.buckets else ()
+    axes_of_group = replace(axes, groups=(name,), buckets=buckets)
     layers = {block: layers_of(data) for block, data in result.blocks.items()}
     provenance = {**result.provenance, "group": name, "axes": axes_of_group.to_dict()}
     provenance["metrics"] = [
         metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
     ]
     of_group = Result(
-        assemble(states, metrics, axes_of_group, layers, over=result.over),
+        finalize_all(states, metrics, axes_of_group, layers, over=result.over),
         label_states(states, metrics),
         provenance,
     )
@@ -196,29 +196,31 @@ def _check_same_metrics(
 
 
 def _joint_axes(left: Axes, right: Axes) -> Axes:
-    if left.parts_per_group != right.parts_per_group:
+    if left.buckets_per_group != right.buckets_per_group:
         raise InputError(
-            f"These results cannot be merged: one has {left.parts_per_group} parts per group, "
-            f"the other {right.parts_per_group}."
+            f"These results cannot be merged: one has {left.buckets_per_group} buckets per group, "
+            f"the other {right.buckets_per_group}."
         )
     groups = tuple(sorted({*left.groups, *right.groups}))
     joint = Axes(
         tuple(sorted({*left.tags, *right.tags})),
         tuple(sorted({*left.relations, *right.relations})),
         groups,
-        left.parts_per_group,
+        left.buckets_per_group,
         left.key_classes,
     )
-    if len(groups) == 1 and not (left.parts or right.parts):
+    if len(groups) == 1 and not (left.buckets or right.buckets):
         return joint
-    parts = {number for axes in (left, right) for number in _part_numbers(axes, groups).tolist()}
-    return replace(joint, parts=tuple(sorted(parts)))
+    buckets = {
+        number for axes in (left, right) for number in _bucket_numbers(axes, groups).tolist()
+    }
+    return replace(joint, buckets=tuple(sorted(buckets)))
 
 
-def _part_numbers(axes: Axes, groups: Sequence[str]) -> np.ndarray:
-    """`part`: the number that each part of `axes` has where `groups` are all groups."""
+def _bucket_numbers(axes: Axes, groups: Sequence[str]) -> np.ndarray:
+    """`bucket`: the number that each bucket of `axes` has where `groups` are all groups."""
     at = np.array([groups.index(name) for name in axes.groups])
-    numbers: np.ndarray = at[axes.groups_of_parts] * axes.parts_per_group + axes.units
+    numbers: np.ndarray = at[axes.groups_of_buckets] * axes.buckets_per_group + axes.units
     return numbers
 
 
@@ -226,7 +228,7 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
     """A result's states with the labels of `axes`, and its documents numbered from `offset` on."""
     by_name = {metric.name: metric for metric in metrics}
     axes_before = axes_of(result)
-    parts = np.searchsorted(axes.part_numbers, _part_numbers(axes_before, axes.groups))
+    buckets = np.searchsorted(axes.bucket_numbers, _bucket_numbers(axes_before, axes.groups))
     states: States = {}
     for block, measured in result.states.items():
         for name, data in measured.items():
@@ -238,13 +240,15 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
                     data = data.assign_coords({dim: list(old)}).reindex(
                         {dim: list(new)}, fill_value=0.0
                     )
-            if "part" in data.dims:
-                data = data.assign_coords(part=parts).reindex(
-                    part=np.arange(axes.n_parts), fill_value=0.0
+            if "bucket" in data.dims:
+                data = data.assign_coords(bucket=buckets).reindex(
+                    bucket=np.arange(axes.n_buckets), fill_value=0.0
                 )
-            elif "part" in data:
-                data = data.assign(part=data["part"].copy(data=parts[data["part"].astype(int)]))
-                data["part"] = data["part"].astype(float)
+            elif "bucket" in data:
+                data = data.assign(
+                    bucket=data["bucket"].copy(data=buckets[data["bucket"].astype(int)])
+                )
+                data["bucket"] = data["bucket"].astype(float)
             state = _renumbered(by_name[name], state_of(data), offset)
             states.setdefault(block, {})[name] = state
     return states
@@ -258,7 +262,7 @@ def _renumbered(metric: Metric, state: State, offset: int) -> State:
 
 def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, object]:
     ours, theirs = left.provenance["corpus"], right.provenance["corpus"]
-    drawn = ("sample", "seed")  # said of each part under "merged"; the whole is no such draw
+    drawn = ("sample", "seed")  # said of each bucket under "merged"; the whole is no such draw
     corpus = {
         **{key: value for key, value in ours.items() if key not in drawn},
         "name": f"{ours['name']} + {theirs['name']}",

@@ -48,7 +48,7 @@ class RunOptions(TypedDict, total=False):
     """Tokens of a batch, padding included."""
     threads: int
     """Threads of each worker. They change the order of sums, and with it their last bits, so this
-    is part of a run's plan."""
+    is bucket of a run's plan."""
     address: str | None
     """Of a Ray cluster; a local one by default."""
     progress: bool | None
@@ -69,8 +69,8 @@ class Settings:
     shard_documents: int = 512
     window: int = 2048
     """So many documents at a time are sorted by length and cut into shards."""
-    parts: int = 64
-    """Into so many parts the documents of each group are dealt: see `headscope.batch.Axes`."""
+    buckets: int = 64
+    """Into so many buckets the documents of each group are dealt: see `headscope.batch.Axes`."""
     threads: int = 1
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Settings:
             "shard_characters",
             "shard_documents",
             "window",
-            "parts",
+            "buckets",
             "threads",
         ):
             value = getattr(self, name)

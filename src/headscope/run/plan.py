@@ -28,10 +28,10 @@ from headscope.run.options import Settings
 from headscope.run.progress import Amount
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
-from headscope.text.readers.reader import Report
+from headscope.text.readers.reader import ReadLog
 
 NO_GROUP = "(none)"
-MOST_SHARDS = 64
+MAX_SHARDS = 64
 """A window ends before it would be more than so many shards of characters: it is held in memory."""
 SPARE, SPARE_SHARE = 10, 0.05
 """A metric that draws documents is shown so many more, and this share of them: some may turn out
@@ -64,8 +64,8 @@ class Survey:
     messages: tuple[str, ...]
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
     """What metrics asked to be counted, by their names for it."""
-    parts: frozenset[tuple[str, int]] = frozenset()
-    """The parts of each group that hold documents; not looked at without groups."""
+    buckets: frozenset[tuple[str, int]] = frozenset()
+    """The buckets of each group that hold documents; not looked at without groups."""
 
     @property
     def available(self) -> frozenset[str]:
@@ -158,7 +158,7 @@ class Plan:
 
     def _windows(self, lengths: Sequence[int]) -> Iterator[range]:
         """Numbers of the documents that are sorted by length together."""
-        most = MOST_SHARDS * self.settings.shard_characters
+        most = MAX_SHARDS * self.settings.shard_characters
         start = size = 0
         for number, length in enumerate(lengths):
             is_full = number - start >= self.settings.window or size + length > most
@@ -171,7 +171,7 @@ class Plan:
     def shards(self, corpus: Corpus, lengths: Sequence[int], done: set[int]) -> Iterator[Shard]:
         """The shards that are not done, reading the corpus once, a window at a time."""
         cut = enumerate(self._cut(lengths))
-        documents = iter(corpus.read(Report(corpus.on_error)))
+        documents = iter(corpus.read(ReadLog(corpus.on_error)))
         window: dict[int, Document] = {}
         read = 0
         for shard_id, numbers in cut:
@@ -193,13 +193,13 @@ class Plan:
 def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None = None) -> Survey:
     """Read the corpus once, for what a plan must know and what metrics want counted."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in facts or {}}
-    report = Report(corpus.on_error)
+    report = ReadLog(corpus.on_error)
     content = hashlib.sha256()
     tags: set[str] = set()
     has_trees = has_mentions = False
     relations: set[str] = set()
     groups: set[str] = set()
-    parts: set[tuple[str, int]] = set()
+    buckets: set[tuple[str, int]] = set()
     lengths, keys = array("L"), array("d")
     for document in corpus.read(report):
         content.update(document.digest().encode())
@@ -211,7 +211,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         groups.add(group_of(document, settings.by))
         key, number = document_key(document)
         if settings.by is not None:
-            parts.add((group_of(document, settings.by), number % settings.parts))
+            buckets.add((group_of(document, settings.by), number % settings.buckets))
         keys.append(key)
         lengths.append(len(document.text))
         for name, count in (facts or {}).items():
@@ -238,7 +238,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         left_out=dict(report.counts),
         messages=tuple(report.messages),
         facts={name: dict(counter) for name, counter in counts.items()},
-        parts=frozenset(parts),
+        buckets=frozenset(buckets),
     )
 
 
@@ -273,12 +273,12 @@ def _counted(name: str, count: Fact, document: Document) -> Mapping[str, float]:
 
 def axes_for(surveyed: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
     """The labels of a run."""
-    parts: tuple[int, ...] = ()
+    buckets: tuple[int, ...] = ()
     if len(surveyed.groups) > 1:
-        at = {group: number * settings.parts for number, group in enumerate(surveyed.groups)}
-        parts = tuple(sorted(at[group] + number for group, number in surveyed.parts))
+        at = {group: number * settings.buckets for number, group in enumerate(surveyed.groups)}
+        buckets = tuple(sorted(at[group] + number for group, number in surveyed.buckets))
     return Axes(
-        surveyed.tags, surveyed.relations, surveyed.groups, settings.parts, key_classes, parts
+        surveyed.tags, surveyed.relations, surveyed.groups, settings.buckets, key_classes, buckets
     )
 
 
@@ -288,13 +288,13 @@ def group_of(document: Document, by: str | None) -> str:
 
 
 def document_key(document: Document) -> tuple[float, int]:
-    """A hash of the document's id and text, in [0, 1); and a number that decides its part of the
+    """A hash of the document's id and text, in [0, 1); and a number that decides its bucket of the
     corpus. All pieces of one text have the same number, because sentences of one text are not
     independent draws.
     """
     digest = _digest(f"{document.id}\0{document.text}")
     key = (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
-    source = digest if document.part_of is None else _digest(document.part_of)
+    source = digest if document.bucket_of is None else _digest(document.bucket_of)
     return key, int.from_bytes(source[8:], "big")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 FIRST_LINE = 2.0
-MOST_BETWEEN_LINES = 30.0
+MAX_BETWEEN_LINES = 30.0
 """Where stderr is no terminal, the first line comes after so many seconds, and the time to the next
 doubles up to the second number."""
 
@@ -137,7 +137,7 @@ class Meter:
             or (n >= self._total and not self._under_way)
         ):
             self._last = time.monotonic()
-            self._interval = min(2 * self._interval, MOST_BETWEEN_LINES)
+            self._interval = min(2 * self._interval, MAX_BETWEEN_LINES)
             share = n / self._total if self._total else 1.0
             told = (f"{n} of {self._total} documents ({share:.0%})", *self._rates(done))
             self._line(", ".join(told))

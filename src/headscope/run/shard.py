@@ -21,18 +21,18 @@ from torch import Tensor
 
 from headscope.batch import Batch
 from headscope.errors import MetricError, TapUnsupported
-from headscope.metrics.core.accumulator import Fold, States
+from headscope.metrics.core.accumulator import Accumulator, States
 from headscope.metrics.core.kernels import load_loops
 from headscope.metrics.gradients import Importance
 from headscope.model.model import Model
 from headscope.model.norm_weights import NormWeights
 from headscope.model.objective import (
     NOTHING,
-    aim_labels,
-    asked,
     choose_masked,
     import_scalar,
     mask_tokens,
+    target_labels,
+    with_loss,
 )
 from headscope.model.tapped import once
 from headscope.run.batches import EncodedDocument, Encoder
@@ -50,7 +50,7 @@ def can_ask(model: Model, document: EncodedDocument) -> bool:
 
 
 def measure_gradients(
-    model: Model, plan: Plan, inputs: Mapping[str, Tensor], batch: Batch, fold: Fold
+    model: Model, plan: Plan, inputs: Mapping[str, Tensor], batch: Batch, fold: Accumulator
 ) -> None:
     """Run forward and backward; the fold reads each layer's gradients, which are then freed."""
     asking = [metric for metric in plan.metrics if isinstance(metric, Importance)]
@@ -58,7 +58,7 @@ def measure_gradients(
     posed, labels = question(model, inputs, batch, one.seed, one.target)
     scalar = None if one.scalar is None else import_scalar(one.scalar)
     with (
-        asked(model, posed, labels, scalar) as (losses, backward),
+        with_loss(model, posed, labels, scalar) as (losses, backward),
         fold.batch(replace(batch, losses=losses)) as read,
     ):
         backward(read)
@@ -82,7 +82,7 @@ def question(
     if objective in ("label", "token_label") or target is not None:
         main = next(iter(batch.stacks.values()))
         is_text = torch.from_numpy(main.mask & ~main.special)
-        return dict(inputs), aim_labels(model, inputs, is_text, target)
+        return dict(inputs), target_labels(model, inputs, is_text, target)
     if objective == "masked":
         return _masked(model, inputs, batch, seed)
     stack, name = {
@@ -111,7 +111,7 @@ def _masked(
     return {**inputs, "input_ids": ids}, labels
 
 
-MOST_KEPT = 192 << 20
+MAX_KEPT = 192 << 20
 """How many freed bytes are kept before they are given back: getting them again takes time."""
 
 
@@ -136,7 +136,7 @@ class FreedMemory:
     def check(self) -> None:
         """Give freed memory back if there is much of it, or it is not known how much."""
         resident = _resident()
-        if not resident or resident > self._least + MOST_KEPT:
+        if not resident or resident > self._least + MAX_KEPT:
             self.give_back()
 
 
@@ -184,7 +184,7 @@ class ShardReport:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class ShardSums:
     """A shard's states and report."""
 
     states: States
@@ -206,7 +206,7 @@ def measure_shard(
     announce: Announce = lambda numbers, done: None,
     alone: Collection[int] = (),
     excluded: Collection[int] = (),
-) -> Measured:
+) -> ShardSums:
     """The states of one shard: one forward pass per batch for all metrics.
 
     A batch that fails is tried again document by document; those that fail alone are
@@ -223,7 +223,7 @@ def measure_shard(
     """
     encoder = Encoder.of(model, plan)
     report = ShardReport()
-    fold = Fold(plan.metrics, model.info.n_layers)
+    fold = Accumulator(plan.metrics, model.info.n_layers)
     encoded = []
     for document in _encoded(encoder, plan, shard, report):
         if document.numbered[0] in excluded:
@@ -251,7 +251,7 @@ def measure_shard(
                 except Exception as error_alone:
                     _fail(report, document, f"{type(error_alone).__name__}: {error_alone}")
     report.layers = fold.layers()
-    return Measured(fold.states(), report)
+    return ShardSums(fold.states(), report)
 
 
 def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
@@ -279,7 +279,7 @@ def _encoded(
 def _run(
     encoder: Encoder,
     plan: Plan,
-    fold: Fold,
+    fold: Accumulator,
     documents: Sequence[EncodedDocument],
     report: ShardReport,
 ) -> None:

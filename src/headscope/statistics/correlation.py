@@ -10,8 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from headscope.statistics.intervals import LEAST_DF, LEAST_PARTS, both_tails, critical, skewed
-from headscope.statistics.jackknife import AGREEMENT, Pulls, skewness_of
+from headscope.statistics.intervals import (
+    MIN_BUCKETS,
+    MIN_DF,
+    hall_inverse,
+    t_critical,
+    t_two_sided,
+)
+from headscope.statistics.jackknife import VARIANCE_EXPONENT, Jackknife, skewness_of
 
 
 def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
@@ -26,7 +32,7 @@ def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     if abs(r) >= 1:
         return r, 0.0
     t = r * np.sqrt((n - 2) / (1 - r * r))
-    return r, float(both_tails(t, n - 2))
+    return r, float(t_two_sided(t, n - 2))
 
 
 def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.ndarray:
@@ -58,28 +64,28 @@ def ranks(values: np.ndarray, *, axis: int = -1) -> np.ndarray:
     return np.apply_along_axis(ranked, axis, values)
 
 
-def correlation_interval(left: Pulls, right: Pulls) -> tuple[float, float]:
-    """The interval of r over heads, from what r is without each part of the corpus.
+def correlation_interval(left: Jackknife, right: Jackknife) -> tuple[float, float]:
+    """The interval of r over heads, from what r is without each bucket of the corpus.
 
     z = artanh r (Fisher 1915); SE² = (G − 1)/G · Σ (z₍₋g₎ − z̄)², the delete-one jackknife. Few
     documents that pull r one way skew its errors: at each end the bound is the farther of z ± t_df
-    · SE and of Hall's (1992), brought back by tanh. NaN with fewer than five parts.
+    · SE and of Hall's (1992), brought back by tanh. NaN with fewer than five buckets.
 
     Args:
         left: numbers of all heads, along one axis.
         right: the same, of the other variable.
     """
-    of = replace(left.mean((0,)) - right.mean((0,)), agreement=AGREEMENT)
-    there = of.shares > 0
+    of = replace(left.mean((0,)) - right.mean((0,)), variance_exponent=VARIANCE_EXPONENT)
+    there = of.denominator_shares > 0
     df, n = float(of.df), int(there.sum())
-    if n < LEAST_PARTS or not df >= LEAST_DF:
+    if n < MIN_BUCKETS or not df >= MIN_DF:
         return float("nan"), float("nan")
     center = _fisher(correlation(left.value, right.value))
-    without = _fisher(correlation(*((side.value - side.pulls)[there] for side in (left, right))))
+    without = _fisher(correlation(*((side.value - side.deltas)[there] for side in (left, right))))
     off = without.mean() - without
     error = np.sqrt((n - 1) / n * (off**2).sum())
-    t, skewness = critical(df), skewness_of(off)
-    below, above = (max(t, sign * skewed(sign * t, skewness)) for sign in (1, -1))
+    t, skewness = t_critical(df), skewness_of(off)
+    below, above = (max(t, sign * hall_inverse(sign * t, skewness)) for sign in (1, -1))
     return float(np.tanh(center - below * error)), float(np.tanh(center + above * error))
 
 

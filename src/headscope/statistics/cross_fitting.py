@@ -12,14 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headscope.statistics.intervals import Interval, interval, p_above
-from headscope.statistics.jackknife import AGREEMENT, FULL, Pulls, ratio_pulls
+from headscope.statistics.jackknife import (
+    MAX_VARIANCE_EXPONENT,
+    VARIANCE_EXPONENT,
+    Jackknife,
+    ratio_jackknife,
+)
 
-LEAST_CASES = 20
-LEAST_PARTS = 6
+MIN_CASES = 20
+MIN_CASE_BUCKETS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class HonestScore:
+class CrossFitScore:
     """How often heads that the other half of the documents chose are right."""
 
     score: float
@@ -30,50 +35,53 @@ class HonestScore:
     p: float
     """One-sided, that the heads are not above every rival; NaN where there are too few cases."""
     chosen: tuple[int, int]
-    """The classifiers that the odd parts chose for the even ones, and the even for the odd."""
+    """The classifiers that the odd buckets chose for the even ones, and the even for the odd."""
 
 
-def honest_right(right: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
-    """`part …`: what the classifier that the other half of the parts chose gets right in each.
+def cross_fit(right: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
+    """`bucket …`: what the classifier that the other half of the buckets chose gets right in each.
 
     Args:
-        right: `part classifier …`, cases that each classifier gets right. Parts with an even
+        right: `bucket classifier …`, cases that each classifier gets right. Parts with an even
             number are one half, those with an odd number the other.
 
     Returns:
-        The right cases, and which classifiers the odd parts and the even parts chose.
+        The right cases, and which classifiers the odd buckets and the even buckets chose.
     """
     halves = np.arange(len(right)) % 2
     of_odd, of_even = (int(right[halves == half].sum(0).argmax()) for half in (1, 0))
     return np.where(halves == 0, right[:, of_odd], right[:, of_even]), (of_odd, of_even)
 
 
-def honest_score(right: np.ndarray, cases: np.ndarray, rivals: np.ndarray) -> HonestScore:
+def cross_fit_score(right: np.ndarray, cases: np.ndarray, rivals: np.ndarray) -> CrossFitScore:
     """Is the best head above every rival (a fixed offset, a rule)?
 
     The right cases of the heads chosen, Σ right_g/Σ cases_g, are a ratio like any other, and so
-    is the difference to each rival, Σ (right_g − rival_g)/Σ cases_g, part by part. All of the
+    is the difference to each rival, Σ (right_g − rival_g)/Σ cases_g, bucket by bucket. All of the
     differences must be above 0: the largest of their p values is that of the claim (an
     intersection-union test, Berger 1982), and the interval is that of the smallest difference.
-    There is no score where a half has no cases, and no test with fewer than 20 cases or 6 parts
+    There is no score where a half has no cases, and no test with fewer than 20 cases or 6 buckets
     that have any.
 
     Args:
-        right: `part classifier`, cases that each head (and direction) gets right.
-        cases: `part`.
-        rivals: `part rival`, cases that each rival gets right.
+        right: `bucket classifier`, cases that each head (and direction) gets right.
+        cases: `bucket`.
+        rivals: `bucket rival`, cases that each rival gets right.
     """
     nothing = (float("nan"), float("nan"))
     if not all(cases[half::2].sum() > 0 for half in (0, 1)):
-        return HonestScore(np.nan, nothing, np.nan, nothing, np.nan, (-1, -1))
-    by_part, chosen = honest_right(right)
-    score = ratio_pulls(by_part, cases, "logit")
-    gains = replace(ratio_pulls(by_part[:, None] - rivals, cases[:, None]), agreement=FULL)
+        return CrossFitScore(np.nan, nothing, np.nan, nothing, np.nan, (-1, -1))
+    by_bucket, chosen = cross_fit(right)
+    score = ratio_jackknife(by_bucket, cases, "logit")
+    gains = replace(
+        ratio_jackknife(by_bucket[:, None] - rivals, cases[:, None]),
+        variance_exponent=MAX_VARIANCE_EXPONENT,
+    )
     lowest = int(np.argmin(gains.value))
-    is_enough = cases.sum() >= LEAST_CASES and (cases > 0).sum() >= LEAST_PARTS
-    # Where no part tells head and rival apart, there is nothing in favor of the head.
+    is_enough = cases.sum() >= MIN_CASES and (cases > 0).sum() >= MIN_CASE_BUCKETS
+    # Where no bucket tells head and rival apart, there is nothing in favor of the head.
     p = float(np.max(np.nan_to_num(p_above(gains), nan=1.0))) if is_enough else float("nan")
-    return HonestScore(
+    return CrossFitScore(
         float(score.value),
         _bounds(interval(score)),
         float(gains.value[lowest]),
@@ -83,19 +91,19 @@ def honest_score(right: np.ndarray, cases: np.ndarray, rivals: np.ndarray) -> Ho
     )
 
 
-def count_ties(score: Pulls, level: float = 0.05) -> int | None:
+def count_ties(score: Jackknife, level: float = 0.05) -> int | None:
     """How many classifiers cannot be told from the best: paired p above the level, uncorrected.
 
     None where too few documents have cases for any test: then nothing is known of ties.
 
     Args:
-        score: `part classifier`.
+        score: `bucket classifier`.
         level: below which a classifier is worse than the best.
     """
     values = np.nan_to_num(np.asarray(score.value), nan=-np.inf)
     best = score.at(int(values.argmax()))
-    # One test at a time is nowhere near the tail that `FULL` is for.
-    p = p_above(replace(best.at(None) - score, agreement=AGREEMENT))
+    # One test at a time is nowhere near the tail that `MAX_VARIANCE_EXPONENT` is for.
+    p = p_above(replace(best.at(None) - score, variance_exponent=VARIANCE_EXPONENT))
     if not np.isfinite(p).any():
         return None
     return int(((~(p < level)) & np.isfinite(score.value)).sum())

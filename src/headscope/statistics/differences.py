@@ -9,8 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headscope.statistics.intervals import both_tails, cautious, critical, is_enough, skewed
-from headscope.statistics.jackknife import FULL, Pulls, subtracted
+from headscope.statistics.intervals import (
+    conservative_t,
+    hall_inverse,
+    is_enough,
+    t_critical,
+    t_two_sided,
+)
+from headscope.statistics.jackknife import MAX_VARIANCE_EXPONENT, Jackknife, subtracted
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +37,8 @@ class Difference:
         return np.stack((self.low, self.high))
 
 
-def paired(left: Pulls, right: Pulls) -> Difference:
-    """The difference of two numbers over the same parts (two models over one corpus).
+def paired(left: Jackknife, right: Jackknife) -> Difference:
+    """The difference of two numbers over the same buckets (two models over one corpus).
 
     SE² = (G − 1)/G · Σ (u_g − u′_g)², with the smaller of both degrees of freedom. A document
     that is long or odd is so for both models and cancels; taken as different documents, the
@@ -44,14 +50,14 @@ def paired(left: Pulls, right: Pulls) -> Difference:
     return _difference(of.value, of.variance, skewness, np.where(enough, of.df, np.nan))
 
 
-def unpaired(left: Pulls, right: Pulls) -> Difference:
+def unpaired(left: Jackknife, right: Jackknife) -> Difference:
     """The difference of two numbers over different documents (two genres, two corpora).
 
     Variances add, and third moments subtract; the degrees of freedom are Welch's (1947): nearer
     to those of the side that is known less well.
     """
     enough = is_enough(left) & is_enough(right)
-    left, right = (replace(side, agreement=FULL) for side in (left, right))
+    left, right = (replace(side, variance_exponent=MAX_VARIANCE_EXPONENT) for side in (left, right))
     variances = left.variance, right.variance
     variance = variances[0] + variances[1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -68,10 +74,10 @@ def _difference(
     value: np.ndarray, variance: np.ndarray, skewness: np.ndarray, df: np.ndarray
 ) -> Difference:
     """The interval by Hall's transformation, the p value by the more careful of it and plain t."""
-    error, t = np.sqrt(variance), critical(df)
-    low, high = (value - skewed(sign * t, skewness) * error for sign in (1, -1))
+    error, t = np.sqrt(variance), t_critical(df)
+    low, high = (value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = both_tails(cautious(value / error, skewness), df)
+        p = t_two_sided(conservative_t(value / error, skewness), df)
     p = np.where((value == 0) & np.isfinite(df), 1.0, p)
     return Difference(value, low, high, p, df + 1)
 
@@ -92,11 +98,11 @@ class GroupTest:
 
 
 def permutation_test(
-    of: Pulls, groups: np.ndarray, *, n_permutations: int = N_PERMUTATIONS, seed: int = 0
+    of: Jackknife, groups: np.ndarray, *, n_permutations: int = N_PERMUTATIONS, seed: int = 0
 ) -> GroupTest:
     """Do groups of documents differ in a number, averaged over heads?
 
-    Under one common θ, part g deviates by u_g = (a_g − θ b_g)/B and weighs w_g = b_g/B, both
+    Under one common θ, bucket g deviates by u_g = (a_g − θ b_g)/B and weighs w_g = b_g/B, both
     averaged over heads; group k by d_k = Σu_g/W_k with W_k = Σw_g. The statistic is
 
         F = Σ W_k d_k² / (Σ (u_g − d_k w_g)²/w_g / (G − K)),
@@ -107,18 +113,18 @@ def permutation_test(
     read (Westfall & Young 1993).
 
     Args:
-        of: the number, over any axes of heads, whose parts each belong to one group.
-        groups: `part`, the number of each part's group.
+        of: the number, over any axes of heads, whose buckets each belong to one group.
+        groups: `bucket`, the number of each bucket's group.
         n_permutations: how many shuffles.
         seed: of the shuffles.
     """
     n_groups = int(groups.max()) + 1
-    scores = of.pulls * (1 - of.shares)  # (a − θ b)/B
+    scores = of.deltas * (1 - of.denominator_shares)  # (a − θ b)/B
     heads = tuple(range(1, scores.ndim))
     is_known = np.isfinite(of.value)
     n_heads = max(int(is_known.sum()), 1)
     u = np.where(is_known, scores, 0.0).sum(heads) / n_heads
-    w = np.where(is_known, of.shares, 0.0).sum(heads) / n_heads
+    w = np.where(is_known, of.denominator_shares, 0.0).sum(heads) / n_heads
     there = w > 0
     u, w, groups = u[there], w[there], groups[there]
     nothing = np.full(n_groups, np.nan)
@@ -147,7 +153,7 @@ def permutation_test(
 
 
 def _by_group(shuffled: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
-    """`shuffle group`: sums of the parts that each shuffle puts into each group."""
+    """`shuffle group`: sums of the buckets that each shuffle puts into each group."""
     rows = np.arange(len(shuffled))[:, None] * n_groups
     flat = np.bincount(
         (shuffled + rows).ravel(),

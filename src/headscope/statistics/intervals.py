@@ -17,33 +17,41 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headscope.lazy import special
-from headscope.statistics.jackknife import AGREEMENT, EPSILON, FULL, WHOLE, Pulls, Scale, subtracted
+from headscope.statistics.jackknife import (
+    EPSILON,
+    MAX_VARIANCE_EXPONENT,
+    VARIANCE_EXPONENT,
+    WHOLE,
+    Jackknife,
+    Scale,
+    subtracted,
+)
 
 LEVEL = 0.95
 """Of all intervals."""
 
 
-def critical(df: np.ndarray | float, level: float = LEVEL) -> np.ndarray:
+def t_critical(df: np.ndarray | float, level: float = LEVEL) -> np.ndarray:
     """The half width of an interval in standard errors; NaN where there is no `df`."""
     values: np.ndarray = special.stdtrit(df, (1 + level) / 2)
     return values
 
 
-def upper_tail(t: np.ndarray | float, df: np.ndarray | float) -> np.ndarray:
+def t_sf(t: np.ndarray | float, df: np.ndarray | float) -> np.ndarray:
     """The probability of a value above `t` by chance: p of a one-sided test."""
     values: np.ndarray = special.stdtr(df, -np.asarray(t, dtype=np.float64))
     return values
 
 
-def both_tails(t: np.ndarray | float, df: np.ndarray | float) -> np.ndarray:
+def t_two_sided(t: np.ndarray | float, df: np.ndarray | float) -> np.ndarray:
     """The probability of a value farther from 0 than `t`: p of a two-sided test."""
-    return 2 * upper_tail(np.abs(t), df)
+    return 2 * t_sf(np.abs(t), df)
 
 
 BOUNDS = ("low", "high")
-LEAST_PARTS = 5
-"""Fewer parts with anything to count (or anything not to) give no interval."""
-LEAST_DF = 2.0
+MIN_BUCKETS = 5
+"""Fewer buckets with anything to count (or anything not to) give no interval."""
+MIN_DF = 2.0
 OF_SHARES, OF_POSITIVE = 1 / 3, 1 / 2
 """So much of the skewness counts in lists of heads against a number: of a share where it makes a
 head less sure, of a positive number where it makes a head surer. Lists held their error rates with
@@ -51,7 +59,7 @@ these (`studies.errors`); more care would cost up to half of the power."""
 OF_DOCUMENTS = 1.0
 """In lists of shares, documents are taken to be at least so skewed downward: the error of n of them
 by 1/√n. Rare documents in which heads do not rest are mostly not in a sample of few."""
-HIDDEN, MOST_HIDDEN = 4.0, 2.5
+MAX_SKEWNESS_FACTOR, MAX_HIDDEN_SKEWNESS = 4.0, 2.5
 """At the upper end of an interval of a positive number, skewness may be so many times what it
 seems, up to so much divided by the effective number of documents."""
 
@@ -71,24 +79,24 @@ class Interval:
         return np.stack((self.low, self.high))
 
 
-def interval(of: Pulls, level: float = LEVEL) -> Interval:
-    """The interval of a number from the pulls of the parts of its corpus.
+def interval(of: Jackknife, level: float = LEVEL) -> Interval:
+    """The interval of a number from the pulls of the buckets of its corpus.
 
     Shares: g(θ) ± t_df · SE · g′(θ) with g the log odds, brought back to the scale of θ: the
     delete-one jackknife's standard error (Efron & Stein 1981), Student's t with Bell & McCaffrey's
     (2002) degrees of freedom. What is positive without bound, and differences of such:
-    θ − H⁻¹(±t_df) · SE, with Hall's (1992) transformation of a skewed statistic (`unskewed`). The
+    θ − H⁻¹(±t_df) · SE, with Hall's (1992) transformation of a skewed statistic (`hall_transform`). The
     upper end of a positive number is the farther of that and the same with the skewness that few
-    documents may hide (`hidden`). NaN where df < 2 or fewer than five parts have anything to
+    documents may hide (`skewness_bound`). NaN where df < 2 or fewer than five buckets have anything to
     count: too few documents.
     """
     df = np.where(is_enough(of), of.df, np.nan)
-    error, t = np.sqrt(of.variance), critical(df, level)
+    error, t = np.sqrt(of.variance), t_critical(df, level)
     if of.scale in ("positive", "skewed"):
         skewness = of.skewness
-        low, high = (of.value - skewed(sign * t, skewness) * error for sign in (1, -1))
+        low, high = (of.value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
         if of.scale == "positive":
-            farther = of.value - skewed(-t, hidden(skewness, df + 1)) * error
+            farther = of.value - hall_inverse(-t, skewness_bound(skewness, df + 1)) * error
             low, high = np.maximum(low, 0.0), np.maximum(high, farther)
         return Interval(low, high, df + 1)
     center, slope = _transformed(of.value, of.scale)
@@ -96,7 +104,7 @@ def interval(of: Pulls, level: float = LEVEL) -> Interval:
     return Interval(low, high, df + 1)
 
 
-def unskewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+def hall_transform(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """A studentized number as it would be if its errors were not skewed (Hall 1992, eq. 2).
 
     H(t) = t + γ t²/3 + γ² t³/27 + γ/6. A sample without its rare long documents has too small a
@@ -104,18 +112,18 @@ def unskewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """
     with np.errstate(invalid="ignore"):
         transformed = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
-    return np.where(np.isinf(t), t, transformed)  # where no part pulls at all
+    return np.where(np.isinf(t), t, transformed)  # where no bucket pulls at all
 
 
-def skewed(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
-    """The inverse of `unskewed`: (3/γ)·((1 + γ (t − γ/6))^⅓ − 1), which is t where γ is 0."""
+def hall_inverse(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """The inverse of `hall_transform`: (3/γ)·((1 + γ (t − γ/6))^⅓ − 1), which is t where γ is 0."""
     is_skewed = np.abs(skewness) > EPSILON
     gamma = np.where(is_skewed, skewness, 1.0)
     inverse = 3 / gamma * (np.cbrt(1 + gamma * (t - gamma / 6)) - 1)
     return np.where(is_skewed, inverse, t)
 
 
-def hidden(skewness: np.ndarray, documents: np.ndarray) -> np.ndarray:
+def skewness_bound(skewness: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """The skewness that few documents may hide: max(γ, min(4 γ, 2.5/n)).
 
     The rare long document that makes a mean skewed is mostly not in a sample of few: γ is then too
@@ -123,55 +131,57 @@ def hidden(skewness: np.ndarray, documents: np.ndarray) -> np.ndarray:
     four times what it seems. Where γ is not above 0, or n is large, nothing changes.
     """
     with np.errstate(invalid="ignore"):
-        most: np.ndarray = np.fmax(skewness, np.minimum(HIDDEN * skewness, MOST_HIDDEN / documents))
+        most: np.ndarray = np.fmax(
+            skewness, np.minimum(MAX_SKEWNESS_FACTOR * skewness, MAX_HIDDEN_SKEWNESS / documents)
+        )
     return most
 
 
-def cautious(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+def conservative_t(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """The nearer to 0 of a studentized difference and the same unskewed; 0 if they disagree.
 
-    Where few parts pull a difference down, a sample without them has it too high with too small an
-    error, and `unskewed` takes that back; where few pull it up, the plain statistic is the careful
+    Where few buckets pull a difference down, a sample without them has it too high with too small an
+    error, and `hall_transform` takes that back; where few pull it up, the plain statistic is the careful
     one, because a skewness estimated from few documents must not make a head stand out.
     """
     with np.errstate(invalid="ignore"):
-        transformed = np.sign(t) * unskewed(t, skewness)
+        transformed = np.sign(t) * hall_transform(t, skewness)
         nearer = np.sign(t) * np.clip(transformed, 0.0, np.abs(t))
     return np.where((skewness == 0) | np.isinf(t), t, nearer)
 
 
-def p_above(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
+def p_above(of: Jackknife, threshold: np.ndarray | float = 0.0) -> np.ndarray:
     """`…`: p of the one-sided test that a number is at most a threshold, on its interval's scale.
 
     Small where the data would be rare if the head were not above the threshold. It is read in
     lists of heads, far out in the tail, and more careful there than an interval. Log odds can
     still be skewed: rare documents that pull all heads down make a sample without them look surer
-    than it is. So t of a share has the degrees of freedom of differences (`FULL`) and is `cautious`
+    than it is. So t of a share has the degrees of freedom of differences (`MAX_VARIANCE_EXPONENT`) and is `conservative_t`
     about a third of the skewness (Hall 1992), which is taken to be −1/√n or less of n effective
-    documents; t of a positive number is `unskewed`, by half where
+    documents; t of a positive number is `hall_transform`, by half where
     that would raise it: estimated from few documents, skewness must not make a head stand out.
-    A share that is 1 in nearly every part has no interval, and is tested by its whole parts: if
-    the share were τ, at most τ of equal parts would be whole, so p is the binomial probability of
+    A share that is 1 in nearly every bucket has no interval, and is tested by its whole buckets: if
+    the share were τ, at most τ of equal buckets would be whole, so p is the binomial probability of
     so many.
     """
     if of.scale == "logit":
-        t, df = _student(replace(of, agreement=FULL), threshold)
+        t, df = _student(replace(of, variance_exponent=MAX_VARIANCE_EXPONENT), threshold)
         with np.errstate(invalid="ignore"):
             skewness = np.fmin(of.skewness, -OF_DOCUMENTS / np.sqrt(df + 1))
-        p = upper_tail(cautious(t, OF_SHARES * skewness), df)
-        return np.where(np.isfinite(p), p, _p_of_whole_parts(of, threshold))
+        p = t_sf(conservative_t(t, OF_SHARES * skewness), df)
+        return np.where(np.isfinite(p), p, _p_of_whole_buckets(of, threshold))
     if of.scale == "positive":
         t, df = _student(of, threshold)
         skewness = of.skewness
         skewness = np.where(skewness > 0, OF_POSITIVE * skewness, skewness)
-        return upper_tail(unskewed(t, skewness), df)
-    return upper_tail(*_statistic(of, threshold))
+        return t_sf(hall_transform(t, skewness), df)
+    return t_sf(*_statistic(of, threshold))
 
 
-def p_differs(of: Pulls, threshold: np.ndarray | float = 0.0) -> np.ndarray:
+def p_differs(of: Jackknife, threshold: np.ndarray | float = 0.0) -> np.ndarray:
     """`…`: p of the two-sided test that a number is a threshold; 1 where it is exactly that."""
     t, df = _statistic(of, threshold)
-    return both_tails(t, df)
+    return t_two_sided(t, df)
 
 
 def mean_interval(values: np.ndarray, level: float = LEVEL) -> Interval:
@@ -187,7 +197,7 @@ def mean_interval(values: np.ndarray, level: float = LEVEL) -> Interval:
     """
     values = np.asarray(values, dtype=np.float64)
     mean, error, df = mean_and_error(values)
-    half = critical(df, level) * error
+    half = t_critical(df, level) * error
     return Interval(mean - half, mean + half, df + 1)
 
 
@@ -195,7 +205,7 @@ def mean_p(values: np.ndarray, threshold: float = 0.0) -> np.ndarray:
     """`…`: p of the two-sided t test that the mean over texts is a threshold."""
     mean, error, df = mean_and_error(np.asarray(values, dtype=np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = both_tails((mean - threshold) / error, df)
+        p = t_two_sided((mean - threshold) / error, df)
     return np.where((mean == threshold) & np.isfinite(df), 1.0, p)
 
 
@@ -207,53 +217,56 @@ def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
         mean = np.where(is_known, values, 0.0).sum(0) / n
         off = np.where(is_known, values - mean, 0.0)
         error = np.sqrt((off**2).sum(0) / (n - 1) / n)
-    df = np.where(n - 1 >= LEAST_DF, n - 1, np.nan)
+    df = np.where(n - 1 >= MIN_DF, n - 1, np.nan)
     return mean, error, df
 
 
-def is_enough(of: Pulls) -> np.ndarray:
+def is_enough(of: Jackknife) -> np.ndarray:
     """`…`: are there documents enough for an interval? One rule for numbers and differences, which
-    have fewer degrees of freedom (`FULL`) but no fewer documents.
+    have fewer degrees of freedom (`MAX_VARIANCE_EXPONENT`) but no fewer documents.
     """
-    hits = of.is_hit.sum(0)
+    hits = of.has_events.sum(0)
     if of.scale == "logit":
-        hits = np.minimum(hits, of.is_missed.sum(0))
-    df = replace(of, agreement=AGREEMENT).df
+        hits = np.minimum(hits, of.has_non_events.sum(0))
+    df = replace(of, variance_exponent=VARIANCE_EXPONENT).df
     with np.errstate(invalid="ignore"):
-        enough: np.ndarray = (hits >= LEAST_PARTS) & (df >= LEAST_DF)
+        enough: np.ndarray = (hits >= MIN_BUCKETS) & (df >= MIN_DF)
     return enough
 
 
-def _p_of_whole_parts(of: Pulls, threshold: np.ndarray | float) -> np.ndarray:
+def _p_of_whole_buckets(of: Jackknife, threshold: np.ndarray | float) -> np.ndarray:
     """P(at least so many of n documents are whole | τ) = I_τ(k, n − k + 1), where fewer than five
-    parts are not whole; else NaN. n is the effective number of documents, and k the part of it
-    that whole parts hold: many small whole parts say nothing against few large ones. Whole parts
-    have a share of at least 1 − `WHOLE`, so that at most τ/(1 − `WHOLE`) of parts can be.
+    buckets are not whole; else NaN. n is the effective number of documents, and k the part of it
+    that whole buckets hold: many small whole buckets say nothing against few large ones. Whole buckets
+    have a share of at least 1 − `WHOLE`, so that at most τ/(1 − `WHOLE`) of buckets can be.
     """
-    missed = of.is_missed.sum(0)
+    missed = of.has_non_events.sum(0)
     n = of.df + 1
-    k = n * (of.shares * ~of.is_missed).sum(0)
+    k = n * (of.denominator_shares * ~of.has_non_events).sum(0)
     with np.errstate(invalid="ignore"):
-        is_asked = (missed < LEAST_PARTS) & (of.n_parts >= LEAST_PARTS) & (of.df >= LEAST_DF)
+        is_asked = (missed < MIN_BUCKETS) & (of.n_buckets >= MIN_BUCKETS) & (of.df >= MIN_DF)
         most = np.minimum(np.asarray(threshold) / (1 - WHOLE), 1.0)
         p = special.betainc(k, n - k + 1, most)
     tested: np.ndarray = np.where(is_asked & (k > 0), p, np.nan)
     return tested
 
 
-def _statistic(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+def _statistic(of: Jackknife, threshold: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """The statistic that agrees with the interval, and its degrees of freedom."""
     t, df = _student(of, threshold)
     if of.scale == "positive":
         skewness = of.skewness
-        plain, farther = unskewed(t, skewness), unskewed(t, hidden(skewness, df + 1))
+        plain, farther = (
+            hall_transform(t, skewness),
+            hall_transform(t, skewness_bound(skewness, df + 1)),
+        )
         t = np.where(t == 0, 0.0, np.where(t < 0, np.fmax(plain, farther), plain))
     elif of.scale == "skewed":
-        t = cautious(t, of.skewness)
+        t = conservative_t(t, of.skewness)
     return t, df
 
 
-def _student(of: Pulls, threshold: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+def _student(of: Jackknife, threshold: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Student's t on the scale of a number, as if its errors were not skewed."""
     df = np.where(is_enough(of), of.df, np.nan)
     center, slope = _transformed(of.value, of.scale)

@@ -15,7 +15,7 @@ from headscope.errors import FileFormatError, MissingExtra, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import NO_PARENT, ROOT, Document, Mention, Span, Unit
 from headscope.text.readers.read import Readable, as_corpus
-from headscope.text.readers.reader import Report
+from headscope.text.readers.reader import ReadLog
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -46,7 +46,7 @@ def annotate(
     """
     corpus = as_corpus(corpus)
     _load(pipeline)
-    if corpus.sample is None:
+    if corpus.sample_size is None:
         return replace(corpus, source=SpacySource(corpus.by("document"), pipeline))
     # Drawn before annotating: else all would be annotated to choose a few.
     return Corpus(SpacySource(corpus, pipeline), unit=corpus.unit, on_error=corpus.on_error)
@@ -64,7 +64,7 @@ class SpacySource:
         """The corpus and the pipeline."""
         return f"{self.corpus.name} annotated by {self.pipeline}"
 
-    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """The annotated documents."""
         nlp = _load(self.pipeline)
 
@@ -116,7 +116,7 @@ def _document(parsed: Doc, document: Document, pipeline: str) -> Document:
         parents=parents,
         relations=None if parents is None else tuple(token.dep_ or "_" for token in tokens),
         mentions=tuple(_entities(parsed, number)),
-        part_of=document.part_of,
+        bucket_of=document.bucket_of,
         meta={**document.meta, "annotator": pipeline},
     )
 

@@ -26,9 +26,9 @@ from headscope.atomic import atomic_path
 from headscope.errors import InputError, UnknownName, warn
 from headscope.notebook import facts_table
 from headscope.text.document import Document, Unit
-from headscope.text.readers.reader import OnError, Report
+from headscope.text.readers.reader import OnError, ReadLog
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """A larger file is not worth its place on the disk."""
 
 
@@ -42,7 +42,7 @@ class Spool:
         documents: read once.
 
     Raises:
-        OSError: they do not fit on the disk, or into `MOST_BYTES`.
+        OSError: they do not fit on the disk, or into `MAX_BYTES`.
     """
 
     def __init__(self, documents: Iterable[Document]) -> None:
@@ -51,8 +51,8 @@ class Spool:
         for document in documents:
             pickle.dump(document, self._file, protocol=pickle.HIGHEST_PROTOCOL)
             self._n += 1
-            if self._file.tell() > MOST_BYTES:
-                raise OSError(f"more than {MOST_BYTES} bytes after {self._n} documents")
+            if self._file.tell() > MAX_BYTES:
+                raise OSError(f"more than {MAX_BYTES} bytes after {self._n} documents")
         self._file.flush()
 
     def __iter__(self) -> Iterator[Document]:
@@ -63,7 +63,7 @@ class Spool:
 
 AS_GIVEN = "document as given"
 """What one document is called in a corpus whose documents were not cut."""
-MOST_HELD = 10_000
+MAX_HELD = 10_000
 """Documents of a sample that a run holds in memory."""
 
 
@@ -75,7 +75,7 @@ class Source(Protocol):
         """What to call it in messages and provenance."""
         ...
 
-    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """The documents from the start; what is broken goes to the report."""
         ...
 
@@ -115,7 +115,7 @@ class _Held(NamedTuple):
     """Documents at hand, and what was left out when they were read."""
 
     documents: tuple[Document, ...] | Spool
-    report: Report
+    report: ReadLog
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class _Known:
 class Corpus:
     """Documents of one source, read anew at every iteration.
 
-    Made by `headscope.read`. Frozen and picklable; `by` and `draw` give changed copies. A
+    Made by `headscope.read`. Frozen and picklable; `by` and `sample` give changed copies. A
     small one, in memory or in plain files of a few megabytes, also has a length and is
     indexed: `corpus[0]`.
     """
@@ -146,7 +146,7 @@ class Corpus:
     source: Source
     unit: Unit | None = None
     """What its documents were cut into; None where they are as they were given."""
-    sample: int | None = None
+    sample_size: int | None = None
     """How many documents to draw; None for all."""
     seed: int = 0
     one_per_document: bool = False
@@ -161,10 +161,10 @@ class Corpus:
     def __post_init__(self) -> None:
         if self.unit is not None and self.unit not in get_args(Unit):
             raise UnknownName.of("unit", self.unit, get_args(Unit))
-        if self.sample is not None:
-            whole_number("sample", self.sample)
+        if self.sample_size is not None:
+            whole_number("sample", self.sample_size)
         expect("seed", self.seed, Integral, "a whole number")
-        Report(self.on_error)
+        ReadLog(self.on_error)
 
     @property
     def name(self) -> str:
@@ -179,7 +179,7 @@ class Corpus:
         return self.given_as if self.unit is None else self.unit
 
     def __iter__(self) -> Iterator[Document]:
-        return self.read(Report(self.on_error))
+        return self.read(ReadLog(self.on_error))
 
     def __bool__(self) -> bool:
         return True  # else `if corpus` would read all of it for its length
@@ -210,7 +210,7 @@ class Corpus:
         if self._known.documents is None:
             self._check_small("cannot be indexed")
             # Not tuple(self), which would read it all for its length first.
-            self._known.documents = tuple(self.read(Report(self.on_error)))
+            self._known.documents = tuple(self.read(ReadLog(self.on_error)))
         return self._known.documents[index]
 
     def __getstate__(self) -> dict[str, object]:
@@ -218,7 +218,7 @@ class Corpus:
         return {**self.__dict__, "_known": replace(self._known, documents=None, held=None)}
 
     def __repr__(self) -> str:
-        drawn = "" if self.sample is None else f", {self.sample} drawn (seed {self.seed})"
+        drawn = "" if self.sample_size is None else f", {self.sample_size} drawn (seed {self.seed})"
         return f"<Corpus {self.name}: by {self.unit_name}{drawn}>"
 
     def _repr_html_(self) -> str:
@@ -228,8 +228,8 @@ class Corpus:
             f"Corpus {self.name}",
             [
                 ("one document is a", self.unit_name),
-                ("sample", self.sample),
-                ("seed", None if self.sample is None else self.seed),
+                ("sample", self.sample_size),
+                ("seed", None if self.sample_size is None else self.seed),
                 ("documents", known and known.documents),
                 ("sentences", known and known.sentences),
                 ("words", known and known.words),
@@ -239,7 +239,7 @@ class Corpus:
             ],
         )
 
-    def read(self, report: Report) -> Iterator[Document]:
+    def read(self, report: ReadLog) -> Iterator[Document]:
         """The documents; what is left out is counted in `report` as it happens."""
         held = self._known.held
         if held is not None:
@@ -256,13 +256,13 @@ class Corpus:
         """The same corpus with another unit as its document."""
         return self if unit == self.unit else replace(self, unit=unit)
 
-    def draw(self, sample: int, seed: int = 0, *, one_per_document: bool = False) -> Corpus:
-        """A corpus of `sample` of its documents, drawn at random and kept in order."""
-        if self.sample is not None:
+    def sample(self, size: int, seed: int = 0, *, one_per_document: bool = False) -> Corpus:
+        """Return a corpus of `size` documents, drawn at random and kept in order."""
+        if self.sample_size is not None:
             raise InputError(
-                f"This corpus is already a sample of {self.sample}. Draw from the whole one."
+                f"This corpus is already a sample of {self.sample_size}. Draw from the whole one."
             )
-        return replace(self, sample=sample, seed=seed, one_per_document=one_per_document)
+        return replace(self, sample_size=size, seed=seed, one_per_document=one_per_document)
 
     def summary(self) -> Summary:
         """Counts, content hash and what was left out: one pass, remembered."""
@@ -290,7 +290,7 @@ class Corpus:
         """The content hash of `summary`."""
         return self.summary().hash
 
-    def _of_source(self, report: Report) -> Iterator[Document]:
+    def _of_source(self, report: ReadLog) -> Iterator[Document]:
         """All documents, drawn or not."""
         return self.source.documents(self.unit or "document", report)
 
@@ -302,7 +302,7 @@ class Corpus:
             )
 
     def _summarize(self) -> Summary:
-        report = Report(self.on_error)
+        report = ReadLog(self.on_error)
         content = hashlib.sha256()
         documents = sentences = words = mentions = clusters = 0
         for document in self.read(report):
@@ -330,21 +330,21 @@ class Corpus:
         A hash, because libraries change their random generators and a plan must not; and
         because the smallest n can be kept while reading.
         """
-        if self.sample is None:
+        if self.sample_size is None:
             return None
         if self._known.chosen is None:
-            self._draw(Report(self.on_error), keeps=False)
+            self._draw(ReadLog(self.on_error), keeps=False)
         return self._known.chosen
 
-    def _draw(self, report: Report, *, keeps: bool) -> dict[int, Document | None]:
+    def _draw(self, report: ReadLog, *, keeps: bool) -> dict[int, Document | None]:
         """The numbers of the documents drawn, in order, with the documents if they are kept."""
-        assert self.sample is not None
+        assert self.sample_size is not None
         numbered = enumerate(self._of_source(report))
         total = 0
 
         def keys() -> Iterator[tuple[bytes, int, Document | None]]:
             nonlocal total
-            for parent, group in groupby(numbered, lambda pair: pair[1].part_of or pair[1].id):
+            for parent, group in groupby(numbered, lambda pair: pair[1].bucket_of or pair[1].id):
                 drawn = []
                 for number, document in group:
                     total += 1
@@ -357,12 +357,12 @@ class Corpus:
                 else:
                     yield from drawn
 
-        smallest = heapq.nsmallest(self.sample, keys(), key=lambda one: one[:2])
+        smallest = heapq.nsmallest(self.sample_size, keys(), key=lambda one: one[:2])
         chosen = {number: kept for _, number, kept in sorted(smallest, key=lambda one: one[1])}
         self._known.chosen, self._known.drawn_from = frozenset(chosen), total
-        if len(chosen) < self.sample:
+        if len(chosen) < self.sample_size:
             warn(
-                f"sample={self.sample}, but {self.name} has only {len(chosen)} to draw: "
+                f"sample={self.sample_size}, but {self.name} has only {len(chosen)} to draw: "
                 "all of them are taken.",
             )
         return chosen
@@ -379,17 +379,17 @@ def hold_documents(corpus: Corpus) -> Corpus:
     source is read each time.
     """
     is_small = isinstance(corpus.source, SizedSource) and corpus.source.is_small
-    is_few = is_small if corpus.sample is None else corpus.sample <= MOST_HELD
+    is_few = is_small if corpus.sample_size is None else corpus.sample_size <= MAX_HELD
     copy = replace(corpus)
     object.__setattr__(copy, "_known", replace(corpus._known, documents=None))
-    report = Report(corpus.on_error)
+    report = ReadLog(corpus.on_error)
     documents: tuple[Document, ...] | Spool
     if not is_few:
         try:
             documents = Spool(copy.read(report))
         except OSError:
             return corpus
-    elif corpus.sample is not None and corpus._known.chosen is None:
+    elif corpus.sample_size is not None and corpus._known.chosen is None:
         drawn = copy._draw(report, keeps=True).values()
         documents = tuple(document for document in drawn if document is not None)
     else:

@@ -143,10 +143,10 @@ class Frame:
         return f"{self.start:.2f} s"
 
 
-Piece = Patch | Frame
+MediaToken = Patch | Frame
 
 
-def joined_piece(pieces: list[Piece | None]) -> Piece | None:
+def joined_piece(pieces: list[MediaToken | None]) -> MediaToken | None:
     """One piece for several that follow one another: the stretch from the first frame to the
     last. Patches have no common rectangle.
     """
@@ -182,7 +182,7 @@ class Tokens:
     words: tuple[int, ...] = ()
     """Number of the token's word in `word_texts`, or -1."""
     word_texts: tuple[str, ...] = ()
-    pieces: tuple[Piece | None, ...] = ()
+    pieces: tuple[MediaToken | None, ...] = ()
     """What each token is where it is no text (a `Patch`, a `Frame`), None for text; empty where
     all of it is text."""
 

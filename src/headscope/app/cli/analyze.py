@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import Answer, settings
+from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def analyze(
             help="Also draw the papers' figures; of a run that is complete, draw them alone."
         ),
     ] = False,
-) -> Answer:
+) -> CommandResult:
     """Measure what every head does over a corpus. A run that was stopped goes on where it was."""
     from headscope.run.engines.processes import warm_up
     from headscope.run.progress import phase
@@ -55,7 +55,7 @@ def analyze(
     warm_up(corpus, running.workers)
 
     import headscope as hs
-    from headscope.results.display import described
+    from headscope.results.display import display_of
     from headscope.results.files import RESULT_FILE
 
     if segments:
@@ -75,7 +75,7 @@ def analyze(
             drawn = result.save_figures(out / "figures")
     counts = result.provenance["counts"]
     means = _means(result)
-    shown = [(described(result[name]), value) for name, value in means.items()]
+    shown = [(display_of(result[name]), value) for name, value in means.items()]
     data = {
         "model": result.model,
         "documents": counts["documents"],
@@ -92,7 +92,7 @@ def analyze(
     lines.append(f"  {'result':<{width}}  {data['result']} (headscope.open reads it)")
     if drawn:
         lines.append(f"  {'figures':<{width}}  {out / 'figures'}")
-    return Answer(data, "\n".join(lines))
+    return CommandResult(data, "\n".join(lines))
 
 
 def open_corpus(
@@ -109,7 +109,7 @@ def open_corpus(
     if name != "demo":
         return hs.read(name, unit=unit, sample=sample, seed=seed, on_error=on_error)
     documents = hs.demo_corpus(unit)
-    return documents if sample is None else documents.draw(sample, seed)
+    return documents if sample is None else documents.sample(sample, seed)
 
 
 def _means(result: Result) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """What a verb of the command line returns, and how it is printed.
 
-A verb is a function that returns an `Answer`. `register` gives it the three options that
+A verb is a function that returns an `CommandResult`. `register` gives it the three options that
 every verb has (`--json`, `--quiet`, `--debug`), and `--allow-pickle` if it loads a model, and
 prints the answer, and nothing else, to stdout.
 
@@ -23,7 +23,7 @@ from typing import Annotated
 import typer
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     """The user, or the system, stopped the verb."""
 
     def __init__(self, message: str, exit_code: int) -> None:
@@ -33,7 +33,7 @@ class Stopped(Exception):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Within the block SIGTERM stops the work as Ctrl-C does. Either one becomes `Stopped`, with
+    """Within the block SIGTERM stops the work as Ctrl-C does. Either one becomes `Interrupted`, with
     what the library says about how to go on.
 
     typer would turn KeyboardInterrupt into a return value, and lose its message.
@@ -50,14 +50,14 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise Stopped(str(stop), 128 + received) from None
+        raise Interrupted(str(stop), 128 + received) from None
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """One answer in two forms."""
 
     data: object
@@ -84,7 +84,7 @@ class _Settings:
 settings = _Settings()
 
 
-def say(line: str) -> None:
+def print_status(line: str) -> None:
     """Print a line about what is going on to stderr, unless the user asked for quiet."""
     if not settings.quiet:
         typer.echo(line, err=True)
@@ -104,7 +104,7 @@ _LOADING = {
 
 
 def register(
-    app: typer.Typer, verb: Callable[..., Answer], *, example: str, name: str | None = None
+    app: typer.Typer, verb: Callable[..., CommandResult], *, example: str, name: str | None = None
 ) -> None:
     """Make a function a verb of the command line.
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import Answer, say, settings
+from headscope.app.cli.command import CommandResult, print_status, settings
 from headscope.atomic import atomic_path
-from headscope.errors import OtherRun
+from headscope.errors import RunMismatch
 from headscope.run.engines.processes import n_cores, sigint_held
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def make_demo_page(stories: Mapping[str, str], report: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _DemoModel:
     """What the demo does with one model."""
 
     alias: str
@@ -92,7 +92,7 @@ class _Job:
 
 
 JOBS = (
-    _Job(
+    _DemoModel(
         "minilm",
         "MiniLM: two sentences",
         text="The cat sat on the mat.",
@@ -114,7 +114,7 @@ JOBS = (
             ),
         ),
     ),
-    _Job(
+    _DemoModel(
         "smollm2",
         "SmolLM2: the next word",
         text="When Mary and John went to the store, John gave a drink to",
@@ -155,12 +155,12 @@ def demo(
     out: options.Out = Path("demo"),
     workers: options.Workers = None,
     resume: options.Resume = True,
-) -> Answer:
+) -> CommandResult:
     """Measure both packaged models over the bundled corpus; write one page and a report."""
     import headscope as hs
 
     out.mkdir(parents=True, exist_ok=True)
-    say("Measuring two models over the bundled corpus: about a minute")
+    print_status("Measuring two models over the bundled corpus: about a minute")
     traces, results = {}, {}
     with _in_two_processes(out, workers, resume=resume) as wait_for_other_half:
         for job in reversed(JOBS):
@@ -203,7 +203,7 @@ def demo(
         f"One click from there, or {report}: every head, measured.\n"
         f"The numbers are in {out} too: headscope.open reads every result.nc."
     )
-    return Answer(data, text)
+    return CommandResult(data, text)
 
 
 def _under_way(name: str) -> AbstractContextManager[None]:
@@ -277,7 +277,7 @@ class _Runs:
         if self.model.info.objective is None:
             return []
         documents = hs.demo_corpus("document")
-        segments = hs.cut_segments(self.model, documents, 128).draw(DRAWN, 0)
+        segments = hs.cut_segments(self.model, documents, 128).sample(DRAWN, 0)
         return [self._run("importance", hs.importance, segments)]
 
     def _run(self, name: str, measure: Callable[..., Result], *given: object) -> Result:
@@ -286,6 +286,6 @@ class _Runs:
         with _under_way(f"{self.out.name}: {name}"):
             try:
                 return measure(self.model, *given, **running, resume=self.resume)
-            except OtherRun:
-                say(f"{folder} was measured by another version; measuring it again")
+            except RunMismatch:
+                print_status(f"{folder} was measured by another version; measuring it again")
                 return measure(self.model, *given, **running, resume=False)

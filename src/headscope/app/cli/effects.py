@@ -11,7 +11,7 @@ import typer
 
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.analyze import open_corpus
-from headscope.app.cli.command import Answer, settings
+from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def effects(
         typer.Option("-o", "--out", help="With --corpus: a file that report, card and map read."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many heads to print.")] = 10,
-) -> Answer:
+) -> CommandResult:
     """Show what each head does to a prediction: the number without the head − with it.
 
     Below 0 a head speaks for the target, above 0 against it. What one text shows is about that
@@ -100,7 +100,7 @@ def _answer(
     top: int,
     given: dict[str, object],
     estimates: xr.DataArray | None = None,
-) -> Answer:
+) -> CommandResult:
     """The heads with the largest effects, as data and as lines.
 
     Args:
@@ -139,4 +139,4 @@ def _answer(
     method = "exact" if estimates is None else "gradient"
     data = {"model": about["model"], **given, "number": about["number"],
             "with": about["with"], "method": method, "heads": rows}  # fmt: skip
-    return Answer(data, "\n".join(lines))
+    return CommandResult(data, "\n".join(lines))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import Answer
+from headscope.app.cli.command import CommandResult
 from headscope.app.cli.shared_options import open_results
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap
     from headscope.results.result import Result
 
-MOST_LISTED = 6
+MAX_LISTED = 6
 
 
 class _Cluster(TypedDict):
@@ -49,7 +49,7 @@ def map_heads(
         Literal["attention", "norm"] | None,
         typer.Option(help="Of runs over attention and over norms, which one to map."),
     ] = None,
-) -> Answer:
+) -> CommandResult:
     """Map all heads of a model: heads that attend alike are near, each with a name and a cluster.
 
     Exactly one run must have js, and it needs the surface metrics too (analyze --metrics all,js).
@@ -97,17 +97,17 @@ def map_heads(
         lines.append(f"  cluster {number}: {cluster['size']} heads ({layers})")
     lines += [f"  {heads.size_meaning}"] if heads.size_meaning else []
     lines += [f"  page     {page}", f"  figures  {out}"]
-    return Answer(data, "\n".join(lines))
+    return CommandResult(data, "\n".join(lines))
 
 
 def card(
     runs: options.Runs,
     layer: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
     head: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
-) -> Answer:
+) -> CommandResult:
     """Show everything that was measured about one head. Give all runs of its model."""
     first, *others = open_results(runs)
-    about = first.explain(layer, head, *others)
+    about = first.card(layer, head, *others)
     data = {
         "model": about.model,
         "layer": about.layer,
@@ -120,7 +120,7 @@ def card(
         "nearest": [{"layer": a, "head": b, "js": js} for a, b, js in about.nearest],
         "exemplars": list(about.exemplars),
     }
-    return Answer(data, str(about))
+    return CommandResult(data, str(about))
 
 
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
@@ -159,5 +159,5 @@ def _clusters(heads: HeadMap) -> list[_Cluster]:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - MOST_LISTED
-    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -11,7 +11,7 @@ import typer
 
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.analyze import open_corpus
-from headscope.app.cli.command import Answer, settings
+from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.models import load_model
 
 
@@ -27,7 +27,7 @@ def importance(
     sample: options.Sample = None,
     seed: options.Seed = 0,
     running: options.Running,
-) -> Answer:
+) -> CommandResult:
     """Measure how much the loss depends on attention to each class of keys (gradients).
 
     The model needs its language-model head: smollm2 has one, minilm does not.
@@ -61,7 +61,7 @@ def importance(
     lines = [f"{result.model}: mean |∂L/∂a| over {answer['documents']} documents, by class of keys"]
     lines += [f"  {name:<14} {value:.2e}" for name, value in means.items()]
     lines += [f"  result         {answer['result']}", f"  figure         {figure}"]
-    return Answer(answer, "\n".join(lines))
+    return CommandResult(answer, "\n".join(lines))
 
 
 AGREEMENT = ("r", "rho", "r_importance", "rho_importance", "error")
@@ -81,7 +81,7 @@ def check_importance(
     ] = False,
     seed: options.Seed = 0,
     on_error: options.OnError = "raise",
-) -> Answer:
+) -> CommandResult:
     """Remove attention, one head and one class of keys at a time, and measure how the loss rises.
 
     Prints how the rises correlate over heads with what the gradients predicted.
@@ -92,11 +92,11 @@ def check_importance(
     from headscope.figures.style import save_figure
 
     loaded = load_model(model, device)
-    loaded.need_objective("Gradient importance")
+    loaded.require_objective("Gradient importance")
     documents = open_corpus(corpus, unit="document", on_error=on_error)
     checked = hs.check_importance(
         loaded,
-        hs.cut_segments(loaded, documents, max_tokens).draw(sample, seed),
+        hs.cut_segments(loaded, documents, max_tokens).sample(sample, seed),
         heads=heads,
         max_tokens=max_tokens,
         renormalized=renormalized,
@@ -138,4 +138,4 @@ def check_importance(
         "data": str(data),
         "figure": str(figure),
     }
-    return Answer(answer, "\n".join(lines))
+    return CommandResult(answer, "\n".join(lines))

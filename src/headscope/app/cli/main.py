@@ -15,7 +15,7 @@ import typer
 
 from headscope import __version__
 from headscope.app.cli.analyze import analyze
-from headscope.app.cli.command import Stopped, register, settings
+from headscope.app.cli.command import Interrupted, register, settings
 from headscope.app.cli.demo import demo
 from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("headscope: stopped", err=True)
         sys.exit(130)
-    except Stopped as stop:
+    except Interrupted as stop:
         typer.echo(f"headscope: {stop}", err=True)
         sys.exit(stop.exit_code)
     except (HeadscopeError, OSError) as error:

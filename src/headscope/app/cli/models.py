@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import Answer, settings
+from headscope.app.cli.command import CommandResult, settings
 from headscope.lazy import importing
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def models(
         str | None, typer.Argument(help="A packaged model, folder or hub id to describe.")
     ] = None,
     device: options.Device = None,
-) -> Answer:
+) -> CommandResult:
     """List the packaged models, or describe one model and how the tap reads it."""
     return list_models() if name is None else describe_model(name, device)
 
@@ -39,7 +39,7 @@ def load_model(name: str, device: str | None) -> Model:
     return model
 
 
-def list_models() -> Answer:
+def list_models() -> CommandResult:
     """What there is to know about each packaged model."""
     from headscope.model.packaged.pinned import PACKAGED
 
@@ -64,10 +64,10 @@ def list_models() -> Answer:
         )
         lines += [f"{row['name']:<10} {row['title']} ({state})", f"{'':<10} {row['notes']}"]
     lines.append("Any folder with a saved transformers model, or a hub id, works too.")
-    return Answer(answer, "\n".join(lines))
+    return CommandResult(answer, "\n".join(lines))
 
 
-def describe_model(name: str, device: str | None) -> Answer:
+def describe_model(name: str, device: str | None) -> CommandResult:
     """What is known about one model, once it is loaded and has passed its self-check."""
     info = load_model(name, device).info
     grouped = info.n_groups is not None and info.n_groups < info.n_heads
@@ -93,4 +93,4 @@ def describe_model(name: str, device: str | None) -> Answer:
     text = "\n".join(f"{key:<11} {value}" for key, value in rows.items())
     text += "".join(f"\n{'note':<11} {note}" for note in info.notes)
     answer = dataclasses.asdict(info) | {"is_exact": info.check.is_exact}
-    return Answer(answer, text)
+    return CommandResult(answer, text)

@@ -12,7 +12,7 @@ import typer
 
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.analyze import open_corpus
-from headscope.app.cli.command import Answer, settings
+from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.models import load_model
 from headscope.app.cli.shared_options import open_results
 
@@ -54,7 +54,7 @@ def dependencies(
     over: options.Over = "attention",
     running: options.Running,
     figures: Figures = True,
-) -> Answer:
+) -> CommandResult:
     """Find the best head for every dependency relation (Clark et al. 2019, Table 1)."""
     import headscope as hs
     from headscope.run.progress import phase
@@ -101,7 +101,7 @@ def coreference(
     over: options.Over = "attention",
     running: options.Running,
     figures: Figures = True,
-) -> Answer:
+) -> CommandResult:
     """Find the best head for antecedents of mentions (Clark et al. 2019, Table 2)."""
     import headscope as hs
 
@@ -137,7 +137,7 @@ def bias(
     n: Annotated[int, typer.Option("-n", min=1, help="How many heads to show.")] = 5,
     over: options.Over = "attention",
     running: options.Running,
-) -> Answer:
+) -> CommandResult:
     """See whether coreference heads follow gender stereotypes (WinoBias)."""
     import headscope as hs
     from headscope.probes.tables import bias_table
@@ -158,12 +158,12 @@ def bias(
         "table": str(out / "table.csv"),
         "pronouns": table.pairs,
         "heads": [_plain(record) for record in table.records()],
-        "honest": _plain(dict(zip(("pro", "anti"), table.honest, strict=True))),
+        "honest": _plain(dict(zip(("pro", "anti"), table.crossfit_accuracy, strict=True))),
     }
-    return Answer(data, f"{table}\n\nresult {data['result']}, table {data['table']}")
+    return CommandResult(data, f"{table}\n\nresult {data['result']}, table {data['table']}")
 
 
-def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
+def _answer(result: Result, out: Path, drawn: list[Path]) -> CommandResult:
     from headscope.probes.tables import probe_table
     from headscope.results.files import RESULT_FILE
 
@@ -179,7 +179,7 @@ def _answer(result: Result, out: Path, drawn: list[Path]) -> Answer:
     }
     lines = [str(table), "", f"result {data['result']}, table {data['table']}"]
     lines += [f"figure {path}" for path in drawn]
-    return Answer(data, "\n".join(lines))
+    return CommandResult(data, "\n".join(lines))
 
 
 def _plain(record: Mapping[str, object]) -> dict[str, object]:
@@ -256,7 +256,7 @@ def combined(
         bool, typer.Option("--stream", help="Keep no attention: run the model every epoch.")
     ] = False,
     on_error: options.OnError = "raise",
-) -> Answer:
+) -> CommandResult:
     """Train probes that find each word's parent from all heads (Clark et al. 2019, Table 3)."""
     import headscope as hs
     from headscope.figures.style import save_figure
@@ -294,7 +294,7 @@ def combined(
             save_figure(probe.figure(), path.with_suffix(".png"))
     data = {name: _row(probe) | {"file": files[name]} for name, probe in probes.items()}
     answer = {"model": loaded.name, "right-branching": _baseline(probes[chosen[0]]), **data}
-    return Answer(answer, _table(loaded.name, probes) + f"\n  probes and figures: {out}")
+    return CommandResult(answer, _table(loaded.name, probes) + f"\n  probes and figures: {out}")
 
 
 def _chosen(kinds: str) -> list[str]:

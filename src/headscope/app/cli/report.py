@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import Answer, settings
+from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.shared_options import find_runs
 
 
@@ -23,7 +23,7 @@ def report(
             show_default=False,
         ),
     ] = None,
-) -> Answer:
+) -> CommandResult:
     """Write a report on runs as one HTML page: findings, figures, a card for every head."""
     import headscope as hs
     from headscope.errors import InputError
@@ -40,4 +40,4 @@ def report(
     with phase(f"writing {out}", settings.progress):
         written = write(find_runs(runs), out, title=title, pages=pages)
     size = written.stat().st_size
-    return Answer({"report": str(written), "bytes": size}, str(written))
+    return CommandResult({"report": str(written), "bytes": size}, str(written))

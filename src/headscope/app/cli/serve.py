@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import Answer, say
+from headscope.app.cli.command import CommandResult, print_status
 from headscope.app.cli.models import load_model
 from headscope.app.cli.shared_options import find_runs, open_results
 
@@ -44,7 +44,7 @@ def serve(
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = False,
-) -> Answer:
+) -> CommandResult:
     """Serve the lab: type a text, switch heads off, and see what changes. Ctrl-C stops."""
     import webbrowser
 
@@ -53,23 +53,23 @@ def serve(
 
     try:
         from headscope.app.lab.server import bind, make_server, make_token
-        from headscope.app.lab.service import Desk
+        from headscope.app.lab.service import LabService
     except ModuleNotFoundError as error:
         raise MissingExtra.of(str(error.name), "lab", "The lab") from error
     if (pair or compare) and not text:
         raise InputError("--pair and --compare stand beside a first text: give --text too.")
     models = {}
     for name in model or ["minilm"]:
-        say(f"Loading {name} …")
+        print_status(f"Loading {name} …")
         models[name] = load_model(name, device)
         _ = models[name].info  # the self-check, before anyone waits for it
     limits = Limits(tokens=max_tokens, seconds=seconds)
-    desk = Desk(models, text, limits, _evidence(models, evidence or []), pair, compare)
+    desk = LabService(models, text, limits, _evidence(models, evidence or []), pair, compare)
     secret = make_token() if token else ""
     listening = bind(host, port)
     address = f"http://{host}:{listening.getsockname()[1]}/"
     first = f"{address}?token={secret}" if secret else address
-    say(f"Serving {', '.join(models)} at {first} (Ctrl-C stops)")
+    print_status(f"Serving {', '.join(models)} at {first} (Ctrl-C stops)")
     if open_browser:
         webbrowser.open(first)
     try:
@@ -78,7 +78,7 @@ def serve(
         pass
     finally:
         listening.close()
-    return Answer({"address": address}, "")
+    return CommandResult({"address": address}, "")
 
 
 def _evidence(models: Mapping[str, Model], folders: list[Path]) -> dict[str, list[Result]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import Answer, settings
+from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.models import load_model
 from headscope.app.cli.shared_options import open_results
 
@@ -47,7 +47,7 @@ def view(
         typer.Option(help="Folder of a corpus run of the model; may be given again."),
     ] = None,
     out: options.Out = Path("headscope.html"),
-) -> Answer:
+) -> CommandResult:
     """Write one HTML page that shows every head at work on a text. Opens without a network."""
     import headscope as hs
     from headscope.run.progress import phase
@@ -72,11 +72,11 @@ def view(
         ]
     with phase(f"writing {out}", settings.progress):
         results = open_results(evidence) if evidence else None
-        shown = tuple(trace.by_norm() if over == "norm" else trace for trace in traces)
+        shown = tuple(trace.norm_weighted() if over == "norm" else trace for trace in traces)
         hs.save_page(
             [shown[0] if compare is None else shown], out, neurons=neurons, evidence=results
         )
-    return Answer({"page": str(out), "tokens": len(traces[0].tokens)}, str(out))
+    return CommandResult({"page": str(out), "tokens": len(traces[0].tokens)}, str(out))
 
 
 def _text(text: str | None, file: Path | None) -> str:

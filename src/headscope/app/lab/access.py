@@ -35,7 +35,7 @@ SAFE = {
 }
 
 
-class Gate:
+class AccessControl:
     """Turns strangers away before the app sees them.
 
     Args:

@@ -25,7 +25,7 @@ USUAL = 1.0
 """Seconds that a request is thought to take before any has."""
 
 
-class Busy(HeadscopeError):
+class QueueFull(HeadscopeError):
     """Too many requests wait already.
 
     Attributes:
@@ -40,15 +40,15 @@ class Busy(HeadscopeError):
         return str(self.args[0])
 
 
-class Late(HeadscopeError):
+class DeadlineExceeded(HeadscopeError):
     """A request took longer than it may."""
 
 
-class Stopped(Exception):
+class Cancelled(Exception):
     """Nobody waits for the answer any more. Not an error: it ends a run from inside."""
 
 
-class Queue:
+class JobQueue:
     """Runs jobs one after the other, each in the same thread.
 
     Args:
@@ -89,22 +89,22 @@ class Queue:
             loop = asyncio.get_running_loop()
             began = loop.time()
             future = loop.run_in_executor(self._thread, self._stoppable, job, stop)
-            reason: HeadscopeError | Stopped | None = None
+            reason: HeadscopeError | Cancelled | None = None
             try:
                 while not future.done():
                     await asyncio.wait({future}, timeout=GLANCE)
                     if reason is None and loop.time() - began > seconds:
-                        reason = Late(
+                        reason = DeadlineExceeded(
                             f"The model did not finish within {seconds:g} seconds and was stopped. "
                             "Try a shorter text, or start the lab with a larger --seconds."
                         )
                         stop.set()
                     elif reason is None and not future.done() and await is_gone():
-                        reason = Stopped()
+                        reason = Cancelled()
                         stop.set()
                 answer = future.result()
-            except Stopped:
-                raise (reason or Stopped()) from None
+            except Cancelled:
+                raise (reason or Cancelled()) from None
             finally:
                 stop.set()  # also where this task itself is cancelled
                 self._stops.discard(stop)
@@ -124,7 +124,7 @@ class Queue:
         """A turn; readers who leave while they wait give theirs up."""
         if self._waiting >= self._most:
             wait = max(1, round(self._usual * self._most))
-            raise Busy(
+            raise QueueFull(
                 f"The model is busy and {self._waiting} requests wait; ask again in about "
                 f"{wait} s.",
                 wait,
@@ -136,7 +136,7 @@ class Queue:
             self._waiting -= 1
         try:
             if await is_gone():
-                raise Stopped
+                raise Cancelled
             yield
         finally:
             self._turn.release()
@@ -152,7 +152,7 @@ class Queue:
 
         def look(_: Attention) -> None:
             if stop.is_set():
-                raise Stopped
+                raise Cancelled
 
         with ExitStack() as stack:
             for model in self._models:

@@ -35,11 +35,11 @@ class Limits:
     body: int = 1 << 18
 
 
-MOST_GENERATED = 200
+MAX_GENERATED = 200
 EFFECTS_TIMES = 5
 """Effects may take so many times as long as other requests."""
 
-MOST_INPUTS = 2
+MAX_INPUTS = 2
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Wish:
+class TraceRequest:
     """A model, and one input or two to compare."""
 
     model: str
@@ -79,7 +79,7 @@ def read_json(body: bytes) -> Mapping[str, object]:
     return request
 
 
-def read_wish(request: Mapping[str, object], models: Mapping[str, Model]) -> Wish:
+def read_wish(request: Mapping[str, object], models: Mapping[str, Model]) -> TraceRequest:
     """What to trace.
 
     Raises:
@@ -89,12 +89,12 @@ def read_wish(request: Mapping[str, object], models: Mapping[str, Model]) -> Wis
     if not isinstance(model, str) or model not in models:
         raise UnknownName.of("model", model, models)
     inputs = request.get("inputs")
-    if not isinstance(inputs, list) or not 1 <= len(inputs) <= MOST_INPUTS:
-        raise InputError(f"inputs should be a list of 1 to {MOST_INPUTS} objects with a text.")
-    return Wish(model, tuple(_read_input(one) for one in inputs))
+    if not isinstance(inputs, list) or not 1 <= len(inputs) <= MAX_INPUTS:
+        raise InputError(f"inputs should be a list of 1 to {MAX_INPUTS} objects with a text.")
+    return TraceRequest(model, tuple(_read_input(one) for one in inputs))
 
 
-def check_length(wish: Wish, model: Model, limits: Limits) -> None:
+def check_length(wish: TraceRequest, model: Model, limits: Limits) -> None:
     """Refuse inputs that are too long, by counting their tokens.
 
     Raises:
@@ -103,7 +103,7 @@ def check_length(wish: Wish, model: Model, limits: Limits) -> None:
     most = limits.tokens
     if model.info.max_length is not None:
         most = min(most, model.info.max_length)
-    tokenizer = model.need_tokenizer()
+    tokenizer = model.require_tokenizer()
     for one in wish.inputs:
         sides = [tokenizer(one.text, one.pair, add_special_tokens=True)["input_ids"]]
         if one.target is not None:
@@ -126,8 +126,8 @@ def _read_input(given: object) -> Input:
     generate = given.get("generate", 0)
     if isinstance(generate, bool) or not isinstance(generate, int | None):
         raise InputError(f"generate should be a whole number, not {generate!r:.80}.")
-    if not 0 <= (generate or 0) <= MOST_GENERATED:
-        raise InputError(f"generate should be from 0 to {MOST_GENERATED}, not {generate}.")
+    if not 0 <= (generate or 0) <= MAX_GENERATED:
+        raise InputError(f"generate should be from 0 to {MAX_GENERATED}, not {generate}.")
     return Input(text, _text(given, "pair") or None, _text(given, "target") or None, generate or 0)
 
 

@@ -22,10 +22,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from headscope.app.lab.access import Gate, reader_of
-from headscope.app.lab.jobs import Busy, Late, Queue, Stopped
+from headscope.app.lab.access import AccessControl, reader_of
+from headscope.app.lab.jobs import Cancelled, DeadlineExceeded, JobQueue, QueueFull
 from headscope.app.lab.requests import EFFECTS_TIMES, check_length, read_json, read_wish
-from headscope.app.lab.service import Desk, Forgotten
+from headscope.app.lab.service import LabService, TraceExpired
 from headscope.errors import HeadscopeError, InputError
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ BACKLOG = 2048
 """Connections that wait to be accepted."""
 
 
-def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
+def make_lab(desk: LabService, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
     """The app, as any ASGI server runs it.
 
     Args:
@@ -47,12 +47,12 @@ def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlet
         token: what a reader's first address has to carry; empty for none.
         host: the address that the server listens on.
     """
-    queue: Queue | None = None
+    queue: JobQueue | None = None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         nonlocal queue
-        queue = Queue(desk.models.values(), desk.limits.waiting)
+        queue = JobQueue(desk.models.values(), desk.limits.waiting)
         try:
             yield
         finally:
@@ -100,10 +100,10 @@ def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlet
             job = partial(desk.measure_effects, reader, wanted, advance)
             try:
                 tell(await run(request, job, desk.limits.seconds * EFFECTS_TIMES))
-            except Stopped:
+            except Cancelled:
                 pass
             except HeadscopeError as error:
-                wait = {"wait": error.wait} if isinstance(error, Busy) else {}
+                wait = {"wait": error.wait} if isinstance(error, QueueFull) else {}
                 tell({"error": str(error), **wait})
             except Exception as error:  # the stream has begun: what failed is said in it
                 tell({"error": f"Unexpected {type(error).__name__}: {error}"})
@@ -129,10 +129,10 @@ def make_lab(desk: Desk, *, token: str = "", host: str = "127.0.0.1") -> Starlet
     return Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Gate, token=token, host=host)],
+        middleware=[Middleware(AccessControl, token=token, host=host)],
         exception_handlers={
             HeadscopeError: _refuse,
-            Stopped: _left,
+            Cancelled: _left,
             ClientDisconnect: _left,
             Exception: _fail,
         },
@@ -154,7 +154,7 @@ def bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def make_server(desk: Desk, host: str, *, token: str = "") -> uvicorn.Server:
+def make_server(desk: LabService, host: str, *, token: str = "") -> uvicorn.Server:
     """A server; `server.run(sockets=[bind(host, port)])` starts it."""
     lab = make_lab(desk, token=token, host=host)
     config = uvicorn.Config(
@@ -194,10 +194,16 @@ def _answer(answer: Mapping[str, object] | bytes) -> Response:
 
 
 async def _refuse(_: Request, error: Exception) -> Response:
-    if isinstance(error, Busy):
+    if isinstance(error, QueueFull):
         headers = {"Retry-After": str(error.wait)}
         return JSONResponse({"error": str(error), "wait": error.wait}, 503, headers)
-    status = 503 if isinstance(error, Late) else 410 if isinstance(error, Forgotten) else 400
+    status = (
+        503
+        if isinstance(error, DeadlineExceeded)
+        else 410
+        if isinstance(error, TraceExpired)
+        else 400
+    )
     return JSONResponse({"error": str(error)}, status)
 
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headscope.app.lab.requests import Input, Limits, Wish
+from headscope.app.lab.requests import Input, Limits, TraceRequest
 from headscope.errors import HeadscopeError
 from headscope.model.model import Model
 from headscope.page.evidence import make_evidence
@@ -23,7 +23,7 @@ from headscope.results.result import Result
 from headscope.results.trace import Trace
 
 
-class Forgotten(HeadscopeError):
+class TraceExpired(HeadscopeError):
     """The lab does not keep a trace any more, or never had it."""
 
 
@@ -36,7 +36,7 @@ class Kept:
     size: int
 
 
-class Shelf:
+class TraceStore:
     """Traces by their names, which nobody can guess; found only by the reader they are of."""
 
     def __init__(self, limits: Limits) -> None:
@@ -63,7 +63,7 @@ class Shelf:
         """
         kept = self._kept.get(name) if isinstance(name, str) else None
         if kept is None or kept.reader != reader:
-            raise Forgotten("The lab does not keep this text any more; show it once more.")
+            raise TraceExpired("The lab does not keep this text any more; show it once more.")
         self._kept.move_to_end(str(name))
         return kept.replies
 
@@ -104,7 +104,7 @@ EXAMPLES: tuple[tuple[str, str, tuple[Mapping[str, object], ...]], ...] = (
 
 
 @dataclass(eq=False)
-class Desk:
+class LabService:
     """The models, the traces made last, and what corpus runs say of the models' heads.
 
     Attributes:
@@ -122,10 +122,10 @@ class Desk:
     results: Mapping[str, Sequence[Result]] = field(default_factory=dict)
     pair: str = ""
     other: str = ""
-    shelf: Shelf = field(init=False)
+    shelf: TraceStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.shelf = Shelf(self.limits)
+        self.shelf = TraceStore(self.limits)
         self._evidence: dict[str, Evidence] = {}
 
     def page(self) -> str:
@@ -144,7 +144,7 @@ class Desk:
         start = {"place": "lab", "models": models, "examples": examples, "first": first}
         return make_app({**start, "limits": limits})
 
-    def trace(self, reader: str, wish: Wish) -> dict[str, object]:
+    def trace(self, reader: str, wish: TraceRequest) -> dict[str, object]:
         """Texts as the explorer reads them, and the name by which to ask about them."""
         model = self.models[wish.model]
         traces = [_trace(model, one) for one in wish.inputs]

@@ -33,9 +33,15 @@ from headscope.metrics.core.contract import (
     RatioMetric,
     State,
     SumMetric,
-    blamed,
+    attribute_errors,
 )
-from headscope.metrics.core.layer_data import Digest, JoinedLayers, Reading, full, read_digests
+from headscope.metrics.core.layer_data import (
+    JoinedLayers,
+    LayerData,
+    Reduction,
+    as_float32,
+    read_reductions,
+)
 from headscope.metrics.core.registry import is_ours
 
 if TYPE_CHECKING:
@@ -62,14 +68,14 @@ def row_shape(array: Tensor, n_layers: int = 1) -> tuple[int, ...]:
 class Sums:
     """Running sums of the rows of one layer, by the part that each document belongs to."""
 
-    def __init__(self, n_parts: int, shapes: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, n_buckets: int, shapes: Sequence[tuple[int, ...]]) -> None:
         self._shapes = list(shapes)
         width = sum(prod(shape) for shape in self._shapes)
-        self._table = torch.zeros((n_parts, width), dtype=torch.float64)
+        self._table = torch.zeros((n_buckets, width), dtype=torch.float64)
 
     def add(self, rows: Tensor, batch: Batch) -> None:
         """Add rows, `document number`."""
-        parts = batch.once("parts", lambda: torch.from_numpy(batch.parts.astype(np.int64)))
+        parts = batch.once("buckets", lambda: torch.from_numpy(batch.buckets.astype(np.int64)))
         self._table.index_add_(0, parts, rows)
 
     def arrays(self) -> list[np.ndarray]:
@@ -87,23 +93,23 @@ States = dict[str, dict[str, State]]
 """By block and metric."""
 ONCE = -1
 """The layer of a state that belongs to none."""
-MOST_WAITING = 16
+MAX_WAITING = 16
 
-_Handed = Literal["text", "layer", "digests", "layers"]
+_HandedLayers = Literal["text", "layer", "digests", "layers"]
 """What a metric is handed: any layer, because only the text matters; each layer; the digests
 of all layers; all layers."""
 
 
-class _Place(NamedTuple):
+class _StateKey(NamedTuple):
     """Where a state belongs."""
 
     block: str
     layer: int
-    handed: _Handed
+    handed: _HandedLayers
 
 
 @dataclass(eq=False)
-class _Rows:
+class _RatioTable:
     """Rows of all ratio metrics of one layer."""
 
     shapes: list[tuple[int, ...]]
@@ -113,16 +119,16 @@ class _Rows:
 
 
 @dataclass(eq=False)
-class _Measured:
+class _BatchSums:
     """What was measured of one batch, before it is added to the states."""
 
-    rows: dict[_Place, _Rows] = field(default_factory=dict)
-    states: dict[tuple[_Place, str], State] = field(default_factory=dict)
-    to_add: list[tuple[SumMetric, Reading, tuple[int, ...]]] = field(default_factory=list)
+    rows: dict[_StateKey, _RatioTable] = field(default_factory=dict)
+    states: dict[tuple[_StateKey, str], State] = field(default_factory=dict)
+    to_add: list[tuple[SumMetric, LayerData, tuple[int, ...]]] = field(default_factory=list)
     """Sums to be added to in place, what they read, and of which layers."""
 
 
-class Fold:
+class Accumulator:
     """Sums over batches. Use `batch` around each forward pass, `states` at the end.
 
     Args:
@@ -133,9 +139,9 @@ class Fold:
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
         self._n_layers = n_layers
-        self._chosen: dict[tuple[str, _Handed], list[Metric]] = {}
-        self._sums: dict[_Place, Sums] = {}
-        self._waiting: dict[tuple[_Place, str], list[State]] = {}
+        self._chosen: dict[tuple[str, _HandedLayers], list[Metric]] = {}
+        self._sums: dict[_StateKey, Sums] = {}
+        self._waiting: dict[tuple[_StateKey, str], list[State]] = {}
         self._added: dict[tuple[str, tuple[int, ...], str], State] = {}
         """By block, layers and metric: the heads of these layers side by side."""
         self._axes = Axes()
@@ -144,31 +150,33 @@ class Fold:
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
         """A reader for one forward pass over these documents."""
-        measured = _Measured()
-        blocks: dict[str, _Block] = {}
+        measured = _BatchSums()
+        blocks: dict[str, _BufferedLayers] = {}
 
         def read(attention: Attention) -> None:
-            reading = Reading(replace(attention, weights=full(attention.weights)), batch)
-            if reading.block not in blocks:
-                blocks[reading.block] = _Block(self._digests(reading.block), self._n_layers)
-                self._is_causal[reading.block] = reading.is_causal
-                self._measure(reading, [ONCE], "text", measured)
-            self._measure(reading, [attention.layer], "layer", measured)
-            block = blocks[reading.block]
-            if block.digests:
-                block.take_digests(reading)
-            reading.forget()
-            if self._handed(reading.block, "layers"):
-                block.layers.append(Reading(reading.attention.without_vectors(), batch))
+            layer_data = LayerData(replace(attention, weights=as_float32(attention.weights)), batch)
+            if layer_data.block not in blocks:
+                blocks[layer_data.block] = _BufferedLayers(
+                    self._digests(layer_data.block), self._n_layers
+                )
+                self._is_causal[layer_data.block] = layer_data.is_causal
+                self._measure(layer_data, [ONCE], "text", measured)
+            self._measure(layer_data, [attention.layer], "layer", measured)
+            block = blocks[layer_data.block]
+            if block.reductions:
+                block.take_digests(layer_data)
+            layer_data.forget()
+            if self._handed(layer_data.block, "layers"):
+                block.layers.append(LayerData(layer_data.attention.without_vectors(), batch))
 
         yield read
         for name, block in blocks.items():
-            for reading, layers in block.joined():
-                self._measure(reading, layers, "digests", measured)
+            for layer_data, layers in block.joined():
+                self._measure(layer_data, layers, "digests", measured)
             for metric in self._handed(name, "layers"):
                 assert isinstance(metric, LayersMetric)
-                place = _Place(name, ONCE, "layers")
-                with blamed(metric):
+                place = _StateKey(name, ONCE, "layers")
+                with attribute_errors(metric):
                     measured.states[place, metric.name] = metric.measure(block.layers)
         self._check_finite(measured)
         self._axes = batch.axes
@@ -184,20 +192,24 @@ class Fold:
         batch.derived.clear()
 
     def _measure(
-        self, reading: Reading, layers: Sequence[int], handed: _Handed, measured: _Measured
+        self,
+        layer_data: LayerData,
+        layers: Sequence[int],
+        handed: _HandedLayers,
+        measured: _BatchSums,
     ) -> None:
         """Measure what belongs to one layer, to several at once, or to the text alone."""
         rows: list[Tensor] = []
-        places = [_Place(reading.block, layer, handed) for layer in layers]
-        for metric in self._handed(reading.block, handed):
+        places = [_StateKey(layer_data.block, layer, handed) for layer in layers]
+        for metric in self._handed(layer_data.block, handed):
             if isinstance(metric, RatioMetric):
-                with blamed(metric):
-                    rows.extend(metric.checked_rows(reading))
+                with attribute_errors(metric):
+                    rows.extend(metric.checked_rows(layer_data))
             elif isinstance(metric, SumMetric) and handed == "digests":
-                measured.to_add.append((metric, reading, tuple(layers)))
+                measured.to_add.append((metric, layer_data, tuple(layers)))
             else:
-                with blamed(metric):
-                    state = measure_reading(metric, reading)
+                with attribute_errors(metric):
+                    state = measure_reading(metric, layer_data)
                 states = _split(metric, state, len(layers))
                 for place, state in zip(places, states, strict=True):
                     measured.states[place, metric.name] = state
@@ -205,9 +217,9 @@ class Fold:
             tables = side_by_side(rows, len(layers))
             shapes = [row_shape(array, len(layers)) for array in rows]
             for place, table in zip(places, tables.unbind(1), strict=True):
-                measured.rows[place] = _Rows(shapes, table)
+                measured.rows[place] = _RatioTable(shapes, table)
 
-    def _handed(self, block: str, handed: _Handed) -> list[Metric]:
+    def _handed(self, block: str, handed: _HandedLayers) -> list[Metric]:
         """The metrics that are handed this (a layer, digests …) in a block."""
         if (block, handed) not in self._chosen:
             self._chosen[block, handed] = [
@@ -217,29 +229,29 @@ class Fold:
             ]
         return self._chosen[block, handed]
 
-    def _digests(self, block: str) -> tuple[Digest, ...]:
+    def _digests(self, block: str) -> tuple[Reduction, ...]:
         """The digests that the metrics of a block name, each once."""
         metrics = self._handed(block, "digests")
-        return tuple(dict.fromkeys(d for metric in metrics for d in metric.digests))
+        return tuple(dict.fromkeys(d for metric in metrics for d in metric.reductions))
 
-    def _add(self, measured: _Measured, batch: Batch) -> None:
+    def _add(self, measured: _BatchSums, batch: Batch) -> None:
         for place, rows in measured.rows.items():
             if place not in self._sums:
-                self._sums[place] = Sums(batch.axes.n_parts, rows.shapes)
+                self._sums[place] = Sums(batch.axes.n_buckets, rows.shapes)
             self._sums[place].add(rows.table, batch)
         for key, state in measured.states.items():
             waiting = self._waiting.setdefault(key, [])
             waiting.append(state)
-            if len(waiting) >= MOST_WAITING:
+            if len(waiting) >= MAX_WAITING:
                 waiting[:] = [self._metrics[key[1]].merge(waiting)]
-        for metric, reading, layers in measured.to_add:
-            where = reading.block, layers, metric.name
+        for metric, layer_data, layers in measured.to_add:
+            where = layer_data.block, layers, metric.name
             if where not in self._added:
                 self._added[where] = metric.zero(
-                    reading.n_heads, batch.axes, is_causal=reading.is_causal
+                    layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal
                 )
-            with blamed(metric):
-                metric.add(self._added[where], reading)
+            with attribute_errors(metric):
+                metric.add(self._added[where], layer_data)
 
     def layers(self) -> dict[str, list[int]]:
         """The layers of each block that were seen."""
@@ -289,13 +301,13 @@ class Fold:
         for block, layers, _ in self._added:
             yield from ((block, layer) for layer in layers)
 
-    def _arrays(self, place: _Place) -> list[tuple[str, str]]:
+    def _arrays(self, place: _StateKey) -> list[tuple[str, str]]:
         """For each array in the table of ratio metrics: its metric and its name."""
         metrics = self._handed(place.block, place.handed)
         ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
         return [(name, array) for name in ratios for array in RATIO_ARRAYS]
 
-    def _check_finite(self, measured: _Measured) -> None:
+    def _check_finite(self, measured: _BatchSums) -> None:
         for place, rows in measured.rows.items():
             if rows.table.sum().isfinite():  # one pass: NaN and infinity stay what they are
                 continue
@@ -307,15 +319,15 @@ class Fold:
             for name, values in state.items():
                 if np.isnan(values).any():
                     raise self._not_a_number(metric, f"{name} of {metric}", place)
-        for metric_, reading, layers in measured.to_add:
-            for digest in metric_.digests:
-                for tensor in digest(reading):
+        for metric_, layer_data, layers in measured.to_add:
+            for reduction in metric_.reductions:
+                for tensor in reduction(layer_data):
                     if tensor.is_floating_point() and tensor.isnan().any():
-                        place = _Place(reading.block, layers[0], "digests")
+                        place = _StateKey(layer_data.block, layers[0], "digests")
                         what = f"a digest of {metric_.name}"
                         raise self._not_a_number(metric_.name, what, place)
 
-    def _not_a_number(self, metric: str, what: str, place: _Place) -> HeadscopeError:
+    def _not_a_number(self, metric: str, what: str, place: _StateKey) -> HeadscopeError:
         is_of_layer = place.layer != ONCE
         where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
         if is_ours(self._metrics[metric]):
@@ -329,49 +341,49 @@ class Fold:
         )
 
 
-class _Block:
+class _BufferedLayers:
     """What is kept of the layers of a block until the batch's forward pass has ended."""
 
-    def __init__(self, digests: tuple[Digest, ...], n_layers: int) -> None:
-        self.digests = digests
-        self.layers: list[Reading] = []
+    def __init__(self, reductions: tuple[Reduction, ...], n_layers: int) -> None:
+        self.reductions = reductions
+        self.layers: list[LayerData] = []
         """All layers with their weights, if a metric compares layers."""
         self._n_layers = n_layers
         self._joined: dict[tuple[int, ...], JoinedLayers] = {}
         """By the shape of the weights: in some models, some layers have fewer heads."""
 
-    def take_digests(self, reading: Reading) -> None:
+    def take_digests(self, layer_data: LayerData) -> None:
         """Take the digests of one layer."""
-        shape = tuple(reading.weights.shape)
+        shape = tuple(layer_data.weights.shape)
         if shape not in self._joined:
-            self._joined[shape] = JoinedLayers(reading, self._n_layers)
-        self._joined[shape].add(reading.layer, read_digests(reading, self.digests))
+            self._joined[shape] = JoinedLayers(layer_data, self._n_layers)
+        self._joined[shape].add(layer_data.layer, read_reductions(layer_data, self.reductions))
 
-    def joined(self) -> Iterator[tuple[Reading, list[int]]]:
+    def joined(self) -> Iterator[tuple[LayerData, list[int]]]:
         """The digests of all layers of a shape, and the numbers of these layers."""
         for joined in self._joined.values():
             yield joined.joined(), joined.layers
 
 
-def _handed_to(metric: Metric) -> _Handed:
+def _handed_to(metric: Metric) -> _HandedLayers:
     if isinstance(metric, LayersMetric):
         return "layers"
-    return "digests" if metric.scope == "layer" and metric.digests else metric.scope
+    return "digests" if metric.scope == "layer" and metric.reductions else metric.scope
 
 
-def measure_reading(metric: Metric, reading: Reading) -> State:
+def measure_reading(metric: Metric, layer_data: LayerData) -> State:
     """The state of one reading, whatever the metric's kind."""
     if isinstance(metric, MergedMetric):
-        return metric.measure(reading)
+        return metric.measure(layer_data)
     if isinstance(metric, LayersMetric):
-        return metric.measure([reading])
-    state = metric.zero(reading.n_heads, reading.batch.axes, is_causal=reading.is_causal)
+        return metric.measure([layer_data])
+    state = metric.zero(layer_data.n_heads, layer_data.batch.axes, is_causal=layer_data.is_causal)
     if isinstance(metric, SumMetric):
-        metric.add(state, reading)
+        metric.add(state, layer_data)
     elif isinstance(metric, RatioMetric):
-        rows = metric.checked_rows(reading)
-        sums = Sums(reading.batch.axes.n_parts, [row_shape(array) for array in rows])
-        sums.add(side_by_side(rows)[:, 0], reading.batch)
+        rows = metric.checked_rows(layer_data)
+        sums = Sums(layer_data.batch.axes.n_buckets, [row_shape(array) for array in rows])
+        sums.add(side_by_side(rows)[:, 0], layer_data.batch)
         state = dict(zip(RATIO_ARRAYS, sums.arrays(), strict=True))
     return state
 

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 import numpy as np
 
-from headscope.attention import Block
+from headscope.attention import BlockName
 from headscope.batch import Axes
 from headscope.errors import HeadscopeError, MetricError
 from headscope.lazy import torch
-from headscope.metrics.core.layer_data import Digest, Reading
-from headscope.statistics.jackknife import Pulls, pool, ratio_pulls, scale_of
+from headscope.metrics.core.layer_data import LayerData, Reduction
+from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife, scale_of
 from headscope.text.document import Document
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ Need = Literal["tags", "parents", "relations", "mentions", "gradients", "loss"]
 Fact = Callable[[Document], Mapping[str, float]]
 """What to count in each document; a run adds the counts up over its corpus beforehand."""
 
-ALL_BLOCKS: frozenset[Block] = frozenset(("self", "encoder", "decoder", "cross"))
-SELF_BLOCKS: frozenset[Block] = frozenset(("self", "encoder", "decoder"))
+ALL_BLOCKS: frozenset[BlockName] = frozenset(("self", "encoder", "decoder", "cross"))
+SELF_BLOCKS: frozenset[BlockName] = frozenset(("self", "encoder", "decoder"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Metric(ABC):
     """What its `_count` counts."""
     scope: ClassVar[Literal["layer", "text"]] = "layer"
     """`text`: measured once for a document; attention does not matter."""
-    blocks: ClassVar[frozenset[Block]] = ALL_BLOCKS
+    blocks: ClassVar[frozenset[BlockName]] = ALL_BLOCKS
     """The attention it makes sense for."""
     facts: ClassVar[Mapping[str, Fact]] = {}
     """What it wants to know of the whole corpus beforehand, by name: see `Batch.facts`."""
@@ -151,7 +151,7 @@ class Metric(ABC):
         return frozenset()
 
     @property
-    def digests(self) -> tuple[Digest, ...]:
+    def reductions(self) -> tuple[Reduction, ...]:
         """All that the metric reads of the weights; empty if it reads the weights themselves.
 
         A metric that names digests is handed the digests of all layers of a batch at once, heads
@@ -191,14 +191,14 @@ class Metric(ABC):
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """The values by variable name; nothing measured is NaN with a count of 0."""
 
-    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
-        """How far each part of the corpus pulls each value of `finalize`: what intervals and
+    def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
+        """How far each bucket of the corpus jackknives each value of `finalize`: what intervals and
         tests are made of. Empty where the metric has none.
 
         Args:
             state: of all layers.
             axes: its labels.
-            units: `part`, numbers from 0 on; parts with the same number are taken together.
+            units: `bucket`, numbers from 0 on; buckets with the same number are taken together.
         """
         return {}
 
@@ -227,7 +227,7 @@ class SumMetric(Metric):
     """Sums that are not one ratio. The state's arrays are float64 and are added up."""
 
     @abstractmethod
-    def add(self, state: State, reading: Reading) -> None:
+    def add(self, state: State, layer_data: LayerData) -> None:
         """Add what a reading holds to a state, in place. Write only to the entries that change:
         the state may be large, and the batch small.
         """
@@ -242,7 +242,7 @@ class MergedMetric(Metric):
     """A metric that is not a sum: the k highest, a sample, a mean of deviations from a mean."""
 
     @abstractmethod
-    def measure(self, reading: Reading) -> State:
+    def measure(self, layer_data: LayerData) -> State:
         """The state of one reading. Pure: its input is left as it was."""
 
 
@@ -254,7 +254,7 @@ class LayersMetric(Metric):
     """
 
     @abstractmethod
-    def measure(self, layers: Sequence[Reading]) -> State:
+    def measure(self, layers: Sequence[LayerData]) -> State:
         """The state of all layers of one batch. Pure: its input is left as it was."""
 
 
@@ -268,7 +268,7 @@ def add_up(states: Sequence[State], *, in_place: bool) -> State:
 
 
 @contextmanager
-def blamed(metric: Metric) -> Iterator[None]:
+def attribute_errors(metric: Metric) -> Iterator[None]:
     """Within the block, what goes wrong in a metric's own code is said to be its fault.
 
     headscope's own errors say themselves whose fault they are, and a lack of memory is not the
@@ -295,38 +295,42 @@ RATIO_ARRAYS = ("numerator", "denominator", "count")
 class RatioMetric(Metric):
     """A ratio of sums over the corpus. Subclasses write `rows`.
 
-    The state holds `numerator` and `denominator` by part of the corpus, and `count`, the
+    The state holds `numerator` and `denominator` by bucket of the corpus, and `count`, the
     number of query tokens that entered. Besides the ratio a result has its count and, unless
     `has_layer_ratio` is off, the ratio over all heads of each layer.
     """
 
     dims: ClassVar[tuple[str, ...]] = ()
-    """Axes of the numerator after `part` and `head`."""
+    """Axes of the numerator after `bucket` and `head`."""
     denominator_dims: ClassVar[tuple[str, ...]] = ()
-    """Axes of the denominator after `part` and `head`: the first of `dims`, or none."""
+    """Axes of the denominator after `bucket` and `head`: the first of `dims`, or none."""
     has_layer_ratio: ClassVar[bool] = True
     """Is there a meaning to the ratio over all heads of a layer?"""
 
     @abstractmethod
-    def rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """For each document: numerator (`document head …`), denominator (`document head …`)
         and count (`document head`); without `head` where the scope is `text`.
         """
 
     @final
-    def checked_rows(self, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    def checked_rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """What `rows` gives, after making sure that it is what was promised.
 
         Raises:
             MetricError: it is not three tensors of the right shapes.
         """
-        rows = self.rows(reading)
+        rows = self.rows(layer_data)
         if not isinstance(rows, tuple) or len(rows) != len(RATIO_ARRAYS):
             raise MetricError(
                 f"`rows` gave {type(rows).__name__}; expected {', '.join(RATIO_ARRAYS)}."
             )
-        lead = (len(reading.batch), reading.n_heads) if self._has_heads else (len(reading.batch),)
-        labels = self.coordinates(reading.batch.axes)
+        lead = (
+            (len(layer_data.batch), layer_data.n_heads)
+            if self._has_heads
+            else (len(layer_data.batch),)
+        )
+        labels = self.coordinates(layer_data.batch.axes)
         for name, array in zip(RATIO_ARRAYS, rows, strict=True):
             dims = self.state_dims(name)[len(lead) :]
             expected = (*lead, *(len(labels[dim]) for dim in dims))
@@ -342,7 +346,7 @@ class RatioMetric(Metric):
     @final
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Zeros."""
-        lead = (axes.n_parts, n_heads) if self._has_heads else (axes.n_parts,)
+        lead = (axes.n_buckets, n_heads) if self._has_heads else (axes.n_buckets,)
         sizes = {dim: len(labels) for dim, labels in self.coordinates(axes).items()}
         shapes = {
             "numerator": (*lead, *(sizes[dim] for dim in self.dims)),
@@ -353,8 +357,8 @@ class RatioMetric(Metric):
 
     @final
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """`part`, `head` and the metric's own."""
-        lead = ("part", "head") if self._has_heads else ("part",)
+        """`bucket`, `head` and the metric's own."""
+        lead = ("bucket", "head") if self._has_heads else ("bucket",)
         after = {"numerator": self.dims, "denominator": self.denominator_dims, "count": ()}
         return (*lead, *after[array])
 
@@ -373,28 +377,28 @@ class RatioMetric(Metric):
         return ratio, count, self.variable(self._by_layer, ("layer", *self.dims), title="")
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """Numerator over denominator, summed over the parts."""
-        part = self._part_axis
-        sums = {name: array.sum(axis=part) for name, array in state.items()}
-        return {f"{self.name}_count": sums["count"], **self._values(sums, part)}
+        """Numerator over denominator, summed over the buckets."""
+        bucket = self._part_axis
+        sums = {name: array.sum(axis=bucket) for name, array in state.items()}
+        return {f"{self.name}_count": sums["count"], **self._values(sums, bucket)}
 
     @final
-    def pulls(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Pulls]:
+    def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Those of the ratio, and of the ratio by layer."""
-        part = self._part_axis
-        numerator = pool(state["numerator"], units, part)
-        denominator = pool(state["denominator"], units, part)
-        pulls = {self.name: self._pulls(numerator, denominator)}
+        bucket = self._part_axis
+        numerator = pool(state["numerator"], units, bucket)
+        denominator = pool(state["denominator"], units, bucket)
+        jackknives = {self.name: self._jackknife(numerator, denominator)}
         if self._has_by_layer:
-            head = part + 1
-            pulls[self._by_layer] = self._pulls(
+            head = bucket + 1
+            jackknives[self._by_layer] = self._jackknife(
                 numerator.sum(axis=head), denominator.sum(axis=head)
             )
-        return pulls
+        return jackknives
 
-    def _pulls(self, numerator: np.ndarray, denominator: np.ndarray) -> Pulls:
+    def _jackknife(self, numerator: np.ndarray, denominator: np.ndarray) -> Jackknife:
         denominator = self._spread(denominator)
-        return ratio_pulls(numerator, denominator, scale_of(self.units, numerator, denominator))
+        return ratio_jackknife(numerator, denominator, scale_of(self.units, numerator, denominator))
 
     @property
     def _has_heads(self) -> bool:

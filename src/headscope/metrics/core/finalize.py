@@ -8,25 +8,25 @@ import numpy as np
 import xarray as xr
 
 from headscope.batch import Axes
-from headscope.metrics.core.contract import LayersMetric, Metric, State, blamed
+from headscope.metrics.core.contract import LayersMetric, Metric, State, attribute_errors
 from headscope.results.display import METHOD
 from headscope.statistics.correlation import correlation_interval, pearson, within_layers
 from headscope.statistics.differences import Difference
 from headscope.statistics.intervals import BOUNDS, Interval, interval
-from headscope.statistics.jackknife import Pulls, is_dominated, largest_share
+from headscope.statistics.jackknife import Jackknife, is_dominated, largest_share
 
 Labels = Mapping[str, Sequence[str] | Sequence[int]]
 
 HEADS = ("layer", "head")
 DOMINATED = "largest_share"
-"""The attribute that names the share of one part of the corpus, where it dominates a sum."""
+"""The attribute that names the share of one bucket of the corpus, where it dominates a sum."""
 PAIRS = {
     "distance-entropy": ("distance", "entropy"),
     "distance-dep_alignment": ("distance", "dep_alignment"),
 }
 
 
-def assemble(
+def finalize_all(
     states: Mapping[str, Mapping[str, State]],
     metrics: Sequence[Metric],
     axes: Axes,
@@ -59,27 +59,27 @@ def assemble(
     return blocks
 
 
-def block_pulls(
+def block_jackknives(
     measured: Mapping[str, State],
     metrics: Sequence[Metric],
     axes: Axes,
     units: np.ndarray | None = None,
-) -> dict[str, Pulls]:
-    """The pulls of the parts of a corpus on every variable that has them.
+) -> dict[str, Jackknife]:
+    """The jackknives of the buckets of a corpus on every variable that has them.
 
     Args:
         measured: the states by metric.
         metrics: whose states they are.
         axes: their labels.
-        units: which parts are taken together; by default those of one number in all groups.
+        units: which buckets are taken together; by default those of one number in all groups.
     """
     together = np.unique(axes.units, return_inverse=True)[1] if units is None else units
-    pulls: dict[str, Pulls] = {}
+    jackknives: dict[str, Jackknife] = {}
     for metric in metrics:
         if metric.name in measured:
-            with blamed(metric):
-                pulls.update(metric.pulls(measured[metric.name], axes, together))
-    return pulls
+            with attribute_errors(metric):
+                jackknives.update(metric.jackknives(measured[metric.name], axes, together))
+    return jackknives
 
 
 def _dataset(
@@ -89,7 +89,7 @@ def _dataset(
     layers: Sequence[int],
     has_intervals: bool,
 ) -> xr.Dataset:
-    pulls = block_pulls(measured, metrics, axes)
+    jackknives = block_jackknives(measured, metrics, axes)
     arrays: dict[str, xr.DataArray] = {}
     coords: dict[str, list[str | int] | np.ndarray] = {}
     for metric in metrics:
@@ -100,11 +100,11 @@ def _dataset(
             # One metric may have labels on an axis that another has not ("all" relations): the
             # other's values are NaN there.
             coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
-        of_metric = _values(metric, measured[metric.name], axes, labels, pulls)
+        of_metric = _values(metric, measured[metric.name], axes, labels, jackknives)
         arrays.update(of_metric)
         if has_intervals:
-            arrays.update(_intervals(metric, of_metric, pulls))
-    arrays.update(_correlations(arrays, pulls, has_intervals))
+            arrays.update(_intervals(metric, of_metric, jackknives))
+    arrays.update(_correlations(arrays, jackknives, has_intervals))
     if any("layer" in array.dims for array in arrays.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
         n_heads = [array.sizes["head"] for array in arrays.values() if "head" in array.dims]
@@ -115,7 +115,7 @@ def _dataset(
 
 
 def _values(
-    metric: Metric, state: State, axes: Axes, labels: Labels, pulls: Mapping[str, Pulls]
+    metric: Metric, state: State, axes: Axes, labels: Labels, jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
     """The variables that a metric describes, and their means over heads."""
     variables = {variable.name: variable for variable in metric.variables()}
@@ -123,10 +123,10 @@ def _values(
     for name, values in metric.finalize(state, axes).items():
         dims = variables[name].dims
         attributes = variables[name].attributes()
-        if name in pulls:
+        if name in jackknives:
             attributes["weighting"] = metric.averaged
         arrays[name] = xr.DataArray(values, _coordinates(dims, labels), dims, attrs=attributes)
-        if name in pulls and dims[:2] == HEADS:
+        if name in jackknives and dims[:2] == HEADS:
             mean = f"{name}_mean"
             arrays[mean] = arrays[name].mean(HEADS)
             arrays[mean].attrs = {"units": metric.units, "long_name": f"mean over heads of {name}"}
@@ -134,21 +134,21 @@ def _values(
 
 
 def _intervals(
-    metric: Metric, arrays: Mapping[str, xr.DataArray], pulls: Mapping[str, Pulls]
+    metric: Metric, arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
-    """`…_interval` and `…_documents` beside each variable that has pulls."""
+    """`…_interval` and `…_documents` beside each variable that has jackknives."""
     beside: dict[str, xr.DataArray] = {}
     for name, array in arrays.items():
         main = name.removesuffix("_mean")
-        if name in pulls:
-            bounds = interval(pulls[name])
-        elif main in pulls and main in arrays:
-            bounds = interval(pulls[main].mean((0, 1)))
+        if name in jackknives:
+            bounds = interval(jackknives[name])
+        elif main in jackknives and main in arrays:
+            bounds = interval(jackknives[main].mean((0, 1)))
         else:
             continue
         beside |= labeled_interval(name, array, bounds, metric.units)
-        if name == metric.name and is_dominated(pulls[name]):
-            beside[f"{name}_documents"].attrs[DOMINATED] = largest_share(pulls[name])[0]
+        if name == metric.name and is_dominated(jackknives[name]):
+            beside[f"{name}_documents"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
     return beside
 
 
@@ -175,7 +175,7 @@ def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | 
 
 
 def _correlations(
-    arrays: Mapping[str, xr.DataArray], pulls: Mapping[str, Pulls], has_intervals: bool
+    arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife], has_intervals: bool
 ) -> dict[str, xr.DataArray]:
     """Pearson's r over heads (Vig & Belinkov 2019, section 5.3.3), with an interval over documents.
 
@@ -202,7 +202,7 @@ def _correlations(
     }
     if has_intervals:
         bounds = [
-            correlation_interval(*(_heads_of(pulls[name], name) for name in both))
+            correlation_interval(*(_heads_of(jackknives[name], name) for name in both))
             for both in pairs.values()
         ]
         correlations["correlation_interval"] = xr.DataArray(
@@ -216,8 +216,10 @@ def _by_head(array: xr.DataArray, name: str) -> np.ndarray:
     return array.values[..., -1] if name == "dep_alignment" else array.values
 
 
-def _heads_of(pulls: Pulls, name: str) -> Pulls:
-    return (pulls.at(slice(None), slice(None), -1) if name == "dep_alignment" else pulls).flat()
+def _heads_of(jackknives: Jackknife, name: str) -> Jackknife:
+    return (
+        jackknives.at(slice(None), slice(None), -1) if name == "dep_alignment" else jackknives
+    ).flat()
 
 
 def label_states(

@@ -13,7 +13,7 @@ import numpy as np
 
 from headscope.errors import MissingExtra
 from headscope.lazy import torch
-from headscope.metrics.core.layer_data import Reading
+from headscope.metrics.core.layer_data import LayerData
 
 
 @cache
@@ -22,16 +22,16 @@ def has_numba() -> bool:
     return find_spec("numba") is not None
 
 
-def can_compile(reading: Reading) -> bool:
+def can_compile(layer_data: LayerData) -> bool:
     """Does the run use compiled loops, and can they read this layer's weights?
 
     Raises:
         MissingExtra: the run was planned where numba is installed, and here it is not.
     """
-    if not reading.batch.is_compiled:
+    if not layer_data.batch.is_compiled:
         return False
     _need_numba()
-    return reading.dtype == torch.float32 and reading.device.type == "cpu"
+    return layer_data.dtype == torch.float32 and layer_data.device.type == "cpu"
 
 
 def load_loops() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, final
 
-from headscope.attention import Attention, Block
+from headscope.attention import Attention, BlockName
 from headscope.batch import Batch, Sequences
 from headscope.errors import MetricError
 from headscope.lazy import torch
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @final
-class Reading:
+class LayerData:
     """One layer of a batch with its weights, or the digests of several layers without.
 
     Attributes:
@@ -44,7 +44,7 @@ class Reading:
 
     def __init__(self, attention: Attention, batch: Batch) -> None:
         self.batch = batch
-        self.block: Block = attention.block
+        self.block: BlockName = attention.block
         self.is_causal = attention.is_causal
         _, self.n_heads, self.n_queries, self.n_keys = attention.weights.shape
         self.dtype = attention.weights.dtype
@@ -53,7 +53,9 @@ class Reading:
         self._made: dict[Hashable, object] = {}
 
     @staticmethod
-    def of_digests(like: Reading, n_heads: int, digests: Mapping[Digest, Small]) -> Reading:
+    def of_reductions(
+        like: LayerData, n_heads: int, reductions: Mapping[Reduction, Small]
+    ) -> LayerData:
         """A reading of several layers' digests, without weights.
 
         Args:
@@ -61,11 +63,11 @@ class Reading:
             n_heads: of all the layers together.
             digests: with the heads of all the layers side by side.
         """
-        reading = copy.copy(like)
-        reading.n_heads = n_heads
-        reading._attention = None
-        reading._made = dict(digests.items())
-        return reading
+        layer_data = copy.copy(like)
+        layer_data.n_heads = n_heads
+        layer_data._attention = None
+        layer_data._made = dict(reductions.items())
+        return layer_data
 
     @property
     def queries(self) -> Sequences:
@@ -86,9 +88,9 @@ class Reading:
         """
         if self._attention is None:
             raise MetricError(
-                "A metric that names `digests` is handed these alone, for all layers of a batch "
+                "A metric that names `reductions` is handed these alone, for all layers of a batch "
                 f"at once ({', '.join(sorted(self._names())) or 'none'}), and no weights. Name "
-                "what it needs as a digest, or leave `digests` out to read layer by layer."
+                "what it needs as a digest, or leave `reductions` out to read layer by layer."
             )
         return self._attention
 
@@ -107,14 +109,14 @@ class Reading:
         """`document head query key`, ∂L/∂a; only in a run with a backward pass."""
         return self.attention.gradients
 
-    def digest(self, digest: Digest) -> Small:
+    def reduction(self, reduction: Reduction) -> Small:
         """A digest: taken of the layer at its first use, or found among those handed over."""
-        if self._attention is None and digest not in self._made:
+        if self._attention is None and reduction not in self._made:
             raise MetricError(
-                f"A metric reads the digest {digest.name!r} without naming it in `digests`: it "
+                f"A metric reads the digest {reduction.name!r} without naming it in `reductions`: it "
                 f"named {', '.join(sorted(self._names())) or 'none'}."
             )
-        return self.once(digest, lambda: read_digests(self, [digest])[digest])
+        return self.once(reduction, lambda: read_reductions(self, [reduction])[reduction])
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """What `make` returns, made at the first use and shared by all metrics."""
@@ -132,10 +134,10 @@ class Reading:
         self._made.clear()
 
     def _names(self) -> list[str]:
-        return [made.name for made in self._made if isinstance(made, Digest)]
+        return [made.name for made in self._made if isinstance(made, Reduction)]
 
 
-class Digest:
+class Reduction:
     """A function of a layer whose result is small and is taken once. A decorator.
 
         @Digest
@@ -149,22 +151,26 @@ class Digest:
         self.name = function.__name__.strip("_")
         update_wrapper(self, function)
 
-    def __call__(self, reading: Reading) -> Small:
+    def __call__(self, layer_data: LayerData) -> Small:
         """The result."""
-        return reading.digest(self)
+        return layer_data.reduction(self)
 
     @classmethod
-    def read_all(cls, reading: Reading, digests: Sequence[Digest]) -> dict[Digest, Small]:
+    def read_all(
+        cls, layer_data: LayerData, reductions: Sequence[Reduction]
+    ) -> dict[Reduction, Small]:
         """Several of this kind, which may share their work."""
-        return {digest: digest.function(reading) for digest in digests}
+        return {reduction: reduction.function(layer_data) for reduction in reductions}
 
 
-def read_digests(reading: Reading, digests: Collection[Digest]) -> dict[Digest, Small]:
+def read_reductions(
+    layer_data: LayerData, reductions: Collection[Reduction]
+) -> dict[Reduction, Small]:
     """Several digests of a layer."""
-    results: dict[Digest, Small] = {}
-    kinds: dict[type[Digest], None] = dict.fromkeys(type(digest) for digest in digests)
+    results: dict[Reduction, Small] = {}
+    kinds: dict[type[Reduction], None] = dict.fromkeys(type(reduction) for reduction in reductions)
     for kind in kinds:
-        results |= kind.read_all(reading, [d for d in digests if type(d) is kind])
+        results |= kind.read_all(layer_data, [d for d in reductions if type(d) is kind])
     return results
 
 
@@ -175,43 +181,43 @@ class JoinedLayers:
     the model's own tensors, and leave gaps that the model cannot use.
     """
 
-    def __init__(self, first: Reading, n_layers: int) -> None:
+    def __init__(self, first: LayerData, n_layers: int) -> None:
         self.layers: list[int] = []
-        self._like = Reading.of_digests(first, 0, {})
+        self._like = LayerData.of_reductions(first, 0, {})
         self._n_heads = first.n_heads
         self._room = n_layers
-        self._kept: dict[Digest, Small] = {}
+        self._kept: dict[Reduction, Small] = {}
 
-    def add(self, layer: int, digests: Mapping[Digest, Small]) -> None:
+    def add(self, layer: int, reductions: Mapping[Reduction, Small]) -> None:
         """Add the digests of one more layer."""
         if len(self.layers) == self._room or not self._kept:
-            self._make_room(digests)
+            self._make_room(reductions)
         start = len(self.layers) * self._n_heads
-        for digest, tensors in digests.items():
-            for kept, tensor in zip(self._kept[digest], tensors, strict=True):
+        for reduction, tensors in reductions.items():
+            for kept, tensor in zip(self._kept[reduction], tensors, strict=True):
                 kept[:, start : start + self._n_heads] = tensor
         self.layers.append(layer)
 
-    def _make_room(self, digests: Mapping[Digest, Small]) -> None:
+    def _make_room(self, reductions: Mapping[Reduction, Small]) -> None:
         """Make room for the expected layers; if there are more, for twice as many as there are."""
         before = self._kept
         self._room = max(self._room, 2 * len(self.layers))
-        self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in digests.items()}
-        for digest, tensors in before.items():
-            for kept, tensor in zip(self._kept[digest], tensors, strict=True):
+        self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in reductions.items()}
+        for reduction, tensors in before.items():
+            for kept, tensor in zip(self._kept[reduction], tensors, strict=True):
                 kept[:, : tensor.shape[1]] = tensor
 
     def _take(self, tensor: Tensor) -> Tensor:
         n, n_heads, *rest = tensor.shape
         return tensor.new_empty((n, n_heads * self._room, *rest))
 
-    def joined(self) -> Reading:
+    def joined(self) -> LayerData:
         """The digests of all layers as one reading."""
         n = self._n_heads * len(self.layers)
-        digests = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()}
-        return Reading.of_digests(self._like, n, digests)
+        reductions = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()}
+        return LayerData.of_reductions(self._like, n, reductions)
 
 
-def full(weights: Tensor) -> Tensor:
+def as_float32(weights: Tensor) -> Tensor:
     """Weights of a model in half precision, in single: sums of distances leave its range."""
     return weights if weights.dtype in (torch.float32, torch.float64) else weights.float()

@@ -22,7 +22,7 @@ import numpy as np
 from headscope.batch import Sequences
 from headscope.lazy import torch
 from headscope.metrics.core.kernels import can_compile
-from headscope.metrics.core.layer_data import Digest, Reading, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,27 +40,27 @@ class Region:
     """`document query key`: pairs that count."""
 
 
-def region_of(reading: Reading) -> Region:
+def region_of(layer_data: LayerData) -> Region:
     """The region of an attention; the same for all layers of a block."""
-    return reading.of_batch("region", lambda: _region(reading))
+    return layer_data.of_batch("region", lambda: _region(layer_data))
 
 
-def everything(reading: Reading) -> Region:
+def everything(layer_data: LayerData) -> Region:
     """The region of all tokens, special ones too."""
 
     def make() -> Region:
         queries, keys = (
-            torch.from_numpy(tokens.mask).to(reading.device, reading.dtype)
-            for tokens in (reading.queries, reading.keys)
+            torch.from_numpy(tokens.mask).to(layer_data.device, layer_data.dtype)
+            for tokens in (layer_data.queries, layer_data.keys)
         )
         return Region(queries, keys, queries[:, :, None] * keys[:, None, :])
 
-    return reading.of_batch("everything", make)
+    return layer_data.of_batch("everything", make)
 
 
-def _region(reading: Reading) -> Region:
-    queries, keys, batch = reading.queries, reading.keys, reading.batch
-    is_first = batch.null_keys == "first" or (batch.null_keys == "auto" and reading.is_causal)
+def _region(layer_data: LayerData) -> Region:
+    queries, keys, batch = layer_data.queries, layer_data.keys, layer_data.batch
+    is_first = batch.null_keys == "first" or (batch.null_keys == "auto" and layer_data.is_causal)
     if is_first:
         null = np.zeros_like(keys.mask)
         null[np.arange(len(null)), keys.mask.argmax(axis=1)] = True
@@ -69,86 +69,86 @@ def _region(reading: Reading) -> Region:
         null = keys.special & keys.mask
 
     def tensor(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(reading.device, reading.dtype)
+        return torch.from_numpy(array).to(layer_data.device, layer_data.dtype)
 
     asking, asked = tensor(queries.mask & ~queries.special), tensor(keys.mask & ~null)
     pairs = asking[:, :, None] * asked[:, None, :]
-    return Region(asking, asked, pairs.tril() if reading.is_causal else pairs)
+    return Region(asking, asked, pairs.tril() if layer_data.is_causal else pairs)
 
 
-def query_counts(reading: Reading, labels: str | None = None, side: str = "query") -> Tensor:
+def query_counts(layer_data: LayerData, labels: str | None = None, side: str = "query") -> Tensor:
     """`document head`: how many queries count, float64; with `labels` (`tags`,
     `parents`, `relations`) only those of documents that have any on that side.
     """
 
     def make() -> Tensor:
-        queries = region_of(reading).queries.double().sum(-1, keepdim=True)
-        counts = queries.expand(-1, reading.n_heads)
-        return counts if labels is None else counts * has_labels(reading, labels, side)
+        queries = region_of(layer_data).queries.double().sum(-1, keepdim=True)
+        counts = queries.expand(-1, layer_data.n_heads)
+        return counts if labels is None else counts * has_labels(layer_data, labels, side)
 
-    return reading.of_batch(("query counts", reading.n_heads, labels, side), make)
+    return layer_data.of_batch(("query counts", layer_data.n_heads, labels, side), make)
 
 
-def has_labels(reading: Reading, labels: str, side: str = "query") -> Tensor:
+def has_labels(layer_data: LayerData, labels: str, side: str = "query") -> Tensor:
     """`document 1`, float64: 1 where a document has tags (`tags`), a tree (`parents`), a tree
     with labels (`relations`).
     """
 
     def make() -> Tensor:
-        tokens = _sequences(reading, side)
+        tokens = _sequences(layer_data, side)
         has = tokens.is_tagged if labels == "tags" else tokens.is_parsed
         if labels == "relations":
             has = has & (tokens.relations >= 0).any(1)
-        return torch.from_numpy(has).double()[:, None].to(reading.device)
+        return torch.from_numpy(has).double()[:, None].to(layer_data.device)
 
-    return reading.of_batch(("has labels", side, labels), make)
-
-
-def _sequences(reading: Reading, side: str) -> Sequences:
-    return reading.queries if side == "query" else reading.keys
+    return layer_data.of_batch(("has labels", side, labels), make)
 
 
-def distances(reading: Reading) -> Tensor:
+def _sequences(layer_data: LayerData, side: str) -> Sequences:
+    return layer_data.queries if side == "query" else layer_data.keys
+
+
+def distances(layer_data: LayerData) -> Tensor:
     """`query key`: how many positions apart."""
 
     def make() -> Tensor:
-        queries = torch.arange(reading.n_queries)[:, None]
-        keys = torch.arange(reading.n_keys)[None, :]
-        return (queries - keys).abs().to(reading.device, reading.dtype)
+        queries = torch.arange(layer_data.n_queries)[:, None]
+        keys = torch.arange(layer_data.n_keys)[None, :]
+        return (queries - keys).abs().to(layer_data.device, layer_data.dtype)
 
-    return reading.of_batch("distances", make)
+    return layer_data.of_batch("distances", make)
 
 
-def relations_of_pairs(reading: Reading) -> tuple[Tensor, Tensor]:
+def relations_of_pairs(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """`document query key`, twice: is the query's word the parent of the key's; is the
     key's the parent of the query's? Tokens of one word are in no relation.
     """
 
     def make() -> tuple[Tensor, Tensor]:
-        tokens = reading.queries
+        tokens = layer_data.queries
         words, parents = torch.from_numpy(tokens.words), torch.from_numpy(tokens.parents)
         known = (words >= 0) & (parents >= 0)
         key_parent = (parents[:, :, None] == words[:, None, :]) & known[:, :, None]
         return (
-            key_parent.transpose(1, 2).to(reading.device, reading.dtype),
-            key_parent.to(reading.device, reading.dtype),
+            key_parent.transpose(1, 2).to(layer_data.device, layer_data.dtype),
+            key_parent.to(layer_data.device, layer_data.dtype),
         )
 
-    return reading.of_batch("relations_of_pairs", make)
+    return layer_data.of_batch("relations_of_pairs", make)
 
 
-def one_hot(reading: Reading, side: str, labels: str) -> Tensor:
+def one_hot(layer_data: LayerData, side: str, labels: str) -> Tensor:
     """`document token label`: the labels (`tags`, `relations`) of the tokens on one side
     (`query`, `key`), float64; all 0 where a token has none.
     """
 
     def make() -> Tensor:
-        numbers = torch.from_numpy(getattr(_sequences(reading, side), labels))
-        size = len(getattr(reading.batch.axes, labels))
+        numbers = torch.from_numpy(getattr(_sequences(layer_data, side), labels))
+        size = len(getattr(layer_data.batch.axes, labels))
         hot = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
-        return hot.to(reading.device)
+        return hot.to(layer_data.device)
 
-    return reading.of_batch(("one_hot", side, labels), make)
+    return layer_data.of_batch(("one_hot", side, labels), make)
 
 
 PIECE = 1 << 18
@@ -167,25 +167,27 @@ class _Piece:
     """Of the same shape, to be written to."""
 
 
-class _RegionDigest(Digest):
+class _RegionDigest(Reduction):
     """A digest of each head of each document by itself: a function of a piece."""
 
     region = staticmethod(region_of)
 
     @classmethod
-    def read_all(cls, reading: Reading, digests: Sequence[Digest]) -> dict[Digest, Small]:
+    def read_all(
+        cls, layer_data: LayerData, reductions: Sequence[Reduction]
+    ) -> dict[Reduction, Small]:
         """All of these digests, in one pass over the weights."""
-        region = cls.region(reading)
-        if can_compile(reading):
-            return _read_compiled(reading, region, digests)
-        pieces: dict[Digest, list[Small]] = {digest: [] for digest in digests}
-        for piece in _pieces(reading.weights, region):
-            for digest, parts in pieces.items():
-                parts.append(tuple(part.flatten(0, 1) for part in digest.function(piece)))
-        lead = reading.weights.shape[:2]
+        region = cls.region(layer_data)
+        if can_compile(layer_data):
+            return _read_compiled(layer_data, region, reductions)
+        pieces: dict[Reduction, list[Small]] = {reduction: [] for reduction in reductions}
+        for piece in _pieces(layer_data.weights, region):
+            for reduction, parts in pieces.items():
+                parts.append(tuple(part.flatten(0, 1) for part in reduction.function(piece)))
+        lead = layer_data.weights.shape[:2]
         return {
-            digest: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*parts, strict=True))
-            for digest, parts in pieces.items()
+            reduction: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*parts, strict=True))
+            for reduction, parts in pieces.items()
         }
 
 
@@ -221,103 +223,106 @@ log_sums, whole_log_sums = _RegionDigest(_log_sums), _WholeDigest(_log_sums)
 peaks = _RegionDigest(_peaks)
 
 
-@Digest
-def pair_sums(reading: Reading) -> Small:
+@Reduction
+def pair_sums(layer_data: LayerData) -> Small:
     """`document head 3`, float64: attention times distance, attention where the query is
     the parent, and where the key is; one product with the flattened weights.
     """
 
     def forms() -> Tensor:
-        pairs = region_of(reading).pairs
-        query_parent, key_parent = relations_of_pairs(reading)
-        all_forms = (distances(reading).expand_as(pairs), query_parent, key_parent)
+        pairs = region_of(layer_data).pairs
+        query_parent, key_parent = relations_of_pairs(layer_data)
+        all_forms = (distances(layer_data).expand_as(pairs), query_parent, key_parent)
         return torch.stack([form * pairs for form in all_forms], dim=1).flatten(2)
 
-    flat = reading.weights.flatten(2).transpose(1, 2)
-    return (torch.bmm(reading.of_batch("forms", forms), flat).transpose(1, 2).double(),)
+    flat = layer_data.weights.flatten(2).transpose(1, 2)
+    return (torch.bmm(layer_data.of_batch("forms", forms), flat).transpose(1, 2).double(),)
 
 
 @cache
-def squares(first: int) -> Digest:
+def squares(first: int) -> Reduction:
     """`document head query key`: weights of the region among the first tokens of each
     document that are not special; 0 where there are fewer.
     """
 
-    def read(reading: Reading) -> Small:
-        at, counts = reading.of_batch(("square", first), lambda: _square(reading, first))
+    def read(layer_data: LayerData) -> Small:
+        at, counts = layer_data.of_batch(("square", first), lambda: _square(layer_data, first))
         if isinstance(at, slice):
-            return (reading.weights[:, :, at, at] * counts,)
+            return (layer_data.weights[:, :, at, at] * counts,)
         documents = torch.arange(len(at), device=at.device)[:, None, None]
         # Documents are picked with their positions, so that heads come last.
-        picked = reading.weights.permute(0, 2, 3, 1)[documents, at[:, :, None], at[:, None]]
+        picked = layer_data.weights.permute(0, 2, 3, 1)[documents, at[:, :, None], at[:, None]]
         return (picked.permute(0, 3, 1, 2) * counts,)
 
-    return Digest(read)
+    return Reduction(read)
 
 
-def first_tokens(reading: Reading, first: int) -> tuple[np.ndarray, np.ndarray]:
+def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndarray]:
     """`document token`: where the first tokens that are not special stand (0 where there are
     fewer); `document`: how many there are of them.
     """
 
     def make() -> tuple[np.ndarray, np.ndarray]:
-        counts = reading.queries.mask & ~reading.queries.special
+        counts = layer_data.queries.mask & ~layer_data.queries.special
         order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
         positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
         return positions, np.minimum(counts.sum(1), first)
 
-    return reading.of_batch(("first tokens", first), make)
+    return layer_data.of_batch(("first tokens", first), make)
 
 
-def _square(reading: Reading, first: int) -> tuple[slice | Tensor, Tensor]:
+def _square(layer_data: LayerData, first: int) -> tuple[slice | Tensor, Tensor]:
     """Where the first tokens stand (a slice if at the same positions in all documents, as nearly
     always, else `document token`), and which pairs count (`document 1 query key`).
     """
-    pairs = region_of(reading).pairs
-    positions, sizes = first_tokens(reading, first)
-    at = torch.from_numpy(positions).to(reading.device)
+    pairs = region_of(layer_data).pairs
+    positions, sizes = first_tokens(layer_data, first)
+    at = torch.from_numpy(positions).to(layer_data.device)
     documents = torch.arange(len(at), device=at.device)[:, None, None]
     is_there = torch.from_numpy(np.arange(first) < sizes[:, None])
-    is_there = is_there.to(reading.device, reading.dtype)
+    is_there = is_there.to(layer_data.device, layer_data.dtype)
     counts = pairs[documents, at[:, :, None], at[:, None]]
     counts = (counts * is_there[:, :, None] * is_there[:, None])[:, None]
     start = int(positions[0, 0])
-    if start + first <= reading.n_queries and (positions == np.arange(start, start + first)).all():
+    if (
+        start + first <= layer_data.n_queries
+        and (positions == np.arange(start, start + first)).all()
+    ):
         return slice(start, start + first), counts
     return at, counts
 
 
-def row_mass(reading: Reading) -> Tensor:
+def row_mass(layer_data: LayerData) -> Tensor:
     """`document head query`: attention of each query to keys that count, float64."""
-    return masses(reading)[0]
+    return masses(layer_data)[0]
 
 
-def column_mass(reading: Reading) -> Tensor:
+def column_mass(layer_data: LayerData) -> Tensor:
     """`document head key`: attention each key receives from queries that count, float64."""
-    return masses(reading)[2]
+    return masses(layer_data)[2]
 
 
-def null_mass(reading: Reading) -> Tensor:
+def null_mass(layer_data: LayerData) -> Tensor:
     """`document head query`: attention of each query to null keys, float64."""
 
     def make() -> Tensor:
-        row, all_of_it, _ = masses(reading)
-        return (all_of_it * region_of(reading).queries[:, None, :] - row).clamp_min_(0.0)
+        row, all_of_it, _ = masses(layer_data)
+        return (all_of_it * region_of(layer_data).queries[:, None, :] - row).clamp_min_(0.0)
 
-    return reading.once("null_mass", make)
+    return layer_data.once("null_mass", make)
 
 
-def total_mass(reading: Reading) -> Tensor:
+def total_mass(layer_data: LayerData) -> Tensor:
     """`document head`: all attention that counts, float64."""
-    return reading.once("total_mass", lambda: row_mass(reading).sum(-1))
+    return layer_data.once("total_mass", lambda: row_mass(layer_data).sum(-1))
 
 
-def region_weights(reading: Reading) -> Tensor:
+def region_weights(layer_data: LayerData) -> Tensor:
     """`document head query key`: the weights of the region, 0 outside. As large as the
     weights: for metrics that no digest serves.
     """
-    return reading.once(
-        "region_weights", lambda: reading.weights * region_of(reading).pairs[:, None]
+    return layer_data.once(
+        "region_weights", lambda: layer_data.weights * region_of(layer_data).pairs[:, None]
     )
 
 
@@ -344,16 +349,16 @@ def _pieces(weights: Tensor, region: Region) -> Iterator[_Piece]:
 
 
 def _read_compiled(
-    reading: Reading, region: Region, digests: Sequence[Digest]
-) -> dict[Digest, Small]:
+    layer_data: LayerData, region: Region, reductions: Sequence[Reduction]
+) -> dict[Reduction, Small]:
     from headscope.metrics.core.compiled import region_digests
 
-    by_function = {digest.function: digest for digest in digests}
+    by_function = {reduction.function: reduction for reduction in reductions}
     arrays_of = region_digests(
-        reading.weights.contiguous().numpy(),
+        layer_data.weights.contiguous().numpy(),
         region.queries.numpy(),
         region.keys.numpy(),
-        is_causal=reading.is_causal,
+        is_causal=layer_data.is_causal,
         with_logs=_log_sums in by_function,
         with_peaks=_peaks in by_function,
     )

@@ -27,11 +27,11 @@ from headscope.metrics.core.contract import (
     RatioMetric,
     SumMetric,
 )
-from headscope.metrics.core.layer_data import Digest
+from headscope.metrics.core.layer_data import Reduction
 
 COUNTS_DOCUMENTS = "tokens_per_document"
 """The metric that every run measures: its count is how many documents there are."""
-RESERVED = {"all", "provenance", "layer", "head", "bound", "part", "correlation"}
+RESERVED = {"all", "provenance", "layer", "head", "bound", "bucket", "correlation"}
 """Names that mean something else in results."""
 OWN = "own_class"
 """The key under which the description of a user's metric names its class."""
@@ -119,10 +119,10 @@ def _check_instance(metric: Metric) -> None:
     """The same for what may depend on options."""
     if metric.sample is not None:
         whole_number(f"{type(metric).__name__}.sample", metric.sample)
-    digests: tuple[object, ...] = metric.digests
-    for digest in digests:
-        if not isinstance(digest, Digest):
-            name = getattr(digest, "__name__", repr(digest))
+    reductions: tuple[object, ...] = metric.reductions
+    for reduction in reductions:
+        if not isinstance(reduction, Reduction):
+            name = getattr(reduction, "__name__", repr(reduction))
             raise InputError(
                 f"{metric.name} names {name} as a digest, which it is not. Digests are made with "
                 "the decorator headscope.metrics.Digest: masses, log_sums, pair_sums …"

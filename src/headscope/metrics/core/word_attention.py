@@ -20,7 +20,7 @@ from headscope.batch import Batch
 from headscope.errors import ModelError
 from headscope.lazy import torch
 from headscope.metrics.core.kernels import can_compile
-from headscope.metrics.core.layer_data import Digest, Reading, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small
 from headscope.text.document import ROOT
 from headscope.text.tokens import NO_WORD
 
@@ -31,41 +31,41 @@ NOT_A_NUMBER = -2
 """In place of a word, in heads whose attention is not a number."""
 
 
-def word_weights(reading: Reading) -> Tensor:
+def word_weights(layer_data: LayerData) -> Tensor:
     """`document head word word`: attention from each word to each; slot w is word w of the
     document, and rows and columns of words without tokens (and of padding) are 0.
 
     Shared by the metrics of a layer. For attention within one stack.
     """
-    return reading.once("word_weights", lambda: _word_weights(reading))
+    return layer_data.once("word_weights", lambda: _word_weights(layer_data))
 
 
-def word_rows(reading: Reading, queries: Tensor) -> Tensor:
+def word_rows(layer_data: LayerData, queries: Tensor) -> Tensor:
     """`document head row word`: only those rows of `word_weights` that are asked for.
 
     Args:
         reading: one layer.
         queries: `document row`, the words' numbers.
     """
-    to, from_ = word_members(reading)
+    to, from_ = word_members(layer_data)
     documents = torch.arange(len(queries), device=queries.device)[:, None]
-    return from_[documents, 0, queries][:, None] @ reading.weights @ to
+    return from_[documents, 0, queries][:, None] @ layer_data.weights @ to
 
 
-def other_words(reading: Reading) -> Tensor:
+def other_words(layer_data: LayerData) -> Tensor:
     """`word_weights` without the attention of words to themselves, which is 0 here."""
 
     def make() -> Tensor:
-        weights = _word_weights(reading)
+        weights = _word_weights(layer_data)
         weights.diagonal(dim1=-2, dim2=-1).zero_()
         return weights
 
-    return reading.once("other_words", make)
+    return layer_data.once("other_words", make)
 
 
-def has_tokens(reading: Reading) -> np.ndarray:
+def has_tokens(layer_data: LayerData) -> np.ndarray:
     """`document word`: does the word stand in this document, with at least one token?"""
-    words = reading.queries.words
+    words = layer_data.queries.words
 
     def make() -> np.ndarray:
         has = np.zeros((len(words), _n_words(words)), dtype=bool)
@@ -73,14 +73,14 @@ def has_tokens(reading: Reading) -> np.ndarray:
         has[documents, words[documents, tokens]] = True
         return has
 
-    return reading.batch.once(("has_tokens", reading.block), make)
+    return layer_data.batch.once(("has_tokens", layer_data.block), make)
 
 
-def word_members(reading: Reading) -> tuple[Tensor, Tensor]:
+def word_members(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """`document 1 token word` to sum what goes to each word, and `document 1 word token` to
     take the mean of what comes from each.
     """
-    words = reading.queries.words
+    words = layer_data.queries.words
 
     def make() -> tuple[Tensor, Tensor]:
         member = np.zeros((*words.shape, _n_words(words)))
@@ -88,19 +88,20 @@ def word_members(reading: Reading) -> tuple[Tensor, Tensor]:
         member[documents, tokens, words[documents, tokens]] = 1.0
         share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
         to, from_ = (
-            torch.from_numpy(array).to(reading.device, reading.dtype) for array in (member, share)
+            torch.from_numpy(array).to(layer_data.device, layer_data.dtype)
+            for array in (member, share)
         )
         return to[:, None], from_.transpose(1, 2)[:, None]
 
-    return reading.of_batch("word members", make)
+    return layer_data.of_batch("word members", make)
 
 
-def _word_weights(reading: Reading) -> Tensor:
-    to, from_ = (members[:, 0] for members in word_members(reading))
-    n, n_heads, n_tokens, _ = reading.weights.shape
+def _word_weights(layer_data: LayerData) -> Tensor:
+    to, from_ = (members[:, 0] for members in word_members(layer_data))
+    n, n_heads, n_tokens, _ = layer_data.weights.shape
     n_words = to.shape[-1]
     # Two products for all heads of a document: many small products take longer.
-    to_words = reading.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
+    to_words = layer_data.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
     by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
     between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
     return between.view(n, n_words, n_heads, n_words).transpose(1, 2)
@@ -110,25 +111,25 @@ def _n_words(words: np.ndarray) -> int:
     return max(1, int(words.max(initial=-1)) + 1)
 
 
-@Digest
-def best_words(reading: Reading) -> Small:
+@Reduction
+def best_words(layer_data: LayerData) -> Small:
     """`document head word`, twice: the other word that each word attends to most, and the
     one that attends to it most. Of equals the first; -1 where none has any attention.
 
     Raises:
         ModelError: attention is not a number.
     """
-    if can_compile(reading):
+    if can_compile(layer_data):
         from headscope.metrics.core import compiled
 
-        weights = reading.weights.contiguous().numpy()
-        to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(reading)))
+        weights = layer_data.weights.contiguous().numpy()
+        to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(layer_data)))
     else:
-        to, from_ = (_best(other_words(reading), axis) for axis in (-1, -2))
+        to, from_ = (_best(other_words(layer_data), axis) for axis in (-1, -2))
     if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
         raise ModelError(
-            f"The model gives attention that is not a number in layer {reading.layer} of "
-            f"{reading.block} attention. Check the model on this input, or its precision."
+            f"The model gives attention that is not a number in layer {layer_data.layer} of "
+            f"{layer_data.block} attention. Check the model on this input, or its precision."
         )
     return to, from_
 
@@ -139,9 +140,9 @@ def _best(weights: Tensor, axis: int) -> Tensor:
     return at.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
 
 
-def _word_tokens(reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+def _word_tokens(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
     """`document token`: tokens sorted by word; `document word+1`: where each word begins."""
-    words = reading.queries.words
+    words = layer_data.queries.words
 
     def make() -> tuple[np.ndarray, np.ndarray]:
         order = np.argsort(words, axis=1, kind="stable")
@@ -150,7 +151,7 @@ def _word_tokens(reading: Reading) -> tuple[np.ndarray, np.ndarray]:
         starts = (sorted_words[:, None, :] < numbers[:, None]).sum(-1)
         return order.astype(np.int32), starts.astype(np.int32)
 
-    return reading.batch.once(("word tokens", reading.block), make)
+    return layer_data.batch.once(("word tokens", layer_data.block), make)
 
 
 ALL = "all"
@@ -174,7 +175,7 @@ class DepCases:
     """Its parent; negative for the root."""
     relation: np.ndarray
     """Number in `Axes.relations`; `len(Axes.relations)` for a word without a relation."""
-    part: np.ndarray
+    bucket: np.ndarray
     has_target: np.ndarray
     """Is the parent a word that the model reads?"""
 
@@ -192,20 +193,20 @@ class DepCases:
         )
 
 
-def dep_cases(reading: Reading, *, punctuation: bool, possessive: Possessive) -> DepCases:
+def dep_cases(layer_data: LayerData, *, punctuation: bool, possessive: Possessive) -> DepCases:
     """The words of a batch that count.
 
     These are the words of parsed documents that have a token, the root among them. Left out are
     words whose parent is unknown because the tree was cut; words whose parent stands in the end of
     a document that the model does not read; and punctuation, unless it is asked for.
     """
-    key = ("dep_cases", reading.block, punctuation, possessive)
-    return reading.batch.once(key, lambda: _cases(reading, punctuation, possessive))
+    key = ("dep_cases", layer_data.block, punctuation, possessive)
+    return layer_data.batch.once(key, lambda: _cases(layer_data, punctuation, possessive))
 
 
-def _cases(reading: Reading, punctuation: bool, possessive: Possessive) -> DepCases:
-    batch, trees = reading.batch, reading.queries
-    has = has_tokens(reading)
+def _cases(layer_data: LayerData, punctuation: bool, possessive: Possessive) -> DepCases:
+    batch, trees = layer_data.batch, layer_data.queries
+    has = has_tokens(layer_data)
     parents = np.full(has.shape, ROOT - 1, dtype=np.int64)
     relations = np.full(has.shape, -1, dtype=np.int64)
     documents, tokens = np.nonzero((trees.words >= 0) & trees.is_parsed[:, None])
@@ -234,7 +235,7 @@ def _cases(reading: Reading, punctuation: bool, possessive: Possessive) -> DepCa
         query=query,
         parent=parent,
         relation=np.where(relation < 0, len(names), relation),
-        part=np.asarray(batch.parts, dtype=np.int64)[document],
+        bucket=np.asarray(batch.buckets, dtype=np.int64)[document],
         has_target=(parent >= 0) & (parent < has.shape[1]) & has[document, inside],
     )
 
@@ -249,11 +250,11 @@ def _particles(batch: Batch, has: np.ndarray) -> np.ndarray:
 
 
 def add_cases(by_relation: np.ndarray, of_all: np.ndarray, cases: DepCases, rows: Tensor) -> None:
-    """Add the rows (`case …`) of the cases to `part relation …` and `part …`, in place."""
+    """Add the rows (`case …`) of the cases to `bucket relation …` and `bucket …`, in place."""
     rows = rows.double()
-    torch.from_numpy(of_all).index_add_(0, torch.from_numpy(cases.part), rows)
+    torch.from_numpy(of_all).index_add_(0, torch.from_numpy(cases.bucket), rows)
     n_relations = by_relation.shape[1]
     has = cases.relation < n_relations
-    bins = torch.from_numpy((cases.part * n_relations + cases.relation)[has])
+    bins = torch.from_numpy((cases.bucket * n_relations + cases.relation)[has])
     flat = torch.from_numpy(by_relation).view(-1, *by_relation.shape[2:])
     flat.index_add_(0, bins, rows if has.all() else rows[torch.from_numpy(has)])

@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 
 from headscope.errors import ModelError
-from headscope.model.packaged.pinned import Settings
+from headscope.model.packaged.pinned import ConfigJson
 
 VERSION = 6
 SPECIFICATION = ("WhisperSpec", 3)
 """Name and revision of the layout of variables that is converted."""
-MOST_VARIABLES = 10_000
-MOST_AXES = 4
+MAX_VARIABLES = 10_000
+MAX_AXES = 4
 TYPES: tuple[np.dtype, ...] = tuple(
     np.dtype(name) for name in ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
 )
@@ -92,8 +92,8 @@ class _File:
 
     def count(self, what: str) -> int:
         n = self.number("I")
-        if n > MOST_VARIABLES:
-            raise self.wrong(f"says it has {n:,} {what}; at most {MOST_VARIABLES:,} are read")
+        if n > MAX_VARIABLES:
+            raise self.wrong(f"says it has {n:,} {what}; at most {MAX_VARIABLES:,} are read")
         return n
 
     def text(self) -> str:
@@ -105,8 +105,8 @@ class _File:
     def variable(self) -> tuple[str, np.ndarray]:
         name = self.text()
         n_axes = self.number("B")
-        if n_axes > MOST_AXES:
-            raise self.wrong(f"has {name!r} with {n_axes} axes; at most {MOST_AXES} are read")
+        if n_axes > MAX_AXES:
+            raise self.wrong(f"has {name!r} with {n_axes} axes; at most {MAX_AXES} are read")
         shape = tuple(self.number("I") for _ in range(n_axes))
         kind, n_bytes = self.number("B"), self.number("I")
         if kind >= len(TYPES):
@@ -187,7 +187,7 @@ def convert_whisper(source: Path, folder: Path) -> None:
     _write_settings(source.parent, folder, config)
 
 
-def _config(parts: _Parts) -> Settings:
+def _config(parts: _Parts) -> ConfigJson:
     """The configuration, read off the shapes of weights, after checking what shapes do not say."""
     for name, expected in (
         ("decoder/activation", EXACT_GELU),
@@ -227,7 +227,7 @@ def _config(parts: _Parts) -> Settings:
     }
 
 
-def _tensors(parts: _Parts, config: Settings) -> dict[str, np.ndarray]:
+def _tensors(parts: _Parts, config: ConfigJson) -> dict[str, np.ndarray]:
     """Every weight under transformers' name."""
     tensors: dict[str, np.ndarray] = {}
 
@@ -279,7 +279,7 @@ def _unfused(parts: _Parts, source: str, target: str, letters: str) -> dict[str,
     return tensors
 
 
-def _write_settings(source: Path, folder: Path, config: Settings) -> None:
+def _write_settings(source: Path, folder: Path, config: ConfigJson) -> None:
     """Configuration, tokenizer, feature extractor and what generation needs."""
     ours = json.loads((source / "config.json").read_text(encoding="utf-8"))
     tokenizer = (source / "tokenizer.json").read_text(encoding="utf-8")
@@ -301,7 +301,7 @@ def _write_settings(source: Path, folder: Path, config: Settings) -> None:
         "return_timestamps": False,
         "max_initial_timestamp_index": 50,
     }
-    files: dict[str, Settings] = {
+    files: dict[str, ConfigJson] = {
         "config.json": config | special,
         "generation_config.json": generation,
         "tokenizer_config.json": {

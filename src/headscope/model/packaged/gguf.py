@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from headscope.errors import MissingExtra, ModelError
-from headscope.model.packaged.pinned import Settings
+from headscope.model.packaged.pinned import ConfigJson
 
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm",
@@ -64,7 +64,7 @@ def convert_gguf(source: Path, folder: Path) -> None:
     _write_tokenizer(fields, folder, config)
 
 
-def _config(fields: Settings) -> Settings:
+def _config(fields: ConfigJson) -> ConfigJson:
     n_heads = int(fields["llama.attention.head_count"])
     width = int(fields["llama.embedding_length"])
     return {
@@ -116,7 +116,7 @@ def _half_split_rotary(weight: np.ndarray, n_heads: int) -> np.ndarray:
     return pairs.swapaxes(1, 2).reshape(rows, columns)
 
 
-def _write_tokenizer(fields: Settings, folder: Path, config: Settings) -> None:
+def _write_tokenizer(fields: ConfigJson, folder: Path, config: ConfigJson) -> None:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     if fields["tokenizer.ggml.model"] != "gpt2" or fields["tokenizer.ggml.pre"] != "smollm":

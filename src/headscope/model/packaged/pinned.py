@@ -198,7 +198,7 @@ def cache_folder() -> Path:
     return user_cache_path("headscope", appauthor=False)
 
 
-Settings = dict[str, Any]
+ConfigJson = dict[str, Any]
 """A JSON object: the content of a settings file."""
 MANIFEST = "converted.json"
 """The SHA-256 of each file, as it was written."""

@@ -29,12 +29,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from headscope.attention import Attention, Block
+from headscope.attention import Attention, BlockName
 from headscope.errors import TapUnsupported
 from headscope.model.edits import Ablate
 from headscope.model.tap.dispatch import AllRead, Attachment, suspended
 from headscope.model.tap.example import examples, lengthened, media_of
-from headscope.model.tap.interface import claimed, eager_attention, modules_of
+from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
 from headscope.model.tap.recording import (
     TOLERANCE,
     Against,
@@ -50,11 +50,11 @@ from headscope.model.tap.recording import (
     record_interface,
 )
 from headscope.model.tap.reference import (
-    Answer,
     Maps,
-    ask,
-    ask_tower,
+    ReferenceMaps,
     main_output,
+    read_reference,
+    read_tower_reference,
     tensors_in,
     tower_block,
     uncached,
@@ -143,7 +143,7 @@ Handed = dict[tuple[str, int], list[Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class Rehearsal:
+class EndToEndCheck:
     """A model under its tap, as it will be used, on inputs whose attention was recorded."""
 
     root: PreTrainedModel
@@ -336,17 +336,17 @@ def wire(
     is_offloaded = any(hasattr(module, "_hf_hook") for module in modules)  # weights come when used
     if not is_offloaded and any(weights.is_meta for weights in root.parameters()):
         refuse(root, "its weights are on the meta device, which holds no numbers: load them first")
-    with claimed(modules), suspended(), torch.inference_mode(), eager_attention(root):
+    with locked_modules(modules), suspended(), torch.inference_mode(), eager_attention(root):
         given, answer = _asked(root, example)
         depends_on_cache = _depends_on_cache(root, given, answer)
         if depends_on_cache:
             given |= uncached(root)
-            answer = ask(root, given)
+            answer = read_reference(root, given)
         found = _find(root, given, answer)
         n_rows = _n_rows(given)
         matches = _whole_stacks(found, n_rows)
         if not matches:
-            again = ask(root, given).maps
+            again = read_reference(root, given).maps
             refuse(root, reason_of(answer.maps, again, found.recordings, n_rows))
         if not found.fits(answer):
             refuse(
@@ -364,7 +364,7 @@ def wire(
             may_cache=not depends_on_cache,
         )
         recordings = {s: m.recording for s, m in zip(sites, matches, strict=True)}
-        rehearsal = Rehearsal(root, given, wiring, recordings)
+        rehearsal = EndToEndCheck(root, given, wiring, recordings)
         # First, so that what follows also shows that leaving early leaves nothing behind.
         wiring = replace(wiring, stops=rehearsal.find_stop())
         rehearsal.prove()
@@ -380,15 +380,15 @@ def wire(
 
 def _asked(
     root: PreTrainedModel, example: Mapping[str, object] | None
-) -> tuple[dict[str, object], Answer]:
+) -> tuple[dict[str, object], ReferenceMaps]:
     """Inputs on which the model runs, and its official answer."""
     if example is not None:
         longer = lengthened(example)
-        return longer, ask(root, longer)
+        return longer, read_reference(root, longer)
     refusal: TapUnsupported | None = None
     for inputs in examples(root):
         try:
-            return dict(inputs), ask(root, inputs)
+            return dict(inputs), read_reference(root, inputs)
         except TapUnsupported as error:  # the first says best what is missing
             refusal = refusal or error
     if refusal is None:
@@ -400,11 +400,13 @@ def _asked(
     raise refusal
 
 
-def _depends_on_cache(root: PreTrainedModel, inputs: dict[str, object], answer: Answer) -> bool:
+def _depends_on_cache(
+    root: PreTrainedModel, inputs: dict[str, object], answer: ReferenceMaps
+) -> bool:
     """Does the model attend otherwise when it keeps no cache?"""
     if "use_cache" in inputs or not uncached(root):
         return False
-    without = ask(root, inputs | uncached(root))
+    without = read_reference(root, inputs | uncached(root))
     pairs = [
         (ours, theirs)
         for block, maps in answer.maps.items()
@@ -428,13 +430,13 @@ class _Found:
     difference: float
     """Between the output of the recorded run and the official one."""
 
-    def fits(self, answer: Answer) -> bool:
+    def fits(self, answer: ReferenceMaps) -> bool:
         """Was everything found, and the model's output the same?"""
         size = max(1.0, float(answer.output.abs().nan_to_num().max()))
         return bool(self.matches) and self.difference <= TOLERANCE * size
 
 
-def _find(root: PreTrainedModel, inputs: Mapping[str, object], answer: Answer) -> _Found:
+def _find(root: PreTrainedModel, inputs: Mapping[str, object], answer: ReferenceMaps) -> _Found:
     """Look for the official maps through the interface, and where they are not all there,
     by watching every module.
     """
@@ -451,7 +453,7 @@ def _find(root: PreTrainedModel, inputs: Mapping[str, object], answer: Answer) -
     return found
 
 
-def _among(route: Route, run: Run, root: PreTrainedModel, answer: Answer) -> _Found:
+def _among(route: Route, run: Run, root: PreTrainedModel, answer: ReferenceMaps) -> _Found:
     matched = match(answer.maps, run.recordings)
     matches, left = matched if matched is not None else ([], [])
     if matched is not None:
@@ -471,12 +473,12 @@ def _among(route: Route, run: Run, root: PreTrainedModel, answer: Answer) -> _Fo
 
 
 def _towers(
-    root: PreTrainedModel, answer: Answer, matches: Sequence[Match], left: list[Recording]
+    root: PreTrainedModel, answer: ReferenceMaps, matches: Sequence[Match], left: list[Recording]
 ) -> tuple[list[Match], list[Recording]]:
     """Those of the recordings left over that are maps of a model within the model which the
     outer one does not return; and the rest.
     """
-    taken: set[Block] = {one.block for one in matches}
+    taken: set[BlockName] = {one.block for one in matches}
     known = [one.recording.module for one in matches]
     asked: list[str] = []
     towers: list[Match] = []
@@ -487,7 +489,7 @@ def _towers(
         tower = root.get_submodule(name)
         assert isinstance(tower, PreTrainedModel)
         block = tower_block(name, tower)
-        maps = ask_tower(tower, call) if block is not None and block not in taken else []
+        maps = read_tower_reference(tower, call) if block is not None and block not in taken else []
         matched = match({block: maps}, inside) if block is not None and maps else None
         if matched is None:
             continue
@@ -531,7 +533,7 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
     return matches
 
 
-def _own_tower(root: PreTrainedModel, matches: Sequence[Match]) -> Block | None:
+def _own_tower(root: PreTrainedModel, matches: Sequence[Match]) -> BlockName | None:
     """The tower that the maps are of which a model returns as its own, beside those of its text:
     BLIP's are of its image. None where they are the model's own indeed.
     """
@@ -613,16 +615,16 @@ def _layer_numbers(modules: Sequence[str]) -> list[int]:
     return numbers if increasing and numbers[0] >= 0 else list(range(len(numbers)))
 
 
-def _causal_blocks(matches: Sequence[Match]) -> frozenset[Block]:
+def _causal_blocks(matches: Sequence[Match]) -> frozenset[BlockName]:
     """Blocks in which no query ever attends to a later key."""
-    causal: dict[Block, bool] = {}
+    causal: dict[BlockName, bool] = {}
     for one in matches:
         if one.block != "cross":
             causal[one.block] = causal.get(one.block, True) and is_causal(one.recording.weights)
     return frozenset(block for block, looks_back in causal.items() if looks_back)
 
 
-def _named_block(one: Match) -> Block:
+def _named_block(one: Match) -> BlockName:
     """The block by the module's name, where the model's answer does not tell."""
     is_cross = re.search(r"cross|enc_?dec|encoder_attn", one.recording.module.lower())
     return "cross" if is_cross else one.block

@@ -33,7 +33,7 @@ PLAIN = (bool, int, float, str, type(None))
 """Attributes of modules that can change what they compute, such as the scale of scores."""
 
 
-def key_of(root: PreTrainedModel) -> str | None:
+def check_key(root: PreTrainedModel) -> str | None:
     """What a check of this model is remembered under; None if it is to be checked each time."""
     modules = modules_of(root)
     libraries = ("transformers.", "torch.")
@@ -66,7 +66,7 @@ def environment() -> str:
     )
 
 
-def recall(key: str) -> tuple[Wiring, Check] | None:
+def load_check(key: str) -> tuple[Wiring, Check] | None:
     """What was remembered under this key; None if nothing was, or the file is damaged."""
     try:
         content = json.loads(_file(key).read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def recall(key: str) -> tuple[Wiring, Check] | None:
         return None
 
 
-def remember(key: str, wiring: Wiring, check: Check) -> None:
+def store_check(key: str, wiring: Wiring, check: Check) -> None:
     """Keep a check; where nothing can be written, it is forgotten."""
     plain = {field.name: getattr(wiring, field.name) for field in fields(wiring) if field.init}
     for name in ("sites", "copies"):

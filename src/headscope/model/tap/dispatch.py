@@ -22,10 +22,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headscope.attention import Attention, Block, LayerReader
+from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Edit, Vectors
-from headscope.model.tap.forward_pass import Circuit, Inputs
+from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.sites import Route, Site
 from headscope.model.tap.watch import Hooks, Watch, unfold, unfold_any, watching
@@ -55,10 +55,10 @@ USE_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Use:
+class Attached:
     """An attachment through one model's circuit."""
 
-    circuit: Circuit
+    circuit: BoundSites
     attachment: Attachment
     thread: threading.Thread | None
     """The thread whose calls are meant; None for those of every thread."""
@@ -66,18 +66,18 @@ class Use:
     """Uses are numbered in the order they were attached."""
 
 
-class Part(NamedTuple):
+class Participant(NamedTuple):
     """The part that one use has in one attention computation."""
 
-    use: Use
+    use: Attached
     site: Site
-    inputs: Inputs
+    inputs: ForwardInputs
     """What the forward pass under way was given."""
-    block: Block
+    block: BlockName
     """The block of the computation in the model whose forward pass that is."""
 
 
-class Parts:
+class Participants:
     """All parts in one computation, in the order they were attached.
 
     Attributes:
@@ -86,7 +86,7 @@ class Parts:
         edits: those that apply here, each with whose it is, in order.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Participant]) -> None:
         self.parts = parts
         self.site = parts[0].site
         self.edits = [
@@ -147,7 +147,7 @@ class Parts:
 
 
 _lock = threading.RLock()
-_junctions: dict[int, _Junction] = {}
+_dispatchers: dict[int, _Dispatcher] = {}
 """Id of an attention module → its junction, while anything is attached to it."""
 
 
@@ -172,7 +172,7 @@ def suspended() -> Iterator[None]:
 
 
 @contextmanager
-def connected(modules: Iterable[nn.Module], use: Use) -> Iterator[None]:
+def connected(modules: Iterable[nn.Module], use: Attached) -> Iterator[None]:
     """Within the block, every call of these attention modules takes `use` into account."""
     with ExitStack() as stack:
         for module in modules:
@@ -181,12 +181,12 @@ def connected(modules: Iterable[nn.Module], use: Use) -> Iterator[None]:
 
 
 @contextmanager
-def _connected(module: nn.Module, use: Use) -> Iterator[None]:
+def _connected(module: nn.Module, use: Attached) -> Iterator[None]:
     route = use.circuit.wiring.route
     with _lock:
-        junction = _junctions.get(id(module))
+        junction = _dispatchers.get(id(module))
         if junction is None:
-            junction = _junctions[id(module)] = _Junction(module, route)
+            junction = _dispatchers[id(module)] = _Dispatcher(module, route)
         elif junction.route != route:
             raise InputError(
                 f"A {type(module).__name__} of this {type(use.circuit.root).__name__} is being "
@@ -200,27 +200,27 @@ def _connected(module: nn.Module, use: Use) -> Iterator[None]:
         with _lock:
             junction.uses = tuple(other for other in junction.uses if other is not use)
             if not junction.uses:
-                del _junctions[id(module)]
+                del _dispatchers[id(module)]
                 junction.close()
 
 
-def uses_of(modules: Iterable[nn.Module]) -> list[Use]:
+def uses_of(modules: Iterable[nn.Module]) -> list[Attached]:
     """What is attached to any of these modules for this thread, in order."""
     uses = {
         use.number: use
         for module in modules
-        if (junction := _junctions.get(id(module))) is not None
+        if (junction := _dispatchers.get(id(module))) is not None
         for use in junction.uses_here()
     }
     return [uses[number] for number in sorted(uses)]
 
 
-class _Junction:
+class _Dispatcher:
     """One attention module, and everything attached to it."""
 
     def __init__(self, module: nn.Module, route: Route) -> None:
         self.route = route
-        self.uses: tuple[Use, ...] = ()
+        self.uses: tuple[Attached, ...] = ()
         self._module = module
         self._opened = ExitStack()
         if route == "interface":
@@ -232,24 +232,24 @@ class _Junction:
         """Leave the module as it was."""
         self._opened.close()
 
-    def uses_here(self) -> list[Use]:
+    def uses_here(self) -> list[Attached]:
         """What is attached for calls of this thread."""
         here = threading.current_thread()
         return [use for use in self.uses if use.thread is None or use.thread is here]
 
-    def _next_call(self) -> dict[int, Parts]:
+    def _next_call(self) -> dict[int, Participants]:
         """Who takes part in the call that starts now, by computation."""
         uses = [use for use in self.uses_here() if use.number >= _here.first_use]
-        sites: dict[Circuit, dict[int, Site]] = {}
+        sites: dict[BoundSites, dict[int, Site]] = {}
         for use in uses:
             if use.circuit not in sites:
                 sites[use.circuit] = use.circuit.next_call(self._module)
-        parts: dict[int, list[Part]] = {}
+        parts: dict[int, list[Participant]] = {}
         for use in uses:
             for computation, site in sites[use.circuit].items():
-                part = Part(use, site, *_inputs(use.circuit, computation, sites))
+                part = Participant(use, site, *_inputs(use.circuit, computation, sites))
                 parts.setdefault(computation, []).append(part)
-        return {computation: Parts(some) for computation, some in parts.items()}
+        return {computation: Participants(some) for computation, some in parts.items()}
 
     # The interface route: the family's eager function is called here.
 
@@ -315,7 +315,7 @@ class _Junction:
 class _InterfaceEdits(Hooks):
     """The edits of weights on the interface route, where everything else is edited outside."""
 
-    def __init__(self, parts: Parts, n_queries: int, n_keys: int) -> None:
+    def __init__(self, parts: Participants, n_queries: int, n_keys: int) -> None:
         self._parts = parts
         self._lengths = n_queries, n_keys
 
@@ -330,7 +330,7 @@ class _FoldedEdits(Hooks):
         calls: computation → who takes part in it; other computations are left as they are.
     """
 
-    def __init__(self, calls: dict[int, Parts]) -> None:
+    def __init__(self, calls: dict[int, Participants]) -> None:
         self.calls = calls
 
     def weights(self, computation: int, weights: Tensor) -> Tensor:
@@ -373,8 +373,8 @@ class _FoldedEdits(Hooks):
 
 
 def _inputs(
-    circuit: Circuit, computation: int, sites: dict[Circuit, dict[int, Site]]
-) -> tuple[Inputs, Block]:
+    circuit: BoundSites, computation: int, sites: dict[BoundSites, dict[int, Site]]
+) -> tuple[ForwardInputs, BlockName]:
     """What is known of the forward pass under way: of the circuit's own root where that
     runs, else of whichever root does (a base model may run alone).
     """
@@ -384,18 +384,18 @@ def _inputs(
     for other, others_sites in sites.items():
         if other.inputs is not None and computation in others_sites:
             return other.inputs, others_sites[computation].block
-    return Inputs(n_past=circuit.n_past), own_block
+    return ForwardInputs(n_past=circuit.n_past), own_block
 
 
 def _read(
-    parts: Parts,
+    parts: Participants,
     weights: Tensor,
     vectors: Vectors,
     outputs: Tensor | None,
     scores: Tensor | None,
 ) -> None:
     """Hand the attention to every reader, under its own model's block and layer."""
-    made: dict[Circuit, Attention] = {}
+    made: dict[BoundSites, Attention] = {}
     is_over = False
     for part in parts.parts:
         reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit

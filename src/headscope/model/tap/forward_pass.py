@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from headscope.attention import Block
+from headscope.attention import BlockName
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Positions
 from headscope.model.tap.example import media_of
@@ -24,7 +24,7 @@ MASKS = ("attention_mask", "decoder_attention_mask")
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class ForwardInputs:
     """What a forward pass was given: its padding masks, and how many tokens are cached."""
 
     mask: Tensor | None = None
@@ -36,7 +36,7 @@ class Inputs:
     """Was it given a mask of queries by keys, which may say anything?"""
 
     @classmethod
-    def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> Inputs:
+    def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> ForwardInputs:
         """Read off the keyword arguments of a forward pass."""
         return cls(
             _padding(kwargs, MASKS[0]),
@@ -61,14 +61,14 @@ class Inputs:
         """Does attention that is causal by itself stay so under the mask that was given?"""
         return not self.has_own_mask or not bool(weights.triu(1).any())
 
-    def positions(self, block: Block, n_queries: int, n_keys: int) -> Positions:
+    def positions(self, block: BlockName, n_queries: int, n_keys: int) -> Positions:
         """Where the queries and keys of a call stand in the whole sequence."""
         past = self.n_past if block in ("self", "decoder") else 0
         key_start = 0 if block == "cross" else max(0, past + n_queries - n_keys)
         query_start = self.n_past if block == "cross" else past
         return Positions(query_start, key_start)
 
-    def masks(self, block: Block, weights: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def masks(self, block: BlockName, weights: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """The padding masks of the queries and of the keys, `batch query` and `batch key`; None
         where nothing is padded.
 
@@ -97,7 +97,7 @@ class Inputs:
 class _Forward:
     """One forward pass: what it was given, and how often it has called each module."""
 
-    inputs: Inputs | None
+    inputs: ForwardInputs | None
     """None outside of any forward pass of the root."""
     calls: Counter[str] = field(default_factory=Counter)
     read: set[Site] = field(default_factory=set)
@@ -118,7 +118,7 @@ class _Forwards(threading.local):
         return self.stack[-1] if self.stack else self.outside
 
 
-class Circuit:
+class BoundSites:
     """Where each attention call of a model has its place, call by call."""
 
     def __init__(self, root: nn.Module, wiring: Wiring) -> None:
@@ -148,7 +148,7 @@ class Circuit:
             return False
 
     @property
-    def inputs(self) -> Inputs | None:
+    def inputs(self) -> ForwardInputs | None:
         """What the forward pass under way was given; None where the root is not running."""
         return self._forwards.current.inputs
 
@@ -183,7 +183,7 @@ class Circuit:
         forward.read.add(site)
         return forward.inputs is not None and len(forward.read) == len(self.wiring.sites)
 
-    def site_like(self, site: Site, other: Circuit) -> Site | None:
+    def site_like(self, site: Site, other: BoundSites) -> Site | None:
         """The site of this circuit that is a given site of another; None where none is."""
         module = other.modules[site.module]
         name = self._names.get(id(module))
@@ -239,7 +239,7 @@ class Circuit:
     def _enter(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        given = Inputs.of_call(_named(module, args, kwargs), is_seq2seq=self._is_seq2seq)
+        given = ForwardInputs.of_call(_named(module, args, kwargs), is_seq2seq=self._is_seq2seq)
         self._forwards.stack.append(_Forward(given))
 
     def _leave(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:

@@ -29,34 +29,34 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import AttentionInterface
 
 _freed = threading.Condition()
-_claims: dict[int, tuple[threading.Thread, int]] = {}
+_locks: dict[int, tuple[threading.Thread, int]] = {}
 """Id of a module → the thread that claims it, and how many times."""
 
 
 @contextmanager
-def claimed(modules: Collection[nn.Module]) -> Iterator[None]:
+def locked_modules(modules: Collection[nn.Module]) -> Iterator[None]:
     """Within the block, no other thread claims any of these modules."""
     thread = threading.current_thread()
     keys = [id(module) for module in modules]
 
     def are_free() -> bool:
-        return all(_claims[key][0] is thread for key in keys if key in _claims)
+        return all(_locks[key][0] is thread for key in keys if key in _locks)
 
     with _freed:
         _freed.wait_for(are_free)
         for key in keys:
-            _, times = _claims.get(key, (thread, 0))
-            _claims[key] = (thread, times + 1)
+            _, times = _locks.get(key, (thread, 0))
+            _locks[key] = (thread, times + 1)
     try:
         yield
     finally:
         with _freed:
             for key in keys:
-                times = _claims[key][1] - 1
+                times = _locks[key][1] - 1
                 if times:
-                    _claims[key] = (thread, times)
+                    _locks[key] = (thread, times)
                 else:
-                    del _claims[key]
+                    del _locks[key]
             _freed.notify_all()
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from headscope.attention import Attention, Block
+from headscope.attention import Attention, BlockName
 from headscope.errors import TapUnsupported
 from headscope.model.edits import Edit, Positions
 from headscope.model.tap.dispatch import Attachment
@@ -82,7 +82,7 @@ def run_module(module: nn.Module, given: Tensor) -> Tensor:
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Largest difference, relative to the size of what is compared, that still counts as equal."""
 TOLERANCE_HALF = 3e-2
-Place = tuple[Block, int]
+SiteKey = tuple[BlockName, int]
 """A block and a layer."""
 
 
@@ -118,7 +118,7 @@ class Projection:
 
 def find_projections(
     model: Model, example: Mapping[str, object] | None = None
-) -> dict[Place, Projection]:
+) -> dict[SiteKey, Projection]:
     """The output projection of every layer, proved.
 
     Args:
@@ -129,8 +129,8 @@ def find_projections(
         TapUnsupported: no module is proved to be it, with what was seen.
     """
     inputs = dict(example or next(examples(model.module)))
-    outputs: dict[Place, Tensor] = {}
-    shapes: dict[Place, tuple[int, int]] = {}
+    outputs: dict[SiteKey, Tensor] = {}
+    shapes: dict[SiteKey, tuple[int, int]] = {}
 
     def read(attention: Attention) -> None:
         if attention.outputs is None:
@@ -141,10 +141,10 @@ def find_projections(
 
     with torch.inference_mode(), recorded_calls(model.module) as calls:
         with model.tapped(read):
-            result = model.module(**model.placed(inputs))
+            result = model.module(**model.to_device(inputs))
         reference = main_output(result).double()
-    chosen: dict[Place, Call] = {}
-    projections: dict[Place, Projection] = {}
+    chosen: dict[SiteKey, Call] = {}
+    projections: dict[SiteKey, Projection] = {}
     for place, joined in outputs.items():
         call = _outermost_affine(model, place, joined, calls)
         chosen[place] = call
@@ -158,7 +158,7 @@ def _joined(outputs: Tensor) -> Tensor:
     return outputs.transpose(1, 2).flatten(2)
 
 
-def _outermost_affine(model: Model, place: Place, joined: Tensor, calls: list[Call]) -> Call:
+def _outermost_affine(model: Model, place: SiteKey, joined: Tensor, calls: list[Call]) -> Call:
     """The outermost module with parameters that takes the head outputs and is affine in them."""
     attention = model.wiring.find(place[0], place[1], None).module
     widths = {call.given.shape[-1] for call in calls if call.name == attention}
@@ -209,7 +209,7 @@ def tolerance_of(dtype: torch.dtype) -> float:
     return TOLERANCE.get(dtype, TOLERANCE_HALF)
 
 
-def _projection(model: Model, place: Place, call: Call, n_heads: int, size: int) -> Projection:
+def _projection(model: Model, place: SiteKey, call: Call, n_heads: int, size: int) -> Projection:
     width = n_heads * size
     identity = torch.eye(width, dtype=call.given.dtype, device=call.given.device)
     with torch.inference_mode():
@@ -244,7 +244,7 @@ def _prove_only_route(
     model: Model,
     inputs: Mapping[str, object],
     reference: Tensor,
-    chosen: Mapping[Place, Call],
+    chosen: Mapping[SiteKey, Call],
 ) -> None:
     """With the outputs of all projections held fixed, head outputs must have no way to the
     model's output: a gate that reads them would be one.
@@ -274,8 +274,8 @@ def _prove_only_route(
 def _held(
     model: Model,
     inputs: Mapping[str, object],
-    chosen: Mapping[Place, Call],
-    places: list[Place],
+    chosen: Mapping[SiteKey, Call],
+    places: list[SiteKey],
 ) -> Tensor:
     """The model's output with the heads of these layers halved, their projections held."""
     outputs: dict[int, list[Tensor]] = {}
@@ -297,7 +297,7 @@ def _held(
 
             stack.callback(call.module.register_forward_hook(hold).remove)
         stack.enter_context(model.attached(Attachment(edits=edits)))
-        return main_output(model.module(**model.placed(inputs))).double()
+        return main_output(model.module(**model.to_device(inputs))).double()
 
 
 def _refusal(model: Model, layer: int, reason: str) -> TapUnsupported:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Block
+from headscope.attention import BlockName
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.sites import Site
 from headscope.model.tap.watch import (
@@ -197,7 +197,7 @@ Against = Literal["weights", "scores", "averages", "nothing"]
 class Match:
     """An official map and the computation that made it."""
 
-    block: Block
+    block: BlockName
     recording: Recording
     difference: float
     against: Against
@@ -207,7 +207,7 @@ class Match:
 
 
 def match(
-    official: Mapping[Block, Sequence[Tensor]], recordings: Sequence[Recording]
+    official: Mapping[BlockName, Sequence[Tensor]], recordings: Sequence[Recording]
 ) -> tuple[list[Match], list[Recording]] | None:
     """For every official map the recording that is it, and the recordings left over; None
     where a map has no recording.
@@ -400,6 +400,6 @@ def _fit_scale(
     return scale, float(rest.abs().max()) <= CLOSE * max(size, 1e-12)
 
 
-def is_tower(block: Block) -> bool:
+def is_tower(block: BlockName) -> bool:
     """Is the block a further tower, whose rows may be tiles rather than documents?"""
     return block in ("text", "vision", "audio")

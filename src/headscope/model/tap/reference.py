@@ -18,43 +18,43 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Block
+from headscope.attention import BlockName
 from headscope.errors import TapUnsupported
 
-OFFICIAL: dict[str, Block] = {
+OFFICIAL: dict[str, BlockName] = {
     "attentions": "self",
     "encoder_attentions": "encoder",
     "decoder_attentions": "decoder",
     "cross_attentions": "cross",
 }
-TOWERS: tuple[tuple[str, Block], ...] = (
+TOWERS: tuple[tuple[str, BlockName], ...] = (
     (r"vision|visual|image|pixel|video|patch", "vision"),
     (r"audio|speech|input_features|input_values|mel", "audio"),
     (r"text|language|input_ids", "text"),
 )
 """What a tower reads, by a word in the name of its output, its main input or itself."""
-Maps = dict[Block, list[Tensor]]
-Inputs = Mapping[str, object]
-Calls = dict[str, tuple[tuple[object, ...], dict[str, object]]]
+Maps = dict[BlockName, list[Tensor]]
+ModelInputs = Mapping[str, object]
+ModuleCalls = dict[str, tuple[tuple[object, ...], dict[str, object]]]
 """Name of a model within the model → what it was called with, the first time."""
 
 
 @dataclass(slots=True)
-class Answer:
+class ReferenceMaps:
     """The official maps by block, and the model's main output."""
 
     maps: Maps
     output: Tensor
-    calls: Calls
+    calls: ModuleCalls
 
 
-def ask(root: PreTrainedModel, inputs: Inputs) -> Answer:
+def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
     """Run the model as transformers does, asked for its attention.
 
     Raises:
         TapUnsupported: the model does not run on these inputs.
     """
-    calls: Calls = {}
+    calls: ModuleCalls = {}
     try:
         with _noting_calls(root, calls):
             try:
@@ -69,10 +69,10 @@ def ask(root: PreTrainedModel, inputs: Inputs) -> Answer:
             f"input of {', '.join(inputs)} ({type(error).__name__}: "
             f"{reason[-1] if reason else 'no message'}). {_advice(root, inputs)}"
         ) from error
-    return Answer(_named(_maps_of(outputs), root), main_output(outputs), calls)
+    return ReferenceMaps(_named(_maps_of(outputs), root), main_output(outputs), calls)
 
 
-def _advice(root: PreTrainedModel, inputs: Inputs) -> str:
+def _advice(root: PreTrainedModel, inputs: ModelInputs) -> str:
     """What to do about a model that does not run on the inputs of the self-check."""
     if takes(root, "use_cache"):
         with contextlib.suppress(Exception):
@@ -84,7 +84,7 @@ def _advice(root: PreTrainedModel, inputs: Inputs) -> str:
     return "Pass inputs it accepts: headscope.load(model, tokenizer, example={'input_ids': …})."
 
 
-def ask_tower(
+def read_tower_reference(
     tower: PreTrainedModel, call: tuple[tuple[object, ...], dict[str, object]]
 ) -> list[Tensor]:
     """The maps of a model within the model, asked with what it was called with; none where it
@@ -100,7 +100,7 @@ def ask_tower(
     return _tensors(getattr(outputs, "attentions", None))
 
 
-def tower_block(name: str, tower: PreTrainedModel) -> Block | None:
+def tower_block(name: str, tower: PreTrainedModel) -> BlockName | None:
     """Which block a model within the model is: by its main input, else by its name."""
     for words in (tower.main_input_name, name.rpartition(".")[2], type(tower).__name__.lower()):
         for pattern, block in TOWERS:
@@ -184,7 +184,7 @@ def tensors_in(outputs: object) -> Iterator[Tensor]:
 
 
 @contextmanager
-def _noting_calls(root: PreTrainedModel, calls: Calls) -> Iterator[None]:
+def _noting_calls(root: PreTrainedModel, calls: ModuleCalls) -> Iterator[None]:
     """Within the block, what each model within the model is first called with is kept."""
     with ExitStack() as stack:
         for name, module in root.named_modules():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headscope.attention import BLOCKS, Block
+from headscope.attention import BLOCKS, BlockName
 from headscope.errors import InputError
 
 Route = Literal["interface", "fallback"]
@@ -24,7 +24,7 @@ class Site:
     several softmaxes, so `computation` counts those.
     """
 
-    block: Block
+    block: BlockName
     layer: int
     module: str
     occurrence: int
@@ -56,7 +56,7 @@ class Wiring:
 
     route: Route
     sites: tuple[Site, ...]
-    causal_blocks: frozenset[Block]
+    causal_blocks: frozenset[BlockName]
     """Blocks in which no query ever attends to a later key."""
     media: frozenset[str] = frozenset()
     """Names of the pictures and sounds that the checked forward pass was given."""
@@ -90,22 +90,22 @@ class Wiring:
         return self._by_module[module].get(occurrence, {})
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[BlockName, ...]:
         """The blocks the model has, in a fixed order."""
         present = {site.block for site in self.sites}
         return tuple(block for block in BLOCKS if block in present)
 
-    def of_block(self, block: Block) -> tuple[Site, ...]:
+    def of_block(self, block: BlockName) -> tuple[Site, ...]:
         """The sites of one block, by layer."""
         return tuple(sorted((s for s in self.sites if s.block == block), key=lambda s: s.layer))
 
-    def main_block(self) -> Block:
+    def main_block(self) -> BlockName:
         """The block of the text itself: `self`, or `encoder` in encoder-decoders; `text`
         where there are towers only.
         """
         return self.blocks[0]
 
-    def find(self, block: Block | None, layer: int, head: int | None) -> Site:
+    def find(self, block: BlockName | None, layer: int, head: int | None) -> Site:
         """The site of a layer, after checking that it (and the head) exists."""
         block = self.main_block() if block is None else block
         sites = {site.layer: site for site in self.of_block(block)}

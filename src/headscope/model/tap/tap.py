@@ -17,9 +17,9 @@ from dataclasses import replace
 from torch import nn
 
 from headscope.model.edits import Edit
-from headscope.model.tap.dispatch import Attachment, Use, connected, uses_of
-from headscope.model.tap.forward_pass import Circuit
-from headscope.model.tap.interface import claimed, eager_attention, modules_of
+from headscope.model.tap.dispatch import Attached, Attachment, connected, uses_of
+from headscope.model.tap.forward_pass import BoundSites
+from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.watch import ending_watches
 
@@ -28,7 +28,7 @@ class Tap:
     """The attachment point of one model."""
 
     def __init__(self, root: nn.Module, wiring: Wiring) -> None:
-        self._circuit = Circuit(root, wiring)
+        self._circuit = BoundSites(root, wiring)
 
     def is_current(self) -> bool:
         """Does the model still hold the very modules that were checked?"""
@@ -41,7 +41,7 @@ class Tap:
         Waits while another thread is attached to any part of the model.
         """
         with (
-            claimed(modules_of(self._circuit.root)),
+            locked_modules(modules_of(self._circuit.root)),
             self._connected(attachment, threading.current_thread()),
         ):
             yield
@@ -59,7 +59,7 @@ class Tap:
             stack.enter_context(eager_attention(circuit.root))
             stack.enter_context(circuit.followed())
             stack.enter_context(ending_watches())
-            use = Use(circuit, attachment, thread)
+            use = Attached(circuit, attachment, thread)
             stack.enter_context(connected(circuit.modules.values(), use))
             yield
 
@@ -74,7 +74,7 @@ class Tap:
             if (named := self._as_named_here(edit, use.circuit)) is not None
         )
 
-    def _as_named_here(self, edit: Edit, circuit: Circuit) -> Edit | None:
+    def _as_named_here(self, edit: Edit, circuit: BoundSites) -> Edit | None:
         """An edit made through another circuit; None where it touches nothing of this one."""
         if circuit.root is self._circuit.root:
             return edit

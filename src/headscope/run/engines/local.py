@@ -30,7 +30,7 @@ import torch.multiprocessing  # how tensors are sent to other processes
 
 from headscope.errors import HeadscopeError, InputError, warn
 from headscope.model.model import Model
-from headscope.run.checkpoint import Ledger, Stamp, write_measured
+from headscope.run.checkpoint import ShardKey, ShardStore, write_measured
 from headscope.run.engines.processes import start_process
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
@@ -43,7 +43,7 @@ class Task:
 
     shard: Shard
     path: Path
-    stamp: Stamp
+    stamp: ShardKey
     alone: frozenset[int] = frozenset()
     excluded: frozenset[int] = frozenset()
 
@@ -91,14 +91,14 @@ def _sendable(error: BaseException) -> BaseException:
 
 
 DEATHS_BEFORE_BLAME = 3
-MOST_EXCLUDED = 20
+MAX_EXCLUDED = 20
 WRITE_ATTEMPTS = 3
 SILENCE = 60.0
 """After so many seconds without an answer a worker is reported."""
 
 
 def run_here(
-    model: Model, plan: Plan, shards: Iterator[Shard], ledger: Ledger, meter: Meter
+    model: Model, plan: Plan, shards: Iterator[Shard], ledger: ShardStore, meter: Meter
 ) -> None:
     """Measure in this process, one shard after the other."""
     with threads(plan.settings.threads):
@@ -136,7 +136,7 @@ class _Worker:
 class _Pool:
     """Worker processes and the shards they are on."""
 
-    def __init__(self, model: Model, plan: Plan, ledger: Ledger, meter: Meter) -> None:
+    def __init__(self, model: Model, plan: Plan, ledger: ShardStore, meter: Meter) -> None:
         self._model, self._plan, self._ledger, self._meter = model, plan, ledger, meter
         self._workers: list[_Worker] = []
         self._again: deque[Task] = deque()
@@ -288,7 +288,7 @@ class _Pool:
         if len(at) != 1:
             return replace(task, alone=task.alone | frozenset(at))
         self._excluded += 1
-        if self._excluded > MOST_EXCLUDED:
+        if self._excluded > MAX_EXCLUDED:
             raise HeadscopeError(
                 f"Workers died at {self._excluded} documents, each run alone. The documents are "
                 "hardly the cause; most likely there is too little memory: use fewer workers or "
@@ -320,7 +320,7 @@ def run_workers(
     model: Model,
     plan: Plan,
     shards: Iterator[Shard],
-    ledger: Ledger,
+    ledger: ShardStore,
     meter: Meter,
     n: int,
 ) -> None:

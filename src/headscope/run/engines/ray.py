@@ -27,7 +27,7 @@ from typing import IO
 from headscope.atomic import atomic_path
 from headscope.errors import MissingExtra, warn
 from headscope.model.model import Model
-from headscope.run.checkpoint import Ledger
+from headscope.run.checkpoint import ShardStore
 from headscope.run.engines.processes import n_cores
 from headscope.run.options import Execution
 from headscope.run.plan import Plan, Shard
@@ -43,7 +43,7 @@ def run_ray(
     model: Model,
     plan: Plan,
     shards: Callable[[], Iterator[Shard]],
-    ledger: Ledger,
+    ledger: ShardStore,
     meter: Meter,
     execution: Execution,
 ) -> None:

@@ -27,7 +27,7 @@ from ray.data.datasource import Datasource, ReadTask
 
 from headscope.errors import HeadscopeError
 from headscope.model.model import Model
-from headscope.run.checkpoint import Stamp, dump_measured
+from headscope.run.checkpoint import ShardKey, dump_measured
 from headscope.run.engines.processes import n_cores
 from headscope.run.plan import Plan, Shard
 from headscope.run.shard import measure_shard, prepare
@@ -73,7 +73,7 @@ class _Actor:
             file = io.BytesIO()
             shard: Shard = pickle.loads(content)
             measured = measure_shard(self._model, self._plan, shard)
-            dump_measured(file, measured, Stamp(self._plan.hash, shard.id))
+            dump_measured(file, measured, ShardKey(self._plan.hash, shard.id))
             states.append(file.getvalue())
         return {"id": list(batch["id"]), "documents": list(batch["documents"]), "states": states}
 

@@ -24,7 +24,7 @@ _PIECE = re.compile(
     r"|(?P<close>[^()\[\]|-]++)(?P<closed>\[\d{1,9}/\d{1,9}\])?\)"
     r"|\|"
 )
-MOST_QUOTED = 60
+MAX_QUOTED = 60
 """Characters of a value that a message repeats."""
 
 
@@ -183,4 +183,4 @@ def _unpaired(bracket: Bracket, piece: str, what: str) -> BadBracket:
 
 
 def _quoted(value: str) -> str:
-    return repr(value if len(value) <= MOST_QUOTED else value[:MOST_QUOTED] + "…")
+    return repr(value if len(value) <= MAX_QUOTED else value[:MAX_QUOTED] + "…")

@@ -14,7 +14,7 @@ from typing import ClassVar
 from headscope.errors import FileFormatError
 from headscope.text.document import NO_PARENT, Document
 from headscope.text.readers.brackets import Bracket
-from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report, broken, whole_number
+from headscope.text.readers.reader import Lines, Reader, ReadLog, ReadOptions, broken, whole_number
 from headscope.text.readers.sentences import Sentence, assemble, locate, spaced
 
 _BEGIN = re.compile(r"#\s*begin document\s*\((?P<name>.*?)\)\s*;?\s*(?:part\s*(?P<part>\d{1,9}))?")
@@ -46,7 +46,7 @@ class Conll2012Reader(Reader):
         return begins_documents(start)
 
     def documents(
-        self, lines: Lines, name: str, options: ReadOptions, report: Report
+        self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
         """The file's documents or sentences; it marks no paragraphs."""
         return assemble(conll2012_sentences(lines, name, report), name, options.unit, report)
@@ -62,7 +62,7 @@ def unescape(word: str) -> str:
     return _SPELLINGS.get(word, word)
 
 
-def conll2012_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]:
+def conll2012_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
     """The sentences of a CoNLL-2012 file.
 
     Documents are named by the file's own names; of a document in several parts the later

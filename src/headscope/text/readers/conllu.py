@@ -17,8 +17,8 @@ from headscope.text.readers.brackets import ENTITY_FIELDS, Bracket
 from headscope.text.readers.reader import (
     Lines,
     Reader,
+    ReadLog,
     ReadOptions,
-    Report,
     broken,
     column_counts,
     whole_number,
@@ -41,13 +41,13 @@ class ConlluReader(Reader):
         return column_counts(start) == {10}
 
     def documents(
-        self, lines: Lines, name: str, options: ReadOptions, report: Report
+        self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
         """The file's documents, paragraphs or sentences."""
         return assemble(conllu_sentences(lines, name, report), name, options.unit, report)
 
 
-def conllu_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]:
+def conllu_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
     """The sentences of a CoNLL-U file.
 
     A sentence with a broken line, or whose parents are no tree, is left out as a whole.

@@ -15,7 +15,7 @@ from headscope.errors import FileFormatError, InputError
 from headscope.text.document import NO_PARENT, Document
 from headscope.text.readers.brackets import Bracket
 from headscope.text.readers.conll2012 import begins_documents
-from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report, broken, column_counts
+from headscope.text.readers.reader import Lines, Reader, ReadLog, ReadOptions, broken, column_counts
 from headscope.text.readers.sentences import Sentence, assemble, locate, spaced
 
 _BEGIN = re.compile(r"#\s*begin document\s+(?P<name>\S.*)")
@@ -33,7 +33,7 @@ class OntoGumReader(Reader):
         return begins_documents(start) and column_counts(start) == {3}
 
     def documents(
-        self, lines: Lines, name: str, options: ReadOptions, report: Report
+        self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
         """The file's documents; their sentences and paragraphs are unknown.
 
@@ -43,7 +43,7 @@ class OntoGumReader(Reader):
             yield replace(document, sentences=(), paragraphs=())
 
 
-def _as_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]:
+def _as_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
     """Each document as one long sentence."""
     current: Sentence | None = None
     problem: FileFormatError | None = None
@@ -91,7 +91,7 @@ def _as_sentences(lines: Lines, name: str, report: Report) -> Iterator[Sentence]
 
 
 def join_coreference(
-    documents: Iterable[Document], coreference: Iterable[Document], name: str, report: Report
+    documents: Iterable[Document], coreference: Iterable[Document], name: str, report: ReadLog
 ) -> Iterator[Document]:
     """The documents with the mentions of their namesakes in another file.
 

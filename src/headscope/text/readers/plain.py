@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from headscope.errors import FileFormatError
 from headscope.text.document import Document, Span
-from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report
+from headscope.text.readers.reader import Lines, Reader, ReadLog, ReadOptions
 from headscope.text.splitting import split_words
 
 _LOOK_AHEAD = 1000
@@ -22,7 +22,7 @@ class PlainReader(Reader):
     suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text")
 
     def documents(
-        self, lines: Lines, name: str, options: ReadOptions, report: Report
+        self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
         """The documents of a text file, by `options.layout`.
 
@@ -74,7 +74,7 @@ def _has_blocks(start: list[tuple[int, str | FileFormatError]]) -> bool:
     return False in filled[filled.index(True) : last]
 
 
-def _lines(lines: Lines, report: Report) -> Iterator[str]:
+def _lines(lines: Lines, report: ReadLog) -> Iterator[str]:
     for _, text in lines:
         if isinstance(text, FileFormatError):
             report.leave_out("lines", text)
@@ -82,7 +82,7 @@ def _lines(lines: Lines, report: Report) -> Iterator[str]:
             yield text.strip()
 
 
-def _blocks(lines: Lines, report: Report) -> Iterator[str]:
+def _blocks(lines: Lines, report: ReadLog) -> Iterator[str]:
     block: list[str] = []
     for _, text in lines:
         if isinstance(text, FileFormatError):

@@ -36,8 +36,8 @@ from headscope.text.readers.reader import (
     Layout,
     OnError,
     Reader,
+    ReadLog,
     ReadOptions,
-    Report,
     read_lines,
 )
 from headscope.text.readers.records import JsonLinesReader, item_documents
@@ -276,7 +276,7 @@ def read(
     return Corpus(
         made,
         unit=unit,
-        sample=sample,
+        sample_size=sample,
         seed=seed,
         one_per_document=one_per_document,
         on_error=on_error,
@@ -323,7 +323,7 @@ class FileSource:
         is_plain = all(path.suffix.lower() != ".gz" for path in paths)
         return is_plain and sum(path.stat().st_size for path in paths) <= _SMALL_FILES
 
-    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """The documents of one file after the other."""
         if self.coreference is None:
             yield from self._of_all(unit, report)
@@ -333,7 +333,7 @@ class FileSource:
         for document in join_coreference(whole, others, str(self.coreference), report):
             yield from document.split(unit)
 
-    def _of_all(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def _of_all(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         for path in self.paths:
             is_empty, before = True, report.counts.total()
             for document in self._of_file(path, self.chosen, unit, report):
@@ -346,7 +346,7 @@ class FileSource:
                 )
 
     def _of_file(
-        self, path: Path, chosen: type[Reader] | None, unit: Unit, report: Report
+        self, path: Path, chosen: type[Reader] | None, unit: Unit, report: ReadLog
     ) -> Iterator[Document]:
         reader = (chosen or reader_for(path, self.readers))()
         options = ReadOptions(unit, self.layout, self.text_key)
@@ -373,7 +373,7 @@ class ItemSource:
         """Are they in memory?"""
         return isinstance(self.items, list | tuple)
 
-    def documents(self, unit: Unit, report: Report) -> Iterator[Document]:
+    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """The documents from the first item on."""
         items = self.items() if callable(self.items) else self.items
         for document in item_documents(items, self.name, report, self.text_key):
@@ -381,7 +381,7 @@ class ItemSource:
 
 
 def _guarded(
-    reader: Reader, path: Path, options: ReadOptions, report: Report
+    reader: Reader, path: Path, options: ReadOptions, report: ReadLog
 ) -> Iterator[Document]:
     """What a reader gives, with errors that name it and the file."""
     try:

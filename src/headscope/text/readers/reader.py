@@ -29,7 +29,7 @@ LONGEST_LINE = 16 << 20
 """Bytes of a line; a longer one is no line of text."""
 LONGEST_NUMBER = 9
 """Digits of a number in a file: as many as any count of words has."""
-MOST_EXPANSION = 200
+MAX_EXPANSION = 200
 """How many times its size a gzipped file may unfold to. Text takes a tenth to a third of its
 size; a bomb a thousandth."""
 EXPANSION_FROM = 64 << 20
@@ -38,7 +38,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(slots=True)
-class Report:
+class ReadLog:
     """What one pass over a corpus left out."""
 
     on_error: OnError = "raise"
@@ -104,9 +104,9 @@ def read_lines(path: Path) -> Lines:
         try:
             while line := stream.readline(LONGEST_LINE):
                 unfolded += len(line)
-                if is_gzip and unfolded > max(EXPANSION_FROM, MOST_EXPANSION * raw.tell()):
+                if is_gzip and unfolded > max(EXPANSION_FROM, MAX_EXPANSION * raw.tell()):
                     raise FileFormatError(
-                        f"{path} unfolds to more than {MOST_EXPANSION} times its size, as text "
+                        f"{path} unfolds to more than {MAX_EXPANSION} times its size, as text "
                         f"does not (line {number + 1}). Unpack it, look at it, and read the "
                         "unpacked file if it is text."
                     )
@@ -185,7 +185,7 @@ class Reader(ABC):
 
     @abstractmethod
     def documents(
-        self, lines: Lines, name: str, options: ReadOptions, report: Report
+        self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
         """The documents of a file, one after the other.
 

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 
 from headscope.errors import FileFormatError, InputError
 from headscope.text.document import NO_PARENT, Document, Mention, Span
-from headscope.text.readers.reader import Lines, Reader, ReadOptions, Report, broken, stem_of
+from headscope.text.readers.reader import Lines, Reader, ReadLog, ReadOptions, broken, stem_of
 from headscope.text.readers.sentences import Surface, locate
 
 _KNOWN_KEYS = {*Document.__slots__, "heads"}
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def item_documents(
-    items: Iterable[object], name: str, report: Report, text_key: str
+    items: Iterable[object], name: str, report: ReadLog, text_key: str
 ) -> Iterator[Document]:
     """A document for each string, dict or document; an item that is none is left out."""
     for number, item in enumerate(items):
@@ -70,7 +70,7 @@ def document_from_dict(
         text_key: The name of its text.
     """
     text, words, spans = _text_and_words(item, name, text_key)
-    part_of = item.get("part_of")
+    bucket_of = item.get("part_of")
     parents = item.get("parents", item.get("heads"))  # "heads" in files of the first edition
     mentions = item.get("mentions")
     has_one_sentence = parents is not None and item.get("sentences") is None and bool(words)
@@ -88,7 +88,7 @@ def document_from_dict(
         text=text,
         words=words,
         spans=spans,
-        part_of=None if part_of is None else str(part_of),
+        bucket_of=None if bucket_of is None else str(bucket_of),
         meta=_meta(item, text_key),
         upos=labels("upos"),
         xpos=labels("xpos"),
@@ -212,7 +212,7 @@ class JsonLinesReader(Reader):
         return bool(rows) and all(row.lstrip().startswith("{") for row in rows[:20])
 
     def documents(
-        self, lines: Lines, name: str, options: ReadOptions, report: Report
+        self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
         """A document for each line; a line that is none is left out."""
         stem = stem_of(name)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from headscope.errors import InputError
 from headscope.text.document import LABELS, NO_PARENT, Document, Span, Unit
 from headscope.text.readers.brackets import Bracket, mentions_from_brackets
-from headscope.text.readers.reader import Report, broken, stem_of
+from headscope.text.readers.reader import ReadLog, broken, stem_of
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Sentence:
 
 
 def assemble(
-    sentences: Iterable[Sentence], name: str, unit: Unit, report: Report
+    sentences: Iterable[Sentence], name: str, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
     """The documents that the sentences of one file make.
 
@@ -72,8 +72,8 @@ def assemble(
 
     def finish() -> Iterator[Document]:
         if batch:
-            part_of = parent if parent and unit != "document" else None
-            yield _join(batch, batch_id, part_of, meta, name, report)
+            bucket_of = parent if parent and unit != "document" else None
+            yield _join(batch, batch_id, bucket_of, meta, name, report)
             batch.clear()
 
     for sentence in sentences:
@@ -104,12 +104,12 @@ def assemble(
 def _join(
     batch: list[Sentence],
     batch_id: str,
-    part_of: str | None,
+    bucket_of: str | None,
     meta: dict[str, str],
     name: str,
-    report: Report,
+    report: ReadLog,
 ) -> Document:
-    """One document from the sentences of a batch; `part_of` is None where it is a whole one."""
+    """One document from the sentences of a batch; `bucket_of` is None where it is a whole one."""
     texts: list[str] = []
     words: list[str] = []
     spans: list[Span] = []
@@ -139,7 +139,7 @@ def _join(
         texts.append(sentence.text)
         at += len(sentence.text)
     mentions, problems = mentions_from_brackets(
-        brackets, empty_nodes=empty_nodes, is_whole=part_of is None
+        brackets, empty_nodes=empty_nodes, is_whole=bucket_of is None
     )
     for problem in problems:
         report.leave_out(
@@ -156,7 +156,7 @@ def _join(
             paragraphs=tuple(zip(paragraph_starts, stops, strict=True)),
             parents=tuple(parents) if any(parent != NO_PARENT for parent in parents) else None,
             mentions=tuple(mentions),
-            part_of=part_of,
+            bucket_of=bucket_of,
             meta=meta,
             **{c: tuple(v) if any(x != "_" for x in v) else None for c, v in columns.items()},
         )
