@@ -80,7 +80,7 @@ class Attention:
     """`batch head query neuron`: what each head adds, before the output projection."""
     scores: Tensor | None = None
     """`batch head query key`, what the softmax was taken of; only where asked for."""
-    sinks: Tensor | None = None
+    sink_logits: Tensor | None = None
     """`batch head query`: the score that takes part in the softmax beside those of the keys, in
     models with attention sinks; only where scores are asked for."""
     gradients: Tensor | None = None
@@ -89,7 +89,7 @@ class Attention:
     def without_vectors(self) -> Attention:
         """The weights alone, for those who must keep several layers: scores go too."""
         return replace(
-            self, queries=None, keys=None, values=None, outputs=None, scores=None, sinks=None
+            self, queries=None, keys=None, values=None, outputs=None, scores=None, sink_logits=None
         )
 
     @property

@@ -19,7 +19,7 @@ def heaviest(of: Jackknife) -> float:
 
 def undecided(of: Jackknife) -> np.ndarray:
     """`head`: is no document more than half of what it varies by? As `caution` has it in results
-    (`headscope.statistics.jackknife.is_decided`), with each document a part of its own.
+    (`headscope.statistics.jackknife.is_driven_by_one`), with each document a part of its own.
     """
     free: np.ndarray = ~is_driven_by_one(of)
     return free

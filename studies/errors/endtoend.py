@@ -61,7 +61,7 @@ def _documents(data: Path) -> Pieces:
     cut = (piece for document in read for piece in document.split("sentence"))
     by_source: dict[str, list[Document]] = {}
     for piece in draw_per_document(cut, SENTENCES):
-        by_source.setdefault(piece.bucket_of or piece.id, []).append(piece)
+        by_source.setdefault(piece.part_of or piece.id, []).append(piece)
     return list(by_source.values())
 
 
@@ -88,7 +88,7 @@ def _coverage(
             given = np.isfinite(low.values)
             holds = ((low <= truth) & (truth <= high)).values[given]
             hits[name].extend(holds.tolist())
-            effective[name].extend(result[f"{name}_documents"].values[given].tolist())
+            effective[name].extend(result[f"{name}_n_eff"].values[given].tolist())
     return (
         {name: float(np.mean(of)) for name, of in hits.items()},
         {name: float(np.median(of)) for name, of in effective.items()},

@@ -96,7 +96,7 @@ def read_gap(folder: Path, first: int = 0) -> list[Document]:
 
 
 def _named(piece: Document) -> Document:
-    return replace(piece, meta={**piece.meta, "source": piece.bucket_of or piece.id})
+    return replace(piece, meta={**piece.meta, "source": piece.part_of or piece.id})
 
 
 def _population(name: str, result: Result, documents: list[Document]) -> Population:
@@ -111,7 +111,7 @@ def _population(name: str, result: Result, documents: list[Document]) -> Populat
         b = state["denominator"].transpose("bucket", "layer", "head").values
         denominators[metric] = b.reshape(len(a), -1)
     sources = [result.provenance["axes"]["groups"][n] for n in _groups(result)]
-    genre = {d.bucket_of or d.id: d.meta.get("genre", "") for d in documents}
+    genre = {d.part_of or d.id: d.meta.get("genre", "") for d in documents}
     _, numbers = np.unique([genre.get(s, "") for s in sources], return_inverse=True)
     return Population(name, numerators, denominators, numbers, _relations(result))
 

@@ -57,7 +57,7 @@ def draw_per_document(pieces: Iterable[Document], n: int) -> list[Document]:
     """
     by_source: dict[str, list[Document]] = defaultdict(list)
     for piece in pieces:
-        by_source[piece.bucket_of or piece.id].append(piece)
+        by_source[piece.part_of or piece.id].append(piece)
     chosen = []
     for group in by_source.values():
         kept = {piece.id for piece in sorted(group, key=_key)[:n]}

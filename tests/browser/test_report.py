@@ -18,7 +18,7 @@ import pytest
 
 import headscope as hs
 from headscope.results.result import Result
-from tests.report.made_up import by_layer, result
+from tests.reporting.made_up import by_layer, result
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Opened

@@ -255,7 +255,7 @@ def test_input_that_cannot_be(tiny_llama: Model, tiny_bert: Model) -> None:
         effects(tiny_bert, "the cat sat")
     with pytest.raises(UnknownName, match="Unknown measure 'logits'"):
         effects(tiny_llama, TEXT, measure="logits")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="replace='mean' needs texts"):
+    with pytest.raises(InputError, match="ablation='mean' needs texts"):
         effects(tiny_llama, TEXT, ablation="mean")
     with pytest.raises(InputError, match="There is no layer 7"):
         effects(tiny_llama, TEXT, heads=[(7, 0)])

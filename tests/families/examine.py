@@ -239,9 +239,9 @@ def _scores(model: Model, small: Tiny) -> str:
                 kinds.add("no")
                 continue
             kinds.add("kept" if "scores" in block.data else "q·k")
-            if block.sinks is not None:
-                sinks = torch.tensor(block.sinks.values)[..., None]
-                scores = torch.cat([scores, sinks], -1)
+            if block.sink_logits is not None:
+                sink_logits = torch.tensor(block.sink_logits.values)[..., None]
+                scores = torch.cat([scores, sink_logits], -1)
             weights = torch.tensor(block.attention.values)
             made = scores.softmax(-1)[..., : weights.shape[-1]]
             nowhere = (scores == -torch.inf).all(-1)  # a padded query may see nothing

@@ -11,7 +11,7 @@ import torch
 import headscope as hs
 from headscope.errors import InputError, UnknownName
 from headscope.results.trace import Trace
-from tests.contract.test_measure_is_analyze import OF_ATTENTION, make_document
+from tests.metrics.test_measure_is_analyze import OF_ATTENTION, make_document
 from tests.run.corpora import make_documents
 
 if TYPE_CHECKING:

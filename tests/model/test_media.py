@@ -35,10 +35,10 @@ def test_patches_are_where_the_convolution_reads(make: Callable[[], Model], n_ex
     trace = model.trace("the cat" if make is zoo.clip else None, image=zoo.picture())
     block = trace.blocks["vision" if make is zoo.clip else "self"]
     tokens = block.key_tokens
-    assert places(tokens.pieces) == [None] * n_extra + GRID
+    assert places(tokens.media_tokens) == [None] * n_extra + GRID
     assert tokens.special == (True,) * n_extra + (False,) * 16
     (seen,) = trace.media.images
-    for piece in tokens.pieces[n_extra:]:
+    for piece in tokens.media_tokens[n_extra:]:
         assert isinstance(piece, Patch)
         top, left = piece.row * PATCH, piece.column * PATCH
         expected = seen[top : top + PATCH, left : left + PATCH]
@@ -62,14 +62,14 @@ def test_clip_has_two_stacks_with_tokens_of_their_own() -> None:
 def test_llava_knows_the_patches_behind_its_projector() -> None:
     trace = zoo.llava().trace("the cat", image=zoo.picture(), generate=3)
     tokens = trace.text
-    assert places(tokens.pieces) == [*GRID, *[None] * (len(tokens) - 16)]
+    assert places(tokens.media_tokens) == [*GRID, *[None] * (len(tokens) - 16)]
     assert tokens.tokens[:2] == ("0,0", "0,1")
     assert tokens.tokens[16:19] == ("\n", "the", " cat")
     assert tokens.texts[0].startswith("\nthe cat")
     assert tokens.generated == (False,) * 19 + (True,) * (len(tokens) - 19)
     assert tokens.word_texts[0] == "the"
     assert list(trace.blocks) == ["self", "vision"]
-    assert len(trace.by_word().text.pieces) == len(trace.by_word().text)
+    assert len(trace.by_word().text.media_tokens) == len(trace.by_word().text)
 
 
 def test_llava_attention_is_the_official_one() -> None:
@@ -114,16 +114,16 @@ def test_a_chat_is_written_by_the_template() -> None:
     chat = [{"role": "user", "content": "the cat"}]
     trace = zoo.llava().trace(chat, image=zoo.picture())
     assert trace.text.texts[0] == "[user]the cat[assistant]"
-    assert places(trace.text.pieces)[6:22] == GRID  # the image before the text
-    to_device = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}]
-    assert places(zoo.llava().trace(to_device, image=zoo.picture()).text.pieces)[7:23] == GRID
+    assert places(trace.text.media_tokens)[6:22] == GRID  # the image before the text
+    messages = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}]
+    assert places(zoo.llava().trace(messages, image=zoo.picture()).text.media_tokens)[7:23] == GRID
     with pytest.raises(InputError, match="place 1 images, but 2 are given"):
-        zoo.llava().trace(to_device, image=[zoo.picture(), zoo.picture()])
+        zoo.llava().trace(messages, image=[zoo.picture(), zoo.picture()])
 
 
 def test_two_images_are_told_apart() -> None:
     trace = zoo.llava().trace("the cat", image=[zoo.picture(), 255 - zoo.picture()])
-    images = [p.image for p in trace.text.pieces if isinstance(p, Patch)]
+    images = [p.image for p in trace.text.media_tokens if isinstance(p, Patch)]
     assert images == [0] * 16 + [1] * 16
     assert len(trace.media.images) == 2
     with pytest.raises(InputError, match="<image> 1 times for 2 images"):
@@ -198,7 +198,7 @@ def test_models_say_what_they_do_not_take(tiny_bert: Model) -> None:
 def test_frames_of_samples_by_the_strides() -> None:
     """By hand: strides 5 · 8 · 8 = 320 samples, 0.02 s at 16,000 a second."""
     trace = zoo.wav2vec2().trace(audio=zoo.tone(0.5))
-    frames = trace.text.pieces
+    frames = trace.text.media_tokens
     assert [f.start for f in frames if isinstance(f, Frame)] == [
         pytest.approx(0.02 * i) for i in range(len(trace.tokens))
     ]
@@ -211,11 +211,15 @@ def test_frames_of_a_spectrogram_and_padding() -> None:
     """Two seconds are 100 frames of 0.02 s; what lies behind the recording is padding."""
     trace = zoo.whisper().trace(audio=zoo.tone(0.7), target="the cat")
     tokens = trace.encoder.key_tokens
-    assert tokens.pieces[35] == Frame(0.7, 0.72)
+    assert tokens.media_tokens[35] == Frame(0.7, 0.72)
     assert tokens.special == (False,) * 35 + (True,) * 65
     words = trace.by_word()
     assert words.encoder.key_tokens.tokens == ("0.0 s", "0.5 s", "padding")
-    assert words.encoder.key_tokens.pieces == (Frame(0, 0.5), Frame(0.5, 0.7), Frame(0.7, 2.0))
+    assert words.encoder.key_tokens.media_tokens == (
+        Frame(0, 0.5),
+        Frame(0.5, 0.7),
+        Frame(0.7, 2.0),
+    )
     whole = trace.cross.attention.values[:, :, :, :25].sum(-1)
     np.testing.assert_allclose(words.cross.attention.values[:, :, :, 0], whole, atol=1e-5)
 
@@ -295,7 +299,7 @@ def test_an_edit_of_a_tower_acts_on_the_trace() -> None:
     with model.edit(hs.ablate(0, 1, block="vision")):
         after = model.trace("the cat", image=zoo.picture())
     assert not after.vision.attention.values[0, 1].any()
-    assert places(after.text.pieces) == places(before.text.pieces)
+    assert places(after.text.media_tokens) == places(before.text.media_tokens)
     assert not np.array_equal(after.hidden.values, before.hidden.values)
 
 

@@ -106,7 +106,7 @@ def test_a_notebook_without_a_kernel_shows_the_page(monkeypatch: pytest.MonkeyPa
     assert f'class="headscope-still-{explorer.static_id}"' in still
     assert "&quot;place&quot;:&quot;file&quot;" in still
     assert "Content-Security-Policy" in still
-    monkeypatch.setattr("headscope.page.widget.MOST_OFFLINE", 1000)
+    monkeypatch.setattr("headscope.page.widget.MAX_OFFLINE", 1000)
     assert "Run the cell again for the explorer" in explorer._still()
 
 

@@ -91,7 +91,7 @@ def test_the_other_candidate_is_a_mention_elsewhere() -> None:
     """`nurse` is annotated in the second sentence only, so it is the first's other candidate."""
     paired = list(pair_documents(hs.read(PRO), hs.read(ANTI)))
     assert [d.meta["condition"] for d in paired] == ["pro", "anti", "pro", "anti"]
-    assert [d.bucket_of for d in paired] == ["pair 0", "pair 0", "pair 1", "pair 1"]
+    assert [d.part_of for d in paired] == ["pair 0", "pair 0", "pair 1", "pair 1"]
     others = [m for m in paired[0].mentions if m.cluster.startswith("other")]
     assert [m.words() for m in others] == [(4,)]
 

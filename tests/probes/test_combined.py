@@ -44,7 +44,7 @@ SENTENCES = (
 )
 
 
-def document(number: int, text: str, heads: tuple[int, ...] | None, bucket_of: str) -> Document:
+def document(number: int, text: str, heads: tuple[int, ...] | None, part_of: str) -> Document:
     words = text.split()
     if heads is None:
         heads = (0, *range(1, len(words)))
@@ -58,7 +58,7 @@ def document(number: int, text: str, heads: tuple[int, ...] | None, bucket_of: s
         upos=tuple("PUNCT" if word in ".,!" else "X" for word in words),
         parents=tuple(head - 1 for head in heads),
         relations=tuple("punct" if word in ".,!" else "dep" for word in words),
-        bucket_of=bucket_of,
+        part_of=part_of,
     )
 
 
@@ -209,7 +209,7 @@ def test_old_stores_make_room_in_the_users_cache(
 ) -> None:
     monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path))
     reader = AttentionReader(tiny_bert)
-    monkeypatch.setattr(store, "MOST_BYTES", store_size(reader, read_treebank(documents)) + 1000)
+    monkeypatch.setattr(store, "MAX_BYTES", store_size(reader, read_treebank(documents)) + 1000)
     stored(tiny_bert, documents, None)
     stored(tiny_bert, documents[:5], None)
     (kept,) = (tmp_path / "probes").glob("*/about.json")

@@ -154,7 +154,7 @@ def test_the_interval_of_uas_is_over_texts() -> None:
     expected = special.expit(special.logit(p) + np.array([-half, half]))
     bounds = found["uas_interval"].sel(decoding="greedy", punctuation="without").values
     assert bounds == pytest.approx(expected)
-    assert float(found["uas_documents"][0, 0]) == pytest.approx(10)
+    assert float(found["uas_n_eff"][0, 0]) == pytest.approx(10)
 
 
 def test_small_treebanks_are_seen_more_often() -> None:

@@ -99,7 +99,7 @@ def test_more_attributes_than_ours_have_are_refused(
         for number in range(400):
             file["blocks"].attrs[f"a{number}"] = number
     assert isinstance(hs.open(saved), hs.Trace)
-    monkeypatch.setattr(hdf5, "MOST_ATTRIBUTES", 400)
+    monkeypatch.setattr(hdf5, "MAX_ATTRIBUTES", 400)
     with pytest.raises(FileFormatError, match="more than 400 attributes"):
         hs.open(saved)
 

@@ -18,7 +18,7 @@ def test_sentences_of_one_document_are_dealt_together() -> None:
     for sentence in demo_corpus("sentence"):
         key, number = document_key(sentence)
         keys.append(key)
-        parts.setdefault(sentence.bucket_of, set()).add(number)
+        parts.setdefault(sentence.part_of, set()).add(number)
     assert len(parts) == 11
     assert all(len(numbers) == 1 for numbers in parts.values())
     assert len(set.union(*parts.values())) == 11
@@ -27,7 +27,7 @@ def test_sentences_of_one_document_are_dealt_together() -> None:
 
 def test_documents_of_no_other_are_dealt_by_id_and_text() -> None:
     document = next(iter(demo_corpus("document")))
-    assert document.bucket_of is None
+    assert document.part_of is None
     others = [document, replace(document, id="other"), replace(document, meta={"genre": "x"})]
     numbers = [document_key(other)[1] for other in others]
     assert numbers[0] != numbers[1]

@@ -70,7 +70,7 @@ def test_a_segment_equals_its_trace(tiny_bert: Model) -> None:
 
 
 def test_annotations_come_along(tiny_bert: Model) -> None:
-    documents = [replace(d, bucket_of="book") for d in make_documents(12)]
+    documents = [replace(d, part_of="book") for d in make_documents(12)]
     result = analyze(tiny_bert, cut_segments(tiny_bert, read(documents), 24))
     assert float(result["dep_baseline"]) > 0
     assert result["class_share"].sel(key_class="[SEP]").min() > 0

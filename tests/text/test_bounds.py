@@ -183,4 +183,4 @@ def test_every_reader_raises_our_errors_only(tmp_path: Path) -> None:
 
 def test_many_paragraphs_without_sentences(tmp_path: Path) -> None:
     path = conllu(tmp_path, "# newpar\n\n" * 100_000, "# newdoc id = d\n", row())
-    assert [document.bucket_of for document in read(path)] == ["d"]
+    assert [document.part_of for document in read(path)] == ["d"]

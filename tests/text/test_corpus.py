@@ -94,7 +94,7 @@ def test_a_run_reads_a_large_source_once(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert len(list(tmp_path.iterdir())) == 1
     del held, both
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr("headscope.text.corpus.MOST_BYTES", 1000)
+    monkeypatch.setattr("headscope.text.corpus.MAX_BYTES", 1000)
     assert list(hold_documents(corpus)) == list(corpus)
     assert len(passes) == 5  # one that did not fit
     assert not list(tmp_path.iterdir())
@@ -129,9 +129,9 @@ def test_a_sample_is_fair() -> None:
 def test_one_of_each_document() -> None:
     whole = demo_corpus("sentence")
     drawn = list(whole.sample(11, seed=3, one_per_document=True))
-    assert len({document.bucket_of for document in drawn}) == len(drawn) == 11
+    assert len({document.part_of for document in drawn}) == len(drawn) == 11
     few = list(whole.sample(4, seed=3, one_per_document=True))
-    assert len({document.bucket_of for document in few}) == len(few) == 4
+    assert len({document.part_of for document in few}) == len(few) == 4
     firsts = Counter(
         next(iter(whole.sample(11, seed=seed, one_per_document=True))).id for seed in range(60)
     )

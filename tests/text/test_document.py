@@ -46,11 +46,11 @@ def test_cut_keeps_what_lies_inside() -> None:
 
 def test_split() -> None:
     first, second = DOCUMENT.split("sentence")
-    assert (first.id, first.text, first.bucket_of) == ("d-1", "She saw the old cat.", "d")
+    assert (first.id, first.text, first.part_of) == ("d-1", "She saw the old cat.", "d")
     assert (second.id, second.parents) == ("d-2", (1, ROOT, 1))
     assert list(DOCUMENT.split("document")) == [DOCUMENT]
     (paragraph,) = DOCUMENT.split("paragraph")
-    assert (paragraph.id, paragraph.bucket_of) == ("d-p1", "d")
+    assert (paragraph.id, paragraph.part_of) == ("d-p1", "d")
     assert next(replace(DOCUMENT, paragraphs=()).split("paragraph")).id == "d"
 
 

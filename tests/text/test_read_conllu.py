@@ -93,7 +93,7 @@ def test_every_part_of_a_document(german: Path) -> None:
 def test_units(german: Path) -> None:
     paragraphs = list(read(german, unit="paragraph"))
     assert [d.id for d in paragraphs] == ["zug-p1", "zug-p2", "zug-2-p1"]
-    assert [d.bucket_of for d in paragraphs] == ["zug", "zug", "zug-2"]
+    assert [d.part_of for d in paragraphs] == ["zug", "zug", "zug-2"]
     sentences = list(read(german, unit="sentence"))
     assert [d.id for d in sentences] == ["zug-1", "zug-2", "zug-3", "zug-2-1"]
     assert [d.text for d in sentences] == ["Er geht zum Zug, oder?", "Don't!", "Er kam.", "Ja."]

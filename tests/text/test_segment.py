@@ -81,10 +81,10 @@ def test_annotations_come_along() -> None:
         for half in (segment.first, segment.second):
             assert half.parents is not None
             assert half.sentences
-            assert half.bucket_of is not None
+            assert half.part_of is not None
             assert half.meta["genre"]
             assert [half.text[a:b] for a, b in half.spans] == list(half.words)
-        assert segment.first.bucket_of == segment.second.bucket_of
+        assert segment.first.part_of == segment.second.part_of
     mentions = sum(len(s.first.mentions) + len(s.second.mentions) for s in taken)
     assert 220 < mentions <= 228  # less those that a cut goes through
 

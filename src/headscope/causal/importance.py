@@ -319,7 +319,7 @@ class _RemovalRun:
                 posed, labels = question(self.model, inputs, batch, self.seed, self.target)
                 arrays = self._gradients(posed, labels, batch)
                 arrays["rises"] = self._rises(posed, labels, batch, meter)
-                arrays["sources"] = np.array([d.bucket_of or d.id for d in batch.documents])
+                arrays["sources"] = np.array([d.part_of or d.id for d in batch.documents])
                 for name, array in arrays.items():
                     parts.setdefault(name, []).append(array)
         finally:

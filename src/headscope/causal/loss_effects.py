@@ -226,4 +226,4 @@ def _asked(
         inputs, batch = encoder.batch([encoded])
         posed, labels = question(model, inputs, batch, seed)
         document = encoded.numbered[1]
-        yield document.bucket_of or document.id, posed, torch.as_tensor(labels)
+        yield document.part_of or document.id, posed, torch.as_tensor(labels)

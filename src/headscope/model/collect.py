@@ -60,7 +60,7 @@ class Collector:
         """
         self._wiring = wiring
         self._wanted = layers
-        self._names = [*VECTORS, "sinks"] if vectors else ["sinks"]
+        self._names = [*VECTORS, "sink_logits"] if vectors else ["sink_logits"]
         self._has_vectors = vectors
         self._scores = scores
         self._layers: dict[BlockName, dict[int, dict[str, np.ndarray]]] = {}
@@ -136,9 +136,11 @@ class Collector:
         chosen = [site for site in sites if site.layer in layers]
         by_layer = [layers[n] for n in numbers]
         _share_groups(chosen, by_layer)
-        if any("sinks" in kept for kept in by_layer):  # a layer without one: no score at all
+        if any("sink_logits" in kept for kept in by_layer):  # a layer without one: no score at all
             for kept in by_layer:
-                kept.setdefault("sinks", np.full(kept["attention"].shape[:2], -np.inf, np.float32))
+                kept.setdefault(
+                    "sink_logits", np.full(kept["attention"].shape[:2], -np.inf, np.float32)
+                )
         data = attention_dataset(_stack([kept["attention"] for kept in by_layer]), numbers)
         for name in ("visible", "scores", *self._names):
             arrays = [kept[name] for kept in by_layer if name in kept]

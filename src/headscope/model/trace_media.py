@@ -318,14 +318,14 @@ def _telling_of_short_sounds(model: Model, media: Media) -> Iterator[None]:
 
 def _n_cut(tokens: Tokens, seconds: float) -> int:
     """How many frames more the whole recording would have made."""
-    last = tokens.pieces[-1] if tokens.pieces else None
+    last = tokens.media_tokens[-1] if tokens.media_tokens else None
     if not isinstance(last, Frame) or seconds - last.end <= max(SHORT, 2 * (last.end - last.start)):
         return 0  # what the last frames look at reaches beyond their strides
     return round((seconds - last.end) / (last.end - last.start))
 
 
 def _tell_of_cut(model: Model, tokens: Tokens, media: Media, options: TraceOptions) -> None:
-    last = tokens.pieces[-1]
+    last = tokens.media_tokens[-1]
     assert isinstance(last, Frame)
     told = f"The recording lasts {media.seconds:.1f} s and {model.name} reads {last.end:.1f} s"
     if not options.truncate:
@@ -433,7 +433,7 @@ def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
     extra = itertools.count()
     names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
     bare = Tokens.of(names, special=[patch is None for patch in patches])
-    return replace(bare, texts=("",), pieces=tuple(patches))
+    return replace(bare, texts=("",), media_tokens=tuple(patches))
 
 
 def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
@@ -465,7 +465,7 @@ def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
             next(numbers) if p else word for word, p in zip(bare.words, is_patch, strict=True)
         ),
         word_texts=bare.word_texts + labels,
-        pieces=tuple(patches),
+        media_tokens=tuple(patches),
     )
 
 
@@ -495,4 +495,4 @@ def _frame_tokens(frames: Sequence[Frame], seconds: float) -> Tokens:
     names = [f"{SPAN * span:.1f} s" for span in range(n_spans)]
     words = [n_spans if p else s for s, p in zip(spans, padding, strict=True)]
     bare = Tokens.of([frame.label for frame in frames], special=padding, words=words)
-    return replace(bare, texts=("",), word_texts=(*names, "padding"), pieces=tuple(frames))
+    return replace(bare, texts=("",), word_texts=(*names, "padding"), media_tokens=tuple(frames))

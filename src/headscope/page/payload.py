@@ -58,7 +58,11 @@ def media_part(media: Media, buffers: Buffers) -> dict[str, object]:
 
 def pieces_part(tokens: Tokens) -> dict[str, list[list[object] | None]]:
     """`pieces` of a stack, where it has any."""
-    return {"pieces": [_piece_part(piece) for piece in tokens.pieces]} if any(tokens.pieces) else {}
+    return (
+        {"pieces": [_piece_part(piece) for piece in tokens.media_tokens]}
+        if any(tokens.media_tokens)
+        else {}
+    )
 
 
 def _piece_part(piece: MediaToken | None) -> list[object] | None:

@@ -210,6 +210,6 @@ def _with_other(document: Document, names: set[str], condition: str, number: int
         document,
         id=f"{number}-{condition}-{document.id}",
         mentions=tuple(sorted((*document.mentions, *others), key=lambda mention: mention.spans)),
-        bucket_of=f"pair {number}",
+        part_of=f"pair {number}",
         meta={**document.meta, CONDITION: condition},
     )

@@ -334,7 +334,7 @@ def _with_all(state: xr.Dataset, name: str) -> xr.DataArray:
 
 def _pooled(array: xr.DataArray, units: np.ndarray, *dims: str) -> np.ndarray:
     """`unit …`: the sums of parts that are taken together."""
-    return pool(array.transpose("part", *dims).values, units)
+    return pool(array.transpose("bucket", *dims).values, units)
 
 
 def _ties(right: np.ndarray, cases: np.ndarray) -> int | None:
@@ -568,8 +568,8 @@ def crossfit_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
     Each part is scored by the head that the other half chose, so it is a ratio of sums like any
     other.
     """
-    right = state["right"].stack(at=("layer", "head")).transpose("part", "at", "condition").values
-    cases = state["cases"].isel(layer=0).transpose("part", "condition").values
+    right = state["right"].stack(at=("layer", "head")).transpose("bucket", "at", "condition").values
+    cases = state["cases"].isel(layer=0).transpose("bucket", "condition").values
     scored = np.zeros(cases.shape)
     for half in (0, 1):
         best = right[1 - half :: 2].sum((0, 2)).argmax()

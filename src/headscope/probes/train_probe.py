@@ -132,7 +132,7 @@ def attachment(
         {
             "uas": (dims, uas, {**about, "paper": "Clark et al. 2019, section 5, Table 3"}),
             "uas_interval": (("bound", *dims), of_uas.bounds),
-            "uas_documents": (dims, of_uas.documents),
+            "uas_n_eff": (dims, of_uas.documents),
             "right_branching": ("punctuation", low, about),
             "right_branching_interval": (("bound", "punctuation"), of_chain.bounds),
             "words": ("punctuation", n.astype(np.int64)),
@@ -286,7 +286,7 @@ def train_probe(
             scorer,
             examples["dev"],
             [punctuation(document) for document in bank.documents],
-            [document.bucket_of or document.id for document in bank.documents],
+            [document.part_of or document.id for document in bank.documents],
         )
     provenance = {
         "model": describe_model(model),

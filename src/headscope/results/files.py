@@ -359,8 +359,8 @@ def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
     if tokens.offsets is not None:
         offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
         variables["offsets"] = (("query", "edge"), offsets)
-    if tokens.pieces:
-        variables["pieces"] = (("query", "field"), piece_table(tokens.pieces))
+    if tokens.media_tokens:
+        variables["pieces"] = (("query", "field"), piece_table(tokens.media_tokens))
     dataset = xr.Dataset(variables)
     return dataset if hidden is None else dataset.assign(hidden=hidden)
 
@@ -381,7 +381,7 @@ def _tokens(data: xr.Dataset) -> Tokens:
         ids=ids,
         segments=segments,
         words=words,
-        pieces=read_pieces(data["pieces"].values) if "pieces" in data else (),
+        media_tokens=read_pieces(data["pieces"].values) if "pieces" in data else (),
     )
 
 

@@ -265,7 +265,7 @@ class Result:
     def _dominated(self) -> str:
         """Which sums one document dominates, and what to do about it."""
         shares = {
-            str(name).removesuffix("_documents"): float(array.attrs["largest_share"])
+            str(name).removesuffix("_n_eff"): float(array.attrs["largest_share"])
             for name, array in self.dataset.data_vars.items()
             if "largest_share" in array.attrs
         }
@@ -302,7 +302,7 @@ class Result:
     def _measured(self) -> list[str]:
         """The variables without those derived from them."""
         names = map(str, self.dataset.data_vars)
-        derived = ("_interval", "_documents", "_count", "_by_layer", "_mean")
+        derived = ("_interval", "_n_eff", "_count", "_by_layer", "_mean")
         return [name for name in names if not name.endswith(derived)]
 
     def group(self, name: str) -> Result:
@@ -553,7 +553,7 @@ class Result:
 
 HEADS = ("layer", "head")
 INTERVAL = "_interval"
-BESIDE = (INTERVAL, "_documents")
+BESIDE = (INTERVAL, "_n_eff")
 
 
 def make_frame(

@@ -48,7 +48,7 @@ NEEDS_MODEL = (
 DIMENSIONS = {
     "attention": ("layer", "head", "query", "key"),
     "scores": ("layer", "head", "query", "key"),
-    "sinks": ("layer", "head", "query"),
+    "sink_logits": ("layer", "head", "query"),
     "queries": ("layer", "head", "query", "neuron"),
     "keys": ("layer", "group", "key", "neuron"),
     "values": ("layer", "group", "key", "value_neuron"),
@@ -100,7 +100,7 @@ class Block:
     def scores(self) -> xr.DataArray:
         """`layer head query key`: what the softmax was taken of, masked keys at -inf.
 
-        The softmax of these over the keys, with `sinks` as one key more where the model has
+        The softmax of these over the keys, with `sink_logits` as one key more where the model has
         them, is the attention. Recorded only where scores are more than `scale · q·k` under a
         mask that all heads share; otherwise computed here, under the mask the model used. In a
         row of padding every key is masked; its scores are the logarithms of its attention.
@@ -125,11 +125,11 @@ class Block:
         return filled
 
     @property
-    def sinks(self) -> xr.DataArray | None:
+    def sink_logits(self) -> xr.DataArray | None:
         """`layer head query`: the score of the sink, which takes part in the softmax and is no
         key; None in models without.
         """
-        return self.data.get("sinks")
+        return self.data.get("sink_logits")
 
     def _vectors(self, name: str) -> xr.DataArray:
         if name not in self.data:

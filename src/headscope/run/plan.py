@@ -294,7 +294,7 @@ def document_key(document: Document) -> tuple[float, int]:
     """
     digest = _digest(f"{document.id}\0{document.text}")
     key = (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
-    source = digest if document.bucket_of is None else _digest(document.bucket_of)
+    source = digest if document.part_of is None else _digest(document.part_of)
     return key, int.from_bytes(source[8:], "big")
 
 

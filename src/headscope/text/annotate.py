@@ -116,7 +116,7 @@ def _document(parsed: Doc, document: Document, pipeline: str) -> Document:
         parents=parents,
         relations=None if parents is None else tuple(token.dep_ or "_" for token in tokens),
         mentions=tuple(_entities(parsed, number)),
-        bucket_of=document.bucket_of,
+        part_of=document.part_of,
         meta={**document.meta, "annotator": pipeline},
     )
 

@@ -344,7 +344,7 @@ class Corpus:
 
         def keys() -> Iterator[tuple[bytes, int, Document | None]]:
             nonlocal total
-            for parent, group in groupby(numbered, lambda pair: pair[1].bucket_of or pair[1].id):
+            for parent, group in groupby(numbered, lambda pair: pair[1].part_of or pair[1].id):
                 drawn = []
                 for number, document in group:
                     total += 1

@@ -237,7 +237,7 @@ class Document:
     """Relation of each word to its parent, as labeled in the data."""
     mentions: tuple[Mention, ...] = ()
     """Mentions of entities, in order of their first word."""
-    bucket_of: str | None = None
+    part_of: str | None = None
     """Id of the document that this one is a sentence or paragraph of."""
     meta: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What else the source says, such as `genre`."""
@@ -339,7 +339,7 @@ class Document:
         Where its sentences are unknown, `headscope.text.splitting` guesses them; where its
         paragraphs are, it is one. A sentence of another document is not cut again.
         """
-        is_sentence = self.bucket_of is not None and len(self.sentences) == 1
+        is_sentence = self.part_of is not None and len(self.sentences) == 1
         if unit == "document" or is_sentence or (unit == "paragraph" and not self.paragraphs):
             yield self
             return
@@ -351,7 +351,7 @@ class Document:
         for number, (start, stop) in enumerate(ranges, 1):
             name = f"{self.id}-{'p' * (unit == 'paragraph')}{number}"
             piece = self.cut(start, stop, name, mentions=mentions[number - 1])
-            yield replace(piece, bucket_of=self.bucket_of or self.id)
+            yield replace(piece, part_of=self.part_of or self.id)
 
     def _guess(self) -> tuple[Span, ...]:
         """Where the sentences probably are, in words."""
@@ -388,7 +388,7 @@ class Document:
     def _check_names(self) -> None:
         """Ids, words and labels go into files, which hold no half of a surrogate pair."""
         labels = [getattr(self, label) or () for label in LABELS]
-        named = (self.id, self.bucket_of or "", *self.meta, *self.meta.values())
+        named = (self.id, self.part_of or "", *self.meta, *self.meta.values())
         for strings in (named, self.words, *labels):
             try:
                 "".join(strings).encode()

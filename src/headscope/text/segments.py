@@ -34,7 +34,7 @@ class Segment:
 
     def joined(self) -> Document:
         """Both spans as one document; its meta says where the second starts (`SECOND`)."""
-        both = _joined([self.first, self.second], self.id, self.first.bucket_of or self.id)
+        both = _joined([self.first, self.second], self.id, self.first.part_of or self.id)
         at = str(len(self.first.text) + 1)
         return replace(both, meta={**self.first.meta, SECOND: at})
 
@@ -87,7 +87,7 @@ def segments(
     if room < 2:
         raise InputError(f"max_tokens={max_tokens} leaves no room for two spans.")
     numbered = enumerate(documents)
-    for _, group in groupby(numbered, lambda pair: pair[1].bucket_of or f"\0{pair[0]}"):
+    for _, group in groupby(numbered, lambda pair: pair[1].part_of or f"\0{pair[0]}"):
         pieces: list[tuple[Document, int]] = []
         filled = made = 0
         for _, document in group:
@@ -128,15 +128,15 @@ def _segment(pieces: list[tuple[Document, int]], number: int) -> Iterator[Segmen
         left, right = [p for p, _ in pieces[:at]], [p for p, _ in pieces[at:]]
     else:
         return
-    origin = left[0].bucket_of or left[0].id
+    origin = left[0].part_of or left[0].id
     name = f"{origin}-s{number}"
     yield Segment(name, _joined(left, f"{name}a", origin), _joined(right, f"{name}b", origin))
 
 
-def _joined(pieces: list[Document], name: str, bucket_of: str) -> Document:
+def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
     """Pieces of one document as one, a space between them."""
     if len(pieces) == 1:
-        return replace(pieces[0], id=name, bucket_of=bucket_of)
+        return replace(pieces[0], id=name, part_of=part_of)
     at = words = 0
     spans: list[Span] = []
     ranges: list[Span] = []
@@ -165,7 +165,7 @@ def _joined(pieces: list[Document], name: str, bucket_of: str) -> Document:
         paragraphs=(),
         parents=tuple(parents) if len(parents) == words else None,
         mentions=tuple(mentions),
-        bucket_of=bucket_of,
+        part_of=part_of,
         meta=pieces[0].meta,
         **{label: joined_labels(label) for label in LABELS},
     )

@@ -182,7 +182,7 @@ class Tokens:
     words: tuple[int, ...] = ()
     """Number of the token's word in `word_texts`, or -1."""
     word_texts: tuple[str, ...] = ()
-    pieces: tuple[MediaToken | None, ...] = ()
+    media_tokens: tuple[MediaToken | None, ...] = ()
     """What each token is where it is no text (a `Patch`, a `Frame`), None for text; empty where
     all of it is text."""
 
@@ -198,7 +198,7 @@ class Tokens:
             "generated": len(self.generated),
             "words": len(self.words),
             "offsets": n if self.offsets is None else len(self.offsets),
-            "pieces": len(self.pieces) or n,
+            "media_tokens": len(self.media_tokens) or n,
         }
         wrong = {name: length for name, length in lengths.items() if length != n}
         if wrong:
@@ -325,8 +325,10 @@ class Tokens:
             offsets=offsets,
             words=tuple(numbers),
             word_texts=tuple(names),
-            pieces=tuple(joined_piece([self.pieces[i] for i in group]) for group in groups)
-            if self.pieces
+            media_tokens=tuple(
+                joined_piece([self.media_tokens[i] for i in group]) for group in groups
+            )
+            if self.media_tokens
             else (),
         )
 

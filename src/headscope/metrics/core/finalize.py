@@ -54,7 +54,7 @@ def finalize_all(
         of_texts = {v.name for m in metrics if m.scope == "text" for v in m.variables()}
         for data in blocks.values():
             for name, array in data.data_vars.items():
-                if str(name).removesuffix("_interval").removesuffix("_documents") not in of_texts:
+                if str(name).removesuffix("_interval").removesuffix("_n_eff") not in of_texts:
                     array.attrs["over"] = over
     return blocks
 
@@ -136,7 +136,7 @@ def _values(
 def _intervals(
     metric: Metric, arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
-    """`…_interval` and `…_documents` beside each variable that has jackknives."""
+    """`…_interval` and `…_n_eff` beside each variable that has jackknives."""
     beside: dict[str, xr.DataArray] = {}
     for name, array in arrays.items():
         main = name.removesuffix("_mean")
@@ -148,7 +148,7 @@ def _intervals(
             continue
         beside |= labeled_interval(name, array, bounds, metric.units)
         if name == metric.name and is_dominated(jackknives[name]):
-            beside[f"{name}_documents"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
+            beside[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
     return beside
 
 
@@ -166,7 +166,7 @@ def labeled_interval(
         f"{name}_interval": xr.DataArray(
             estimate.bounds, coords, ("bound", *array.dims), attrs={**about, "method": METHOD}
         ),
-        f"{name}_documents": xr.DataArray(estimate.documents, coords, array.dims, attrs=documents),
+        f"{name}_n_eff": xr.DataArray(estimate.documents, coords, array.dims, attrs=documents),
     }
 
 

@@ -90,7 +90,7 @@ class LayerData:
             raise MetricError(
                 "A metric that names `reductions` is handed these alone, for all layers of a batch "
                 f"at once ({', '.join(sorted(self._names())) or 'none'}), and no weights. Name "
-                "what it needs as a digest, or leave `reductions` out to read layer by layer."
+                "what it needs as a reduction, or leave `reductions` out to read layer by layer."
             )
         return self._attention
 
@@ -113,7 +113,7 @@ class LayerData:
         """A digest: taken of the layer at its first use, or found among those handed over."""
         if self._attention is None and reduction not in self._made:
             raise MetricError(
-                f"A metric reads the digest {reduction.name!r} without naming it in `reductions`: it "
+                f"A metric reads the reduction {reduction.name!r} without naming it in `reductions`: it "
                 f"named {', '.join(sorted(self._names())) or 'none'}."
             )
         return self.once(reduction, lambda: read_reductions(self, [reduction])[reduction])

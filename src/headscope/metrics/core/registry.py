@@ -124,8 +124,8 @@ def _check_instance(metric: Metric) -> None:
         if not isinstance(reduction, Reduction):
             name = getattr(reduction, "__name__", repr(reduction))
             raise InputError(
-                f"{metric.name} names {name} as a digest, which it is not. Digests are made with "
-                "the decorator headscope.metrics.Digest: masses, log_sums, pair_sums …"
+                f"{metric.name} names {name} as a reduction, which it is not. Make one with "
+                "the decorator headscope.metrics.Reduction: masses, log_sums, pair_sums …"
             )
     if metric.name in our_metrics():
         return
@@ -142,7 +142,7 @@ def _names_in_results(metric: Metric) -> Iterator[str]:
     """Its variables, and what a run adds to them."""
     for variable in metric.variables():
         for ending in ("", "_mean"):
-            for beside in ("", "_interval", "_documents"):
+            for beside in ("", "_interval", "_n_eff"):
                 yield f"{variable.name}{ending}{beside}"
 
 

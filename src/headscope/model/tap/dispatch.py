@@ -408,7 +408,7 @@ def _read(
                 f"self-check saw {site.n_heads} heads of queries by keys."
             )
         if circuit not in made:
-            own_scores, sinks = _split(scores if site.has_scores else None, weights.shape[-1])
+            own_scores, sink_logits = _split(scores if site.has_scores else None, weights.shape[-1])
             query_mask, key_mask = part.inputs.masks(part.block, weights)
             made[circuit] = Attention(
                 weights=weights,
@@ -423,7 +423,7 @@ def _read(
                 values=None if site.value_size is None else vectors.value,
                 outputs=None if site.value_size is None else outputs,
                 scores=own_scores,
-                sinks=sinks,
+                sink_logits=sink_logits,
             )
         reader(made[circuit])
         is_over |= part.use.attachment.stops and circuit.count_read(site)

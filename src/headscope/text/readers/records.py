@@ -70,7 +70,7 @@ def document_from_dict(
         text_key: The name of its text.
     """
     text, words, spans = _text_and_words(item, name, text_key)
-    bucket_of = item.get("part_of")
+    part_of = item.get("part_of")
     parents = item.get("parents", item.get("heads"))  # "heads" in files of the first edition
     mentions = item.get("mentions")
     has_one_sentence = parents is not None and item.get("sentences") is None and bool(words)
@@ -88,7 +88,7 @@ def document_from_dict(
         text=text,
         words=words,
         spans=spans,
-        bucket_of=None if bucket_of is None else str(bucket_of),
+        part_of=None if part_of is None else str(part_of),
         meta=_meta(item, text_key),
         upos=labels("upos"),
         xpos=labels("xpos"),

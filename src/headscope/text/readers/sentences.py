@@ -72,8 +72,8 @@ def assemble(
 
     def finish() -> Iterator[Document]:
         if batch:
-            bucket_of = parent if parent and unit != "document" else None
-            yield _join(batch, batch_id, bucket_of, meta, name, report)
+            part_of = parent if parent and unit != "document" else None
+            yield _join(batch, batch_id, part_of, meta, name, report)
             batch.clear()
 
     for sentence in sentences:
@@ -104,7 +104,7 @@ def assemble(
 def _join(
     batch: list[Sentence],
     batch_id: str,
-    bucket_of: str | None,
+    part_of: str | None,
     meta: dict[str, str],
     name: str,
     report: ReadLog,
@@ -139,7 +139,7 @@ def _join(
         texts.append(sentence.text)
         at += len(sentence.text)
     mentions, problems = mentions_from_brackets(
-        brackets, empty_nodes=empty_nodes, is_whole=bucket_of is None
+        brackets, empty_nodes=empty_nodes, is_whole=part_of is None
     )
     for problem in problems:
         report.leave_out(
@@ -156,7 +156,7 @@ def _join(
             paragraphs=tuple(zip(paragraph_starts, stops, strict=True)),
             parents=tuple(parents) if any(parent != NO_PARENT for parent in parents) else None,
             mentions=tuple(mentions),
-            bucket_of=bucket_of,
+            part_of=part_of,
             meta=meta,
             **{c: tuple(v) if any(x != "_" for x in v) else None for c, v in columns.items()},
         )

@@ -58,7 +58,7 @@ def assert_same_values(left: Result, right: Result) -> None:
         compared = 0
         for name, array in data.data_vars.items():
             if not str(name).endswith(
-                ("_interval", "_documents", "_mean")
+                ("_interval", "_n_eff", "_mean")
             ):  # one document has no interval
                 other = right.block(block)[name]
                 np.testing.assert_allclose(array, other, rtol=1e-6, atol=1e-7, err_msg=str(name))

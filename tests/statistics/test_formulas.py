@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from headscope.statistics.deltas import (
+from headscope.statistics.jackknife import (
     degrees_of_freedom,
     jackknife_from_values,
     pool,

@@ -42,7 +42,7 @@ from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
 
 needs_numba = pytest.mark.skipif(not kernels.has_numba(), reason="numba is not installed")
-OF_DIGESTS = sorted(name for name, metric in METRICS.items() if metric().reductions)
+WITH_REDUCTIONS = sorted(name for name, metric in METRICS.items() if metric().reductions)
 
 
 @dataclass
@@ -118,7 +118,7 @@ def test_compiled_metrics_equal_the_slow_reference(is_causal: bool) -> None:
     compare(measured(cases, is_compiled=True), slow_metrics(wide), 1e-5)
 
 
-@pytest.mark.parametrize("name", OF_DIGESTS)
+@pytest.mark.parametrize("name", WITH_REDUCTIONS)
 @pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "encoder"])
 def test_all_layers_at_once_are_each_layer_by_itself(name: str, is_causal: bool) -> None:
     cases = make_cases(3, 9, is_causal=is_causal, heads=3)

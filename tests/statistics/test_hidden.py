@@ -75,7 +75,7 @@ def test_intervals_allow_for_long_documents_that_a_sample_lacks(
     a, b = rarely_long()
     found = coverage(a, b, "positive", n, repetitions=300, seed=n)
     many = coverage(a, b, "positive", 200, repetitions=50, n_bootstraps=20)
-    monkeypatch.setattr(intervals, "hidden", lambda skewness, documents: skewness)
+    monkeypatch.setattr(intervals, "skewness_bound", lambda skewness, documents: skewness)
     seen = coverage(a, b, "positive", n, repetitions=300, seed=n)
     assert found.jackknife > seen.jackknife + 0.01
     assert many.width < 1.25

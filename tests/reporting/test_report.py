@@ -15,7 +15,7 @@ import pytest
 import headscope as hs
 from headscope.errors import FileFormatError, InputError
 from tests.browser.conftest import synthetic
-from tests.report.made_up import result
+from tests.reporting.made_up import result
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028"
 

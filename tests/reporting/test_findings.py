@@ -23,7 +23,7 @@ from headscope.reporting.wording import ValueText, listed, plain, with_interval
 from headscope.results.result import Result
 from headscope.run.compare import SAME, compare
 from headscope.run.merge import group_result
-from tests.report.made_up import HEADS, LAYERS, MadeUp, by_layer, grouped, result, subject
+from tests.reporting.made_up import HEADS, LAYERS, MadeUp, by_layer, grouped, result, subject
 
 
 def said(of: ModelResults, topic: str) -> str:

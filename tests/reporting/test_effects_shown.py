@@ -19,7 +19,7 @@ from headscope.reporting.report_tables import effects_of
 from headscope.reporting.wording import plain
 from headscope.results.effect_data import result_of_effects
 from headscope.results.result import Result
-from tests.report.made_up import HEADS, LAYERS, result
+from tests.reporting.made_up import HEADS, LAYERS, result
 
 pytestmark = pytest.mark.xdist_group("report")
 TEXTS = [f"the cat {verb} on the mat, and the cat {verb} again" for verb in

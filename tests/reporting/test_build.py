@@ -19,7 +19,7 @@ from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.run.compare import compare
 from headscope.run.merge import group_result
-from tests.report.made_up import result
+from tests.reporting.made_up import result
 
 pytestmark = pytest.mark.xdist_group("report")  # the results are made once
 

@@ -72,7 +72,7 @@ def variant(**members: object) -> hs.Metric:
         ({"facts": [1]}, r"Variant\.facts should be functions by name"),
         ({"facts": {"x": 5}}, r"Variant\.facts should be functions by name"),
         ({"sample": "many"}, r"Variant\.sample should be a whole number"),
-        ({"digests": (row_mass,)}, "names row_mass as a digest, which it is not"),
+        ({"reductions": (row_mass,)}, "names row_mass as a reduction, which it is not"),
         ({"name": "a|b"}, r"named 'a\|b'; expected letters, digits"),
         ({"name": "../x"}, "expected letters, digits"),
         ({"name": "all"}, "and none of all"),
