@@ -1,7 +1,7 @@
 // The payload that Python wrote for both sides' tests.
 
 import { readFileSync } from "node:fs";
-import { bytesOfBase64, type Take, takeFrom } from "../src/data/buffer.ts";
+import { bytesOfBase64, type Take, takeFrom } from "../src/data/decode.ts";
 import { checkHeader, type Header } from "../src/data/payload.ts";
 import { openTraces, type Trace } from "../src/data/trace.ts";
 import { Session } from "../src/state/session.ts";

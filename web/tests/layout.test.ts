@@ -1,8 +1,15 @@
 import { expect, test } from "vitest";
-import { Lens, NO_FILTER } from "../src/data/lens.ts";
-import { arcsOf, type Place } from "../src/layout/arcs.ts";
-import { gridOf, gridPictures, gridWidth, placeOf } from "../src/layout/grid.ts";
-import { columnsOf, lineMarks, lineWidth, rowY } from "../src/layout/lines.ts";
+import { Lens, NO_FILTER } from "../src/data/filtered_block.ts";
+import { arcsOf, type Place } from "../src/layout/arcs_layout.ts";
+import {
+  gridOf,
+  gridPictures,
+  gridWidth,
+  placeOf,
+  sieved,
+  sieveOf,
+} from "../src/layout/heads_layout.ts";
+import { columnsOf, lineMarks, lineWidth, rowY } from "../src/layout/lines_layout.ts";
 import {
   cellAt,
   matrixLayout,
@@ -11,12 +18,10 @@ import {
   shorten,
   wholeWindow,
   zoomed,
-} from "../src/layout/matrix.ts";
-import { sieved, sieveOf } from "../src/layout/thumbnail.ts";
-import { rgbOfHex } from "../src/paint/color.ts";
+} from "../src/layout/matrix_layout.ts";
+import { svgOf } from "../src/paint/painter.ts";
 import { inkOn, ROLES, roleColor } from "../src/paint/roles.ts";
-import { svgOf } from "../src/paint/svg.ts";
-import { themeOf } from "../src/paint/theme.ts";
+import { rgbOfHex, themeOf } from "../src/paint/theme.ts";
 import { goldenTraces } from "./golden.ts";
 
 const [block] = (await goldenTraces())[0].blocks;

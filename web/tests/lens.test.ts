@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { printed } from "../src/data/axis.ts";
-import { type Filter, Lens, meanOf, NO_FILTER } from "../src/data/lens.ts";
+import { type Filter, Lens, meanOf, NO_FILTER } from "../src/data/filtered_block.ts";
+import { formatNumber, formatWeight, points } from "../src/data/format.ts";
+import { ordinal, summary, tellingLink, titleOf } from "../src/data/head_summary.ts";
 import { neuronOrder, neuronsOf } from "../src/data/neurons.ts";
-import { formatNumber, formatWeight, points } from "../src/data/number.ts";
-import { ordinal, summary, tellingLink, titleOf } from "../src/data/words.ts";
-import { workedSum } from "../src/layout/neurons.ts";
+import { printed } from "../src/data/tokens.ts";
+import { workedSum } from "../src/layout/neurons_layout.ts";
 import { goldenTraces } from "./golden.ts";
 
 const [block] = (await goldenTraces())[0].blocks;

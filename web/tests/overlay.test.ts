@@ -8,7 +8,7 @@ import {
   sharesOf,
   ticks,
   timelineMarks,
-} from "../src/layout/overlay.ts";
+} from "../src/layout/media_layout.ts";
 import { themeOf } from "../src/paint/theme.ts";
 
 const patch = (row: number, column: number): Patch =>

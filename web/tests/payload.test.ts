@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { bytesOfBase64, takeFrom } from "../src/data/buffer.ts";
-import { dotsOf, scoresOf, softmax } from "../src/data/exact.ts";
+import { bytesOfBase64, takeFrom } from "../src/data/decode.ts";
+import { dotsOf, scoresOf, softmax } from "../src/data/exact_rows.ts";
 import { checkHeader, PayloadError, parseHeader } from "../src/data/payload.ts";
 import { openNumbers, openTraces } from "../src/data/trace.ts";
 import { golden, goldenTake, goldenTraces } from "./golden.ts";

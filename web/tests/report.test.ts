@@ -1,7 +1,4 @@
 import { describe, expect, it } from "vitest";
-import { parseReport } from "../src/report/data.ts";
-import { flow } from "../src/report/draw.ts";
-import { radiusOf } from "../src/report/head_map.ts";
 import {
   axisNumber,
   everyNth,
@@ -9,8 +6,11 @@ import {
   shown,
   ticks,
   withInterval,
-} from "../src/report/number.ts";
-import { csvText } from "../src/view/saving.ts";
+} from "../src/data/format.ts";
+import { parseReport } from "../src/report/data.ts";
+import { flow } from "../src/report/draw.ts";
+import { radiusOf } from "../src/report/head_map.ts";
+import { csvText } from "../src/view/download.ts";
 
 describe("numbers", () => {
   it("are percent where they are shares", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { inText, joinedTokens, spelled } from "../src/data/spelling.ts";
+import { inText, joinedTokens, spelled } from "../src/data/tokens.ts";
 
 test("bytes of a character are named by it, part by part", () => {
   expect(spelled(["I", " <0xE5>", "<0x8C>", "<0xBB>", "生"])).toEqual([

@@ -1,11 +1,16 @@
 import { expect, test } from "vitest";
-import type { Asker } from "../src/data/asker.ts";
-import { NO_FILTER } from "../src/data/lens.ts";
-import { formatFragment, parseFragment } from "../src/state/fragment.ts";
-import { defaultSelection, fitSelection, type Selection } from "../src/state/selection.ts";
+import type { Asker } from "../src/data/backend.ts";
+import { NO_FILTER } from "../src/data/filtered_block.ts";
+import {
+  defaultSelection,
+  fitSelection,
+  formatFragment,
+  parseFragment,
+  type Selection,
+} from "../src/state/selection.ts";
 import { Session } from "../src/state/session.ts";
-import { formatWish, parseWish } from "../src/state/wish.ts";
-import { matchesOf } from "../src/view/find.tsx";
+import { formatWish, parseWish } from "../src/state/trace_request.ts";
+import { matchesOf } from "../src/view/search.tsx";
 import { golden, goldenSession, goldenTraces } from "./golden.ts";
 
 const traces = await goldenTraces();

@@ -1,6 +1,6 @@
 // What each head does to the output: stored with a trace, or measured when somebody is asked.
 
-import type { Take } from "./buffer.ts";
+import type { Take } from "./decode.ts";
 import type { EffectsPart } from "./payload.ts";
 import { openNumbers } from "./trace.ts";
 

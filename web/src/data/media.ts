@@ -1,6 +1,6 @@
 // Images, sound, and what a token is of them: a patch, or a frame.
 
-import type { Take } from "./buffer.ts";
+import type { Take } from "./decode.ts";
 
 /** As `src/headscope/page/media_part.py` writes them. */
 export interface ImagePart {

@@ -1,6 +1,6 @@
 // How one query of one head finds its keys: the vectors, their products, and what they add up to.
 
-import { dotsOf, recomputedRow, scoresOf } from "./exact.ts";
+import { dotsOf, recomputedRow, scoresOf } from "./exact_rows.ts";
 import type { Block, Vectors } from "./trace.ts";
 
 export interface Neurons {

@@ -1,9 +1,8 @@
 // A trace in memory: tokens and small things at once, layers and vectors as they are looked at.
 
-import type { Take } from "./buffer.ts";
-import { Planes } from "./codes.ts";
+import { type Signal, signal } from "@preact/signals";
+import { Numbers, Planes, type Take } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
-import { Lazy } from "./lazy.ts";
 import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import type {
   BlockPart,
@@ -14,8 +13,7 @@ import type {
   TracePart,
   VectorsPart,
 } from "./payload.ts";
-import { spelled } from "./spelling.ts";
-import { Numbers } from "./vectors.ts";
+import { spelled } from "./tokens.ts";
 
 export interface Tokens {
   readonly texts: readonly string[];
@@ -178,4 +176,33 @@ function openTokens(part: TokensPart): Tokens {
 
 function product(shape: readonly number[]): number {
   return shape.reduce((total, size) => total * size, 1);
+}
+
+export class Lazy<T> {
+  private readonly arrived: Signal<T | null> = signal(null);
+  private started: Promise<T> | null = null;
+  /** Why it did not come; empty while all is well. */
+  readonly problem = signal("");
+
+  constructor(private readonly load: () => Promise<T>) {}
+
+  /** What arrived, or null until then. */
+  get value(): T | null {
+    if (!this.started) this.whole().catch(() => {});
+    return this.arrived.value;
+  }
+
+  whole(): Promise<T> {
+    this.started ??= this.load().then(
+      (found) => {
+        this.arrived.value = found;
+        return found;
+      },
+      (error: unknown) => {
+        this.problem.value = error instanceof Error ? error.message : String(error);
+        throw error;
+      },
+    );
+    return this.started;
+  }
 }

@@ -1,8 +1,8 @@
 // The lab of `headscope serve`: a text to type, and the explorer of what the model made of it.
 
 import { parseJson } from "../data/payload.ts";
+import { showProblem } from "../view/error_message.ts";
 import { Lab, type LabStart } from "../view/lab.tsx";
-import { showProblem } from "../view/problem.ts";
 
 const host = document.getElementById("headscope");
 const given = document.getElementById("headscope-start")?.textContent ?? "";

@@ -1,11 +1,11 @@
 // The offline page: reads its data from the document itself.
 
-import { bytesOfBase64, takeFrom } from "../data/buffer.ts";
+import { bytesOfBase64, takeFrom } from "../data/decode.ts";
 import { parseHeader } from "../data/payload.ts";
 import { openTraces } from "../data/trace.ts";
 import { Session } from "../state/session.ts";
+import { showProblem } from "../view/error_message.ts";
 import { mount } from "../view/explorer.tsx";
-import { showProblem } from "../view/problem.ts";
 
 async function start(host: HTMLElement): Promise<void> {
   const header = parseHeader(document.getElementById("headscope-header")?.textContent ?? "");

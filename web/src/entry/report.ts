@@ -1,11 +1,11 @@
 // The offline report: reads its data from the document itself.
 
-import { bytesOfBase64, gunzip } from "../data/buffer.ts";
+import { bytesOfBase64, gunzip } from "../data/decode.ts";
 import { PayloadError } from "../data/payload.ts";
 import { parseReport } from "../report/data.ts";
 import { ReportPage } from "../report/page.ts";
 import { sheet } from "../report/style/sheet.ts";
-import { showProblem } from "../view/problem.ts";
+import { showProblem } from "../view/error_message.ts";
 
 async function start(host: HTMLElement): Promise<void> {
   const element = document.querySelector("script[data-buffer]");

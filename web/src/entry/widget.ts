@@ -1,13 +1,13 @@
 // The notebook widget (anywidget): data from the kernel's model, the rest on request.
 
-import { takeFrom } from "../data/buffer.ts";
-import { kernelAsker, type Model } from "../data/kernel.ts";
+import { kernelAsker, type Model } from "../data/backend.ts";
+import { takeFrom } from "../data/decode.ts";
 import { parseHeader } from "../data/payload.ts";
 import { openTraces } from "../data/trace.ts";
 import { Session } from "../state/session.ts";
 import { make } from "../view/element.ts";
+import { showProblem } from "../view/error_message.ts";
 import { type Mounted, mount } from "../view/explorer.tsx";
-import { showProblem } from "../view/problem.ts";
 
 /** What a closed notebook shows is not needed while the widget lives. */
 function hideStill(model: Model): void {

@@ -1,8 +1,7 @@
 // What heads are called, and how a name looks: color, sign and word, never color alone.
 
 import type { RoleId } from "../data/payload.ts";
-import { type Rgb, rgbOfHex } from "./color.ts";
-import type { Scheme } from "./theme.ts";
+import { type Rgb, rgbOfHex, type Scheme } from "./theme.ts";
 
 export interface RoleLook {
   readonly id: RoleId | "unnamed";

@@ -1,6 +1,6 @@
 // A document in lines of text with an arc from a query token to a key token.
 
-import { printed } from "../data/axis.ts";
+import { printed } from "../data/tokens.ts";
 import { line, round, svg, text, textWidth } from "./draw.ts";
 
 const SIZE = 13;

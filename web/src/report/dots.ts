@@ -1,6 +1,7 @@
 // Means for each group of documents: a dot with its interval, a color for each model.
 
-import type { Row } from "../view/saving.ts";
+import { axisNumber, axisTitle, isInterval, shown, ticks, withInterval } from "../data/format.ts";
+import type { Row } from "../view/download.ts";
 import type { DotsFigure, Interval } from "./data.ts";
 import {
   canvas,
@@ -16,7 +17,6 @@ import {
   textWidth,
   tick,
 } from "./draw.ts";
-import { axisNumber, axisTitle, isInterval, shown, ticks, withInterval } from "./number.ts";
 
 const TOP = 24;
 

@@ -1,8 +1,8 @@
 // SVG elements, and the spots in them that can be pointed at, focused and chosen.
 
-import { rulerFor } from "../paint/canvas.ts";
+import { rulerFor } from "../paint/painter.ts";
 import { SANS } from "../paint/theme.ts";
-import type { Row } from "../view/saving.ts";
+import type { Row } from "../view/download.ts";
 import type { HeadId, Report } from "./data.ts";
 import type { Tooltip, TooltipRow } from "./tooltip.ts";
 

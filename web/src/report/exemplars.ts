@@ -1,7 +1,7 @@
 // Documents in which chosen heads pay their highest weights.
 
+import type { Row } from "../view/download.ts";
 import { make } from "../view/element.ts";
-import type { Row } from "../view/saving.ts";
 import { arcOf } from "./arcs.ts";
 import type { ExemplarsFigure } from "./data.ts";
 import { canvas, type Drawing, heading, type Scope, Spots, svg, text, textWidth } from "./draw.ts";

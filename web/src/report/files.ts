@@ -1,7 +1,6 @@
 // Figures as files: SVG with its colors written out. Nothing leaves the page.
 
-import { cssOf, mix, rgbOfHex } from "../paint/color.ts";
-import { themeOf } from "../paint/theme.ts";
+import { cssOf, mix, rgbOfHex, themeOf } from "../paint/theme.ts";
 import { canvas, svg } from "./draw.ts";
 import { variablesOf } from "./palette.ts";
 

@@ -1,7 +1,8 @@
 // The head finder: any two measures against one another, a point per head, brushed to a list.
 
+import { axisNumber, axisTitle, shown, ticks } from "../data/format.ts";
+import type { Row } from "../view/download.ts";
 import { make, quiet, segments } from "../view/element.ts";
-import type { Row } from "../view/saving.ts";
 import type { FinderFigure, HeadId, Variable } from "./data.ts";
 import {
   canvas,
@@ -16,7 +17,6 @@ import {
   text,
   tick,
 } from "./draw.ts";
-import { axisNumber, axisTitle, shown, ticks } from "./number.ts";
 import { drawLegend, layerShade, lookOf, rolesByCount } from "./roles.ts";
 import { nameOf, valueAt, variableList, variablesOf } from "./variable_list.ts";
 

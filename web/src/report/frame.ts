@@ -1,7 +1,7 @@
 // What stands around a figure: number, title, controls, caption, equation, paper, downloads.
 
+import { csvText, download } from "../view/download.ts";
 import { make, quiet } from "../view/element.ts";
-import { csvText, download } from "../view/saving.ts";
 import type { Figure } from "./data.ts";
 import { Dots } from "./dots.ts";
 import type { Drawing, Scope } from "./draw.ts";

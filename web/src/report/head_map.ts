@@ -1,10 +1,10 @@
 // The map of heads: those that attend alike are near, those that matter are large.
 
+import { plainNumber } from "../data/format.ts";
+import type { Row } from "../view/download.ts";
 import { segments } from "../view/element.ts";
-import type { Row } from "../view/saving.ts";
 import type { MapFigure } from "./data.ts";
 import { canvas, type Drawing, flow, heading, type Scope, Spots, svg, text } from "./draw.ts";
-import { plainNumber } from "./number.ts";
 import { drawLegend, layerShade, lookOf, rolesByCount } from "./roles.ts";
 
 const RADIUS = 5;

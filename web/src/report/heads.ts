@@ -1,8 +1,9 @@
 // Layer × head maps: what each head does, or one variable at a time, all models on one scale.
 
+import { axisNumber, axisTitle, everyNth } from "../data/format.ts";
 import { ROLES, type RoleLook, roleLook } from "../paint/roles.ts";
+import type { Row } from "../view/download.ts";
 import { make } from "../view/element.ts";
-import type { Row } from "../view/saving.ts";
 import type { HeadsFigure, HeadValues, Variable } from "./data.ts";
 import {
   canvas,
@@ -19,7 +20,6 @@ import {
   text,
   tick,
 } from "./draw.ts";
-import { axisNumber, axisTitle, everyNth } from "./number.ts";
 import type { TooltipRow } from "./tooltip.ts";
 import { nameOf, valueAt, variableList } from "./variable_list.ts";
 

@@ -1,6 +1,7 @@
 // Small multiples of lines by layer, with bands for intervals and dashed baselines.
 
-import type { Row } from "../view/saving.ts";
+import { axisNumber, axisTitle, everyNth, shown, ticks, withInterval } from "../data/format.ts";
+import type { Row } from "../view/download.ts";
 import type { Line, LinePanel, LinesFigure } from "./data.ts";
 import {
   canvas,
@@ -17,7 +18,6 @@ import {
   text,
   tick,
 } from "./draw.ts";
-import { axisNumber, axisTitle, everyNth, shown, ticks, withInterval } from "./number.ts";
 
 const HEIGHT = 132;
 const LEFT = 44;

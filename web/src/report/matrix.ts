@@ -1,6 +1,7 @@
 // Labels × layers as a heat map: tags and relations, all models on one scale.
 
-import type { Row } from "../view/saving.ts";
+import { axisNumber, everyNth, withInterval } from "../data/format.ts";
+import type { Row } from "../view/download.ts";
 import type { MatrixFigure } from "./data.ts";
 import {
   canvas,
@@ -16,7 +17,6 @@ import {
   textWidth,
   tick,
 } from "./draw.ts";
-import { axisNumber, everyNth, withInterval } from "./number.ts";
 
 const ROW = 15;
 const TOP = 34;

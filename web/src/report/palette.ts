@@ -1,8 +1,7 @@
 // The colors of drawings as CSS variables, so that light, dark and print need no redrawing.
 
-import { cssOf } from "../paint/color.ts";
 import { inkOn, ROLES, roleColor } from "../paint/roles.ts";
-import { applyTheme, type Theme } from "../paint/theme.ts";
+import { applyTheme, cssOf, type Theme } from "../paint/theme.ts";
 import { COLORS, SHADES } from "./draw.ts";
 
 /** Okabe and Ito's palette (2008), which color-blind readers tell apart, toned for each scheme. */

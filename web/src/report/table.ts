@@ -1,10 +1,10 @@
 // Tables: numbers with intervals, bars beside their baselines, heads as buttons.
 
+import { isInterval, plainNumber, shown, withInterval } from "../data/format.ts";
+import type { Row } from "../view/download.ts";
 import { make } from "../view/element.ts";
-import type { Row } from "../view/saving.ts";
 import type { Cell, TableColumn, TableFigure } from "./data.ts";
 import type { Drawing, Scope } from "./draw.ts";
-import { isInterval, plainNumber, shown, withInterval } from "./number.ts";
 import { headLink } from "./text.ts";
 
 /** Rows up to which a table keeps to one page on paper. */

@@ -1,9 +1,9 @@
 // The list of all variables that have a value for each head.
 
+import { withInterval } from "../data/format.ts";
 import { type RoleLook, roleLook } from "../paint/roles.ts";
 import { make } from "../view/element.ts";
 import type { HeadId, HeadsFigure, Report, Variable } from "./data.ts";
-import { withInterval } from "./number.ts";
 import type { TooltipRow } from "./tooltip.ts";
 
 export function nameOf({ group, label }: Variable): string {

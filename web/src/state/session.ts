@@ -1,26 +1,33 @@
 // What is open: traces, the selection, what the pointer is over, and who can be asked.
 
 import { batch, computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
-import { type Asker, type Progress, Refusal } from "../data/asker.ts";
-import { rowOf } from "../data/axis.ts";
+import { type Asker, type Progress, Refusal } from "../data/backend.ts";
 import type { EffectTable } from "../data/effects.ts";
-import { ExactRows } from "../data/exact.ts";
-import { Lazy } from "../data/lazy.ts";
-import { type Focus, Lens, LINES_LIMIT, type Matrix, meanOf, rowWeights } from "../data/lens.ts";
-import type { Precision } from "../data/number.ts";
+import { ExactRows } from "../data/exact_rows.ts";
+import {
+  type Focus,
+  Lens,
+  LINES_LIMIT,
+  type Matrix,
+  meanOf,
+  rowWeights,
+} from "../data/filtered_block.ts";
+import type { Precision } from "../data/format.ts";
 import type { Header, Role } from "../data/payload.ts";
-import type { Block, Trace, Vectors } from "../data/trace.ts";
+import { rowOf } from "../data/tokens.ts";
+import { type Block, Lazy, type Trace, type Vectors } from "../data/trace.ts";
 import { type Scheme, type Theme, themeOf } from "../paint/theme.ts";
-import { formatFragment, parseFragment } from "./fragment.ts";
 import {
   blockOf,
   defaultSelection,
   type Edit,
   fitSelection,
+  formatFragment,
   type HeadId,
   headCode,
   isSameHead,
   isSamePlace,
+  parseFragment,
   type Selection,
   type Tab,
 } from "./selection.ts";

@@ -1,7 +1,7 @@
 // The tour of a page that was saved without a story: what a newcomer is looking at.
 
-import { printed } from "../data/axis.ts";
 import type { Header } from "../data/payload.ts";
+import { printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
 import { blockOf, headCode, headName, type Selection } from "./selection.ts";
 

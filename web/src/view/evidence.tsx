@@ -1,15 +1,13 @@
 // What the head does in general: its card from a corpus run.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { printed } from "../data/axis.ts";
-import { formatNumber } from "../data/number.ts";
+import { formatNumber } from "../data/format.ts";
+import { ordinal } from "../data/head_summary.ts";
 import type { Card, Measured, Relation } from "../data/payload.ts";
-import { inText, joinedTokens, spelled } from "../data/spelling.ts";
-import { ordinal } from "../data/words.ts";
-import { parseHead } from "../state/fragment.ts";
-import { headCode, headName } from "../state/selection.ts";
-import { useSession } from "./context.ts";
-import { Command, classes } from "./parts.tsx";
+import { inText, joinedTokens, printed, spelled } from "../data/tokens.ts";
+import { headCode, headName, parseHead } from "../state/selection.ts";
+import { Command, classes } from "./controls.tsx";
+import { useSession } from "./explorer_context.ts";
 
 export function EvidenceTab() {
   const session = useSession();

@@ -3,20 +3,20 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
-import { gridWidth } from "../layout/grid.ts";
+import { gridWidth } from "../layout/heads_layout.ts";
 import { applyTheme } from "../paint/theme.ts";
 import type { Session } from "../state/session.ts";
-import { Bar } from "./bar.tsx";
-import { Here, HereContext, type LabActions, useHere } from "./context.ts";
-import { EffectPane } from "./effect.tsx";
-import { HeadPane } from "./head.tsx";
-import { HeadsPane } from "./heads.tsx";
+import { WordSheet } from "./bottom_sheet.tsx";
+import { EffectPane } from "./effect_view.tsx";
+import { Here, HereContext, type LabActions, useHere } from "./explorer_context.ts";
+import { HeadPane } from "./head_view.tsx";
+import { HeadsPane } from "./heads_view.tsx";
 import { Help } from "./help.tsx";
 import { handleKey } from "./keyboard.ts";
 import { Sentence } from "./sentence.tsx";
 import { StoryBar } from "./story.tsx";
-import { sheet } from "./style/sheet.ts";
-import { WordSheet } from "./word_sheet.tsx";
+import { sheet } from "./style/explorer_style.ts";
+import { Bar } from "./toolbar.tsx";
 
 export interface Mounted {
   /** Takes a key that nobody inside the explorer had. */

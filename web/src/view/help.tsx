@@ -1,9 +1,9 @@
 // What everything is, and the keys.
 
 import { ROLES } from "../paint/roles.ts";
-import { useDialog, useHere } from "./context.ts";
+import { Swatch } from "./controls.tsx";
+import { useDialog, useHere } from "./explorer_context.ts";
 import { KEYS } from "./keyboard.ts";
-import { Swatch } from "./parts.tsx";
 import { goTo } from "./story.tsx";
 
 export function Help() {

@@ -1,12 +1,12 @@
 // Keys for everything. Text fields and lists keep their own keys.
 
-import { rowOf } from "../data/axis.ts";
 import { placeIn } from "../data/effects.ts";
-import type { Filter } from "../data/lens.ts";
+import type { Filter } from "../data/filtered_block.ts";
+import { rowOf } from "../data/tokens.ts";
 import { COLORS, isSameHead, TABS, THEMES } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
-import type { Here } from "./context.ts";
-import { shareOf, spotsOf } from "./order.ts";
+import type { Here } from "./explorer_context.ts";
+import { shareOf, spotsOf } from "./head_values.ts";
 import { goTo } from "./story.tsx";
 
 export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [

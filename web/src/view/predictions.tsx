@@ -1,10 +1,10 @@
 // What the model expects, where the next word would stand.
 
-import { printed } from "../data/axis.ts";
 import type { Answer } from "../data/payload.ts";
+import { printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
 import type { Side } from "../state/session.ts";
-import { useSession } from "./context.ts";
+import { useSession } from "./explorer_context.ts";
 
 const KINDS = {
   next: "next word",

@@ -2,21 +2,20 @@
 
 import { Fragment } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { printed, rowOf } from "../data/axis.ts";
-import { columnWeights } from "../data/lens.ts";
-import { shortWeight } from "../data/number.ts";
-import { inText, joinedTokens } from "../data/spelling.ts";
+import { columnWeights } from "../data/filtered_block.ts";
+import { shortWeight } from "../data/format.ts";
+import { summary } from "../data/head_summary.ts";
+import { inText, joinedTokens, printed, rowOf } from "../data/tokens.ts";
 import type { Tokens } from "../data/trace.ts";
-import { summary } from "../data/words.ts";
-import { type Arc, arcsOf, type Place } from "../layout/arcs.ts";
-import { widestEms } from "../paint/canvas.ts";
-import { cssOf, mix } from "../paint/color.ts";
+import { type Arc, arcsOf, type Place } from "../layout/arcs_layout.ts";
+import { widestEms } from "../paint/painter.ts";
 import { inkOn } from "../paint/roles.ts";
+import { cssOf, mix } from "../paint/theme.ts";
 import type { Session, Side } from "../state/session.ts";
-import { useHere, useSession } from "./context.ts";
-import { headColor } from "./look.ts";
-import { classes, Segments, Where } from "./parts.tsx";
+import { classes, Segments, Where } from "./controls.tsx";
+import { useHere, useSession } from "./explorer_context.ts";
 import { Predictions } from "./predictions.tsx";
+import { headColor } from "./selected_head.ts";
 
 /** A text that would take more lines than these is one line that scrolls. */
 const LINES = { wide: 2, middle: 2, phone: 4 } as const;

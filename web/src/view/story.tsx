@@ -1,8 +1,8 @@
 // The tour: captions, each with a state of the page.
 
-import { parseHead } from "../state/fragment.ts";
+import { parseHead } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
-import { useSession } from "./context.ts";
+import { useSession } from "./explorer_context.ts";
 
 /** Go to a step of the story; past the last one it closes. */
 export function goTo(session: Session, step: number): void {

@@ -1,0 +1,75 @@
+// Scores and exact rows of attention: recomputed from queries and keys, or asked of who holds them.
+
+import { type Block, Lazy, type Vectors } from "./trace.ts";
+
+/** Asks whoever holds the trace for one row; null where nobody does. */
+export type AskRow = (row: RowId) => Promise<Float32Array | null>;
+
+export interface RowId {
+  readonly trace: number;
+  readonly block: string;
+  readonly layer: number;
+  readonly head: number;
+  readonly query: number;
+}
+
+/** A recomputed row further than this from the recorded one is not the same attention. */
+const AGREES = 0.006;
+
+/** Rows that were asked for, each once. */
+export class ExactRows {
+  private readonly rows = new Map<string, Lazy<Float32Array | null>>();
+
+  constructor(private readonly ask: AskRow | null = null) {}
+
+  /** The exact row if it is known by now; asks for it otherwise. */
+  row(id: RowId): Float32Array | null {
+    const { ask } = this;
+    if (ask === null) return null;
+    const key = Object.values(id).join("/");
+    const known = this.rows.get(key) ?? new Lazy(() => ask(id));
+    this.rows.set(key, known);
+    return known.value;
+  }
+}
+
+/** Scores of one query against every key: `scale · q·k`, or as recorded; NaN where masked. */
+export function scoresOf(
+  block: Block,
+  vectors: Vectors,
+  head: number,
+  query: number,
+): Float32Array {
+  if (vectors.scores) return vectors.scores.vector(head, query);
+  const dots = dotsOf(vectors, head, query, block.keyTokens.texts.length);
+  return dots.map((dot, key) => {
+    const hidden = block.causal && key > query + dots.length - block.queryTokens.texts.length;
+    return hidden || vectors.scale === null ? Number.NaN : dot * vectors.scale;
+  });
+}
+
+/** `q·k` of one query with every key. */
+export function dotsOf(vectors: Vectors, head: number, query: number, keys: number): Float32Array {
+  const q = vectors.queries.vector(head, query);
+  const group = vectors.groups[head];
+  return Float32Array.from({ length: keys }, (_, key) => {
+    const k = vectors.keys.vector(group, key);
+    let sum = 0;
+    for (let i = 0; i < q.length; i++) sum += q[i] * k[i];
+    return sum;
+  });
+}
+
+export function softmax(scores: Float32Array): Float32Array {
+  let largest = Number.NEGATIVE_INFINITY;
+  for (const score of scores) if (score > largest) largest = score;
+  const powers = scores.map((score) => (Number.isNaN(score) ? 0 : Math.exp(score - largest)));
+  const sum = powers.reduce((total, power) => total + power, 0);
+  return powers.map((power) => power / sum);
+}
+
+/** The softmax of the scores, if it agrees with the recorded row (not so with sinks). */
+export function recomputedRow(scores: Float32Array, recorded: Float32Array): Float32Array | null {
+  const row = softmax(scores);
+  return row.every((weight, key) => Math.abs(weight - recorded[key]) <= AGREES) ? row : null;
+}

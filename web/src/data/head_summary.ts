@@ -1,0 +1,124 @@
+// What a head does on this text, said in a sentence by rules from numbers.
+
+import type { Matrix } from "./filtered_block.ts";
+import type { RoleId } from "./payload.ts";
+import { type Entry, printed } from "./tokens.ts";
+
+export interface Link {
+  readonly from: Entry;
+  readonly to: Entry;
+  readonly weight: number;
+}
+
+/** A sentence with the parts that stand out. */
+export interface Said {
+  readonly lead: string;
+  /** Words of the text that the lead ends with. */
+  readonly words: readonly string[];
+  readonly links: readonly Link[];
+}
+
+/** The strongest link of a row, or of the whole text: not to the first token, nor to a special
+ *  one or to itself unless the role is about those. */
+export function tellingLink(
+  matrix: Matrix,
+  rows: readonly Entry[],
+  columns: readonly Entry[],
+  row: number,
+  role: RoleId | null,
+): Link | null {
+  let best: Link | null = null;
+  const candidates = row >= 0 ? [row] : rows.keys();
+  for (const r of candidates) {
+    if (row < 0 && rows[r].special) continue;
+    columns.forEach((to, c) => {
+      const weight = matrix.weights[r * matrix.columns + c];
+      const isItself = to.positions[0] === rows[r].positions[0] && role !== "same";
+      if (to.special || isItself || (to.positions[0] === 0 && columns.length > 2)) return;
+      if (weight > (best?.weight ?? 0)) best = { from: rows[r], to, weight };
+    });
+  }
+  return best;
+}
+
+const LEADS: Record<RoleId, string> = {
+  previous: "reads the token before",
+  next: "reads the token after",
+  same: "reads each token itself",
+  equal: "links equal words",
+  after: "reads what followed an earlier equal word",
+  broad: "gathers broadly",
+  first: "rests: most words look at the first token",
+  special: "rests on special tokens",
+  punctuation: "rests on punctuation",
+};
+
+/** Is a role a resting place? It then says little about what a head is for. */
+export function isResting(role: string | null): role is "first" | "special" | "punctuation" {
+  return role === "first" || role === "special" || role === "punctuation";
+}
+
+/** A resting head is titled by what the pinned word reads, where that is at least this much. */
+const TELLING = 0.25;
+
+/** The title of a head, from its role and its telling links (one per input). */
+export function titleOf(
+  role: RoleId | null,
+  share: number | null,
+  links: readonly (Link | null)[],
+  isPinned: boolean,
+): Said {
+  const found = links.filter((link) => link !== null);
+  const rests = isResting(role);
+  const isTelling = isPinned && found.some(({ weight }) => weight >= TELLING);
+  const say = (lead: string, said: readonly Link[] = found) => ({ lead, words: [], links: said });
+  if (rests && !isTelling) {
+    const lead = `${LEADS[role]}: ${percent(share)} on average`;
+    const own = isPinned ? found : [];
+    return say(own.length ? `${lead};` : lead, own);
+  }
+  if (role === "broad") return say(`${LEADS.broad}${found.length ? ", most of all" : ""}`);
+  if (role !== null && !rests) {
+    const across = role === "equal" && found.some(({ from, to }) => from.segment !== to.segment);
+    const lead = across ? "links equal words across the two sentences" : LEADS[role];
+    return say(found.length ? `${lead}:` : lead);
+  }
+  if (found.length === 0) return say("reads hardly any word here");
+  if (!isPinned) return say("has no single role; strongest:");
+  const { from, to } = found[0];
+  const way = to.positions[0] < from.positions[0] ? "reads back" : "reads ahead";
+  const words = [...new Set(found.map((link) => printed(link.from.label)))];
+  return { lead: `${way} from`, words, links: found };
+}
+
+export function percent(share: number | null): string {
+  return share === null || Number.isNaN(share) ? "–" : `${Math.round(100 * share)} %`;
+}
+
+export function ordinal(n: number): string {
+  const last = n % 100;
+  const ending = last >= 11 && last <= 13 ? "th" : (["th", "st", "nd", "rd"][n % 10] ?? "th");
+  return `${n}${ending}`;
+}
+
+export function lowered(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
+
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** The strongest of a row, and what the rest adds up to. */
+export function summary(
+  weights: ArrayLike<number>,
+  most: number,
+  above: number,
+): { top: { index: number; weight: number }[]; others: number; rest: number } {
+  const all = Array.from(weights, (weight, index) => ({ index, weight }))
+    .filter(({ weight }) => weight > 0)
+    .sort((a, b) => b.weight - a.weight);
+  const top = all.filter(({ weight }) => weight >= above).slice(0, most);
+  const rest = all.slice(top.length);
+  return { top, others: rest.length, rest: rest.reduce((sum, { weight }) => sum + weight, 0) };
+}

@@ -1,0 +1,110 @@
+// The visible positions of one token column: tokens or words, with or without special tokens.
+
+import type { Tokens } from "./trace.ts";
+
+/** One row of a column: a token, or a word with all of its tokens. */
+export interface Entry {
+  readonly label: string;
+  /** Token positions; more than one for a word of several tokens. */
+  readonly positions: readonly number[];
+  readonly special: boolean;
+  readonly segment: number;
+  readonly generated: boolean;
+}
+
+export function entriesOf(tokens: Tokens, unit: "tokens" | "words"): Entry[] {
+  const groups = unit === "words" ? tokens.groups : tokens.texts.map((_, position) => [position]);
+  return groups.map((positions, index) => ({
+    label: unit === "words" ? tokens.wordTexts[index] : tokens.texts[positions[0]],
+    positions,
+    special: tokens.special[positions[0]],
+    segment: tokens.segments[positions[0]],
+    generated: positions.some((position) => tokens.generated[position]),
+  }));
+}
+
+/** Where in `entries` a token position is shown; -1 for none. */
+export function rowOf(entries: readonly Entry[], position: number | null | undefined): number {
+  return entries.findIndex((entry) => entry.positions.includes(position ?? -1));
+}
+
+const SIGNS: Record<string, string> = { "\n": "⏎", "\r": "␍", "\t": "⇥" };
+
+/** A token as it is printed: nothing invisible, nothing that breaks a line. */
+export function printed(label: string): string {
+  if (label === "") return "∅";
+  const shown = label.replace(/[\n\r\t]/g, (sign) => SIGNS[sign]);
+  const trimmed = shown.replace(/^ +/, "");
+  return trimmed === "" ? "␣".repeat(shown.length) : trimmed;
+}
+
+const BYTES = /^( ?)((?:<0x[0-9A-F]{2}>)+)$/;
+const PARTS = "₀₁₂₃₄";
+
+/** Tokens that hold bytes of a character, by that character: `<0xE5>`, `<0x8C>`, `<0xBB>` are 医₁,
+ *  医₂, 医₃. Bytes that make no character stay as they are. */
+export function spelled(texts: readonly string[]): string[] {
+  const written = [...texts];
+  let run: number[] = [];
+  texts.forEach((text, i) => {
+    const found = BYTES.exec(text);
+    if (found?.[1] === " ") run = spell(written, run);
+    if (found) run.push(i);
+    else run = spell(written, run);
+  });
+  spell(written, run);
+  return written;
+}
+
+/** Writes the characters of a run of tokens; the next run is empty. */
+function spell(written: string[], run: readonly number[]): number[] {
+  const owners: number[] = [];
+  const bytes: number[] = [];
+  for (const i of run) {
+    for (const [, byte] of written[i].matchAll(/<0x(..)>/g)) {
+      owners.push(i);
+      bytes.push(Number.parseInt(byte, 16));
+    }
+  }
+  let whole = "";
+  try {
+    whole = new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes));
+  } catch {
+    return [];
+  }
+  const names = new Map(run.map((i) => [i, written[i].startsWith(" ") ? " " : ""]));
+  let start = 0;
+  for (const character of whole) {
+    const end = start + new TextEncoder().encode(character).length;
+    const own = [...new Set(owners.slice(start, end))];
+    own.forEach((i, part) => {
+      names.set(i, `${names.get(i)}${character}${own.length > 1 ? PARTS[part + 1] : ""}`);
+    });
+    start = end;
+  }
+  for (const [i, name] of names) written[i] = name;
+  return [];
+}
+
+/** A token inside running text: a character once, where it begins; then the numbers of its parts. */
+export function inText(text: string): string {
+  return text
+    .replace(/^##(?=.)/, "")
+    .replace(/₁$/, "")
+    .replace(/^.([₂-₄])$/u, "$1");
+}
+
+const LEANS_BACK = /^[\p{Pe}\p{Pf}.,;:!?%…]+$/u;
+const NO_SPACES = /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
+
+/** Which tokens stand right after the one before. Where some begin with a space, the others do not
+ *  have one; else words (where they are known) and punctuation say it. */
+export function joinedTokens(texts: readonly string[], words?: readonly number[]): boolean[] {
+  const hasSpaces = texts.some((text) => /^\s/.test(text));
+  return texts.map((text, i) => {
+    if (i === 0 || /^\s/.test(text)) return false;
+    if (hasSpaces || text.startsWith("##")) return true;
+    const isSameWord = words !== undefined && words[i] >= 0 && words[i] === words[i - 1];
+    return isSameWord || LEANS_BACK.test(text) || NO_SPACES.test(text);
+  });
+}

@@ -1,0 +1,38 @@
+// What the lab was asked to read, in the address beside the selection: a reload loses nothing.
+
+import type { Input, Wish } from "../data/backend.ts";
+
+const NAMES = ["text", "pair", "target", "generate"] as const;
+
+export function formatWish(wish: Wish): string {
+  const parts = [`model=${encodeURIComponent(wish.model)}`];
+  wish.inputs.forEach((input, i) => {
+    for (const name of NAMES) {
+      const value = input[name];
+      if (value) parts.push(`${name}${i ? i + 1 : ""}=${encodeURIComponent(value)}`);
+    }
+  });
+  return parts.join("&");
+}
+
+/** Null where the fragment names no text. */
+export function parseWish(fragment: string, usual: string): Wish | null {
+  const fields = new URLSearchParams(fragment.replaceAll("+", "%2B"));
+  const input = (suffix: string): Input | null => {
+    const text = fields.get(`text${suffix}`);
+    if (!text) return null;
+    const generate = Number(fields.get(`generate${suffix}`));
+    const [pair, target] = ["pair", "target"].map((name) => fields.get(`${name}${suffix}`));
+    return {
+      text,
+      ...(pair ? { pair } : {}),
+      ...(target ? { target } : {}),
+      ...(generate > 0 ? { generate } : {}),
+    };
+  };
+  const first = input("");
+  const second = input("2");
+  if (!first) return null;
+  const inputs = second ? [first, second] : [first];
+  return { model: fields.get("model") ?? usual, inputs };
+}

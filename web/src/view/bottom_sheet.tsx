@@ -1,0 +1,85 @@
+// On a phone: what the pinned word reads, from below.
+
+import { shortWeight } from "../data/format.ts";
+import { summary } from "../data/head_summary.ts";
+import { printed, rowOf } from "../data/tokens.ts";
+import { cssOf } from "../paint/theme.ts";
+import { headName } from "../state/selection.ts";
+import { Where } from "./controls.tsx";
+import { useDialog, useHere } from "./explorer_context.ts";
+import { headColor, lookAt } from "./selected_head.ts";
+
+export function WordSheet() {
+  const here = useHere();
+  const { session } = here;
+  const { word } = session.selection.value;
+  const ref = useDialog(here.open.value === "word" && word !== null);
+  if (here.open.value !== "word" || word === null) return null;
+  const side = session.lead.value;
+  const { rows, columns } = side.lens;
+  const row = rowOf(rows, session.place(side, word, "query"));
+  const own = session.row(side, row);
+  if (!own) return null;
+  const { top, others, rest } = summary(own.weights, 12, 0.01);
+  const color = cssOf(headColor(session, side));
+  const selection = session.selection.value;
+  const step = (by: number) => {
+    const next = rows[(row + by + rows.length) % rows.length];
+    session.update({ word: next.positions[0] });
+  };
+  return (
+    <div class="cover sheet-cover">
+      <div
+        class="sheet pop"
+        role="dialog"
+        aria-modal="true"
+        aria-label={`What ${printed(rows[row].label)} reads`}
+        tabIndex={-1}
+        ref={ref}
+      >
+        <div class="grab" aria-hidden="true" />
+        <div class="h">
+          <button type="button" class="b" aria-label="Word before" onClick={() => step(-1)}>
+            ◂
+          </button>
+          <span class="gap" />
+          <span>
+            <b>
+              <bdi>{printed(rows[row].label)}</bdi>
+            </b>{" "}
+            reads from
+          </span>
+          <span class="gap" />
+          <button type="button" class="b" aria-label="Next word" onClick={() => step(1)}>
+            ▸
+          </button>
+          <button type="button" class="b" aria-label="Close" onClick={here.close}>
+            ×
+          </button>
+        </div>
+        <p class="mut center">
+          {headName(selection)} · {lookAt(session, side, selection).name}
+        </p>
+        <div class="list">
+          {top.map(({ index, weight }) => (
+            <div class="sr" key={index}>
+              <span>
+                <bdi>{printed(columns[index].label)}</bdi>
+                <Where entries={columns} index={index} />
+              </span>
+              <span class="hb">
+                <i style={{ width: `${100 * weight}%`, background: color }} />
+              </span>
+              <span class="num">{shortWeight(weight)}</span>
+            </div>
+          ))}
+          {others > 0 && (
+            <p class="mut center">
+              the other {others} tokens: {shortWeight(rest)} together
+            </p>
+          )}
+        </div>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,184 @@
+// Changes of the model: heads off, one weight set by dragging, a neuron scaled; each taken back.
+
+import { useEffect, useState } from "preact/hooks";
+import { rowWeights } from "../data/filtered_block.ts";
+import { shortWeight } from "../data/format.ts";
+import { type Entry, printed, rowOf } from "../data/tokens.ts";
+import { type Edit, headName, isSameHead } from "../state/selection.ts";
+import type { Side } from "../state/session.ts";
+import { Command } from "./controls.tsx";
+import { useSession } from "./explorer_context.ts";
+
+export function Edits({ side }: { side: Side }) {
+  const session = useSession();
+  const selection = session.selection.value;
+  const { edits, layer, head } = selection;
+  const { asker, header } = session;
+  if (!asker) {
+    return (
+      <>
+        <h2 class="sec">Edits</h2>
+        <div class="note">
+          <b>A saved file cannot run the model.</b> To switch heads off, set weights or scale
+          neurons, open this text in the lab:
+          <Command text={header.command} />
+        </div>
+      </>
+    );
+  }
+  const isOff = session.isOff(selection);
+  return (
+    <>
+      <h2 class="sec">
+        Edits{" "}
+        {edits.length === 0 ? (
+          <small>change the model, see what follows</small>
+        ) : (
+          <small>
+            {edits.length} on ·{" "}
+            <button
+              type="button"
+              class="plain"
+              onClick={() => session.update({ edits: edits.slice(0, -1) })}
+            >
+              ↶ Undo
+            </button>{" "}
+            <button type="button" class="plain" onClick={() => session.update({ edits: [] })}>
+              Clear
+            </button>
+          </small>
+        )}
+      </h2>
+      <div class="chips">
+        {edits.map((edit) => (
+          <span class="chip" key={JSON.stringify(edit)}>
+            {editText(edit, side)}
+            <button
+              type="button"
+              aria-label={`Remove ${editText(edit, side)}`}
+              onClick={() => session.removeEdit(edit)}
+            >
+              ×
+            </button>
+          </span>
+        ))}
+      </div>
+      <div class="do">
+        {!isOff && (
+          <button
+            type="button"
+            class="b"
+            onClick={() => session.edit({ kind: "off", layer, head })}
+          >
+            Switch {headName(selection)} off
+          </button>
+        )}
+      </div>
+      {!isOff && <CellSlider side={side} />}
+      <NeuronSlider />
+    </>
+  );
+}
+
+function editText(edit: Edit, { block }: Side): string {
+  const name = headName(edit);
+  if (edit.kind === "off") return `${name} off`;
+  if (edit.kind === "neuron") return `${name}: neuron ${edit.neuron} × ${edit.factor}`;
+  const [from, to] = [block.queryTokens.texts[edit.query], block.keyTokens.texts[edit.key]];
+  return `${name}: ${printed(from ?? "")} → ${printed(to ?? "")} = ${edit.weight}`;
+}
+
+/** Sets one weight by dragging; the rest of the row keeps its proportions. */
+function CellSlider({ side }: { side: Side }) {
+  const session = useSession();
+  const { layer, head, word, key, block, edits, filter } = session.selection.value;
+  const { rows, columns } = side.lens;
+  const matrix = session.matrix(side);
+  const [dragged, setDragged] = useState<number | null>(null);
+  useEffect(() => setDragged(null), [layer, head, word, key]);
+  const row = rowOf(rows, word);
+  if (word === null || row < 0 || !matrix || filter.unit === "words") return null;
+  const own = rowWeights(matrix, row);
+  const mine = edits.flatMap((one) =>
+    one.kind === "cell" && isSameHead(one, { layer, head }) && one.query === word ? [one] : [],
+  );
+  // A weight that was set stays in hand: with it gone, another would be the strongest.
+  const strongest = columns[strongestContent(columns, own)]?.positions[0];
+  const read = key ?? mine.at(-1)?.key ?? strongest;
+  const column = rowOf(columns, read);
+  if (column < 0 || read === undefined) return null;
+  const set = mine.find((one) => one.key === read);
+  const now = dragged ?? set?.weight ?? own[column];
+  return (
+    <label class="slider">
+      <span>
+        {printed(rows[row].label)} → {printed(columns[column].label)}
+      </span>
+      <input
+        type="range"
+        min="0"
+        max="1"
+        step="0.01"
+        value={now}
+        onInput={(event) => setDragged(Number(event.currentTarget.value))}
+        onChange={(event) => {
+          const weight = Number(event.currentTarget.value);
+          session.edit({ kind: "cell", block, layer, head, query: word, key: read, weight });
+        }}
+      />
+      <b class="num">{shortWeight(now)}</b>
+    </label>
+  );
+}
+
+function strongestContent(columns: readonly Entry[], row: Float32Array): number {
+  let best = 0;
+  columns.forEach(({ special, positions }, i) => {
+    const isContent = !special && positions[0] > 0;
+    if (isContent && (row[i] > row[best] || columns[best].positions[0] === 0)) best = i;
+  });
+  return best;
+}
+
+/** Scales one neuron of the head's queries and keys. */
+function NeuronSlider() {
+  const session = useSession();
+  const { layer, head, tab } = session.selection.value;
+  const [neuron, setNeuron] = useState(0);
+  const [factor, setFactor] = useState(1);
+  if (tab !== "neurons") return null;
+  return (
+    <label class="slider">
+      <span>
+        neuron{" "}
+        <input
+          class="number"
+          type="number"
+          min="0"
+          aria-label="Neuron"
+          value={neuron}
+          onChange={(event) => setNeuron(Math.max(0, Number(event.currentTarget.value) || 0))}
+        />
+      </span>
+      <input
+        type="range"
+        min="0"
+        max="2"
+        step="0.1"
+        aria-label={`Factor on neuron ${neuron}`}
+        value={factor}
+        onInput={(event) => setFactor(Number(event.currentTarget.value))}
+        onChange={(event) =>
+          session.edit({
+            kind: "neuron",
+            layer,
+            head,
+            neuron,
+            factor: Number(event.currentTarget.value),
+          })
+        }
+      />
+      <b class="num">× {factor}</b>
+    </label>
+  );
+}

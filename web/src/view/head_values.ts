@@ -1,0 +1,123 @@
+// All heads by a number: what colors them, and the order in which they stand.
+
+import { type EffectTable, type Ranked, rank, type Spot } from "../data/effects.ts";
+import { points, signed } from "../data/format.ts";
+import { printed } from "../data/tokens.ts";
+import { ROLES } from "../paint/roles.ts";
+import type { Session, Side } from "../state/session.ts";
+
+/** A statistic of all heads, and its ends. */
+export function rangeOf(side: Side, color: "spread" | "distance") {
+  const table = side.block.statistics[color === "spread" ? "entropy" : "distance"] ?? [];
+  const values = table.flat().filter((value) => value !== null);
+  return { table, low: Math.min(...values), high: Math.max(...values) };
+}
+
+/** A number from 0 to 1 (or −1 to 1) for each head by what the grid is colored by, null for heads
+ *  without one; null where roles color it. */
+export type Share = ((layerIndex: number, head: number) => number | null) | null;
+
+export function shareOf(session: Session, side: Side): Share {
+  const { color } = session.selection.value;
+  if (color === "role") return null;
+  if (color === "effect") {
+    const effects = headEffects(session, side);
+    if (!effects) return () => null;
+    const most = Math.max(1e-9, ...effects.all.map(({ value }) => Math.abs(value)));
+    const known = new Map(effects.all.map((one) => [`${one.layerIndex}/${one.head}`, one.value]));
+    return (layerIndex, head) => {
+      const value = known.get(`${layerIndex}/${head}`);
+      return value === undefined ? null : value / most;
+    };
+  }
+  const { low, high, table } = rangeOf(side, color);
+  return (layerIndex, head) => {
+    const value = table[layerIndex]?.[head] ?? null;
+    return value === null ? null : (value - low) / Math.max(high - low, 1e-9);
+  };
+}
+
+/** All places of the table, row after row; largest first where heads are sorted. */
+export function spotsOf(session: Session, side: Side, share: Share): Spot[] {
+  const { block } = side;
+  const spots = block.layers.flatMap((_, layerIndex) =>
+    Array.from({ length: block.heads }, (_, head) => ({ layerIndex, head })),
+  );
+  if (!session.selection.value.sorted) return spots;
+  const roles = session.roles(side);
+  const size = ({ layerIndex, head }: Spot): number => {
+    if (!block.has(layerIndex, head)) return Number.NEGATIVE_INFINITY;
+    if (share) return Math.abs(share(layerIndex, head) ?? -1);
+    const { role, share: own } = roles[layerIndex][head];
+    const place = ROLES.findIndex(({ id }) => id === (role ?? "unnamed"));
+    return (own ?? 0) - 2 * place;
+  };
+  const sizes = new Map(spots.map((spot) => [spot, size(spot)]));
+  return spots.sort((a, b) => sizes.get(b)! - sizes.get(a)!);
+}
+
+export interface HeadEffect {
+  /** Of one answer (in probability), of one over another (in log-odds), or of the text's vector. */
+  readonly kind: "prediction" | "odds" | "turn";
+  /** What changes, in words. */
+  readonly what: string;
+  /** Which of the candidates heads are ranked by. */
+  readonly candidate: number;
+  readonly all: readonly Ranked[];
+  readonly format: (value: number) => string;
+  readonly unit: string;
+}
+
+const known = new WeakMap<EffectTable, Map<string, HeadEffect>>();
+
+/** Null where effects were not measured. */
+export function headEffects(session: Session, side: Side): HeadEffect | null {
+  const table = session.effectsOf(side);
+  if (!table) return null;
+  const last = table.kind === "turn" ? 0 : table.candidates.length - 1;
+  const candidate = Math.min(session.candidate.value, last);
+  const against = rivalOf(table, session.selection.value.against, candidate);
+  const made = known.get(table) ?? new Map<string, HeadEffect>();
+  known.set(table, made);
+  const name = `${candidate}/${against}`;
+  const effect = made.get(name) ?? effectOf(table, candidate, against, side);
+  made.set(name, effect);
+  return effect;
+}
+
+/** Which candidate the ranked one is held against; -1 for none. */
+function rivalOf(table: EffectTable, against: string, candidate: number): number {
+  if (table.kind === "turn" || !against.trim()) return -1;
+  const found = table.candidates.findIndex((text) => text.trim() === against.trim());
+  return found === candidate ? -1 : found;
+}
+
+function effectOf(
+  table: EffectTable,
+  candidate: number,
+  against: number,
+  { block }: Side,
+): HeadEffect {
+  const [layers, heads] = [block.layers.length, block.heads];
+  if (table.kind === "turn") {
+    const all = rank(layers, heads, table.turn);
+    const format = (value: number) => value.toFixed(3);
+    return { kind: "turn", what: "the text's vector turns by", candidate, all, format, unit: "" };
+  }
+  const { before, without } = table;
+  const name = (index: number) => `“${printed(table.candidates[index])}”`;
+  if (against < 0) {
+    const change = (layerIndex: number, head: number) =>
+      without(layerIndex, head, candidate) - before[candidate];
+    const all = rank(layers, heads, change);
+    const what = name(candidate);
+    return { kind: "prediction", what, candidate, all, format: points, unit: "points" };
+  }
+  const usual = Math.log(before[candidate] / before[against]);
+  const all = rank(layers, heads, (layerIndex, head) => {
+    const one = (index: number) => without(layerIndex, head, index);
+    return Math.log(one(candidate) / one(against)) - usual;
+  });
+  const what = `${name(candidate)} over ${name(against)}`;
+  return { kind: "odds", what, candidate, all, format: signed, unit: "in log-odds" };
+}

@@ -1,0 +1,437 @@
+// All heads of the model: what each does by color, sign and name; one click away.
+
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { placeIn, type Spot } from "../data/effects.ts";
+import { formatNumber } from "../data/format.ts";
+import { isResting, percent } from "../data/head_summary.ts";
+import type { Role } from "../data/payload.ts";
+import {
+  type CellLook,
+  GAP,
+  type Grid,
+  gridOf,
+  gridPictures,
+  placeOf,
+} from "../layout/heads_layout.ts";
+import { inkOn, ROLES, roleColor, roleLook } from "../paint/roles.ts";
+import { mix, type Rgb, type Theme } from "../paint/theme.ts";
+import { COLORS, type ColorBy, headCode, headName, isSameHead } from "../state/selection.ts";
+import type { Session, Side } from "../state/session.ts";
+import { classes, Drawing, Segments, Swatch } from "./controls.tsx";
+import { useHere, useSession, useSize } from "./explorer_context.ts";
+import { headEffects, rangeOf, type Share, shareOf, spotsOf } from "./head_values.ts";
+import { roleWords } from "./selected_head.ts";
+
+export function HeadsPane() {
+  const session = useSession();
+  const { color, sorted } = session.selection.value;
+  const side = session.lead.value;
+  const { ref, width, height } = useSize<HTMLDivElement>();
+  const choices = COLORS.filter(
+    (name) => name !== "distance" || side.block.statistics.distance !== undefined,
+  );
+  return (
+    <section class="heads" aria-label="All heads">
+      <div class="hd">
+        <h2 class="sec spacious">All heads</h2>
+        <span class="mut spacious push">by</span>
+        <Segments
+          label="Color heads by"
+          value={color}
+          options={choices.map((name) => [name, name, SAYS[name]])}
+          choose={(name) => session.update({ color: name })}
+        />
+        <button
+          type="button"
+          class="b sort"
+          aria-pressed={sorted}
+          aria-label={`Sort by ${color}`}
+          title={sorted ? "Back to layers and heads" : `Sort by ${color}, largest first`}
+          onClick={() => session.update({ sorted: !sorted })}
+        >
+          ⇅
+        </button>
+      </div>
+      <div class="gridwrap" ref={ref}>
+        {width > 0 && <HeadGrid side={side} width={width} height={height} />}
+      </div>
+      {color === "role" ? <RoleLegend side={side} /> : <ScaleLegend side={side} color={color} />}
+    </section>
+  );
+}
+
+/** How each cell of the grid is painted. */
+function lookOf(
+  roles: ReturnType<Session["roles"]>,
+  theme: Theme,
+  color: ColorBy,
+  value: Share,
+): (layerIndex: number, head: number) => CellLook {
+  const { panel, ink, positive, negative } = theme.rgb;
+  return (layerIndex, head) => {
+    if (value === null) {
+      const { role } = roles[layerIndex][head];
+      if (role === null) return { paper: panel, ink };
+      const own = roleColor(roleLook(role), theme.scheme);
+      // Broad heads are many and full of lines: at full strength they would outshout the others.
+      if (role === "broad") return { paper: mix(panel, own, 0.1), ink: mix(panel, own, 0.6) };
+      const rests = isResting(role);
+      return {
+        paper: mix(panel, own, rests ? 0.08 : 0.26),
+        ink: rests ? mix(own, ink, 0.35) : mix(own, ink, 0.15),
+      };
+    }
+    const share = value(layerIndex, head);
+    if (share === null) return { paper: panel, ink: theme.rgb.strong };
+    const tint: Rgb =
+      color === "effect"
+        ? mix(panel, share >= 0 ? positive : negative, 0.9 * Math.sqrt(Math.abs(share)))
+        : mix(panel, theme.scale[Math.round(255 * share)], 0.72);
+    return { paper: tint, ink: mix(tint, ink, 0.7) };
+  };
+}
+
+/** Scroll a pane until it shows what is in it, and nothing around it: `scrollIntoView` would also
+ * move the page that a frame stands in. */
+function reveal(chosen: Element, pane: Element): void {
+  const [own, seen] = [chosen.getBoundingClientRect(), pane.getBoundingClientRect()];
+  pane.scrollBy(
+    Math.min(0, own.left - seen.left) || Math.max(0, own.right - seen.right),
+    Math.min(0, own.top - seen.top) || Math.max(0, own.bottom - seen.bottom),
+  );
+}
+
+interface GridProps {
+  readonly side: Side;
+  readonly width: number;
+  readonly height: number;
+}
+
+function HeadGrid({ side, width, height }: GridProps) {
+  const session = useSession();
+  const ref = useRef<HTMLDivElement>(null);
+  const { block } = side;
+  const theme = session.theme.value;
+  const { color, filter, sorted } = session.selection.value;
+  const layers = block.layers.length;
+  const hasGroups = block.groups !== null && new Set(block.groups[0]).size < block.heads;
+  const isPhone = session.layout.value === "phone";
+  const grid = useMemo(
+    () => gridOf({ width, height }, layers, block.heads, hasGroups, isPhone),
+    [width, height, layers, block.heads, hasGroups, isPhone],
+  );
+  const value = shareOf(session, side);
+  const roles = session.roles(side);
+  const [effects, candidate] = [session.effects.value, session.candidate.value];
+  const spots = useMemo(
+    () => spotsOf(session, side, value),
+    [side, sorted, color, roles, effects, candidate],
+  );
+  const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
+  const marks = useMemo(
+    () => gridPictures(block, grid, filter, ratio, spots, lookOf(roles, theme, color, value)),
+    [block, grid, filter, theme, color, spots],
+  );
+  const { layer, head } = session.selection.value;
+  useLayoutEffect(() => {
+    const chosen = ref.current?.querySelector(".cell.sel");
+    const pane = ref.current?.parentElement;
+    if (chosen && pane) reveal(chosen, pane);
+  }, [grid, layer, head]);
+  return (
+    <div
+      ref={ref}
+      class={`grid ${grid.label}`}
+      role="grid"
+      aria-label={sorted ? `Heads sorted by ${color}` : "Heads: layers down, heads across"}
+      aria-rowcount={layers}
+      aria-colcount={block.heads}
+      style={{ width: `${grid.width}px`, height: `${grid.height}px` }}
+    >
+      <Drawing marks={marks} width={grid.width} height={grid.height} />
+      {!sorted && <Numbers side={side} grid={grid} hasGroups={hasGroups} />}
+      {block.layers.map((layer, row) => (
+        <div role="row" tabIndex={-1} key={layer} aria-rowindex={row + 1}>
+          {spots
+            .slice(row * block.heads, (row + 1) * block.heads)
+            .map((spot, column) =>
+              block.has(spot.layerIndex, spot.head) ? (
+                <Cell
+                  key={column}
+                  side={side}
+                  grid={grid}
+                  place={row * block.heads + column}
+                  {...spot}
+                />
+              ) : null,
+            )}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+interface CellProps extends Spot {
+  readonly side: Side;
+  readonly grid: Grid;
+  /** Its number in the table. */
+  readonly place: number;
+}
+
+function Cell({ side, grid, place, layerIndex, head }: CellProps) {
+  const here = useHere();
+  const { session } = here;
+  const { scheme } = session.theme.value;
+  const selection = session.selection.value;
+  const id = { layer: side.block.layers[layerIndex], head };
+  const { role } = session.roles(side)[layerIndex][head];
+  const look = roleLook(role);
+  const isChosen = isSameHead(selection, id);
+  const isKept = selection.also.some((one) => isSameHead(one, id));
+  const isOther = selection.role !== "" && selection.role !== look.id;
+  const isOff = session.isOff(id);
+  const showsRole = selection.color === "role" && look.id !== "unnamed";
+  const hidesSign = grid.label === "none" || (isResting(role) && grid.label === "side");
+  const { x, y } = placeOf(grid, place, side.block.heads);
+  const number = `${id.layer}.${head}`;
+  return (
+    <button
+      type="button"
+      role="gridcell"
+      class={classes("cell", isChosen && "sel", isKept && "kept", isOther && "dim")}
+      style={{
+        left: `${x}px`,
+        top: `${y}px`,
+        width: `${grid.cellWidth}px`,
+        height: `${grid.cellHeight}px`,
+      }}
+      aria-selected={isChosen}
+      aria-colindex={(place % side.block.heads) + 1}
+      tabIndex={isChosen ? 0 : -1}
+      aria-label={`${headName(id)}: ${roleWords(side, id)}${isOff ? ", switched off" : ""}`}
+      data-head={headCode(id)}
+      onClick={(event) => {
+        here.hush();
+        if (event.ctrlKey || event.metaKey || event.shiftKey) session.toggleAlso(id);
+        else session.choose(id);
+      }}
+      onPointerMove={(event) =>
+        event.pointerType === "mouse" &&
+        here.say(event, headName(id), noteOf(session, side, layerIndex, head))
+      }
+      onPointerLeave={here.hush}
+    >
+      {showsRole && !hidesSign && (
+        <span
+          class="role"
+          style={{ background: look[scheme], color: inkOn(roleColor(look, scheme)) }}
+        >
+          {grid.label !== "name" ? look.sign : selection.sorted ? number : look.short}
+        </span>
+      )}
+      {!showsRole && selection.sorted && grid.label === "name" && (
+        <span class="role">{number}</span>
+      )}
+      {isOff && <span class="off" />}
+    </button>
+  );
+}
+
+function noteOf(
+  session: Session,
+  side: Side,
+  layerIndex: number,
+  head: number,
+): [string, string][] {
+  const { entropy, distance } = side.block.statistics;
+  const { source, heads, here } = side.baseLens.block.roles;
+  const rows: [string, string][] = [];
+  const say = (where: string, { role, share }: Role) =>
+    rows.push([where, [roleLook(role).name, share === null ? "" : percent(share)].join(" ")]);
+  if (source === "corpus") say("over the corpus", heads[layerIndex][head]);
+  say("in this text", (here ?? heads)[layerIndex][head]);
+  const spread = entropy?.[layerIndex][head];
+  if (spread != null) rows.push(["spread over", `${formatNumber(Math.exp(spread))} words`]);
+  const apart = distance?.[layerIndex][head];
+  if (apart != null) rows.push(["mean distance", `${formatNumber(apart)} tokens`]);
+  const effects = headEffects(session, side);
+  const own = effects?.all[placeIn(effects.all, layerIndex, head)];
+  if (effects && own) {
+    const change = `${effects.format(own.value)} ${effects.unit}`.trim();
+    rows.push([`without it, ${effects.what}`, change]);
+  }
+  return rows;
+}
+
+/** Layer and head numbers, and brackets over heads that share keys. */
+function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups: boolean }) {
+  const session = useSession();
+  const { layer, head } = session.selection.value;
+  const { block } = side;
+  const pitch = grid.cellWidth + GAP;
+  const groups = block.groups?.[Math.max(0, block.layers.indexOf(layer))] ?? [];
+  const runs = hasGroups ? runsOf(groups) : [];
+  const stride = pitch >= 22 ? 1 : pitch >= 16 ? 2 : 4;
+  const rows = grid.cellHeight >= 11 ? 1 : 2;
+  return (
+    <div aria-hidden="true">
+      {hasGroups && (
+        <span class="kv" title="Heads under one bracket share their keys and values">
+          keys
+        </span>
+      )}
+      {runs.map(([from, to]) => (
+        <span
+          key={from}
+          class="brk"
+          style={{
+            left: `${grid.left + from * pitch + 2}px`,
+            width: `${(to - from + 1) * pitch - 6}px`,
+          }}
+          title={`heads ${from} to ${to} share keys and values`}
+        />
+      ))}
+      {Array.from({ length: block.heads }, (_, h) =>
+        h % stride === 0 || h === head ? (
+          <span
+            key={h}
+            class={`cl ${h === head ? "on" : ""}`}
+            style={{
+              left: `${grid.left + h * pitch}px`,
+              width: `${grid.cellWidth}px`,
+              top: `${grid.top - 16}px`,
+            }}
+          >
+            {h === 0 ? "H0" : h}
+          </span>
+        ) : null,
+      )}
+      {block.layers.map((l, i) =>
+        i % rows && l !== layer ? null : (
+          <span
+            key={l}
+            class={`rl ${l === layer ? "on" : ""}`}
+            style={{
+              top: `${grid.top + i * (grid.cellHeight + GAP)}px`,
+              height: `${grid.cellHeight}px`,
+            }}
+          >
+            L{l}
+          </span>
+        ),
+      )}
+    </div>
+  );
+}
+
+/** Stretches of equal numbers. */
+function runsOf(groups: readonly number[]): [number, number][] {
+  const runs: [number, number][] = [];
+  groups.forEach((group, i) => {
+    const last = runs.at(-1);
+    if (last && groups[last[0]] === group) last[1] = i;
+    else runs.push([i, i]);
+  });
+  return runs.filter(([from, to]) => to > from);
+}
+
+export const SAYS: Record<ColorBy, string> = {
+  role: "",
+  effect: "what the output loses or gains without the head",
+  spread: "how many words a row is spread over (entropy)",
+  distance: "how far away the words are that it reads",
+};
+
+export function RoleLegend({ side }: { side: Side }) {
+  const here = useHere();
+  const { session } = here;
+  const { role: chosen, named } = session.selection.value;
+  const hasBoth = side.baseLens.block.roles.here !== undefined;
+  const counts = new Map<string, number>();
+  session.roles(side).forEach((row, layerIndex) => {
+    row.forEach(({ role }, head) => {
+      if (!side.block.has(layerIndex, head)) return;
+      const id = role ?? "unnamed";
+      counts.set(id, (counts.get(id) ?? 0) + 1);
+    });
+  });
+  const source = hasBoth && named === "corpus" ? "over a corpus" : "on this text";
+  return (
+    <div class="legend" role="group" aria-label={`Roles ${source}; choose one to filter by`}>
+      {ROLES.filter(({ id }) => counts.has(id)).map((look) => (
+        <button
+          key={look.id}
+          type="button"
+          aria-pressed={chosen === look.id}
+          onClick={() => session.update({ role: chosen === look.id ? "" : look.id })}
+          onPointerMove={(event) => event.pointerType === "mouse" && here.say(event, look.says)}
+          onPointerLeave={here.hush}
+        >
+          <Swatch look={look} isHidden />
+          {look.name} <span class="mut num">{counts.get(look.id)}</span>
+        </button>
+      ))}
+      {hasBoth ? (
+        <button
+          type="button"
+          class="source mut"
+          title={`Name them ${named === "corpus" ? "on this text" : "over a corpus"} instead`}
+          onClick={() =>
+            session.update({ named: named === "corpus" ? "text" : "corpus", role: "" })
+          }
+        >
+          named <u>{source}</u>
+        </button>
+      ) : (
+        <span class="source mut">named {source}</span>
+      )}
+    </div>
+  );
+}
+
+export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "role"> }) {
+  const session = useSession();
+  const theme = session.theme.value;
+  const css = (stops: readonly Rgb[]) =>
+    `linear-gradient(90deg, ${stops.map((rgb) => `rgb(${rgb.join(",")})`).join(",")})`;
+  if (color === "effect") {
+    const effects = headEffects(session, side);
+    if (!effects) {
+      return (
+        <div class="legend mut">
+          {session.progress.value ? "Being measured …" : "Not measured yet: see Effect."}
+        </div>
+      );
+    }
+    const { panel, positive, negative } = theme.rgb;
+    const isTurn = effects.kind === "turn";
+    const most = Math.max(0, ...effects.all.map(({ value }) => Math.abs(value)));
+    const stops = isTurn ? [panel, positive] : [negative, panel, positive];
+    const says = isTurn ? effects.what : `what ${effects.what} falls or rises by without the head`;
+    return (
+      <div class="legend scale">
+        <span class="num">{isTurn ? "0" : effects.format(-most)}</span>
+        <i style={{ background: css(stops) }} />
+        <span class="num">
+          {effects.format(most)} {effects.unit}
+        </span>
+        <span class="source mut" title={says}>
+          {says}
+        </span>
+      </div>
+    );
+  }
+  const { low, high } = rangeOf(side, color);
+  const shown = (value: number) =>
+    color === "spread" ? `${formatNumber(Math.exp(value))} words` : `${formatNumber(value)} tokens`;
+  return (
+    <div class="legend scale">
+      <span>{shown(low)}</span>
+      <i style={{ background: css([0, 64, 128, 192, 255].map((i) => theme.scale[i])) }} />
+      <span>{shown(high)}</span>
+      <span class="source mut" title={SAYS[color]}>
+        {SAYS[color]}
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,79 @@
+// Find a word of the text, a head by its name, or heads by their role.
+
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { printed } from "../data/tokens.ts";
+import { ROLES } from "../paint/roles.ts";
+import { headName } from "../state/selection.ts";
+import type { Session } from "../state/session.ts";
+import { useHere } from "./explorer_context.ts";
+
+/** Words that are listed. */
+const MOST = 8;
+
+interface Match {
+  readonly label: string;
+  readonly about: string;
+  choose(): void;
+}
+
+/** What a few letters may mean, the likeliest first. */
+export function matchesOf(session: Session, typed: string): Match[] {
+  const text = typed.trim().toLowerCase();
+  if (text === "") return [];
+  const { block, lens } = session.lead.value;
+  const found: Match[] = [];
+  const [, layer, head] = (/^l?(\d+)[\s.,]*h?(\d+)$/.exec(text) ?? []).map(Number);
+  if (layer !== undefined && block.has(block.layers.indexOf(layer), head)) {
+    const id = { layer, head };
+    found.push({ label: headName(id), about: "head", choose: () => session.update(id) });
+  }
+  for (const { id, name, short } of ROLES) {
+    if (!name.includes(text) && short !== text) continue;
+    found.push({ label: name, about: "role", choose: () => session.update({ role: id }) });
+  }
+  const words = lens.rows.filter(({ label }) => label.toLowerCase().includes(text));
+  for (const { label, positions } of words.slice(0, MOST)) {
+    const choose = () => session.update({ word: positions[0] });
+    found.push({ label: printed(label), about: `token ${positions[0]}`, choose });
+  }
+  return found;
+}
+
+export function Find() {
+  const here = useHere();
+  const { session } = here;
+  const [typed, setTyped] = useState("");
+  const input = useRef<HTMLInputElement>(null);
+  useLayoutEffect(() => input.current?.focus(), []);
+  const matches = matchesOf(session, typed);
+  const choose = (match: Match | undefined) => {
+    match?.choose();
+    if (match) here.close();
+  };
+  const keyDown = (event: KeyboardEvent) => {
+    if (event.key === "Enter") choose(matches[0]);
+    else if (event.key === "Escape") here.close();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return (
+    <div class="pop find" role="dialog" aria-label="Find a word or a head">
+      <input
+        ref={input}
+        type="search"
+        aria-label="Word or head"
+        placeholder={`a word, ${headName(session.selection.value)}, or a role`}
+        value={typed}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+        onKeyDown={keyDown}
+      />
+      {matches.map((match) => (
+        <button key={`${match.label}${match.about}`} type="button" onClick={() => choose(match)}>
+          <bdi>{match.label}</bdi> <span class="mut">{match.about}</span>
+        </button>
+      ))}
+      {typed !== "" && matches.length === 0 && <p class="mut">Nothing is called that.</p>}
+    </div>
+  );
+}

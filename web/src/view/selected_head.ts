@@ -1,0 +1,96 @@
+// The chosen head: its role and color, what is said of it, and what its drawings are made of.
+
+import type { Matrix } from "../data/filtered_block.ts";
+import { type Said, tellingLink, titleOf } from "../data/head_summary.ts";
+import { type Neurons, neuronsOf } from "../data/neurons.ts";
+import type { Role } from "../data/payload.ts";
+import { rowOf } from "../data/tokens.ts";
+import type { LinesInput } from "../layout/lines_layout.ts";
+import { type RoleLook, roleColor, roleLook } from "../paint/roles.ts";
+import { mix, type Rgb } from "../paint/theme.ts";
+import type { HeadId } from "../state/selection.ts";
+import type { Session, Side } from "../state/session.ts";
+
+const NONE: Role = { role: null, share: null, queries: 0 };
+
+/** What a head does in this text, whatever it is named after. */
+export function roleHere(side: Side, id: HeadId): Role {
+  const { heads, here } = side.baseLens.block.roles;
+  return (here ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
+}
+
+/** What a head does over the corpus, where that is known and not what it does in this text. */
+export function otherRole(side: Side, id: HeadId): Role | null {
+  const { heads, here } = side.baseLens.block.roles;
+  const over = here && heads[layerIndex(side, id)]?.[id.head];
+  return over && over.role !== roleHere(side, id).role ? over : null;
+}
+
+/** The names of a head: one, or both where the corpus and this text differ. */
+export function roleWords(side: Side, id: HeadId): string {
+  const here = roleLook(roleHere(side, id).role).name;
+  const over = otherRole(side, id);
+  return over ? `${roleLook(over.role).name} over the corpus; here: ${here}` : here;
+}
+
+export function lookAt(session: Session, side: Side, id: HeadId): RoleLook {
+  return roleLook(session.roles(side)[layerIndex(side, id)]?.[id.head]?.role ?? null);
+}
+
+export function headColor(session: Session, side: Side): Rgb {
+  const look = lookAt(session, side, session.selection.value);
+  return roleColor(look, session.theme.value.scheme);
+}
+
+function layerIndex(side: Side, { layer }: HeadId): number {
+  return Math.max(0, side.block.layers.indexOf(layer));
+}
+
+/** What the head does on this text, and its telling links. It speaks of the pinned word, not of the
+ *  one under the pointer: a title that changes its length would move all below it. */
+export function sayingOf(session: Session): Said {
+  const lead = session.lead.value;
+  const selection = session.selection.value;
+  const { role, share } = roleHere(lead, selection);
+  const pinned = (side: Side) =>
+    rowOf(side.lens.rows, session.place(side, selection.word, "query"));
+  const links = session.sides.value.map((side) => {
+    const matrix = session.matrix(side);
+    return matrix && tellingLink(matrix, side.lens.rows, side.lens.columns, pinned(side), role);
+  });
+  return titleOf(role, share, links, pinned(lead) >= 0);
+}
+
+export function linesInput(session: Session, side: Side, matrix: Matrix): LinesInput {
+  const { filter } = session.selection.value;
+  return {
+    matrix,
+    rows: side.lens.rows,
+    keys: side.lens.columns,
+    focus: session.focus(side),
+    above: filter.above,
+    top: filter.top,
+    dims: filter.specials === "dimmed",
+    color: headColor(session, side),
+    dashed: session.isOff(session.selection.value),
+  };
+}
+
+/** The ground of a word by its share; null where that is too small to be drawn. */
+export function groundOf(session: Session, side: Side, weight: number | null): Rgb | null {
+  const least = Math.max(0.005, session.selection.value.filter.above);
+  if (weight === null || !(weight >= least)) return null;
+  return mix(session.theme.value.rgb.paper, headColor(session, side), 0.07 + 0.5 * weight ** 0.7);
+}
+
+/** How a query finds its keys; null while the layer is unpacked, or without its vectors. */
+export function neuronsAt(session: Session, side: Side, query: number): Neurons | null {
+  const { block } = side;
+  const { head } = session.selection.value;
+  const vectors = session.vectors(side)?.value;
+  const planes = block.planes[session.layerIndex(block)]?.value;
+  if (!vectors || !planes) return null;
+  const n = block.keyTokens.texts.length;
+  const recorded = planes.weights(head).subarray(query * n, (query + 1) * n);
+  return neuronsOf(block, vectors, head, query, recorded);
+}

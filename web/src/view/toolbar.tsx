@@ -1,0 +1,257 @@
+// The bar on top: which model, where the page stands, and what can be done with it.
+
+import type { ComponentChildren } from "preact";
+import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
+import { classes, Segments } from "./controls.tsx";
+import { useHere, useSession } from "./explorer_context.ts";
+import { ExportMenu } from "./export_menu.tsx";
+import { nextTheme } from "./keyboard.ts";
+import { Find } from "./search.tsx";
+import { goTo } from "./story.tsx";
+
+const PLACES = { file: "saved file", notebook: "notebook", lab: "lab" } as const;
+
+export function Bar() {
+  const here = useHere();
+  const { session } = here;
+  const side = session.sides.value[0];
+  const { place, examples } = session.header;
+  const { story: step, filter, example, theme } = session.selection.value;
+  return (
+    <header class="bar">
+      <h1 class="logo">
+        <svg width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
+          <path d="M2 15C2 3 16 3 16 15" />
+          <path class="inner" d="M2 15C2 9.5 9 9.5 9 15" />
+          <circle cx="2" cy="15" r="1.4" />
+          <circle cx="9" cy="15" r="1.4" />
+          <circle cx="16" cy="15" r="1.4" />
+        </svg>
+        headscope
+      </h1>
+      <span class="model roomy">{side.base.model}</span>
+      <span class="mut spacious">
+        {side.block.layers.length} layers × {side.block.heads} heads
+      </span>
+      <span class="where">
+        {place === "lab" && <i />}
+        {PLACES[place]}
+      </span>
+      <BlockChoice />
+      <span class="gap" />
+      {examples.length > 1 && (
+        <select
+          class="b roomy"
+          aria-label="Example"
+          value={String(example)}
+          onChange={(event) => session.update({ example: Number(event.currentTarget.value) })}
+        >
+          {examples.map(({ title }, i) => (
+            <option key={title} value={String(i)}>
+              {title}
+            </option>
+          ))}
+        </select>
+      )}
+      {step < 0 && (
+        <button type="button" class="b roomy" onClick={() => goTo(session, 1)}>
+          ▸ Tour
+        </button>
+      )}
+      <Opener name="find" label="Find">
+        <Find />
+      </Opener>
+      <Opener name="filter" label="Filter" about={describeFilter(filter)}>
+        <FilterPopover />
+      </Opener>
+      <Opener name="export" label="Export ▾" kind="menu">
+        <ExportMenu />
+      </Opener>
+      <button
+        type="button"
+        class="b"
+        aria-label={`Theme: ${theme}`}
+        onClick={() => nextTheme(session)}
+      >
+        ◐
+      </button>
+      <button
+        type="button"
+        class="b"
+        aria-label="Help"
+        aria-haspopup="dialog"
+        onClick={() => here.toggle("help")}
+      >
+        ?
+      </button>
+    </header>
+  );
+}
+
+interface OpenerProps {
+  readonly name: string;
+  readonly label: string;
+  /** What is on, where there is room to say it. */
+  readonly about?: string;
+  readonly kind?: "dialog" | "menu";
+  readonly children: ComponentChildren;
+}
+
+/** A button, and the popover that it opens. Phones have no menus. */
+function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) {
+  const here = useHere();
+  const isOpen = here.open.value === name;
+  return (
+    <span class={classes("anchor", kind === "menu" && "roomy")}>
+      <button
+        type="button"
+        class="b"
+        aria-haspopup={kind}
+        aria-expanded={isOpen}
+        onClick={() => here.toggle(name)}
+      >
+        {label}
+        {about && <span class="mut spacious"> · {about}</span>}
+      </button>
+      {isOpen && children}
+    </span>
+  );
+}
+
+const BLOCKS: Record<string, string> = {
+  self: "attention",
+  encoder: "encoder",
+  decoder: "decoder",
+  cross: "decoder reads encoder",
+  vision: "image",
+  audio: "sound",
+};
+
+/** Which attention of a model with several. */
+function BlockChoice() {
+  const session = useSession();
+  const { blocks } = session.sides.value[0].now;
+  if (blocks.length < 2) return null;
+  return (
+    <select
+      class="b"
+      aria-label="Attention"
+      value={session.selection.value.block}
+      onChange={(event) =>
+        session.update({ block: event.currentTarget.value, word: null, key: null })
+      }
+    >
+      {blocks.map(({ name }) => (
+        <option key={name} value={name}>
+          {BLOCKS[name] ?? name}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** What is on, in a few words. */
+export function describeFilter(filter: Filter): string {
+  const parts = [`special tokens ${filter.specials}`];
+  if (filter.above !== NO_FILTER.above) parts.push(`above ${filter.above}`);
+  if (filter.top > 0) parts.push(`${filter.top} per word`);
+  if (filter.pairs !== "all") parts.push(PAIRS[filter.pairs]);
+  if (filter.unit === "words") parts.push("words");
+  if (filter.combine !== "off")
+    parts.push(filter.combine === "all" ? "mean of all heads" : "mean of the layer");
+  return parts.join(", ");
+}
+
+const PAIRS = { all: "all", ab: "A→B", ba: "B→A", within: "within" } as const;
+
+export function FilterPopover() {
+  const session = useSession();
+  const { filter } = session.selection.value;
+  const { block } = session.lead.value;
+  const hasPair = block.name !== "cross" && new Set(block.queryTokens.segments).size > 1;
+  const hasWords = [block.queryTokens, block.keyTokens].some(
+    ({ groups, texts }) => groups.length < texts.length,
+  );
+  const set = (changes: Partial<Filter>) => session.update({ filter: { ...filter, ...changes } });
+  return (
+    <div class="pop" role="dialog" aria-label="What is drawn">
+      <h2 class="sec">What is drawn</h2>
+      <Choice
+        name="Special tokens"
+        value={filter.specials}
+        options={{ shown: "shown", dimmed: "dimmed", hidden: "hidden" }}
+        choose={(specials) => set({ specials })}
+      />
+      <label class="field">
+        <span>Weights above</span>
+        <span class="range">
+          <input
+            type="range"
+            min="0"
+            max="0.5"
+            step="0.01"
+            value={filter.above}
+            onInput={(event) => set({ above: Number(event.currentTarget.value) })}
+          />
+          <b class="num">{filter.above.toFixed(2)}</b>
+        </span>
+      </label>
+      <Choice
+        name="Links per word"
+        value={String(filter.top)}
+        options={{ 0: "all", 1: "1", 3: "3", 5: "5" }}
+        choose={(top) => set({ top: Number(top) })}
+      />
+      {hasPair && (
+        <Choice
+          name="Sentences"
+          value={filter.pairs}
+          options={PAIRS}
+          choose={(pairs) => set({ pairs })}
+        />
+      )}
+      {hasWords && (
+        <Choice
+          name="Units"
+          value={filter.unit}
+          options={{ tokens: "tokens", words: "words" }}
+          choose={(unit) => set({ unit })}
+        />
+      )}
+      <Choice
+        name="Combine heads"
+        value={filter.combine}
+        options={{ off: "off", layer: "layer", all: "all" }}
+        choose={(combine) => set({ combine })}
+      />
+      <p class="mut">
+        The filter changes no number, but “hidden” rescales what each word reads to 1. Attention to
+        a word of several tokens is added up; attention from it is averaged.
+      </p>
+      <button
+        type="button"
+        class="b"
+        onClick={() => session.update({ filter: NO_FILTER, role: "" })}
+      >
+        Clear
+      </button>
+    </div>
+  );
+}
+
+interface ChoiceProps<T extends string> {
+  readonly name: string;
+  readonly value: T;
+  readonly options: Readonly<Record<T, string>>;
+  choose(value: T): void;
+}
+
+function Choice<T extends string>({ name, value, options, choose }: ChoiceProps<T>) {
+  const listed = Object.entries(options) as [T, string][];
+  return (
+    <div class="field">
+      <span>{name}</span>
+      <Segments label={name} value={value} options={listed} choose={choose} />
+    </div>
+  );
+}
