@@ -38,7 +38,7 @@ const result = await build({
   ],
 });
 
-// What is bundled goes with its license.
+// Licenses of the bundled packages.
 const licenses = ["preact", "@preact/signals"].map(
   (name) => `${name}: ${readFileSync(join(here, "node_modules", name, "LICENSE"), "utf-8").trim()}`,
 );
@@ -47,7 +47,7 @@ const notice = `/*!\n${licenses.join("\n\n")}\n*/\n`;
 mkdirSync(out, { recursive: true });
 for (const file of result.outputFiles) {
   const name = file.path.split(/[\\/]/).at(-1);
-  const text = name === "report.js" ? file.text : notice + file.text;
+  const text = notice + file.text;
   const packed = gzipSync(text, { level: 9 }).length;
   writeFileSync(join(out, name), text);
   console.log(`${name.padEnd(10)} ${Buffer.byteLength(text)} bytes, ${packed} gzipped`);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Asker } from "../src/data/backend.ts";
+import type { Backend } from "../src/data/backend.ts";
 import { NO_FILTER } from "../src/data/filtered_block.ts";
 import {
   defaultSelection,
@@ -9,7 +9,7 @@ import {
   type Selection,
 } from "../src/state/selection.ts";
 import { Session } from "../src/state/session.ts";
-import { formatWish, parseWish } from "../src/state/trace_request.ts";
+import { formatRequest, parseRequest } from "../src/state/trace_request.ts";
 import { matchesOf } from "../src/view/search.tsx";
 import { golden, goldenSession, goldenTraces } from "./golden.ts";
 
@@ -87,14 +87,14 @@ test("hover comes before pins, and pins come back", async () => {
 
 test("edits run the model, a newer one ends an older one, and undo goes back", async () => {
   const asked: { edits: number; signal: AbortSignal }[] = [];
-  const asker = {
+  const backend = {
     row: async () => null,
     edit: async (edits: readonly unknown[], signal: AbortSignal) => {
       asked.push({ edits: edits.length, signal });
       return traces;
     },
-  } as unknown as Asker;
-  const session = new Session(golden.header, traces, asker, "");
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "");
   session.edit({ kind: "off", layer: 0, head: 0 });
   session.edit({ kind: "off", layer: 0, head: 1 });
   expect(asked.map(({ edits }) => edits)).toEqual([1, 2]);
@@ -108,15 +108,15 @@ test("edits run the model, a newer one ends an older one, and undo goes back", a
 });
 
 test("what was asked of the lab is in its address", () => {
-  const wish = {
+  const request = {
     model: "smollm2",
     inputs: [
       { text: "a + b & c", generate: 3 },
       { text: "ü", pair: "二" },
     ],
   };
-  expect(parseWish(formatWish(wish), "x")).toEqual(wish);
-  expect(parseWish("head=L0H0", "x")).toBeNull();
+  expect(parseRequest(formatRequest(request), "x")).toEqual(request);
+  expect(parseRequest("head=L0H0", "x")).toBeNull();
 });
 
 test("heads that are kept are averaged with the chosen one, and let go again", async () => {
@@ -139,7 +139,7 @@ test("a head, a role and a word are found by their names", async () => {
   expect(matchesOf(session, "0.1")[0].label).toBe("L0 H1");
   expect(matchesOf(session, "L9H9")).toEqual([]);
   expect(matchesOf(session, "previous").map(({ about }) => about)).toContain("role");
-  const { label, positions } = session.lead.value.lens.rows[1];
+  const { label, positions } = session.lead.value.filtered.rows[1];
   const found = matchesOf(session, label.trim()).find(({ about }) => about.startsWith("token"))!;
   found.choose();
   expect(session.selection.value.word).toBe(positions[0]);
@@ -147,13 +147,13 @@ test("a head, a role and a word are found by their names", async () => {
 
 test("an edit that fails is taken back, and what was on before stays", async () => {
   let fails = false;
-  const asker = {
+  const backend = {
     edit: async () => {
       if (fails) throw new Error("the model is busy");
       return traces;
     },
-  } as unknown as Asker;
-  const session = new Session(golden.header, traces, asker, "");
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "");
   session.edit({ kind: "off", layer: 0, head: 0 });
   await new Promise((done) => setTimeout(done));
   fails = true;

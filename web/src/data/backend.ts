@@ -1,85 +1,76 @@
-// Who can be asked while the page is looked at: the lab's server, a notebook's kernel, or nobody.
+// Backends that run the model for an open page: the lab's server and a notebook's kernel.
 
 import type { Edit } from "../state/selection.ts";
-import { bytesOfBase64, type Take, takeFrom } from "./decode.ts";
+import { bufferReader, bytesOfBase64, type ReadBuffer } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
-import type { AskRow } from "./exact_rows.ts";
-import {
-  checkHeader,
-  checkTrace,
-  type EffectsPart,
-  type Header,
-  type TracePart,
-  type VectorsPart,
-} from "./payload.ts";
+import type { RequestRow } from "./exact_rows.ts";
+import { checkHeader, checkTrace } from "./parse.ts";
+import type { EffectsPart, Header, ScoreSum, TracePart, VectorsPart } from "./payload.ts";
 import { openTraces, openVectors, type Trace, type Vectors } from "./trace.ts";
 
-/** One score as a sum over the parts of the residual stream. */
-export interface ScoreSum {
-  readonly total: number;
-  readonly parts: readonly {
-    readonly name: string;
-    readonly query_side: number;
-    readonly key_side: number;
-    readonly share: number;
-  }[];
-  /** What the score is contrasted with, in words. */
-  readonly against: string;
-}
-
-/** How far a long measurement is. */
+/** Progress of a long measurement. */
 export interface Progress {
   readonly done: number;
   readonly total: number;
 }
 
-/** What was refused, in the words of who refused it. */
-export class Refusal extends Error {}
+/** Request that the backend rejected; the page shows the message. */
+export class RequestError extends Error {}
 
-export interface Asker {
-  row: AskRow;
+/** Requests that a page can send. A saved file has no backend. */
+export interface Backend {
+  /** One exact row of attention; null if the backend lost the trace. */
+  row: RequestRow;
+  /** Query, key and value vectors of a layer. */
   neurons(trace: number, block: string, layer: number): Promise<Vectors>;
+  /** Traces of the model with edits. */
   edit(edits: readonly Edit[], signal: AbortSignal): Promise<Trace[]>;
+  /** Effects of ablating each head alone. Only a server reports progress and can be aborted. */
   effects(
     trace: number,
     position: number | null,
     follow: (progress: Progress) => void,
     signal: AbortSignal,
   ): Promise<EffectTable>;
+  /** One attention score as a sum over the terms of the residual stream. */
   score(
     trace: number,
-    at: { layer: number; head: number; query: number; key: number },
+    place: { layer: number; head: number; query: number; key: number },
   ): Promise<ScoreSum>;
 }
 
-/** An object, and the buffers that it names by number. */
-export interface Reply<T> {
+/** JSON content, and a reader of the buffers that it numbers. */
+interface Reply<T> {
   readonly content: T;
-  readonly take: Take;
+  readonly readBuffer: ReadBuffer;
 }
 
-export type Ask = <T>(kind: string, wish: object, signal?: AbortSignal) => Promise<Reply<T>>;
+type Send = <T>(kind: string, request: object, signal?: AbortSignal) => Promise<Reply<T>>;
 
-/** What a server and a kernel are asked for in the same words. */
-export function questions(ask: Ask): Pick<Asker, "neurons" | "edit" | "score"> {
+/** Build the requests that servers and kernels take in the same form. */
+function sharedRequests(send: Send): Pick<Backend, "neurons" | "edit" | "score"> {
   return {
     async neurons(trace, block, layer) {
-      const wish = { trace, block, layer };
-      const { content, take } = await ask<{ part: VectorsPart }>("neurons", wish);
-      return openVectors(content.part, take);
+      const request = { trace, block, layer };
+      const { content, readBuffer } = await send<{ part: VectorsPart }>("neurons", request);
+      return openVectors(content.part, readBuffer);
     },
     async edit(edits, signal) {
-      const { content, take } = await ask<{ traces: TracePart[] }>("edit", { edits }, signal);
+      const { content, readBuffer } = await send<{ traces: TracePart[] }>(
+        "edit",
+        { edits },
+        signal,
+      );
       content.traces.forEach(checkTrace);
-      return openTraces(content, take);
+      return openTraces(content, readBuffer);
     },
-    async score(trace, at) {
-      return (await ask<ScoreSum>("score", { trace, ...at })).content;
+    async score(trace, place) {
+      return (await send<ScoreSum>("score", { trace, ...place })).content;
     },
   };
 }
 
-/** One text, or two that a model takes together. */
+/** Input of one trace: a text, or two that the model reads together. */
 export interface Input {
   readonly text: string;
   readonly pair?: string;
@@ -87,22 +78,55 @@ export interface Input {
   readonly generate?: number;
 }
 
-/** What is asked of a model: one input, or two to compare. */
-export interface Wish {
+/** Request for a trace of one input, or of two to compare. */
+export interface TraceRequest {
   readonly model: string;
   readonly inputs: readonly Input[];
 }
 
-interface Answered {
+interface TraceReply {
   readonly header: Header;
   readonly traces: Trace[];
-  readonly asker: Asker;
+  readonly backend: Backend;
+}
+
+/** Request a trace from `headscope serve`; the reply's backend takes further requests on it. */
+export async function requestTrace(
+  request: TraceRequest,
+  signal: AbortSignal,
+): Promise<TraceReply> {
+  const { content, readBuffer } = await postJson<{ id: string; header: unknown }>(
+    "trace",
+    request,
+    signal,
+  );
+  const header = checkHeader(content.header);
+  const traces = await openTraces(header, readBuffer);
+  return { header, traces, backend: serverBackend(content.id) };
+}
+
+function serverBackend(id: string): Backend {
+  return {
+    ...sharedRequests((kind, request, signal) => postJson(kind, { id, ...request }, signal)),
+    async row(row) {
+      try {
+        return new Float32Array(await (await post("row", { id, ...row })).arrayBuffer());
+      } catch {
+        return null; // The trace expired, or the server stopped: the drawn value stays.
+      }
+    },
+    async effects(trace, position, follow, signal) {
+      const response = await post("effects", { id, trace, position }, signal);
+      const { content, readBuffer } = replyOf(await lastEvent(response, follow));
+      return (await openEffects(content.effects, readBuffer))!;
+    },
+  };
 }
 
 async function post(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
-  let answer: Response;
+  let response: Response;
   try {
-    answer = await fetch(path, {
+    response = await fetch(path, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
@@ -110,78 +134,58 @@ async function post(path: string, body: unknown, signal?: AbortSignal): Promise<
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Refusal("The server does not answer. Is `headscope serve` still running?");
+    throw new RequestError("The server does not answer. Is `headscope serve` still running?");
   }
-  if (answer.ok) return answer;
-  const said = (await answer.json().catch(() => null)) as { error?: string } | null;
-  throw new Refusal(said?.error ?? `The server answered ${answer.status}.`);
+  if (response.ok) return response;
+  const reason = (await response.json().catch(() => null)) as { error?: string } | null;
+  throw new RequestError(reason?.error ?? `The server answered ${response.status}.`);
 }
 
-const ask: Ask = async <T>(path: string, body: object, signal?: AbortSignal) =>
-  opened((await (await post(path, body, signal)).json()) as T);
+const postJson: Send = async <T>(path: string, body: object, signal?: AbortSignal) =>
+  replyOf((await (await post(path, body, signal)).json()) as T);
 
-/** An answer, whose buffers are base64. */
-function opened<T>(content: T): Reply<T> {
+/** Wrap JSON whose buffers are base64. */
+function replyOf<T>(content: T): Reply<T> {
   const { buffers } = content as { buffers?: string[] };
-  const take = takeFrom((index) => (buffers?.[index] ? bytesOfBase64(buffers[index]) : null));
-  return { content, take };
-}
-
-/** Trace texts, and keep asking the same server about them. */
-export async function askTrace(wish: Wish, signal: AbortSignal): Promise<Answered> {
-  const { content, take } = await ask<{ id: string; header: unknown }>("trace", wish, signal);
-  const header = checkHeader(content.header);
-  return { header, traces: await openTraces(header, take), asker: serverAsker(content.id) };
-}
-
-function serverAsker(id: string): Asker {
   return {
-    ...questions((kind, wish, signal) => ask(kind, { id, ...wish }, signal)),
-    async row(row) {
-      try {
-        const found = await post("row", { id, ...row });
-        return new Float32Array(await found.arrayBuffer());
-      } catch {
-        return null; // The server forgot the trace, or is gone: the drawn value stays.
-      }
-    },
-    async effects(trace, position, follow, signal) {
-      const answer = await post("effects", { id, trace, position }, signal);
-      const { content, take } = opened(await followed(answer, follow));
-      return (await openEffects(content.effects, take))!;
-    },
+    content,
+    readBuffer: bufferReader((index) => (buffers?.[index] ? bytesOfBase64(buffers[index]) : null)),
   };
 }
 
-interface Measured {
+interface EffectsReply {
   readonly effects: EffectsPart;
 }
 
-/** Reads server-sent events to the last, which holds what was measured. */
-async function followed(answer: Response, follow: (progress: Progress) => void): Promise<Measured> {
-  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
-  let waiting = "";
+/** Read server-sent events up to the last, which holds the effects. */
+async function lastEvent(
+  response: Response,
+  follow: (progress: Progress) => void,
+): Promise<EffectsReply> {
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let pending = "";
   for (;;) {
     const { done, value } = await reader.read();
-    waiting += value ?? "";
-    const events = waiting.split(/\r?\n\r?\n/);
-    waiting = done ? "" : events.pop()!;
+    pending += value ?? "";
+    const events = pending.split(/\r?\n\r?\n/);
+    pending = done ? "" : events.pop()!;
     for (const event of events) {
       const lines = event.split(/\r?\n/).filter((line) => line.startsWith("data:"));
       if (lines.length === 0) continue;
       const data = JSON.parse(lines.map((line) => line.slice(5)).join("\n")) as
         | Progress
-        | Measured
+        | EffectsReply
         | { error: string };
-      if ("error" in data) throw new Refusal(data.error);
+      if ("error" in data) throw new RequestError(data.error);
       if ("effects" in data) return data;
       follow(data);
     }
-    if (done) throw new Refusal("The measurement ended before all heads were done.");
+    if (done) throw new RequestError("The measurement ended before all heads were done.");
   }
 }
 
-export interface Model {
+/** Model of an anywidget: shared values and messages. */
+export interface WidgetModel {
   get(name: string): unknown;
   set(name: string, value: unknown): void;
   save_changes(): void;
@@ -190,48 +194,48 @@ export interface Model {
   send(content: unknown): void;
 }
 
-interface Answer {
+interface KernelReply {
   readonly content: { readonly id: number; readonly found?: boolean; readonly error?: string };
   readonly buffers: readonly Uint8Array<ArrayBuffer>[];
 }
 
-/** Asks the kernel, until told to stop. */
-export function kernelAsker(model: Model): Asker & { stop(): void } {
-  const waiting = new Map<number, (answer: Answer) => void>();
-  let asked = 0;
-  const arrive = (content: Answer["content"], views: DataView<ArrayBuffer>[] | undefined) => {
+/** Send requests to the kernel as messages; `stop` ends it. */
+export function kernelBackend(model: WidgetModel): Backend & { stop(): void } {
+  const waiting = new Map<number, (reply: KernelReply) => void>();
+  let count = 0;
+  const receive = (content: KernelReply["content"], views: DataView<ArrayBuffer>[] | undefined) => {
     const buffers = (views ?? []).map(
-      (view) =>
-        new Uint8Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength)),
+      ({ buffer, byteOffset, byteLength }) =>
+        new Uint8Array(buffer.slice(byteOffset, byteOffset + byteLength)),
     );
     waiting.get(content.id)?.({ content, buffers });
     waiting.delete(content.id);
   };
-  model.on("msg:custom", arrive);
-  const send = (kind: string, wish: object): Promise<Answer> =>
+  model.on("msg:custom", receive);
+  const message = (kind: string, request: object): Promise<KernelReply> =>
     new Promise((resolve, reject) => {
-      waiting.set(++asked, (answer) => {
-        const { error } = answer.content;
-        if (error) reject(new Refusal(error));
-        else resolve(answer);
+      waiting.set(++count, (reply) => {
+        const { error } = reply.content;
+        if (error) reject(new RequestError(error));
+        else resolve(reply);
       });
-      model.send({ ...wish, kind, id: asked });
+      model.send({ ...request, kind, id: count });
     });
-  const ask: Ask = async <T>(kind: string, wish: object) => {
-    const { content, buffers } = await send(kind, wish);
-    return { content: content as T, take: takeFrom((index) => buffers[index] ?? null) };
+  const send: Send = async <T>(kind: string, request: object) => {
+    const { content, buffers } = await message(kind, request);
+    return { content: content as T, readBuffer: bufferReader((index) => buffers[index] ?? null) };
   };
   return {
-    ...questions(ask),
+    ...sharedRequests(send),
     async row(row) {
-      const answer = await send("row", row).catch(() => null);
-      const [weights] = answer?.content.found ? answer.buffers : [];
+      const reply = await message("row", row).catch(() => null);
+      const [weights] = reply?.content.found ? reply.buffers : [];
       return weights ? new Float32Array(weights.buffer) : null;
     },
     async effects(trace, position) {
-      const { content, take } = await ask<{ effects: EffectsPart }>("effects", { trace, position });
-      return (await openEffects(content.effects, take))!;
+      const { content, readBuffer } = await send<EffectsReply>("effects", { trace, position });
+      return (await openEffects(content.effects, readBuffer))!;
     },
-    stop: () => model.off("msg:custom", arrive),
+    stop: () => model.off("msg:custom", receive),
   };
 }

@@ -1,6 +1,6 @@
 // From base64 text or gzipped bytes to plain bytes, a buffer at a time. No request is made.
 
-import { PayloadError } from "./payload.ts";
+import { PayloadError } from "./parse.ts";
 
 interface Base64Bytes {
   fromBase64?: (text: string) => Uint8Array<ArrayBuffer>;
@@ -31,10 +31,10 @@ export async function gunzip(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array
 }
 
 /** A numbered buffer of a payload, unpacked and of the length it should have. */
-export type Take = (index: number, bytes: number) => Promise<Uint8Array<ArrayBuffer>>;
+export type ReadBuffer = (index: number, bytes: number) => Promise<Uint8Array<ArrayBuffer>>;
 
 /** Unpacks buffers when they are asked for. `read` gives the packed bytes of one, null for none. */
-export function takeFrom(read: (index: number) => Uint8Array<ArrayBuffer> | null): Take {
+export function bufferReader(read: (index: number) => Uint8Array<ArrayBuffer> | null): ReadBuffer {
   return async (index, bytes) => {
     const packed = read(index);
     const found = packed ? await gunzip(packed) : null;

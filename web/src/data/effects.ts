@@ -1,6 +1,6 @@
 // What each head does to the output: stored with a trace, or measured when somebody is asked.
 
-import type { Take } from "./decode.ts";
+import type { ReadBuffer } from "./decode.ts";
 import type { EffectsPart } from "./payload.ts";
 import { openNumbers } from "./trace.ts";
 
@@ -26,7 +26,7 @@ export type EffectTable =
 
 export async function openEffects(
   part: EffectsPart | null,
-  take: Take,
+  readBuffer: ReadBuffer,
 ): Promise<EffectTable | null> {
   if (!part) return null;
   const cell = (table: (number | null)[][]) => (layerIndex: number, head: number) =>
@@ -37,7 +37,7 @@ export async function openEffects(
     return { kind: "turn", pooling, turn: cell(turn), likeness: after };
   }
   const { position, candidates } = part;
-  const numbers = await openNumbers(part.after, take);
+  const numbers = await openNumbers(part.after, readBuffer);
   return {
     kind: "prediction",
     position,
@@ -48,17 +48,17 @@ export async function openEffects(
 }
 
 /** A head by the index of its layer. */
-export interface Spot {
+export interface HeadIndex {
   readonly layerIndex: number;
   readonly head: number;
 }
 
-export interface Ranked extends Spot {
+export interface RankedHead extends HeadIndex {
   readonly value: number;
 }
 
 /** Where a head stands in a list; -1 where it does not. */
-export function placeIn(list: readonly Spot[], layerIndex: number, head: number): number {
+export function indexOfHead(list: readonly HeadIndex[], layerIndex: number, head: number): number {
   return list.findIndex((one) => one.layerIndex === layerIndex && one.head === head);
 }
 
@@ -67,8 +67,8 @@ export function rank(
   layers: number,
   heads: number,
   value: (layerIndex: number, head: number) => number,
-): Ranked[] {
-  const all: Ranked[] = [];
+): RankedHead[] {
+  const all: RankedHead[] = [];
   for (let layerIndex = 0; layerIndex < layers; layerIndex++) {
     for (let head = 0; head < heads; head++) {
       const one = value(layerIndex, head);

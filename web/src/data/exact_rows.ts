@@ -3,7 +3,7 @@
 import { type Block, Lazy, type Vectors } from "./trace.ts";
 
 /** Asks whoever holds the trace for one row; null where nobody does. */
-export type AskRow = (row: RowId) => Promise<Float32Array | null>;
+export type RequestRow = (row: RowId) => Promise<Float32Array | null>;
 
 export interface RowId {
   readonly trace: number;
@@ -20,7 +20,7 @@ const AGREES = 0.006;
 export class ExactRows {
   private readonly rows = new Map<string, Lazy<Float32Array | null>>();
 
-  constructor(private readonly ask: AskRow | null = null) {}
+  constructor(private readonly ask: RequestRow | null = null) {}
 
   /** The exact row if it is known by now; asks for it otherwise. */
   row(id: RowId): Float32Array | null {

@@ -54,7 +54,7 @@ export const NO_FILTER: Filter = {
 
 const CACHED = 64;
 
-export class Lens {
+export class FilteredBlock {
   readonly rows: readonly Entry[];
   readonly columns: readonly Entry[];
   /** Columns that a row's attention is shared among when special tokens are hidden. */

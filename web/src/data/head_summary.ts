@@ -1,6 +1,7 @@
 // What a head does on this text, said in a sentence by rules from numbers.
 
 import type { Matrix } from "./filtered_block.ts";
+import { percent } from "./format.ts";
 import type { RoleId } from "./payload.ts";
 import { type Entry, printed } from "./tokens.ts";
 
@@ -11,7 +12,7 @@ export interface Link {
 }
 
 /** A sentence with the parts that stand out. */
-export interface Said {
+export interface TitleParts {
   readonly lead: string;
   /** Words of the text that the lead ends with. */
   readonly words: readonly string[];
@@ -20,7 +21,7 @@ export interface Said {
 
 /** The strongest link of a row, or of the whole text: not to the first token, nor to a special
  *  one or to itself unless the role is about those. */
-export function tellingLink(
+export function strongestLink(
   matrix: Matrix,
   rows: readonly Entry[],
   columns: readonly Entry[],
@@ -54,12 +55,12 @@ const LEADS: Record<RoleId, string> = {
 };
 
 /** Is a role a resting place? It then says little about what a head is for. */
-export function isResting(role: string | null): role is "first" | "special" | "punctuation" {
+export function isSink(role: string | null): role is "first" | "special" | "punctuation" {
   return role === "first" || role === "special" || role === "punctuation";
 }
 
 /** A resting head is titled by what the pinned word reads, where that is at least this much. */
-const TELLING = 0.25;
+const MIN_PINNED = 0.25;
 
 /** The title of a head, from its role and its telling links (one per input). */
 export function titleOf(
@@ -67,10 +68,10 @@ export function titleOf(
   share: number | null,
   links: readonly (Link | null)[],
   isPinned: boolean,
-): Said {
+): TitleParts {
   const found = links.filter((link) => link !== null);
-  const rests = isResting(role);
-  const isTelling = isPinned && found.some(({ weight }) => weight >= TELLING);
+  const rests = isSink(role);
+  const isTelling = isPinned && found.some(({ weight }) => weight >= MIN_PINNED);
   const say = (lead: string, said: readonly Link[] = found) => ({ lead, words: [], links: said });
   if (rests && !isTelling) {
     const lead = `${LEADS[role]}: ${percent(share)} on average`;
@@ -89,24 +90,6 @@ export function titleOf(
   const way = to.positions[0] < from.positions[0] ? "reads back" : "reads ahead";
   const words = [...new Set(found.map((link) => printed(link.from.label)))];
   return { lead: `${way} from`, words, links: found };
-}
-
-export function percent(share: number | null): string {
-  return share === null || Number.isNaN(share) ? "–" : `${Math.round(100 * share)} %`;
-}
-
-export function ordinal(n: number): string {
-  const last = n % 100;
-  const ending = last >= 11 && last <= 13 ? "th" : (["th", "st", "nd", "rd"][n % 10] ?? "th");
-  return `${n}${ending}`;
-}
-
-export function lowered(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1);
-}
-
-export function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** The strongest of a row, and what the rest adds up to. */

@@ -1,21 +1,7 @@
 // Images, sound, and what a token is of them: a patch, or a frame.
 
-import type { Take } from "./decode.ts";
-
-/** As `src/headscope/page/media_part.py` writes them. */
-export interface ImagePart {
-  width: number;
-  height: number;
-  pixels: number;
-}
-
-export interface SoundPart {
-  seconds: number;
-  count: number;
-  peaks: number;
-}
-
-export type PiecePart = (string | number)[] | null;
+import type { ReadBuffer } from "./decode.ts";
+import type { ImagePart, PiecePart, SoundPart } from "./payload.ts";
 
 export interface Picture {
   readonly width: number;
@@ -58,17 +44,19 @@ export interface Media {
 
 export async function openMedia(
   part: { images?: ImagePart[]; sound?: SoundPart },
-  take: Take,
+  readBuffer: ReadBuffer,
 ): Promise<Media> {
   const { sound } = part;
   const open = async ({ width, height, pixels }: ImagePart) => ({
     width,
     height,
-    pixels: opaque(await take(pixels, width * height * 3)),
+    pixels: opaque(await readBuffer(pixels, width * height * 3)),
   });
   return {
     pictures: await Promise.all((part.images ?? []).map(open)),
-    sound: sound ? { seconds: sound.seconds, peaks: await take(sound.peaks, sound.count) } : null,
+    sound: sound
+      ? { seconds: sound.seconds, peaks: await readBuffer(sound.peaks, sound.count) }
+      : null,
   };
 }
 

@@ -1,9 +1,4 @@
-// The payload as Python writes it (src/headscope/page/payload.py), and its check on arrival.
-
-import type { ImagePart, PiecePart, SoundPart } from "./media.ts";
-
-export const FORMAT = "headscope-explorer";
-export const VERSION = 2;
+// Types of the payload that Python writes (src/headscope/page). Checks are in parse.ts.
 
 /** Real numbers as 16-bit integers, one step (scale) per index of the first `axes`. */
 export interface NumbersPart {
@@ -171,72 +166,30 @@ export interface Header {
   traces: TracePart[];
 }
 
-/** What the payload is not; its message is shown to the reader of the page. */
-export class PayloadError extends Error {}
-
-/** The header in `text`, or an error that says what is wrong with it. */
-export function parseHeader(text: string): Header {
-  return checkHeader(parseJson(text));
+/** Image of a trace; `pixels` is a buffer of RGB bytes. */
+export interface ImagePart {
+  width: number;
+  height: number;
+  pixels: number;
 }
 
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new PayloadError("The data of this page is cut off or damaged (it is not JSON).");
-  }
+export interface SoundPart {
+  seconds: number;
+  count: number;
+  peaks: number;
 }
 
-/** `value` as a header, after a look at every field that the views rely on. */
-export function checkHeader(value: unknown): Header {
-  const header = value as Header;
-  need(isObject(value) && header.format === FORMAT, "it is not an explorer payload");
-  need(header.version === VERSION, `its version is ${header.version}, expected ${VERSION}`);
-  need(Array.isArray(header.traces) && header.traces.length > 0, "it has no trace");
-  need(Array.isArray(header.examples) && header.examples.length > 0, "it has no example");
-  for (const { traces } of header.examples) {
-    const known = traces?.every((index) => header.traces[index] !== undefined);
-    need(known && (traces.length === 1 || traces.length === 2), "an example names no trace");
-  }
-  for (const trace of header.traces) checkTrace(trace);
-  return header;
-}
+export type PiecePart = (string | number)[] | null;
 
-export function checkTrace(trace: TracePart): void {
-  need(isObject(trace.stacks) && Array.isArray(trace.blocks), "a trace has no tokens or blocks");
-  need(trace.blocks.length > 0, "a trace has no attention");
-  for (const tokens of Object.values(trace.stacks)) {
-    const n = tokens.tokens?.length;
-    for (const name of ["special", "segments", "generated", "words"] as const) {
-      need(tokens[name]?.length === n, `tokens and ${name} differ in length`);
-    }
-    need((tokens.pieces?.length ?? n) === n, "tokens and pieces differ in length");
-  }
-  for (const block of trace.blocks) checkBlock(block, trace);
-}
-
-function checkBlock(block: BlockPart, trace: TracePart): void {
-  const [layers, heads, queries, keys] = block.shape ?? [];
-  const where = `block ${block.name}`;
-  const isTable = (rows: unknown[][]) =>
-    rows?.length === layers && rows.every((row) => row.length === heads);
-  need(block.layers?.length === layers, `${where}: layers and shape differ`);
-  need(block.heads === heads, `${where}: heads and shape differ`);
-  need(block.coarse?.length === layers, `${where}: buffers and layers differ`);
-  const { heads: named, here } = block.roles ?? {};
-  need(isTable(named) && (!here || isTable(here)), `${where}: roles and heads differ`);
-  need(
-    trace.stacks[block.queries]?.tokens.length === queries,
-    `${where}: queries and tokens differ`,
-  );
-  need(trace.stacks[block.keys]?.tokens.length === keys, `${where}: keys and tokens differ`);
-}
-
-/** Refuse the payload, with the reason, unless `condition` holds. */
-export function need(condition: boolean, problem: string): void {
-  if (!condition) throw new PayloadError(`The data of this page cannot be read: ${problem}.`);
-}
-
-export function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null;
+/** One score as a sum over the parts of the residual stream. */
+export interface ScoreSum {
+  readonly total: number;
+  readonly parts: readonly {
+    readonly name: string;
+    readonly query_side: number;
+    readonly key_side: number;
+    readonly share: number;
+  }[];
+  /** What the score is contrasted with, in words. */
+  readonly against: string;
 }

@@ -1,7 +1,7 @@
 // A trace in memory: tokens and small things at once, layers and vectors as they are looked at.
 
 import { type Signal, signal } from "@preact/signals";
-import { Numbers, Planes, type Take } from "./decode.ts";
+import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
 import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import type {
@@ -77,28 +77,35 @@ export interface Trace {
   readonly media: Media;
 }
 
-export async function openTraces(header: Pick<Header, "traces">, take: Take): Promise<Trace[]> {
-  return Promise.all(header.traces.map((part) => openTrace(part, take)));
+export async function openTraces(
+  header: Pick<Header, "traces">,
+  readBuffer: ReadBuffer,
+): Promise<Trace[]> {
+  return Promise.all(header.traces.map((part) => openTrace(part, readBuffer)));
 }
 
-async function openTrace(part: TracePart, take: Take): Promise<Trace> {
+async function openTrace(part: TracePart, readBuffer: ReadBuffer): Promise<Trace> {
   const stacks = new Map(Object.entries(part.stacks).map(([name, t]) => [name, openTokens(t)]));
   const { title, model, changed, predictions } = part;
   const [blocks, media, effects] = await Promise.all([
-    Promise.all(part.blocks.map((block) => openBlock(block, stacks, take))),
-    openMedia(part, take),
-    openEffects(part.effects, take),
+    Promise.all(part.blocks.map((block) => openBlock(block, stacks, readBuffer))),
+    openMedia(part, readBuffer),
+    openEffects(part.effects, readBuffer),
   ]);
   return { title, model, changed, predictions, effects, blocks, media };
 }
 
-async function openBlock(part: BlockPart, stacks: Map<string, Tokens>, take: Take): Promise<Block> {
+async function openBlock(
+  part: BlockPart,
+  stacks: Map<string, Tokens>,
+  readBuffer: ReadBuffer,
+): Promise<Block> {
   const [, heads, queries, keys] = part.shape;
   const size = heads * queries * keys;
   const layer = (index: number) =>
     new Lazy(async () => {
-      const coarse = take(part.coarse[index], size);
-      const fine = part.fine && take(part.fine[index], Math.ceil(size / 2));
+      const coarse = readBuffer(part.coarse[index], size);
+      const fine = part.fine && readBuffer(part.fine[index], Math.ceil(size / 2));
       return new Planes([heads, queries, keys], await coarse, await fine);
     });
   return {
@@ -113,24 +120,24 @@ async function openBlock(part: BlockPart, stacks: Map<string, Tokens>, take: Tak
     thumbs: {
       rows: part.thumb_shape[2],
       columns: part.thumb_shape[3],
-      codes: await take(part.thumb, product(part.thumb_shape)),
+      codes: await readBuffer(part.thumb, product(part.thumb_shape)),
     },
     groups: part.groups,
     roles: part.roles,
     statistics: part.statistics,
     vectors: new Map(
-      part.vectors.map((v) => [v.layer, new Lazy(() => openVectors(v, take))] as const),
+      part.vectors.map((v) => [v.layer, new Lazy(() => openVectors(v, readBuffer))] as const),
     ),
     has: (layerIndex, head) => part.present[layerIndex]?.[head] === 1,
   };
 }
 
-export async function openVectors(part: VectorsPart, take: Take): Promise<Vectors> {
+export async function openVectors(part: VectorsPart, readBuffer: ReadBuffer): Promise<Vectors> {
   const open = (numbers: NumbersPart | null | undefined) =>
-    numbers ? openNumbers(numbers, take) : null;
+    numbers ? openNumbers(numbers, readBuffer) : null;
   const [queries, keys, values, outputs, scores] = await Promise.all([
-    openNumbers(part.queries, take),
-    openNumbers(part.keys, take),
+    openNumbers(part.queries, readBuffer),
+    openNumbers(part.keys, readBuffer),
     open(part.values),
     open(part.outputs),
     open(part.scores),
@@ -138,10 +145,10 @@ export async function openVectors(part: VectorsPart, take: Take): Promise<Vector
   return { groups: part.groups, scale: part.scale, queries, keys, values, outputs, scores };
 }
 
-export async function openNumbers(part: NumbersPart, take: Take): Promise<Numbers> {
+export async function openNumbers(part: NumbersPart, readBuffer: ReadBuffer): Promise<Numbers> {
   const [data, steps] = await Promise.all([
-    take(part.data, 2 * product(part.shape)),
-    take(part.steps, 4 * product(part.shape.slice(0, part.axes))),
+    readBuffer(part.data, 2 * product(part.shape)),
+    readBuffer(part.steps, 4 * product(part.shape.slice(0, part.axes))),
   ]);
   return new Numbers(part.shape, part.axes, data, steps);
 }

@@ -1,7 +1,7 @@
 // The lab of `headscope serve`: a text to type, and the explorer of what the model made of it.
 
-import { parseJson } from "../data/payload.ts";
-import { showProblem } from "../view/error_message.ts";
+import { parseJson } from "../data/parse.ts";
+import { showError } from "../view/error_message.ts";
 import { Lab, type LabStart } from "../view/lab.tsx";
 
 const host = document.getElementById("headscope");
@@ -10,6 +10,6 @@ if (host) {
   try {
     new Lab(host, parseJson(given) as LabStart);
   } catch (error) {
-    showProblem(host, error);
+    showError(host, error);
   }
 }

@@ -1,16 +1,16 @@
 // The notebook widget (anywidget): data from the kernel's model, the rest on request.
 
-import { kernelAsker, type Model } from "../data/backend.ts";
-import { takeFrom } from "../data/decode.ts";
-import { parseHeader } from "../data/payload.ts";
+import { kernelBackend, type WidgetModel } from "../data/backend.ts";
+import { bufferReader } from "../data/decode.ts";
+import { parseHeader } from "../data/parse.ts";
 import { openTraces } from "../data/trace.ts";
 import { Session } from "../state/session.ts";
 import { make } from "../view/element.ts";
-import { showProblem } from "../view/error_message.ts";
+import { showError } from "../view/error_message.ts";
 import { type Mounted, mount } from "../view/explorer.tsx";
 
 /** What a closed notebook shows is not needed while the widget lives. */
-function hideStill(model: Model): void {
+function hideStill(model: WidgetModel): void {
   for (const still of document.querySelectorAll<HTMLElement>(
     `.headscope-still-${model.get("static_id")}`,
   )) {
@@ -19,7 +19,7 @@ function hideStill(model: Model): void {
   }
 }
 
-async function render({ model, el }: { model: Model; el: HTMLElement }): Promise<() => void> {
+async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<() => void> {
   const host = make("div");
   // JupyterLab takes keys before anyone else, unless it is asked not to; Control-S stays its own.
   const guard = (event: KeyboardEvent) =>
@@ -27,7 +27,7 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
   addEventListener("keydown", guard, true);
   Object.assign(host.style, { display: "block", height: `${model.get("height")}px` });
   el.append(host);
-  const asker = kernelAsker(model);
+  const backend = kernelBackend(model);
   let explorer: Mounted | null = null;
   let session: Session | null = null;
   const follow = () => {
@@ -41,9 +41,9 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
     );
     const traces = await openTraces(
       header,
-      takeFrom((index) => buffers[index] ?? null),
+      bufferReader((index) => buffers[index] ?? null),
     );
-    session = new Session(header, traces, asker, model.get("selection") as string);
+    session = new Session(header, traces, backend, model.get("selection") as string);
     explorer = mount(host, session, {
       changed(selection) {
         if (selection === model.get("selection")) return;
@@ -56,10 +56,10 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
     hideStill(model);
     model.on("change:selection", follow);
   } catch (error) {
-    showProblem(host, error);
+    showError(host, error);
   }
   return () => {
-    asker.stop();
+    backend.stop();
     model.off("change:selection", follow);
     explorer?.dispose();
     removeEventListener("keydown", guard, true);

@@ -1,8 +1,10 @@
-// Attention over a line of words, as arcs.
+// Arcs over text: attention between words of a line, and one arc over a text in several lines.
 
-import { type Focus, type Lens, type Matrix, rowWeights } from "../data/filtered_block.ts";
+import { type FilteredBlock, type Focus, type Matrix, rowWeights } from "../data/filtered_block.ts";
 import { shortWeight } from "../data/format.ts";
 import type { Link } from "../data/head_summary.ts";
+import { printed } from "../data/tokens.ts";
+import { textWidth } from "../paint/painter.ts";
 
 /** Where a word stands: its middle, its top, its width. */
 export interface Place {
@@ -26,7 +28,7 @@ export interface Arc {
 
 interface ArcsInput {
   readonly matrix: Matrix;
-  readonly lens: Lens;
+  readonly filtered: FilteredBlock;
   readonly focus: Focus;
   /** The row that is looked at, as exactly as it is known. */
   readonly read: Float32Array | null;
@@ -42,7 +44,7 @@ const CROWDED = 32;
 
 /** Arcs between words of one line; across lines there is shading instead. */
 export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Arc[] {
-  const { lens, focus } = input;
+  const { filtered, focus } = input;
   const links = linksOf(input).sort((a, b) => a.weight - b.weight);
   const most = links.at(-1)?.weight ?? 1;
   const isLooked = focus.row >= 0 || focus.column >= 0;
@@ -66,9 +68,9 @@ export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Ar
       const isLeft = end.x <= (end === to ? from : to).x;
       const isStrong = isLooked && i >= feet.length - LABELED && link.weight >= 0.1 && !isItself;
       return {
-        from: lens.rows.indexOf(link.from),
-        to: lens.columns.indexOf(link.to),
-        path: `M${x1} ${y}C${x1} ${y - rise * 1.33} ${x2} ${y - rise * 1.33} ${x2} ${y}`,
+        from: filtered.rows.indexOf(link.from),
+        to: filtered.columns.indexOf(link.to),
+        path: arcPath([x1, y], [x2, y], y - rise * 1.33),
         width: isLooked ? 0.8 + 4.4 * link.weight : 0.7 + 1.6 * link.weight,
         opacity: isLooked ? 0.3 + (0.7 * link.weight) / most : 0.15 + 0.5 * link.weight,
         label: isStrong ? shortWeight(link.weight) : "",
@@ -78,8 +80,8 @@ export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Ar
     });
 }
 
-function linksOf({ matrix, lens, focus, read, above }: ArcsInput): Link[] {
-  const { rows, columns } = lens;
+function linksOf({ matrix, filtered, focus, read, above }: ArcsInput): Link[] {
+  const { rows, columns } = filtered;
   const links: Link[] = [];
   if (focus.row >= 0 && read) {
     columns.forEach((to, c) => {
@@ -101,4 +103,84 @@ function linksOf({ matrix, lens, focus, read, above }: ArcsInput): Link[] {
     if (isTelling) links.push({ from, to: columns[best], weight: own[best] });
   });
   return links;
+}
+
+/** SVG path of an arc between two points; its handles are at height `high`. */
+export function arcPath(
+  [x1, y1]: readonly [number, number],
+  [x2, y2]: readonly [number, number],
+  high: number,
+): string {
+  return `M${x1} ${y1}C${x1} ${high} ${x2} ${high} ${x2} ${y2}`;
+}
+
+/** Token of a text in several lines; `y` is its baseline. */
+export interface PlacedToken extends Place {
+  readonly text: string;
+  readonly position: number;
+  readonly line: number;
+}
+
+export interface ArcText {
+  readonly tokens: readonly PlacedToken[];
+  readonly height: number;
+  /** Paths of the arc and of its arrowhead; empty if it ends where it begins. */
+  readonly paths: readonly string[];
+}
+
+export const ARC_FONT = 13;
+const LEFT = 52;
+const RISE = 16;
+const LONGEST = 40;
+
+/** Lay out a document in lines, with an arc from a query token to a key token. */
+export function arcText(
+  tokens: readonly string[],
+  { query, key }: { query: number; key: number },
+  width: number,
+): ArcText {
+  const hasSpaces = tokens.some((token) => token.startsWith(" "));
+  const placed: Omit<PlacedToken, "y">[] = [];
+  let [x, line] = [LEFT, 0];
+  let word: { text: string; position: number; width: number }[] = [];
+  const breakBefore = (needed: number) => {
+    if (x + needed > width && x > LEFT) [x, line] = [LEFT, line + 1];
+  };
+  const endWord = () => {
+    breakBefore(word.reduce((sum, token) => sum + token.width, 0));
+    for (const token of word) {
+      breakBefore(token.width);
+      placed.push({ ...token, x, line });
+      x += token.width;
+    }
+    x += 4;
+    word = [];
+  };
+  tokens.forEach((token, position) => {
+    const isNew = hasSpaces ? token.startsWith(" ") : !token.startsWith("##");
+    if (isNew && word.length) endWord();
+    const isEnd = position === query || position === key;
+    // Some vocabularies have tokens of spaces; these show only where the arc ends.
+    const isBlank = /^ *$/.test(token) && !isEnd;
+    const bare = isBlank ? "" : printed(hasSpaces ? token : token.replace(/^##(?=.)/, ""));
+    const text = bare.length > LONGEST ? `${bare.slice(0, LONGEST - 1)}…` : bare;
+    word.push({ text, position, width: textWidth(text, ARC_FONT, isEnd) });
+  });
+  if (word.length) endWord();
+  const step = line > 0 ? 26 : 21;
+  const all = placed.map((token) => ({ ...token, y: RISE + ARC_FONT + token.line * step }));
+  const [from, to] = [query, key].map((i) => all.find(({ position }) => position === i));
+  const paths = from && to && from !== to ? arrowPaths(from, to) : [];
+  return { tokens: all, height: RISE + ARC_FONT + line * step + 12, paths };
+}
+
+function arrowPaths(from: PlacedToken, to: PlacedToken): string[] {
+  const top = ({ x, y, width }: PlacedToken) =>
+    [x + width / 2, y - ARC_FONT - 1].map((value) => Math.round(value * 100) / 100);
+  const [[x1, y1], [x2, y2]] = [top(from), top(to)];
+  const isLevel = from.line === to.line;
+  const rise = isLevel ? Math.min(RISE + 3, 8 + Math.abs(x2 - x1) * 0.06) : RISE;
+  const high = Math.round((Math.min(y1, y2) - rise) * 100) / 100;
+  const head = `M${x2 - 3.2} ${y2 - 5} L${x2} ${y2} L${x2 + 3.2} ${y2 - 5}`;
+  return [arcPath([x1, y1], [x2, y2], high), head];
 }

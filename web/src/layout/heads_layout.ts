@@ -1,7 +1,7 @@
 // All heads in a table: how large the cells are, and the picture of it.
 
 import { COARSE } from "../data/decode.ts";
-import type { Spot } from "../data/effects.ts";
+import type { HeadIndex } from "../data/effects.ts";
 import { type Filter, LINES_LIMIT } from "../data/filtered_block.ts";
 import type { Block, Tokens } from "../data/trace.ts";
 import { mix, pixelsOf, type Rgb } from "../paint/theme.ts";
@@ -72,11 +72,11 @@ export function gridPictures(
   grid: Grid,
   filter: Filter,
   ratio: number,
-  spots: readonly Spot[],
+  spots: readonly HeadIndex[],
   look: (layerIndex: number, head: number) => CellLook,
 ): ImageMark[] {
-  const sieve = sieveOf(block, filter);
-  const [rows, columns] = [sieve.rows.length, sieve.columns.length];
+  const thumbnail = thumbnailFilter(block, filter);
+  const [rows, columns] = [thumbnail.rows.length, thumbnail.columns.length];
   const inner =
     grid.label === "name" || grid.label === "sign" ? grid.cellHeight - NAME : grid.cellHeight;
   const [width, height] = [Math.round(grid.cellWidth * ratio), Math.round(inner * ratio)];
@@ -84,8 +84,8 @@ export function gridPictures(
   const marks: ImageMark[] = [];
   spots.forEach(({ layerIndex, head }, i) => {
     if (!block.has(layerIndex, head)) return;
-    const weights = sieved(block, layerIndex, head, sieve);
-    (sieve.isLines ? drawLines : drawHeat)(weights, rows, columns, canvas);
+    const weights = thumbnailWeights(block, layerIndex, head, thumbnail);
+    (thumbnail.isLines ? drawLines : drawHeat)(weights, rows, columns, canvas);
     const { paper, ink } = look(layerIndex, head);
     marks.push({
       kind: "image",
@@ -104,7 +104,7 @@ export function gridPictures(
 const FAINTEST = 0.03;
 
 /** The cells of a thumbnail that the filter leaves, and in which row of the picture each is. */
-interface Sieve {
+interface ThumbnailFilter {
   readonly rows: readonly number[];
   readonly columns: readonly number[];
   /** Whether the cell at a place is drawn at all. */
@@ -114,7 +114,7 @@ interface Sieve {
   readonly isLines: boolean;
 }
 
-export function sieveOf(block: Block, filter: Filter): Sieve {
+export function thumbnailFilter(block: Block, filter: Filter): ThumbnailFilter {
   const { rows, columns } = block.thumbs;
   const [queries, keys] = [block.queryTokens, block.keyTokens];
   const own = binsOf(queries, rows);
@@ -150,15 +150,20 @@ function binsOf(tokens: Tokens, count: number): Bin[] {
 }
 
 /** The weights of one head in the cells that are left, row after row. */
-export function sieved(block: Block, layerIndex: number, head: number, sieve: Sieve): Float32Array {
+export function thumbnailWeights(
+  block: Block,
+  layerIndex: number,
+  head: number,
+  thumbnail: ThumbnailFilter,
+): Float32Array {
   const { rows, columns, codes } = block.thumbs;
   const start = (layerIndex * block.heads + head) * rows * columns;
-  const weights = new Float32Array(sieve.rows.length * sieve.columns.length);
-  sieve.rows.forEach((row, r) => {
-    sieve.columns.forEach((column, c) => {
+  const weights = new Float32Array(thumbnail.rows.length * thumbnail.columns.length);
+  thumbnail.rows.forEach((row, r) => {
+    thumbnail.columns.forEach((column, c) => {
       const weight = COARSE[codes[start + row * columns + column]];
-      if (weight >= sieve.above && sieve.keeps(row, column)) {
-        weights[r * sieve.columns.length + c] = weight;
+      if (weight >= thumbnail.above && thumbnail.keeps(row, column)) {
+        weights[r * thumbnail.columns.length + c] = weight;
       }
     });
   });

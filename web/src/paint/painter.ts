@@ -15,10 +15,22 @@ import { SANS, SERIF } from "./theme.ts";
 let ruler: CanvasRenderingContext2D | null = null;
 
 /** A context that measures texts in a font. */
-export function rulerFor(font: string): CanvasRenderingContext2D {
+function rulerFor(font: string): CanvasRenderingContext2D {
   ruler ??= document.createElement("canvas").getContext("2d")!;
   ruler.font = font;
   return ruler;
+}
+
+export function textWidth(content: string, size: number, isBold = false): number {
+  return rulerFor(`${isBold ? "600 " : ""}${size}px ${SANS}`).measureText(content).width;
+}
+
+/** Cut a text to a width. */
+export function fitted(content: string, size: number, width: number): string {
+  if (textWidth(content, size) <= width) return content;
+  let kept = content;
+  while (kept.length > 1 && textWidth(`${kept}…`, size) > width) kept = kept.slice(0, -1);
+  return `${kept}…`;
 }
 
 /** The widest of some texts, in ems. */
@@ -181,7 +193,7 @@ function round(value: number): string {
 }
 
 /** Text that XML takes: markup escaped, characters it forbids left out. */
-function escapeXml(text: string): string {
+export function escapeXml(text: string): string {
   return text
     .replace(/[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/gu, "\u{fffd}")
     .replace(/&/g, "&amp;")

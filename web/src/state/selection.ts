@@ -1,7 +1,7 @@
 // The one selection that all views share: what is looked at, and through which filters.
 
 import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
-import { isResting } from "../data/head_summary.ts";
+import { isSink } from "../data/head_summary.ts";
 import type { Block, Trace } from "../data/trace.ts";
 
 export const TABS = ["lines", "matrix", "neurons", "evidence", "effect"] as const;
@@ -86,7 +86,7 @@ export function defaultSelection(trace: Trace): Selection {
   let [best, layer, head] = [-1, block.layers[0], 0];
   block.roles.heads.forEach((row, index) => {
     row.forEach(({ role, share }, h) => {
-      const strength = role && role !== "broad" && !isResting(role) ? (share ?? 0) : -1;
+      const strength = role && role !== "broad" && !isSink(role) ? (share ?? 0) : -1;
       if (strength > best) [best, layer, head] = [strength, block.layers[index], h];
     });
   });

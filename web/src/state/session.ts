@@ -1,12 +1,12 @@
 // What is open: traces, the selection, what the pointer is over, and who can be asked.
 
 import { batch, computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
-import { type Asker, type Progress, Refusal } from "../data/backend.ts";
+import { type Backend, type Progress, RequestError } from "../data/backend.ts";
 import type { EffectTable } from "../data/effects.ts";
 import { ExactRows } from "../data/exact_rows.ts";
 import {
+  FilteredBlock,
   type Focus,
-  Lens,
   LINES_LIMIT,
   type Matrix,
   meanOf,
@@ -42,8 +42,8 @@ export interface Side {
   /** As the model is now: the base itself without edits. */
   readonly now: Trace;
   readonly block: Block;
-  readonly lens: Lens;
-  readonly baseLens: Lens;
+  readonly filtered: FilteredBlock;
+  readonly baseFiltered: FilteredBlock;
 }
 
 /** What the pointer or the keyboard is over; never kept in the URL. */
@@ -74,7 +74,7 @@ export class Session {
   readonly busy = signal("");
   readonly problem = signal("");
   private readonly exact: ExactRows;
-  private readonly means = new WeakMap<Lens, { names: string; mean: Matrix }>();
+  private readonly means = new WeakMap<FilteredBlock, { names: string; mean: Matrix }>();
   /** The edits that the picture is of. */
   private acting: readonly Edit[] = [];
   private running = { edit: new AbortController(), effects: new AbortController() };
@@ -82,15 +82,15 @@ export class Session {
   constructor(
     readonly header: Header,
     readonly traces: readonly Trace[],
-    readonly asker: Asker | null,
+    readonly backend: Backend | null,
     fragment: string,
   ) {
-    this.exact = new ExactRows(asker?.row ?? null);
+    this.exact = new ExactRows(backend?.row ?? null);
     const first = traces[header.examples[0].traces[0]];
     this.story = header.story;
     this.base = this.fit(parseFragment(header.selection, defaultSelection(first)));
     if (header.story.length === 0) {
-      this.story = tourOf(first, this.base, asker !== null);
+      this.story = tourOf(first, this.base, backend !== null);
       this.base = { ...this.base, story: -1 };
     }
     this.selection = signal(this.fit(this.read(fragment, this.base)));
@@ -109,22 +109,30 @@ export class Session {
 
   private readonly example = computed(() => this.selection.value.example);
   private readonly blockName = computed(() => this.selection.value.block);
-  private readonly lensKey = computed(() => {
+  private readonly filterKey = computed(() => {
     const { unit, specials, pairs } = this.selection.value.filter;
     return `${unit}/${specials}/${pairs}`;
   });
 
   readonly sides: ReadonlySignal<readonly Side[]> = computed(() => {
-    this.lensKey.value;
+    this.filterKey.value;
     const { filter } = this.selection.peek();
     const { traces } = this.header.examples[this.example.value] ?? this.header.examples[0];
     return traces.map((trace, i) => {
       const base = this.traces[trace];
       const now = this.edited.value?.[trace] ?? base;
       const [block, before] = [now, base].map((one) => blockOf(one, this.blockName.value));
-      const lens = new Lens(block, filter);
-      const baseLens = before === block ? lens : new Lens(before, filter);
-      return { trace, letter: traces.length > 1 ? "AB"[i] : "", base, now, block, lens, baseLens };
+      const filtered = new FilteredBlock(block, filter);
+      const baseFiltered = before === block ? filtered : new FilteredBlock(before, filter);
+      return {
+        trace,
+        letter: traces.length > 1 ? "AB"[i] : "",
+        base,
+        now,
+        block,
+        filtered,
+        baseFiltered,
+      };
     });
   });
 
@@ -142,7 +150,7 @@ export class Session {
 
   readonly tab: ReadonlySignal<Tab> = computed(() => {
     const { tab } = this.selection.value;
-    const { rows, columns } = this.sides.value[0].lens;
+    const { rows, columns } = this.sides.value[0].filtered;
     const usual = Math.max(rows.length, columns.length) > LINES_LIMIT ? "matrix" : "lines";
     if (tab === null) return usual;
     return tab === "effect" && this.layout.value !== "middle" ? usual : tab;
@@ -205,7 +213,7 @@ export class Session {
 
   /** What the heads of an input do: over the corpus, or in this text. */
   roles(side: Side): readonly (readonly Role[])[] {
-    const { heads, here } = side.baseLens.block.roles;
+    const { heads, here } = side.baseFiltered.block.roles;
     return (this.selection.value.named === "text" && here) || heads;
   }
 
@@ -222,16 +230,16 @@ export class Session {
    *  are unpacked. A head that is off is drawn as it was. */
   matrix(side: Side, id: HeadId = this.selection.value): Matrix | null {
     const { layers } = side.block;
-    const lens = this.isOff(id) ? side.baseLens : side.lens;
+    const filtered = this.isOff(id) ? side.baseFiltered : side.filtered;
     const heads = this.combined(side);
-    if (!heads) return lens.matrix(Math.max(0, layers.indexOf(id.layer)), id.head);
+    if (!heads) return filtered.matrix(Math.max(0, layers.indexOf(id.layer)), id.head);
     const names = heads.map(headCode).join();
-    const known = this.means.get(lens);
+    const known = this.means.get(filtered);
     if (known?.names === names) return known.mean;
-    const all = heads.map(({ layer, head }) => lens.matrix(layers.indexOf(layer), head));
+    const all = heads.map(({ layer, head }) => filtered.matrix(layers.indexOf(layer), head));
     if (!all.every((one) => one !== null)) return null;
     const mean = meanOf(all);
-    this.means.set(lens, { names, mean });
+    this.means.set(filtered, { names, mean });
     return mean;
   }
 
@@ -256,7 +264,7 @@ export class Session {
     this.update({ layer, head, ...(this.layout.peek() === "phone" ? { pane: 2 } : {}) });
   }
 
-  /** Take a head into the mean, or out of it. */
+  /** ReadBuffer a head into the mean, or out of it. */
   toggleAlso(id: HeadId): void {
     const { also } = this.selection.peek();
     const rest = also.filter((one) => !isSameHead(one, id));
@@ -268,8 +276,8 @@ export class Session {
     const [a, b] = this.sides.value;
     return (
       b !== undefined &&
-      a.lens.rows.length === b.lens.rows.length &&
-      a.lens.columns.length === b.lens.columns.length
+      a.filtered.rows.length === b.filtered.rows.length &&
+      a.filtered.columns.length === b.filtered.columns.length
     );
   }
 
@@ -279,8 +287,8 @@ export class Session {
     const { word, key: pinned } = this.selection.value;
     const hovered = query !== null || key !== null;
     return {
-      row: rowOf(side.lens.rows, this.place(side, hovered ? query : word, "query")),
-      column: rowOf(side.lens.columns, this.place(side, hovered ? key : pinned, "key")),
+      row: rowOf(side.filtered.rows, this.place(side, hovered ? query : word, "query")),
+      column: rowOf(side.filtered.columns, this.place(side, hovered ? key : pinned, "key")),
     };
   }
 
@@ -291,12 +299,12 @@ export class Session {
     const weights = rowWeights(matrix, row);
     const precision = side.block.isFine ? "fine" : "coarse";
     const { layer, head, edits } = this.selection.value;
-    const entry = side.lens.rows[row];
+    const entry = side.filtered.rows[row];
     const isPlain =
       this.combined(side) === null &&
       edits.length === 0 &&
       entry.positions.length === 1 &&
-      side.lens.columns.length === side.block.keyTokens.texts.length;
+      side.filtered.columns.length === side.block.keyTokens.texts.length;
     if (!isPlain) return { weights, precision };
     const { trace, block } = side;
     const query = entry.positions[0];
@@ -309,9 +317,9 @@ export class Session {
     const { layer } = this.selection.value;
     const { block, trace } = side;
     const known = block.vectors.get(layer);
-    const { asker } = this;
-    if (known || !asker) return known ?? null;
-    const asked = new Lazy(() => asker.neurons(trace, block.name, layer));
+    const { backend } = this;
+    if (known || !backend) return known ?? null;
+    const asked = new Lazy(() => backend.neurons(trace, block.name, layer));
     block.vectors.set(layer, asked);
     return asked;
   }
@@ -330,21 +338,21 @@ export class Session {
     this.update({ edits: this.selection.peek().edits.filter((one) => one !== change) });
   }
 
-  /** Let the model run with the edits that are on; a newer wish ends an older one. Edits that the
+  /** Let the model run with the edits that are on; a newer request ends an older one. Edits that the
    * model could not be run with are taken back: a chip says what the picture shows. */
   private async applyEdits(): Promise<void> {
     const { edits } = this.selection.peek();
     this.running.edit.abort();
     this.running.edit = new AbortController();
     const { signal } = this.running.edit;
-    if (edits.length === 0 || !this.asker) {
+    if (edits.length === 0 || !this.backend) {
       this.edited.value = null;
       this.acting = [];
       return;
     }
-    await this.run("The model runs with your edits …", signal, async (asker) => {
+    await this.run("The model runs with your edits …", signal, async (backend) => {
       try {
-        this.edited.value = await asker.edit(edits, signal);
+        this.edited.value = await backend.edit(edits, signal);
         this.acting = edits;
       } catch (error) {
         if (!signal.aborted) {
@@ -363,8 +371,8 @@ export class Session {
     const follow = (progress: Progress) => {
       this.progress.value = progress;
     };
-    await this.run("", signal, async (asker) => {
-      const table = await asker.effects(side.trace, position, follow, signal);
+    await this.run("", signal, async (backend) => {
+      const table = await backend.effects(side.trace, position, follow, signal);
       this.effects.value = new Map(this.effects.peek()).set(side.trace, table);
     });
     if (!signal.aborted) this.progress.value = null;
@@ -373,18 +381,18 @@ export class Session {
   private async run(
     words: string,
     signal: AbortSignal,
-    work: (asker: Asker) => Promise<void>,
+    work: (backend: Backend) => Promise<void>,
   ): Promise<void> {
-    if (!this.asker) return;
+    if (!this.backend) return;
     batch(() => {
       this.busy.value = words;
       this.problem.value = "";
     });
     try {
-      await work(this.asker);
+      await work(this.backend);
     } catch (error) {
       if (!signal.aborted) {
-        this.problem.value = error instanceof Refusal ? error.message : String(error);
+        this.problem.value = error instanceof RequestError ? error.message : String(error);
       }
     }
     if (!signal.aborted) this.busy.value = "";

@@ -33,7 +33,7 @@ export function tourOf(trace: Trace, base: Selection, canAsk: boolean): Step[] {
       selection: head,
     },
     {
-      caption: `Which head read it? A head is a small reader inside the model. Here are all ${all}: color and sign say what each does with the text.`,
+      caption: `Which head read it? A head is a small reader inside the model. ExplorerContext are all ${all}: color and sign say what each does with the text.`,
       selection: "color=role",
     },
   ];

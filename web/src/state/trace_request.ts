@@ -1,12 +1,12 @@
 // What the lab was asked to read, in the address beside the selection: a reload loses nothing.
 
-import type { Input, Wish } from "../data/backend.ts";
+import type { Input, TraceRequest } from "../data/backend.ts";
 
 const NAMES = ["text", "pair", "target", "generate"] as const;
 
-export function formatWish(wish: Wish): string {
-  const parts = [`model=${encodeURIComponent(wish.model)}`];
-  wish.inputs.forEach((input, i) => {
+export function formatRequest(request: TraceRequest): string {
+  const parts = [`model=${encodeURIComponent(request.model)}`];
+  request.inputs.forEach((input, i) => {
     for (const name of NAMES) {
       const value = input[name];
       if (value) parts.push(`${name}${i ? i + 1 : ""}=${encodeURIComponent(value)}`);
@@ -16,7 +16,7 @@ export function formatWish(wish: Wish): string {
 }
 
 /** Null where the fragment names no text. */
-export function parseWish(fragment: string, usual: string): Wish | null {
+export function parseRequest(fragment: string, usual: string): TraceRequest | null {
   const fields = new URLSearchParams(fragment.replaceAll("+", "%2B"));
   const input = (suffix: string): Input | null => {
     const text = fields.get(`text${suffix}`);

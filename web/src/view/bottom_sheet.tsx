@@ -6,17 +6,17 @@ import { printed, rowOf } from "../data/tokens.ts";
 import { cssOf } from "../paint/theme.ts";
 import { headName } from "../state/selection.ts";
 import { Where } from "./controls.tsx";
-import { useDialog, useHere } from "./explorer_context.ts";
-import { headColor, lookAt } from "./selected_head.ts";
+import { useDialog, useExplorer } from "./explorer_context.ts";
+import { headColor, roleLookOf } from "./selected_head.ts";
 
 export function WordSheet() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const { word } = session.selection.value;
-  const ref = useDialog(here.open.value === "word" && word !== null);
-  if (here.open.value !== "word" || word === null) return null;
+  const ref = useDialog(explorer.open.value === "word" && word !== null);
+  if (explorer.open.value !== "word" || word === null) return null;
   const side = session.lead.value;
-  const { rows, columns } = side.lens;
+  const { rows, columns } = side.filtered;
   const row = rowOf(rows, session.place(side, word, "query"));
   const own = session.row(side, row);
   if (!own) return null;
@@ -53,12 +53,12 @@ export function WordSheet() {
           <button type="button" class="b" aria-label="Next word" onClick={() => step(1)}>
             ▸
           </button>
-          <button type="button" class="b" aria-label="Close" onClick={here.close}>
+          <button type="button" class="b" aria-label="Close" onClick={explorer.close}>
             ×
           </button>
         </div>
         <p class="mut center">
-          {headName(selection)} · {lookAt(session, side, selection).name}
+          {headName(selection)} · {roleLookOf(session, side, selection).name}
         </p>
         <div class="list">
           {top.map(({ index, weight }) => (

@@ -1,4 +1,4 @@
-// Small parts that several views share.
+// Controls that pages and reports share.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Entry } from "../data/tokens.ts";
@@ -7,37 +7,37 @@ import { paint, prepare } from "../paint/painter.ts";
 import { inkOn, type RoleLook, roleColor } from "../paint/roles.ts";
 import { useSession } from "./explorer_context.ts";
 
-/** The names of classes that hold, in one attribute. */
+/** Join the CSS classes that apply. */
 export function classes(...names: readonly (string | false | undefined)[]): string {
   return names.filter(Boolean).join(" ");
 }
 
 interface SwatchProps {
   readonly look: RoleLook;
-  /** Whether the sign is kept from screen readers. */
+  /** Whether screen readers skip the symbol. */
   readonly isHidden?: boolean;
 }
 
-/** The sign of a role on its color; hollow for heads that no rule names. */
+/** Symbol of a role on its color; hollow for heads without a role. */
 export function Swatch({ look, isHidden }: SwatchProps) {
   const { scheme } = useSession().theme.value;
   const isHollow = look.id === "unnamed";
   const style = isHollow ? {} : { background: look[scheme], color: inkOn(roleColor(look, scheme)) };
   return (
     <span class={classes("sw", isHollow && "hollow")} style={style} aria-hidden={isHidden}>
-      {look.sign}
+      {look.symbol}
     </span>
   );
 }
 
-/** A or B after a word that both texts have. */
+/** Letter of the text, after a word that both texts have. */
 export function Where({ entries, index }: { entries: readonly Entry[]; index: number }) {
   const { label, segment, special } = entries[index];
-  const isTwice = entries.some((one) => one.segment !== segment && one.label === label);
+  const isTwice = entries.some((entry) => entry.segment !== segment && entry.label === label);
   return isTwice && !special ? <sup class="letter">{"AB"[segment]}</sup> : null;
 }
 
-/** A command to type, copied by a click; lines do not break between an option and its value. */
+/** Shell command, copied by a click. Lines do not break between an option and its value. */
 export function Command({ text }: { text: string }) {
   const [isCopied, setCopied] = useState(false);
   const copy = () => void navigator.clipboard?.writeText(text).then(() => setCopied(true));
@@ -59,15 +59,17 @@ export function Command({ text }: { text: string }) {
 
 interface SegmentsProps<T> {
   readonly label: string;
+  /** CSS class. */
+  readonly kind?: string;
   readonly value: T;
   readonly options: readonly (readonly [value: T, text: string, title?: string])[];
   choose(value: T): void;
 }
 
-/** A row of buttons of which one is pressed. */
-export function Segments<T>({ label, value, options, choose }: SegmentsProps<T>) {
+/** Row of buttons, one of them pressed. */
+export function Segments<T>({ label, kind = "seg", value, options, choose }: SegmentsProps<T>) {
   return (
-    <span class="seg" role="group" aria-label={label}>
+    <span class={kind} role="group" aria-label={label}>
       {options.map(([option, text, title]) => (
         <button
           key={text}
@@ -98,4 +100,53 @@ export function Drawing({ marks, width, height, label }: DrawingProps) {
   }, [marks, width, height]);
   const named = label ? ({ role: "img", "aria-label": label } as const) : { "aria-hidden": true };
   return <canvas ref={ref} {...named} />;
+}
+
+/** Text beside the pointer, in client coordinates. */
+export interface Tip {
+  readonly clientX: number;
+  readonly clientY: number;
+  readonly heading: string;
+  readonly rows: readonly (readonly [label: string, value: string, color?: string])[];
+}
+
+/** Show a tip inside its positioned parent, on the side of the pointer that has room. */
+export function Tooltip({ kind, tip }: { kind: string; tip: Tip | null }) {
+  const ref = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const element = ref.current;
+    if (!element || !tip) return;
+    Object.assign(element.style, { left: "0", top: "0" });
+    const frame = element.offsetParent?.getBoundingClientRect() ?? new DOMRect();
+    const { offsetWidth: width, offsetHeight: height } = element;
+    const [x, y] = [tip.clientX - frame.left, tip.clientY - frame.top];
+    const left = x + 14 + width > frame.width - 6 ? x - width - 12 : x + 14;
+    const top = y + 16 + height > frame.height - 6 ? y - height - 10 : y + 16;
+    Object.assign(element.style, { left: `${Math.max(4, left)}px`, top: `${Math.max(4, top)}px` });
+  }, [tip]);
+  if (!tip) return null;
+  return (
+    <div class={kind} role="tooltip" ref={ref}>
+      <strong>{tip.heading}</strong>
+      {tip.rows.map(([label, value, color], i) => (
+        <div key={`${i}${label}`}>
+          {color && <i style={{ background: color }} />}
+          <span>{label}</span>
+          <b>{value}</b>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+export function Logo({ kind }: { kind?: string }) {
+  return (
+    <svg class={kind} width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
+      <path d="M2 15C2 3 16 3 16 15" />
+      <path class="inner" d="M2 15C2 9.5 9 9.5 9 15" />
+      {[2, 9, 16].map((x) => (
+        <circle key={x} cx={x} cy="15" r="1.4" />
+      ))}
+    </svg>
+  );
 }

@@ -13,8 +13,8 @@ export function Edits({ side }: { side: Side }) {
   const session = useSession();
   const selection = session.selection.value;
   const { edits, layer, head } = selection;
-  const { asker, header } = session;
-  if (!asker) {
+  const { backend, header } = session;
+  if (!backend) {
     return (
       <>
         <h2 class="sec">Edits</h2>
@@ -92,7 +92,7 @@ function editText(edit: Edit, { block }: Side): string {
 function CellSlider({ side }: { side: Side }) {
   const session = useSession();
   const { layer, head, word, key, block, edits, filter } = session.selection.value;
-  const { rows, columns } = side.lens;
+  const { rows, columns } = side.filtered;
   const matrix = session.matrix(side);
   const [dragged, setDragged] = useState<number | null>(null);
   useEffect(() => setDragged(null), [layer, head, word, key]);

@@ -2,9 +2,8 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Progress } from "../data/backend.ts";
-import { placeIn, type Ranked } from "../data/effects.ts";
-import { formatNumber } from "../data/format.ts";
-import { capital, ordinal } from "../data/head_summary.ts";
+import { indexOfHead, type RankedHead } from "../data/effects.ts";
+import { capital, formatNumber, ordinal } from "../data/format.ts";
 import { printed } from "../data/tokens.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
@@ -13,7 +12,7 @@ import { Edits } from "./edits_view.tsx";
 import { useSession } from "./explorer_context.ts";
 import { headEffects } from "./head_values.ts";
 import { predictedAt } from "./predictions.tsx";
-import { lookAt } from "./selected_head.ts";
+import { roleLookOf } from "./selected_head.ts";
 
 export function EffectPane() {
   const session = useSession();
@@ -24,10 +23,10 @@ export function EffectPane() {
     <section class={`effect ${busy ? "busy" : ""}`} aria-label="Effect">
       <div class="in">
         {isWriter ? <BeforeAfter side={side} /> : <Turn side={side} />}
-        {session.asker && <Edits side={side} />}
+        {session.backend && <Edits side={side} />}
         <PairRank side={side} />
         <Ranking side={side} />
-        {!session.asker && <Edits side={side} />}
+        {!session.backend && <Edits side={side} />}
       </div>
     </section>
   );
@@ -64,7 +63,7 @@ function BeforeAfter({ side }: { side: Side }) {
               before <i class="key before" /> → after <i class="key after" />
             </>
           ) : (
-            session.asker && (session.selection.value.edits.length ? "…" : "no edits yet")
+            session.backend && (session.selection.value.edits.length ? "…" : "no edits yet")
           )}
         </small>
       </h2>
@@ -138,7 +137,7 @@ function Turn({ side }: { side: Side }) {
   }
   const turn = table.turn(index, selection.head);
   const most = Math.abs(effects.all[0]?.value ?? 1) || 1;
-  const place = placeIn(effects.all, index, selection.head);
+  const place = indexOfHead(effects.all, index, selection.head);
   const { likeness } = table;
   return (
     <>
@@ -185,7 +184,7 @@ export function Ranking({ side }: { side: Side }) {
   if (!effects) return <NotMeasured side={side} />;
   const isTurn = effects.kind === "turn";
   const chosen = session.selection.value;
-  const own = placeIn(effects.all, session.layerIndex(side.block), chosen.head) + 1;
+  const own = indexOfHead(effects.all, session.layerIndex(side.block), chosen.head) + 1;
   const table = session.effectsOf(side);
   const measured = table?.kind === "prediction" ? table.position : null;
   const shown = predictedAt(side.base, session.place(side, chosen.word, "query"));
@@ -201,10 +200,10 @@ export function Ranking({ side }: { side: Side }) {
               after “<bdi>{where}</bdi>” ·{" "}
             </>
           )}
-          {session.asker ? "each off alone" : "stored"}
+          {session.backend ? "each off alone" : "stored"}
         </small>
       </h2>
-      {isElsewhere && session.asker && !progress && (
+      {isElsewhere && session.backend && !progress && (
         <button
           type="button"
           class="plain"
@@ -260,14 +259,14 @@ function Against({ candidates, ranked }: { candidates: readonly string[]; ranked
 
 interface RankedProps {
   readonly side: Side;
-  readonly list: readonly Ranked[];
+  readonly list: readonly RankedHead[];
   readonly format: (value: number) => string;
   readonly isSigned: boolean;
 }
 
 function RankedHeads({ side, list, format, isSigned }: RankedProps) {
   const session = useSession();
-  const own = placeIn(list, session.layerIndex(side.block), session.selection.value.head);
+  const own = indexOfHead(list, session.layerIndex(side.block), session.selection.value.head);
   const most = Math.max(1e-9, Math.abs(list[0]?.value ?? 0));
   const shown = list.slice(0, LISTED).map((one, place) => ({ one, place }));
   if (own >= LISTED) shown.push({ one: list[own], place: own });
@@ -286,7 +285,7 @@ function RankedHeads({ side, list, format, isSigned }: RankedProps) {
             title={`${ordinal(place + 1)} of ${list.length}`}
             onClick={() => session.choose(id)}
           >
-            <Swatch look={lookAt(session, side, id)} />
+            <Swatch look={roleLookOf(session, side, id)} />
             <span>{headName(id)}</span>
             <span class={classes("d", isSigned && "signed")}>
               <i
@@ -304,7 +303,7 @@ function RankedHeads({ side, list, format, isSigned }: RankedProps) {
 
 function NotMeasured({ side }: { side: Side }) {
   const session = useSession();
-  const { asker } = session;
+  const { backend } = session;
   const progress = session.progress.value;
   const { block } = side;
   const count = block.layers.length * block.heads;
@@ -313,7 +312,7 @@ function NotMeasured({ side }: { side: Side }) {
     <>
       <h2 class="sec">Which heads matter</h2>
       {progress && <Progressing {...progress} />}
-      {!progress && asker && (
+      {!progress && backend && (
         <div class="note">
           <b>Not measured yet.</b> The model runs once without each of its {count} heads.
           <div class="do">
@@ -327,7 +326,7 @@ function NotMeasured({ side }: { side: Side }) {
           </div>
         </div>
       )}
-      {!progress && !asker && (
+      {!progress && !backend && (
         <div class="note">
           <b>Not measured.</b> Save the page with <code>effects=True</code>, in the shell{" "}
           <code>view --effects</code>, or measure them in the lab.
@@ -352,7 +351,7 @@ function Progressing({ done, total }: Progress) {
 export function PairRank({ side }: { side: Side }) {
   const session = useSession();
   const { word, key } = session.selection.value;
-  const [list, setList] = useState<readonly Ranked[] | null>(null);
+  const [list, setList] = useState<readonly RankedHead[] | null>(null);
   const { block } = side;
   const [query, read] = [session.place(side, word, "query"), session.place(side, key, "key")];
   useEffect(() => {
@@ -362,7 +361,7 @@ export function PairRank({ side }: { side: Side }) {
     void Promise.all(block.planes.map((lazy) => lazy.whole())).then(
       (planes) => {
         if (isOld) return;
-        const all: Ranked[] = [];
+        const all: RankedHead[] = [];
         planes.forEach((layer, layerIndex) => {
           for (let head = 0; head < block.heads; head++) {
             const value = layer.weight(head, query, read);

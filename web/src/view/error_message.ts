@@ -1,10 +1,10 @@
 // A message in place of a blank page.
 
-import { PayloadError } from "../data/payload.ts";
+import { PayloadError } from "../data/parse.ts";
 import { SANS } from "../paint/theme.ts";
 import { make } from "./element.ts";
 
-export function showProblem(host: HTMLElement, error: unknown, what = "trace"): void {
+export function showError(host: HTMLElement, error: unknown, what = "trace"): void {
   const known = error instanceof PayloadError;
   const message = known ? error.message : `Something went wrong: ${String(error)}`;
   const advice = known

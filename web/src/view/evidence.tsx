@@ -1,10 +1,10 @@
 // What the head does in general: its card from a corpus run.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { formatNumber } from "../data/format.ts";
-import { ordinal } from "../data/head_summary.ts";
+import { formatNumber, ordinal } from "../data/format.ts";
 import type { Card, Measured, Relation } from "../data/payload.ts";
 import { inText, joinedTokens, printed, spelled } from "../data/tokens.ts";
+import { arcPath } from "../layout/arcs_layout.ts";
 import { headCode, headName, parseHead } from "../state/selection.ts";
 import { Command, classes } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
@@ -180,7 +180,7 @@ function Exemplar({ tokens, links }: Card["exemplars"][number]) {
         if (spans[query].offsetTop !== spans[key].offsetTop) return [];
         const y = spans[query].offsetTop + 2;
         const rise = Math.min(16, 5 + Math.abs(a - b) / 16);
-        return [{ path: `M${a} ${y}C${a} ${y - rise} ${b} ${y - rise} ${b} ${y}`, weight }];
+        return [{ path: arcPath([a, y], [b, y], y - rise), weight }];
       }),
     );
   }, [tokens, links]);

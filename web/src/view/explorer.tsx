@@ -7,8 +7,9 @@ import { gridWidth } from "../layout/heads_layout.ts";
 import { applyTheme } from "../paint/theme.ts";
 import type { Session } from "../state/session.ts";
 import { WordSheet } from "./bottom_sheet.tsx";
+import { Tooltip } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
-import { Here, HereContext, type LabActions, useHere } from "./explorer_context.ts";
+import { Context, ExplorerContext, type LabActions, useExplorer } from "./explorer_context.ts";
 import { HeadPane } from "./head_view.tsx";
 import { HeadsPane } from "./heads_view.tsx";
 import { Help } from "./help.tsx";
@@ -40,7 +41,7 @@ export function mount(host: HTMLElement, session: Session, options: MountOptions
   const root = document.createElement("div");
   root.className = "root";
   shadow.replaceChildren(root);
-  const here = new Here(session, root, options.lab);
+  const explorer = new ExplorerContext(session, root, options.lab);
   const measure = () => {
     const { clientWidth: width, clientHeight: height } = root;
     const now = session.size.peek();
@@ -64,12 +65,12 @@ export function mount(host: HTMLElement, session: Session, options: MountOptions
     }),
     effect(() => options.changed(session.fragment)),
   ];
-  const key = (event: KeyboardEvent) => handleKey(event, here);
+  const key = (event: KeyboardEvent) => handleKey(event, explorer);
   root.addEventListener("keydown", key);
   render(
-    <HereContext.Provider value={here}>
+    <Context.Provider value={explorer}>
       <Explorer />
-    </HereContext.Provider>,
+    </Context.Provider>,
     root,
   );
   return {
@@ -98,8 +99,8 @@ function isDark(around: HTMLElement | null): boolean {
 }
 
 function Explorer() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const { embed, pane } = session.selection.value;
   const layout = session.layout.value;
   const { width, height } = session.size.value;
@@ -116,13 +117,13 @@ function Explorer() {
       const inside = event
         .composedPath()
         .some((node) => node instanceof HTMLElement && node.matches(".pop, [aria-haspopup]"));
-      if (!inside) here.close();
+      if (!inside) explorer.close();
     };
-    here.root.addEventListener("pointerdown", close);
-    return () => here.root.removeEventListener("pointerdown", close);
+    explorer.root.addEventListener("pointerdown", close);
+    return () => explorer.root.removeEventListener("pointerdown", close);
   }, []);
   const kind = `page ${layout} ${height <= 560 ? "low" : ""} ${embed ? "embed" : ""}`;
-  const isCovered = ["help", "word"].includes(here.open.value);
+  const isCovered = ["help", "word"].includes(explorer.open.value);
   return (
     <div class={kind}>
       <div class="under" inert={isCovered}>
@@ -140,7 +141,7 @@ function Explorer() {
       </div>
       {layout === "phone" && <WordSheet />}
       <Help />
-      <Note />
+      <Tooltip kind="tip" tip={explorer.tip.value} />
       <Status />
     </div>
   );
@@ -149,7 +150,7 @@ function Explorer() {
 const PANES = ["Heads", "This head", "Effect"];
 
 function Navigation() {
-  const { session } = useHere();
+  const { session } = useExplorer();
   const { pane } = session.selection.value;
   return (
     <nav aria-label="Panes">
@@ -167,36 +168,9 @@ function Navigation() {
   );
 }
 
-/** The note beside the pointer. */
-function Note() {
-  const { tip, session } = useHere();
-  const note = tip.value;
-  if (!note) return null;
-  const { width, height } = session.size.value;
-  const isRight = note.x > width - 280;
-  const isLow = note.y > height - 160;
-  const style = {
-    left: isRight ? "auto" : `${note.x + 14}px`,
-    right: isRight ? `${width - note.x + 12}px` : "auto",
-    top: isLow ? "auto" : `${note.y + 16}px`,
-    bottom: isLow ? `${height - note.y + 10}px` : "auto",
-  };
-  return (
-    <div class="tip" role="tooltip" style={style}>
-      <strong>{note.heading}</strong>
-      {note.rows.map(([label, value]) => (
-        <div key={label}>
-          <span>{label}</span>
-          <b>{value}</b>
-        </div>
-      ))}
-    </div>
-  );
-}
-
 /** What is under way or went wrong, said aloud too. */
 function Status() {
-  const { session } = useHere();
+  const { session } = useExplorer();
   const problem = session.problem.value;
   const words = problem || session.busy.value;
   return (

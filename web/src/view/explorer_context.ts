@@ -1,27 +1,20 @@
-// The session and the tooltip, for every view inside one explorer.
+// Context of one explorer: its session, tooltip and open popover; hooks that views share.
 
 import { signal } from "@preact/signals";
 import { createContext } from "preact";
 import { useContext, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "../state/session.ts";
+import type { Tip } from "./controls.tsx";
 
-/** A note beside the pointer. */
-interface Tip {
-  readonly x: number;
-  readonly y: number;
-  readonly heading: string;
-  readonly rows: readonly (readonly [label: string, value: string])[];
-}
-
-/** What a page that stands in the lab can do besides. */
+/** Actions that a page has only in the lab. */
 export interface LabActions {
-  /** The form for another text. */
+  /** Open the form for another text. */
   editText(): void;
 }
 
-export class Here {
+export class ExplorerContext {
   readonly tip = signal<Tip | null>(null);
-  /** The popover that is open; empty for none. */
+  /** Name of the open popover, or empty. */
   readonly open = signal("");
 
   constructor(
@@ -39,34 +32,33 @@ export class Here {
     this.open.value = "";
   };
 
-  /** A note beside what the event is about. */
-  say(event: MouseEvent, heading: string, rows: Tip["rows"] = []): void {
-    const frame = this.root.getBoundingClientRect();
-    this.tip.value = { x: event.clientX - frame.left, y: event.clientY - frame.top, heading, rows };
+  /** Show a tooltip beside the pointer. */
+  showTip({ clientX, clientY }: MouseEvent, heading: string, rows: Tip["rows"] = []): void {
+    this.tip.value = { clientX, clientY, heading, rows };
   }
 
-  hush = (): void => {
+  hideTip = (): void => {
     this.tip.value = null;
   };
 
-  /** The pointer is over nothing any more. */
-  leave = (): void => {
+  /** Clear the hover when the pointer leaves. */
+  clearHover = (): void => {
     this.session.point({});
-    this.hush();
+    this.hideTip();
   };
 }
 
-export const HereContext = createContext<Here | null>(null);
+export const Context = createContext<ExplorerContext | null>(null);
 
-export function useHere(): Here {
-  return useContext(HereContext)!;
+export function useExplorer(): ExplorerContext {
+  return useContext(Context)!;
 }
 
 export function useSession(): Session {
-  return useHere().session;
+  return useExplorer().session;
 }
 
-/** A dialog has the focus while it is open, and gives it back. */
+/** Focus a dialog while it is open, then return the focus. */
 export function useDialog(isOpen: boolean) {
   const ref = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
@@ -78,15 +70,16 @@ export function useDialog(isOpen: boolean) {
   return ref;
 }
 
-/** The size of an element, followed. */
-export function useSize<T extends HTMLElement>() {
+/** Follow the size of an element; with `hasHeight` false, only its width. */
+export function useSize<T extends HTMLElement>(hasHeight = true) {
   const ref = useRef<T>(null);
   const [size, setSize] = useState({ width: 0, height: 0 });
   useLayoutEffect(() => {
     const element = ref.current;
     if (!element) return;
     const read = () => {
-      const { clientWidth: width, clientHeight: height } = element;
+      const { clientWidth: width } = element;
+      const height = hasHeight ? element.clientHeight : 0;
       setSize((now) => (now.width === width && now.height === height ? now : { width, height }));
     };
     read();
@@ -97,9 +90,9 @@ export function useSize<T extends HTMLElement>() {
   return { ref, ...size };
 }
 
-/** Scroll a box to an element in it, unless that is seen below the heading, which stays. */
+/** Scroll a box to an element in it, unless it is visible below the sticky heading. */
 export function reveal(box: HTMLElement, element: HTMLElement, heading: number): void {
-  const [outer, inner] = [box, element].map((one) => one.getBoundingClientRect());
+  const [outer, inner] = [box, element].map((node) => node.getBoundingClientRect());
   if (inner.top >= outer.top + heading && inner.bottom <= outer.top + box.clientHeight) return;
   box.scrollTop += inner.top - outer.top - box.clientHeight / 2;
 }

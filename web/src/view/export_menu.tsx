@@ -1,6 +1,6 @@
 // What is shown as a file: a drawing, a picture, a table, a link.
 
-import { placeIn } from "../data/effects.ts";
+import { indexOfHead } from "../data/effects.ts";
 import type { Matrix } from "../data/filtered_block.ts";
 import { shortWeight } from "../data/format.ts";
 import { neuronOrder } from "../data/neurons.ts";
@@ -14,13 +14,20 @@ import { cssOf } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
 import { csvText, type Drawn, download, pngFile, type Row, sheet, svgFile } from "./download.ts";
-import { useHere } from "./explorer_context.ts";
+import { useExplorer } from "./explorer_context.ts";
 import { headEffects } from "./head_values.ts";
-import { groundOf, headColor, linesInput, lookAt, neuronsAt, sayingOf } from "./selected_head.ts";
+import {
+  groundOf,
+  headColor,
+  linesInput,
+  neuronsAt,
+  roleLookOf,
+  titleParts,
+} from "./selected_head.ts";
 
 export function ExportMenu() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const name = `headscope-${headCode(session.selection.value)}`;
   const save = async (file: Blob | Promise<Blob>, as: string) => download(await file, as);
   const table = (rows: readonly Row[]) =>
@@ -31,7 +38,7 @@ export function ExportMenu() {
       type="button"
       role="menuitem"
       onClick={() => {
-        here.close();
+        explorer.close();
         void act();
       }}
     >
@@ -61,8 +68,8 @@ function weightRows(session: Session): Row[] {
   for (const side of session.sides.peek()) {
     const matrix = session.matrix(side);
     if (!matrix) continue;
-    side.lens.rows.forEach((from, r) => {
-      side.lens.columns.forEach((to, c) => {
+    side.filtered.rows.forEach((from, r) => {
+      side.filtered.columns.forEach((to, c) => {
         const weight = matrix.weights[r * matrix.columns + c];
         rows.push([
           ...[side.letter || "A", layer, head],
@@ -88,7 +95,7 @@ function headRows(session: Session): Row[] {
     for (let head = 0; head < block.heads; head++) {
       if (!block.has(layerIndex, head)) continue;
       const { role, share } = session.roles(side)[layerIndex][head];
-      const own = effects?.all[placeIn(effects.all, layerIndex, head)];
+      const own = effects?.all[indexOfHead(effects.all, layerIndex, head)];
       rows.push([
         ...[layer, head, headName({ layer, head }), role, share],
         ...names.map((name) => block.statistics[name][layerIndex][head]),
@@ -111,15 +118,15 @@ export function sceneOf(session: Session): Scene {
 /** The title of the head as plain text. */
 function headTitle(session: Session): string {
   const selection = session.selection.peek();
-  const said = sayingOf(session);
+  const said = titleParts(session);
   const parts = said.links.map(
     ({ from, to, weight }) =>
       `${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
   );
-  const { sign } = lookAt(session, session.lead.peek(), selection);
+  const { symbol } = roleLookOf(session, session.lead.peek(), selection);
   const words = said.words.map((word) => `“${word}”`).join(" and ");
   const start = words ? `${said.lead} ${words}:` : said.lead;
-  return `${sign} ${headName(selection)} ${start} ${parts.join(", ")}`.trim();
+  return `${symbol} ${headName(selection)} ${start} ${parts.join(", ")}`.trim();
 }
 
 function sideScene(session: Session, side: Side): Drawn {
@@ -133,7 +140,7 @@ function sideScene(session: Session, side: Side): Drawn {
 
 function matrixScene(session: Session, side: Side, matrix: Matrix): Drawn {
   const theme = session.theme.peek();
-  const { rows, columns: keys } = side.lens;
+  const { rows, columns: keys } = side.filtered;
   const ems = Math.max(labelEms(rows), labelEms(keys));
   const cell = Math.max(3, Math.min(24, 900 / Math.max(rows.length, keys.length)));
   const labels = Math.min(120, ems * 13 + 14);
@@ -150,7 +157,7 @@ function matrixScene(session: Session, side: Side, matrix: Matrix): Drawn {
 
 /** Null without a word that is looked at, or without its vectors. */
 function neuronScene(session: Session, side: Side): Drawn | null {
-  const { rows, columns: keys } = side.lens;
+  const { rows, columns: keys } = side.filtered;
   const { row, column } = session.focus(side);
   const neurons = row < 0 ? null : neuronsAt(session, side, rows[row].positions[0]);
   if (!neurons) return null;
@@ -170,7 +177,7 @@ function neuronScene(session: Session, side: Side): Drawn | null {
 
 function linesScene(session: Session, side: Side, matrix: Matrix): Drawn {
   const theme = session.theme.peek();
-  const { rows, columns: keys } = side.lens;
+  const { rows, columns: keys } = side.filtered;
   const focus = session.focus(side);
   const columns = columnsOf({
     width: 620,

@@ -1,6 +1,6 @@
 // All heads by a number: what colors them, and the order in which they stand.
 
-import { type EffectTable, type Ranked, rank, type Spot } from "../data/effects.ts";
+import { type EffectTable, type HeadIndex, type RankedHead, rank } from "../data/effects.ts";
 import { points, signed } from "../data/format.ts";
 import { printed } from "../data/tokens.ts";
 import { ROLES } from "../paint/roles.ts";
@@ -38,14 +38,14 @@ export function shareOf(session: Session, side: Side): Share {
 }
 
 /** All places of the table, row after row; largest first where heads are sorted. */
-export function spotsOf(session: Session, side: Side, share: Share): Spot[] {
+export function headOrder(session: Session, side: Side, share: Share): HeadIndex[] {
   const { block } = side;
   const spots = block.layers.flatMap((_, layerIndex) =>
     Array.from({ length: block.heads }, (_, head) => ({ layerIndex, head })),
   );
   if (!session.selection.value.sorted) return spots;
   const roles = session.roles(side);
-  const size = ({ layerIndex, head }: Spot): number => {
+  const size = ({ layerIndex, head }: HeadIndex): number => {
     if (!block.has(layerIndex, head)) return Number.NEGATIVE_INFINITY;
     if (share) return Math.abs(share(layerIndex, head) ?? -1);
     const { role, share: own } = roles[layerIndex][head];
@@ -63,7 +63,7 @@ export interface HeadEffect {
   readonly what: string;
   /** Which of the candidates heads are ranked by. */
   readonly candidate: number;
-  readonly all: readonly Ranked[];
+  readonly all: readonly RankedHead[];
   readonly format: (value: number) => string;
   readonly unit: string;
 }

@@ -1,7 +1,6 @@
 // One head, titled in a sentence, and what it does in five ways.
 
-import { shortWeight } from "../data/format.ts";
-import { capital, lowered, percent } from "../data/head_summary.ts";
+import { capital, lowered, percent, shortWeight } from "../data/format.ts";
 import { printed } from "../data/tokens.ts";
 import { lineWidth } from "../layout/lines_layout.ts";
 import { inkOn } from "../paint/roles.ts";
@@ -15,7 +14,7 @@ import { LinesTab } from "./lines_view.tsx";
 import { MatrixTab } from "./matrix_view.tsx";
 import { MediaStrip } from "./media_view.tsx";
 import { NeuronsTab } from "./neurons_view.tsx";
-import { headColor, lookAt, otherRole, roleWords, sayingOf } from "./selected_head.ts";
+import { corpusRole, headColor, roleLookOf, roleText, titleParts } from "./selected_head.ts";
 
 export function HeadPane() {
   const session = useSession();
@@ -40,9 +39,9 @@ function Title() {
   const session = useSession();
   const selection = session.selection.value;
   const lead = session.lead.value;
-  const look = lookAt(session, lead, selection);
+  const look = roleLookOf(session, lead, selection);
   const combined = session.combined(lead);
-  const said = sayingOf(session);
+  const said = titleParts(session);
   const background = look[session.theme.value.scheme];
   return (
     <div class="title">
@@ -50,9 +49,9 @@ function Title() {
         <span
           class="badge"
           style={{ background, color: inkOn(headColor(session, lead)) }}
-          title={roleWords(lead, selection)}
+          title={roleText(lead, selection)}
         >
-          {look.sign} {combined ? `${combined.length} heads` : headName(selection)}
+          {look.symbol} {combined ? `${combined.length} heads` : headName(selection)}
         </span>
         <h2>
           {combined ? <Mean heads={combined} /> : said.lead}{" "}
@@ -128,12 +127,12 @@ function Subtitle() {
   const card = session.header.evidence?.cards[headCode(selection)];
   const parts: string[] = [];
   if (changed) parts.push(`B is the model ${changed}`);
-  const isSaid = sayingOf(session).lead.startsWith("rests");
+  const isSaid = titleParts(session).lead.startsWith("rests");
   if (rest != null && rest >= 0.05 && !isSaid)
     parts.push(`${percent(rest)} rests on the first token`);
   if (distance != null)
     parts.push(`words it reads are ${distance.toFixed(1)} tokens away on average`);
-  if (otherRole(side, selection)) parts.push(roleWords(side, selection));
+  if (corpusRole(side, selection)) parts.push(roleText(side, selection));
   else if (card?.sentences[0]) parts.push(lowered(card.sentences[0].replace(/\.$/, "")));
   return (
     <>

@@ -1,9 +1,9 @@
 // All heads of the model: what each does by color, sign and name; one click away.
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { placeIn, type Spot } from "../data/effects.ts";
-import { formatNumber } from "../data/format.ts";
-import { isResting, percent } from "../data/head_summary.ts";
+import { type HeadIndex, indexOfHead } from "../data/effects.ts";
+import { formatNumber, percent } from "../data/format.ts";
+import { isSink } from "../data/head_summary.ts";
 import type { Role } from "../data/payload.ts";
 import {
   type CellLook,
@@ -18,9 +18,9 @@ import { mix, type Rgb, type Theme } from "../paint/theme.ts";
 import { COLORS, type ColorBy, headCode, headName, isSameHead } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
 import { classes, Drawing, Segments, Swatch } from "./controls.tsx";
-import { useHere, useSession, useSize } from "./explorer_context.ts";
-import { headEffects, rangeOf, type Share, shareOf, spotsOf } from "./head_values.ts";
-import { roleWords } from "./selected_head.ts";
+import { useExplorer, useSession, useSize } from "./explorer_context.ts";
+import { headEffects, headOrder, rangeOf, type Share, shareOf } from "./head_values.ts";
+import { roleText } from "./selected_head.ts";
 
 export function HeadsPane() {
   const session = useSession();
@@ -38,7 +38,7 @@ export function HeadsPane() {
         <Segments
           label="Color heads by"
           value={color}
-          options={choices.map((name) => [name, name, SAYS[name]])}
+          options={choices.map((name) => [name, name, DESCRIPTIONS[name]])}
           choose={(name) => session.update({ color: name })}
         />
         <button
@@ -75,7 +75,7 @@ function lookOf(
       const own = roleColor(roleLook(role), theme.scheme);
       // Broad heads are many and full of lines: at full strength they would outshout the others.
       if (role === "broad") return { paper: mix(panel, own, 0.1), ink: mix(panel, own, 0.6) };
-      const rests = isResting(role);
+      const rests = isSink(role);
       return {
         paper: mix(panel, own, rests ? 0.08 : 0.26),
         ink: rests ? mix(own, ink, 0.35) : mix(own, ink, 0.15),
@@ -124,7 +124,7 @@ function HeadGrid({ side, width, height }: GridProps) {
   const roles = session.roles(side);
   const [effects, candidate] = [session.effects.value, session.candidate.value];
   const spots = useMemo(
-    () => spotsOf(session, side, value),
+    () => headOrder(session, side, value),
     [side, sorted, color, roles, effects, candidate],
   );
   const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
@@ -171,7 +171,7 @@ function HeadGrid({ side, width, height }: GridProps) {
   );
 }
 
-interface CellProps extends Spot {
+interface CellProps extends HeadIndex {
   readonly side: Side;
   readonly grid: Grid;
   /** Its number in the table. */
@@ -179,8 +179,8 @@ interface CellProps extends Spot {
 }
 
 function Cell({ side, grid, place, layerIndex, head }: CellProps) {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const { scheme } = session.theme.value;
   const selection = session.selection.value;
   const id = { layer: side.block.layers[layerIndex], head };
@@ -191,7 +191,7 @@ function Cell({ side, grid, place, layerIndex, head }: CellProps) {
   const isOther = selection.role !== "" && selection.role !== look.id;
   const isOff = session.isOff(id);
   const showsRole = selection.color === "role" && look.id !== "unnamed";
-  const hidesSign = grid.label === "none" || (isResting(role) && grid.label === "side");
+  const hidesSign = grid.label === "none" || (isSink(role) && grid.label === "side");
   const { x, y } = placeOf(grid, place, side.block.heads);
   const number = `${id.layer}.${head}`;
   return (
@@ -208,25 +208,25 @@ function Cell({ side, grid, place, layerIndex, head }: CellProps) {
       aria-selected={isChosen}
       aria-colindex={(place % side.block.heads) + 1}
       tabIndex={isChosen ? 0 : -1}
-      aria-label={`${headName(id)}: ${roleWords(side, id)}${isOff ? ", switched off" : ""}`}
+      aria-label={`${headName(id)}: ${roleText(side, id)}${isOff ? ", switched off" : ""}`}
       data-head={headCode(id)}
       onClick={(event) => {
-        here.hush();
+        explorer.hideTip();
         if (event.ctrlKey || event.metaKey || event.shiftKey) session.toggleAlso(id);
         else session.choose(id);
       }}
       onPointerMove={(event) =>
         event.pointerType === "mouse" &&
-        here.say(event, headName(id), noteOf(session, side, layerIndex, head))
+        explorer.showTip(event, headName(id), noteOf(session, side, layerIndex, head))
       }
-      onPointerLeave={here.hush}
+      onPointerLeave={explorer.hideTip}
     >
       {showsRole && !hidesSign && (
         <span
           class="role"
           style={{ background: look[scheme], color: inkOn(roleColor(look, scheme)) }}
         >
-          {grid.label !== "name" ? look.sign : selection.sorted ? number : look.short}
+          {grid.label !== "name" ? look.symbol : selection.sorted ? number : look.short}
         </span>
       )}
       {!showsRole && selection.sorted && grid.label === "name" && (
@@ -244,7 +244,7 @@ function noteOf(
   head: number,
 ): [string, string][] {
   const { entropy, distance } = side.block.statistics;
-  const { source, heads, here } = side.baseLens.block.roles;
+  const { source, heads, here } = side.baseFiltered.block.roles;
   const rows: [string, string][] = [];
   const say = (where: string, { role, share }: Role) =>
     rows.push([where, [roleLook(role).name, share === null ? "" : percent(share)].join(" ")]);
@@ -255,7 +255,7 @@ function noteOf(
   const apart = distance?.[layerIndex][head];
   if (apart != null) rows.push(["mean distance", `${formatNumber(apart)} tokens`]);
   const effects = headEffects(session, side);
-  const own = effects?.all[placeIn(effects.all, layerIndex, head)];
+  const own = effects?.all[indexOfHead(effects.all, layerIndex, head)];
   if (effects && own) {
     const change = `${effects.format(own.value)} ${effects.unit}`.trim();
     rows.push([`without it, ${effects.what}`, change]);
@@ -335,7 +335,7 @@ function runsOf(groups: readonly number[]): [number, number][] {
   return runs.filter(([from, to]) => to > from);
 }
 
-export const SAYS: Record<ColorBy, string> = {
+export const DESCRIPTIONS: Record<ColorBy, string> = {
   role: "",
   effect: "what the output loses or gains without the head",
   spread: "how many words a row is spread over (entropy)",
@@ -343,10 +343,10 @@ export const SAYS: Record<ColorBy, string> = {
 };
 
 export function RoleLegend({ side }: { side: Side }) {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const { role: chosen, named } = session.selection.value;
-  const hasBoth = side.baseLens.block.roles.here !== undefined;
+  const hasBoth = side.baseFiltered.block.roles.here !== undefined;
   const counts = new Map<string, number>();
   session.roles(side).forEach((row, layerIndex) => {
     row.forEach(({ role }, head) => {
@@ -364,8 +364,10 @@ export function RoleLegend({ side }: { side: Side }) {
           type="button"
           aria-pressed={chosen === look.id}
           onClick={() => session.update({ role: chosen === look.id ? "" : look.id })}
-          onPointerMove={(event) => event.pointerType === "mouse" && here.say(event, look.says)}
-          onPointerLeave={here.hush}
+          onPointerMove={(event) =>
+            event.pointerType === "mouse" && explorer.showTip(event, look.description)
+          }
+          onPointerLeave={explorer.hideTip}
         >
           <Swatch look={look} isHidden />
           {look.name} <span class="mut num">{counts.get(look.id)}</span>
@@ -429,8 +431,8 @@ export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorB
       <span>{shown(low)}</span>
       <i style={{ background: css([0, 64, 128, 192, 255].map((i) => theme.scale[i])) }} />
       <span>{shown(high)}</span>
-      <span class="source mut" title={SAYS[color]}>
-        {SAYS[color]}
+      <span class="source mut" title={DESCRIPTIONS[color]}>
+        {DESCRIPTIONS[color]}
       </span>
     </div>
   );

@@ -2,13 +2,13 @@
 
 import { ROLES } from "../paint/roles.ts";
 import { Swatch } from "./controls.tsx";
-import { useDialog, useHere } from "./explorer_context.ts";
+import { useDialog, useExplorer } from "./explorer_context.ts";
 import { KEYS } from "./keyboard.ts";
 import { goTo } from "./story.tsx";
 
 export function Help() {
-  const here = useHere();
-  const isOpen = here.open.value === "help";
+  const explorer = useExplorer();
+  const isOpen = explorer.open.value === "help";
   const ref = useDialog(isOpen);
   if (!isOpen) return null;
   return (
@@ -38,7 +38,7 @@ export function Help() {
               <p class="role-line" key={look.id}>
                 <Swatch look={look} />
                 <span>
-                  <b>{look.name}</b> {look.says}
+                  <b>{look.name}</b> {look.description}
                 </span>
               </p>
             ))}
@@ -64,13 +64,13 @@ export function Help() {
             type="button"
             class="b"
             onClick={() => {
-              here.close();
-              goTo(here.session, 1);
+              explorer.close();
+              goTo(explorer.session, 1);
             }}
           >
             ▸ Tour
           </button>
-          <button type="button" class="go" onClick={here.close}>
+          <button type="button" class="go" onClick={explorer.close}>
             Close
           </button>
         </div>

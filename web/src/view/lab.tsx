@@ -2,12 +2,12 @@
 
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { askTrace, type Input, Refusal, type Wish } from "../data/backend.ts";
+import { type Input, RequestError, requestTrace, type TraceRequest } from "../data/backend.ts";
 import { applyTheme, themeOf } from "../paint/theme.ts";
 import { Session } from "../state/session.ts";
-import { formatWish, parseWish } from "../state/trace_request.ts";
+import { formatRequest, parseRequest } from "../state/trace_request.ts";
 import { make } from "./element.ts";
-import { showProblem } from "./error_message.ts";
+import { showError } from "./error_message.ts";
 import { type Mounted, mount } from "./explorer.tsx";
 import { sheet } from "./style/explorer_style.ts";
 
@@ -16,7 +16,7 @@ export interface LabStart {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
   /** What it opens with; empty for an example. */
-  readonly first: Wish["inputs"];
+  readonly first: TraceRequest["inputs"];
   readonly limits: { readonly tokens: number; readonly seconds: number };
 }
 
@@ -27,7 +27,7 @@ export class Lab {
   private session: Session | null = null;
   private explorer: Mounted | null = null;
   private running = new AbortController();
-  private wish: Wish;
+  private request: TraceRequest;
 
   constructor(
     host: HTMLElement,
@@ -41,29 +41,29 @@ export class Lab {
     shadow.append(this.root);
     host.replaceChildren(this.stage, this.dialog);
     const usual = start.models[0].name;
-    const asked = parseWish(location.hash.slice(1), usual);
+    const asked = parseRequest(location.hash.slice(1), usual);
     const example = start.examples.at(0);
-    const given: Wish = start.first.length
+    const given: TraceRequest = start.first.length
       ? { model: usual, inputs: start.first }
       : { model: example?.model ?? usual, inputs: example?.inputs ?? [{ text: "" }] };
-    this.wish = asked ?? given;
+    this.request = asked ?? given;
     document.addEventListener("keydown", (event) => {
       if (event.target === document.body) this.explorer?.key(event);
     });
     addEventListener("hashchange", () => {
-      const wish = parseWish(location.hash.slice(1), usual);
-      const isNew = wish && JSON.stringify(wish) !== JSON.stringify(this.wish);
-      if (isNew) void this.ask(wish, location.hash.slice(1));
+      const request = parseRequest(location.hash.slice(1), usual);
+      const isNew = request && JSON.stringify(request) !== JSON.stringify(this.request);
+      if (isNew) void this.ask(request, location.hash.slice(1));
       else this.session?.open(location.hash.slice(1));
     });
-    if (this.wish.inputs[0].text) void this.ask(this.wish, location.hash.slice(1));
+    if (this.request.inputs[0].text) void this.ask(this.request, location.hash.slice(1));
     else {
       this.edit();
       document.documentElement.dataset.ready = "true";
     }
   }
 
-  /** Show the form, with what was said against the last wish. */
+  /** Show the form, with what was said against the last request. */
   private edit(problem = ""): void {
     const { models, examples, limits } = this.start;
     const scheme = this.session?.theme.peek().scheme ?? systemScheme();
@@ -73,9 +73,9 @@ export class Lab {
     render(
       <LabForm
         {...{ models, examples, limits, problem }}
-        wish={this.wish}
+        request={this.request}
         isFirst={this.session === null}
-        ask={(wish) => void this.ask(wish, "")}
+        ask={(request) => void this.ask(request, "")}
         close={() => this.close()}
       />,
       this.root,
@@ -88,36 +88,36 @@ export class Lab {
     this.stage.inert = false;
   }
 
-  /** Let the model read; a newer wish ends an older one. */
-  private async ask(wish: Wish, fragment: string): Promise<void> {
+  /** Let the model read; a newer request ends an older one. */
+  private async ask(request: TraceRequest, fragment: string): Promise<void> {
     this.running.abort();
     this.running = new AbortController();
     const { signal } = this.running;
     const before = this.session;
-    this.wish = wish;
+    this.request = request;
     this.close();
     if (before) before.busy.value = "The model is reading …";
     try {
-      const { header, traces, asker } = await askTrace(wish, signal);
+      const { header, traces, backend } = await requestTrace(request, signal);
       if (signal.aborted) return;
       // A text that was typed is a place of its own: Back returns to the one before.
       if (before && fragment === "") history.pushState(null, "", location.href);
       const view = make("div");
       this.explorer?.dispose();
       this.stage.replaceChildren(view);
-      this.session = new Session(header, traces, asker, fragment);
+      this.session = new Session(header, traces, backend, fragment);
       this.explorer = mount(view, this.session, {
-        changed: (now) => history.replaceState(null, "", `#${formatWish(wish)}&${now}`),
+        changed: (now) => history.replaceState(null, "", `#${formatRequest(request)}&${now}`),
         lab: { editText: () => this.edit() },
         around: null,
       });
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Refusal) this.edit(error.message);
+      if (error instanceof RequestError) this.edit(error.message);
       else {
         this.explorer?.dispose();
         this.explorer = null;
-        showProblem(this.stage, error);
+        showError(this.stage, error);
       }
     }
     if (before) before.busy.value = "";
@@ -149,30 +149,30 @@ interface LabFormProps {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
   readonly limits: { readonly tokens: number; readonly seconds: number };
-  readonly wish: Wish;
+  readonly request: TraceRequest;
   readonly problem: string;
   readonly isFirst: boolean;
-  ask(wish: Wish): void;
+  ask(request: TraceRequest): void;
   close(): void;
 }
 
 export function LabForm(props: LabFormProps) {
   const { models, examples, limits, problem, isFirst } = props;
-  const [wish, setWish] = useState(props.wish);
-  const first = wish.inputs[0] ?? { text: "" };
-  const second = wish.inputs[1];
-  const served = models.find(({ name }) => name === wish.model) ?? models[0];
+  const [request, setRequest] = useState(props.request);
+  const first = request.inputs[0] ?? { text: "" };
+  const second = request.inputs[1];
+  const served = models.find(({ name }) => name === request.model) ?? models[0];
   const ref = useRef<HTMLTextAreaElement>(null);
   useEffect(() => ref.current?.focus(), []);
   const change = (index: number, changes: Partial<Input>) => {
     const inputs = [first, ...(second ? [second] : [])].map((input, i) =>
       i === index ? { ...input, ...changes } : input,
     );
-    setWish({ ...wish, inputs });
+    setRequest({ ...request, inputs });
   };
   const submit = (event: Event) => {
     event.preventDefault();
-    props.ask({ model: served.name, inputs: wish.inputs.map((input) => fitted(input, served)) });
+    props.ask({ model: served.name, inputs: request.inputs.map((input) => fitted(input, served)) });
   };
   const field = (index: number, input: Input, letter: string) => (
     <>
@@ -233,7 +233,7 @@ export function LabForm(props: LabFormProps) {
             <select
               aria-label="Model"
               value={served.name}
-              onChange={(event) => setWish({ ...wish, model: event.currentTarget.value })}
+              onChange={(event) => setRequest({ ...request, model: event.currentTarget.value })}
             >
               {models.map(({ name, title }) => (
                 <option key={name} value={name}>
@@ -290,7 +290,9 @@ export function LabForm(props: LabFormProps) {
           <button
             type="button"
             class="b"
-            onClick={() => setWish({ ...wish, inputs: second ? [first] : [first, { ...first }] })}
+            onClick={() =>
+              setRequest({ ...request, inputs: second ? [first] : [first, { ...first }] })
+            }
           >
             {second ? "One text" : "Compare two"}
           </button>

@@ -11,10 +11,10 @@ import { inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
 import type { Side } from "../state/session.ts";
 import { classes, Drawing } from "./controls.tsx";
-import { reveal, useHere, useSession, useSize } from "./explorer_context.ts";
+import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { groundOf, headColor, linesInput } from "./selected_head.ts";
 
-const LEAST_ROW = { wide: 15, middle: 15, phone: 32 } as const;
+const MIN_ROW = { wide: 15, middle: 15, phone: 32 } as const;
 
 export function LinesTab() {
   const session = useSession();
@@ -46,7 +46,7 @@ function Panel({ side, width, height }: PanelProps) {
   const session = useSession();
   const theme = session.theme.value;
   const { filter } = session.selection.value;
-  const { lens } = side;
+  const { filtered } = side;
   const matrix = session.matrix(side);
   const layout = session.layout.value;
   const columns = useMemo(
@@ -54,13 +54,13 @@ function Panel({ side, width, height }: PanelProps) {
       columnsOf({
         width,
         height: height - 40,
-        rows: lens.rows.length,
-        columns: lens.columns.length,
-        rowEms: labelEms(lens.rows),
-        columnEms: labelEms(lens.columns),
-        least: LEAST_ROW[layout],
+        rows: filtered.rows.length,
+        columns: filtered.columns.length,
+        rowEms: labelEms(filtered.rows),
+        columnEms: labelEms(filtered.columns),
+        least: MIN_ROW[layout],
       }),
-    [lens, width, height, layout],
+    [filtered, width, height, layout],
   );
   const input = matrix && linesInput(session, side, matrix);
   const { row, column } = session.focus(side);
@@ -68,7 +68,8 @@ function Panel({ side, width, height }: PanelProps) {
     () => (input ? lineMarks(input, columns, theme) : []),
     [matrix, columns, row, column, filter, input?.color.join(), input?.dashed, theme],
   );
-  const by = row >= 0 ? `by “${printed(lens.rows[row].label)}”` : column < 0 ? "on average" : "";
+  const by =
+    row >= 0 ? `by “${printed(filtered.rows[row].label)}”` : column < 0 ? "on average" : "";
   const isNarrow = columns.numbers.bar === 0;
   return (
     <div class={`panel ${matrix ? "" : "waiting"}`}>
@@ -121,8 +122,8 @@ function Edges({ side, columns }: { side: Side; columns: Columns }) {
   );
   return (
     <>
-      {runs(side.lens.rows).map(bar(columns.lines.left - 4))}
-      {runs(side.lens.columns).map(bar(columns.lines.right))}
+      {runs(side.filtered.rows).map(bar(columns.lines.left - 4))}
+      {runs(side.filtered.columns).map(bar(columns.lines.right))}
     </>
   );
 }
@@ -134,12 +135,12 @@ interface WordsProps {
 }
 
 function Words({ side, axis, columns }: WordsProps) {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const selection = session.selection.value;
   const isReaders = axis === "query";
-  const { lens } = side;
-  const entries = isReaders ? lens.rows : lens.columns;
+  const { filtered } = side;
+  const entries = isReaders ? filtered.rows : filtered.columns;
   const tokens = isReaders ? side.block.queryTokens : side.block.keyTokens;
   const hasPieces = side.now.media.pictures.length > 0;
   const { row, column } = session.focus(side);
@@ -164,7 +165,7 @@ function Words({ side, axis, columns }: WordsProps) {
     const isNow = now !== null && entry.positions.includes(now);
     session.point({});
     session.update({ [field]: isNow ? null : entry.positions[0] });
-    if (session.layout.value === "phone" && isReaders) here.open.value = isNow ? "" : "word";
+    if (session.layout.value === "phone" && isReaders) explorer.open.value = isNow ? "" : "word";
   };
   const move = (event: KeyboardEvent) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
@@ -224,7 +225,7 @@ function Words({ side, axis, columns }: WordsProps) {
             onPointerMove={(event) => {
               if (event.pointerType === "mouse" && matrix) note(event, entry);
             }}
-            onPointerLeave={here.leave}
+            onPointerLeave={explorer.clearHover}
             onFocus={() => session.point({ [axis]: entry.positions[0] })}
             onBlur={() => session.point({})}
             onClick={() => pin(entry)}
@@ -252,10 +253,10 @@ function Words({ side, axis, columns }: WordsProps) {
     const at = entries.indexOf(entry);
     const own = isReaders ? session.row(side, at) : null;
     const values = own ? own.weights : columnWeights(matrix!, at);
-    const others = isReaders ? lens.columns : lens.rows;
+    const others = isReaders ? filtered.columns : filtered.rows;
     const order = Array.from(values.keys()).sort((a, b) => (values[b] || 0) - (values[a] || 0));
     const precision = own?.precision ?? (side.block.isFine ? "fine" : "coarse");
-    here.say(
+    explorer.showTip(
       event,
       `${printed(entry.label)} · ${axis} ${entry.positions[0]}`,
       order

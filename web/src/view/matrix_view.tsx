@@ -19,7 +19,7 @@ import {
 import { labelEms } from "../paint/painter.ts";
 import type { Side } from "../state/session.ts";
 import { Drawing } from "./controls.tsx";
-import { useHere, useSession, useSize } from "./explorer_context.ts";
+import { useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headColor } from "./selected_head.ts";
 
 export function MatrixTab() {
@@ -52,8 +52,8 @@ interface HeatProps {
 }
 
 function Heat({ side, minus, width, height }: HeatProps) {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const theme = session.theme.value;
   const { filter } = session.selection.value;
   const [first, second] = [session.matrix(side), minus && session.matrix(minus)];
@@ -62,12 +62,12 @@ function Heat({ side, minus, width, height }: HeatProps) {
     [minus, first, second],
   );
   const [rows, keys] = useMemo(() => {
-    const { rows, columns } = side.lens;
-    const other = minus?.lens;
+    const { rows, columns } = side.filtered;
+    const other = minus?.filtered;
     return other
       ? [bothNames(rows, other.rows), bothNames(columns, other.columns)]
       : [rows, columns];
-  }, [side.lens, minus?.lens]);
+  }, [side.filtered, minus?.filtered]);
   const layout = useMemo(
     () => matrixLayout({ width, height }, rows.length, keys.length, labelEms([...rows, ...keys])),
     [rows, keys, width, height],
@@ -95,7 +95,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
   const isWhole = window.cell <= layout.fit * 1.001;
   const look = (event: PointerEvent, cell: Focus | null) => {
     if (!cell || !matrix) {
-      here.leave();
+      explorer.clearHover();
       return;
     }
     const [from, to] = [rows[cell.row], keys[cell.column]];
@@ -103,7 +103,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
     const own = minus ? null : session.row(side, cell.row);
     const at = cell.row * matrix.columns + cell.column;
     const weight = own?.weights[cell.column] ?? matrix.weights[at];
-    here.say(event, `${printed(from.label)} → ${printed(to.label)}`, [
+    explorer.showTip(event, `${printed(from.label)} → ${printed(to.label)}`, [
       [minus ? "B − A" : "weight", formatWeight(weight, own?.precision ?? "fine")],
       ["query, key", `${from.positions[0]}, ${to.positions[0]}`],
     ]);
@@ -179,7 +179,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
           }
           if (Math.abs(now.x - held.x) + Math.abs(now.y - held.y) > 3) held.moved = true;
           if (!held.moved) return;
-          here.hush();
+          explorer.hideTip();
           setWindow(panned(window, layout, now.x - held.x, now.y - held.y));
           drag.current = { ...now, moved: true };
         }}
@@ -188,7 +188,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
           if (!drag.current?.moved) pin(cellAt(window, layout, x, y));
           drag.current = null;
         }}
-        onPointerLeave={here.leave}
+        onPointerLeave={explorer.clearHover}
       >
         <Drawing marks={marks} width={width} height={height} />
       </div>

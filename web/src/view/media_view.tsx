@@ -18,7 +18,7 @@ import {
 import type { Box, Mark } from "../layout/scene.ts";
 import type { Session, Side } from "../state/session.ts";
 import { Drawing } from "./controls.tsx";
-import { useHere, useSession, useSize } from "./explorer_context.ts";
+import { useExplorer, useSession, useSize } from "./explorer_context.ts";
 
 export function MediaStrip() {
   const session = useSession();
@@ -41,16 +41,16 @@ function showsMedia({ now, block }: Side): boolean {
 }
 
 function Medium({ side }: { side: Side }) {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const theme = session.theme.value;
   const { ref, width, height } = useSize<HTMLDivElement>();
   const { media } = side.now;
   const isSound = media.pictures.length === 0;
-  const { rows, columns } = side.lens;
+  const { rows, columns } = side.filtered;
   const { block } = side;
-  const queries = useMemo(() => piecesOf(rows, block.queryTokens), [side.lens]);
-  const keys = useMemo(() => piecesOf(columns, block.keyTokens), [side.lens]);
+  const queries = useMemo(() => piecesOf(rows, block.queryTokens), [side.filtered]);
+  const keys = useMemo(() => piecesOf(columns, block.keyTokens), [side.filtered]);
   const matrix = session.matrix(side);
   const focus = session.focus(side);
   const shares = matrix && sharesOf(matrix, focus, queries, keys);
@@ -94,10 +94,11 @@ function Medium({ side }: { side: Side }) {
         onPointerMove={(event) => {
           const entry = entryAt(event);
           session.point(entry ? { [axis]: entry.positions[0] } : {});
-          if (entry) here.say(event, `${printed(entry.label)} · ${axis} ${entry.positions[0]}`);
-          else here.hush();
+          if (entry)
+            explorer.showTip(event, `${printed(entry.label)} · ${axis} ${entry.positions[0]}`);
+          else explorer.hideTip();
         }}
-        onPointerLeave={here.leave}
+        onPointerLeave={explorer.clearHover}
         onClick={(event) => {
           const entry = entryAt(event);
           if (!entry) return;
@@ -118,10 +119,10 @@ function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
 }
 
 /** The patches that are looked at, as boxes. */
-function looked({ lens, block }: Side, { row, column }: Focus, boxes: readonly Box[]): Box[] {
+function looked({ filtered, block }: Side, { row, column }: Focus, boxes: readonly Box[]): Box[] {
   const found = [
-    row >= 0 ? pieceOf(block.queryTokens.pieces, lens.rows[row].positions) : null,
-    column >= 0 ? pieceOf(block.keyTokens.pieces, lens.columns[column].positions) : null,
+    row >= 0 ? pieceOf(block.queryTokens.pieces, filtered.rows[row].positions) : null,
+    column >= 0 ? pieceOf(block.keyTokens.pieces, filtered.columns[column].positions) : null,
   ];
   return found.flatMap((piece) => {
     const box = piece?.kind === "patch" ? patchBox(piece, boxes) : null;
@@ -131,7 +132,7 @@ function looked({ lens, block }: Side, { row, column }: Focus, boxes: readonly B
 
 /** What is laid over the picture, in words. */
 function saying(session: Session, side: Side, shares: Shares, isSound: boolean): string {
-  const { rows, columns } = side.lens;
+  const { rows, columns } = side.filtered;
   const { row, column } = session.focus(side);
   const turned = shares.side === "query";
   const own = turned ? columns[column] : rows[row];

@@ -1,15 +1,16 @@
 // Why a word is read: q, k, q×k, the sum and the share, with one sum worked out.
 
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Refusal, type ScoreSum } from "../data/backend.ts";
+import { RequestError } from "../data/backend.ts";
 import { formatNumber, formatSigned, formatWeight } from "../data/format.ts";
 import { type Neurons, neuronOrder } from "../data/neurons.ts";
+import type { ScoreSum } from "../data/payload.ts";
 import { type Entry, printed } from "../data/tokens.ts";
 import { neuronLayout, neuronMarks, workedSum } from "../layout/neurons_layout.ts";
 import { labelEms } from "../paint/painter.ts";
 import type { Side } from "../state/session.ts";
 import { Command, Drawing } from "./controls.tsx";
-import { reveal, useHere, useSession, useSize } from "./explorer_context.ts";
+import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headColor, neuronsAt } from "./selected_head.ts";
 
 export function NeuronsTab() {
@@ -20,7 +21,7 @@ export function NeuronsTab() {
   const { ref, width, height } = useSize<HTMLDivElement>();
   const lazy = session.vectors(side);
   const planes = side.block.planes[session.layerIndex(side.block)];
-  const query = row >= 0 ? side.lens.rows[row].positions[0] : lastWord(side);
+  const query = row >= 0 ? side.filtered.rows[row].positions[0] : lastWord(side);
   const neurons = useMemo(
     () => neuronsAt(session, side, query),
     [lazy?.value, planes?.value, head, query],
@@ -53,7 +54,8 @@ export function NeuronsTab() {
 
 /** The last word that is not special. */
 function lastWord(side: Side): number {
-  const entry = side.lens.rows.filter(({ special }) => !special).at(-1) ?? side.lens.rows[0];
+  const entry =
+    side.filtered.rows.filter(({ special }) => !special).at(-1) ?? side.filtered.rows[0];
   return entry?.positions[0] ?? 0;
 }
 
@@ -66,13 +68,13 @@ interface StripsProps {
 }
 
 function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const theme = session.theme.value;
   const [order, setOrder] = useState<"number" | "contribution">("number");
-  const { lens } = side;
+  const { filtered } = side;
   // Vectors belong to tokens: words of several tokens are shown by their first.
-  const [rows, keys] = [lens.rows, lens.columns];
+  const [rows, keys] = [filtered.rows, filtered.columns];
   const isPhone = session.layout.value === "phone";
   const layout = useMemo(
     () =>
@@ -82,7 +84,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
         { rows: labelEms(rows), keys: labelEms(keys) },
         isPhone ? 32 : 16,
       ),
-    [lens, width, height, isPhone],
+    [filtered, width, height, isPhone],
   );
   const { column } = session.focus(side);
   const chosen = column >= 0 ? keys[column].positions[0] : strongest(neurons, keys);
@@ -90,7 +92,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
   const neuronNumbers = useMemo(() => neuronOrder(neurons, order), [neurons, order]);
   const marks = useMemo(
     () => neuronMarks({ neurons, rows, keys, chosen, order: neuronNumbers, color }, layout, theme),
-    [neurons, lens, chosen, neuronNumbers, color.join(), layout, theme],
+    [neurons, filtered, chosen, neuronNumbers, color.join(), layout, theme],
   );
   const strips = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
@@ -143,7 +145,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
                 });
               }}
               onPointerMove={(event) => neuronNote(event, entry)}
-              onPointerLeave={here.hush}
+              onPointerLeave={explorer.hideTip}
             />
           ))}
         </div>
@@ -171,12 +173,12 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
       (one) => one && x >= one.x && x < one.x + one.width,
     );
     if (!strip) {
-      here.hush();
+      explorer.hideTip();
       return;
     }
     const neuron = neuronNumbers[Math.floor(((x - strip.x) / strip.width) * neuronNumbers.length)];
     const at = entry.positions[0];
-    here.say(event, `neuron ${neuron}`, [
+    explorer.showTip(event, `neuron ${neuron}`, [
       [`q of ${reader}`, formatNumber(neurons.q[neuron])],
       [`k of ${printed(entry.label)}`, formatNumber(neurons.keys[at][neuron])],
       ["q × k", formatSigned(neurons.products[at][neuron])],
@@ -251,17 +253,17 @@ function Why({ side, query, chosen }: { side: Side; query: number; chosen: numbe
     null,
   );
   const id = `${side.trace}/${layer}/${head}/${query}/${chosen}`;
-  const { asker } = session;
-  if (!asker) {
+  const { backend } = session;
+  if (!backend) {
     return <span class="mut">“Why did it look there?” needs the model: ask in the lab.</span>;
   }
   const ask = async () => {
     setAnswer({ for: id, sum: null, words: "Taking the score apart …" });
     try {
-      const sum = await asker.score(side.trace, { layer, head, query, key: chosen });
+      const sum = await backend.score(side.trace, { layer, head, query, key: chosen });
       setAnswer({ for: id, sum, words: "" });
     } catch (error) {
-      const words = error instanceof Refusal ? error.message : String(error);
+      const words = error instanceof RequestError ? error.message : String(error);
       setAnswer({ for: id, sum: null, words });
     }
   };

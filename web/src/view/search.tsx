@@ -5,10 +5,10 @@ import { printed } from "../data/tokens.ts";
 import { ROLES } from "../paint/roles.ts";
 import { headName } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
-import { useHere } from "./explorer_context.ts";
+import { useExplorer } from "./explorer_context.ts";
 
 /** Words that are listed. */
-const MOST = 8;
+const MAX_WORDS = 8;
 
 interface Match {
   readonly label: string;
@@ -20,7 +20,7 @@ interface Match {
 export function matchesOf(session: Session, typed: string): Match[] {
   const text = typed.trim().toLowerCase();
   if (text === "") return [];
-  const { block, lens } = session.lead.value;
+  const { block, filtered } = session.lead.value;
   const found: Match[] = [];
   const [, layer, head] = (/^l?(\d+)[\s.,]*h?(\d+)$/.exec(text) ?? []).map(Number);
   if (layer !== undefined && block.has(block.layers.indexOf(layer), head)) {
@@ -31,8 +31,8 @@ export function matchesOf(session: Session, typed: string): Match[] {
     if (!name.includes(text) && short !== text) continue;
     found.push({ label: name, about: "role", choose: () => session.update({ role: id }) });
   }
-  const words = lens.rows.filter(({ label }) => label.toLowerCase().includes(text));
-  for (const { label, positions } of words.slice(0, MOST)) {
+  const words = filtered.rows.filter(({ label }) => label.toLowerCase().includes(text));
+  for (const { label, positions } of words.slice(0, MAX_WORDS)) {
     const choose = () => session.update({ word: positions[0] });
     found.push({ label: printed(label), about: `token ${positions[0]}`, choose });
   }
@@ -40,19 +40,19 @@ export function matchesOf(session: Session, typed: string): Match[] {
 }
 
 export function Find() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const [typed, setTyped] = useState("");
   const input = useRef<HTMLInputElement>(null);
   useLayoutEffect(() => input.current?.focus(), []);
   const matches = matchesOf(session, typed);
   const choose = (match: Match | undefined) => {
     match?.choose();
-    if (match) here.close();
+    if (match) explorer.close();
   };
   const keyDown = (event: KeyboardEvent) => {
     if (event.key === "Enter") choose(matches[0]);
-    else if (event.key === "Escape") here.close();
+    else if (event.key === "Escape") explorer.close();
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -1,7 +1,7 @@
 // The chosen head: its role and color, what is said of it, and what its drawings are made of.
 
 import type { Matrix } from "../data/filtered_block.ts";
-import { type Said, tellingLink, titleOf } from "../data/head_summary.ts";
+import { strongestLink, type TitleParts, titleOf } from "../data/head_summary.ts";
 import { type Neurons, neuronsOf } from "../data/neurons.ts";
 import type { Role } from "../data/payload.ts";
 import { rowOf } from "../data/tokens.ts";
@@ -14,31 +14,31 @@ import type { Session, Side } from "../state/session.ts";
 const NONE: Role = { role: null, share: null, queries: 0 };
 
 /** What a head does in this text, whatever it is named after. */
-export function roleHere(side: Side, id: HeadId): Role {
-  const { heads, here } = side.baseLens.block.roles;
+export function roleInText(side: Side, id: HeadId): Role {
+  const { heads, here } = side.baseFiltered.block.roles;
   return (here ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
 }
 
 /** What a head does over the corpus, where that is known and not what it does in this text. */
-export function otherRole(side: Side, id: HeadId): Role | null {
-  const { heads, here } = side.baseLens.block.roles;
+export function corpusRole(side: Side, id: HeadId): Role | null {
+  const { heads, here } = side.baseFiltered.block.roles;
   const over = here && heads[layerIndex(side, id)]?.[id.head];
-  return over && over.role !== roleHere(side, id).role ? over : null;
+  return over && over.role !== roleInText(side, id).role ? over : null;
 }
 
 /** The names of a head: one, or both where the corpus and this text differ. */
-export function roleWords(side: Side, id: HeadId): string {
-  const here = roleLook(roleHere(side, id).role).name;
-  const over = otherRole(side, id);
+export function roleText(side: Side, id: HeadId): string {
+  const here = roleLook(roleInText(side, id).role).name;
+  const over = corpusRole(side, id);
   return over ? `${roleLook(over.role).name} over the corpus; here: ${here}` : here;
 }
 
-export function lookAt(session: Session, side: Side, id: HeadId): RoleLook {
+export function roleLookOf(session: Session, side: Side, id: HeadId): RoleLook {
   return roleLook(session.roles(side)[layerIndex(side, id)]?.[id.head]?.role ?? null);
 }
 
 export function headColor(session: Session, side: Side): Rgb {
-  const look = lookAt(session, side, session.selection.value);
+  const look = roleLookOf(session, side, session.selection.value);
   return roleColor(look, session.theme.value.scheme);
 }
 
@@ -48,15 +48,17 @@ function layerIndex(side: Side, { layer }: HeadId): number {
 
 /** What the head does on this text, and its telling links. It speaks of the pinned word, not of the
  *  one under the pointer: a title that changes its length would move all below it. */
-export function sayingOf(session: Session): Said {
+export function titleParts(session: Session): TitleParts {
   const lead = session.lead.value;
   const selection = session.selection.value;
-  const { role, share } = roleHere(lead, selection);
+  const { role, share } = roleInText(lead, selection);
   const pinned = (side: Side) =>
-    rowOf(side.lens.rows, session.place(side, selection.word, "query"));
+    rowOf(side.filtered.rows, session.place(side, selection.word, "query"));
   const links = session.sides.value.map((side) => {
     const matrix = session.matrix(side);
-    return matrix && tellingLink(matrix, side.lens.rows, side.lens.columns, pinned(side), role);
+    return (
+      matrix && strongestLink(matrix, side.filtered.rows, side.filtered.columns, pinned(side), role)
+    );
   });
   return titleOf(role, share, links, pinned(lead) >= 0);
 }
@@ -65,8 +67,8 @@ export function linesInput(session: Session, side: Side, matrix: Matrix): LinesI
   const { filter } = session.selection.value;
   return {
     matrix,
-    rows: side.lens.rows,
-    keys: side.lens.columns,
+    rows: side.filtered.rows,
+    keys: side.filtered.columns,
     focus: session.focus(side),
     above: filter.above,
     top: filter.top,

@@ -13,7 +13,7 @@ import { inkOn } from "../paint/roles.ts";
 import { cssOf, mix } from "../paint/theme.ts";
 import type { Session, Side } from "../state/session.ts";
 import { classes, Segments, Where } from "./controls.tsx";
-import { useHere, useSession } from "./explorer_context.ts";
+import { useExplorer, useSession } from "./explorer_context.ts";
 import { Predictions } from "./predictions.tsx";
 import { headColor } from "./selected_head.ts";
 
@@ -111,12 +111,12 @@ function bandsOfTokens(
 
 function Flow({ side }: { side: Side }) {
   const session = useSession();
-  const here = useHere();
+  const explorer = useExplorer();
   const theme = session.theme.value;
   const { above } = session.selection.value.filter;
   const { row, column } = session.focus(side);
   const { word } = session.selection.value;
-  const { block, lens } = side;
+  const { block, filtered } = side;
   const pinned = session.place(side, word, "query");
   const bands = useMemo(() => bandsOf(side), [side]);
   const color = headColor(session, side);
@@ -153,16 +153,16 @@ function Flow({ side }: { side: Side }) {
   }, []);
   const weightAt = (axis: "query" | "key", position: number): number => {
     if (read && (axis === "key" || !isCross)) {
-      return read[rowOf(lens.columns, position)] ?? 0;
+      return read[rowOf(filtered.columns, position)] ?? 0;
     }
     if (row < 0 && column >= 0 && matrix && (axis === "query" || !isCross)) {
-      const at = rowOf(lens.rows, position);
+      const at = rowOf(filtered.rows, position);
       return at < 0 ? 0 : matrix.weights[at * matrix.columns + column];
     }
     return 0;
   };
   const arcs: Arc[] = matrix
-    ? arcsOf({ matrix, lens, focus: { row, column }, read, above, isCross }, places)
+    ? arcsOf({ matrix, filtered, focus: { row, column }, read, above, isCross }, places)
     : [];
   const first = Math.min(...[...places.values()].map(({ y }) => y));
   const dashed = session.isOff(session.selection.value);
@@ -171,7 +171,7 @@ function Flow({ side }: { side: Side }) {
     const now = session.selection.value[field];
     session.point({});
     session.update({ [field]: now === w.position ? null : w.position });
-    if (session.layout.peek() === "phone") here.open.value = now === w.position ? "" : "word";
+    if (session.layout.peek() === "phone") explorer.open.value = now === w.position ? "" : "word";
   };
   const keyDown = (event: KeyboardEvent, w: Word) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -205,7 +205,7 @@ function Flow({ side }: { side: Side }) {
                 const weight = weightAt(w.axis, w.position);
                 const isPin = w.axis === "query" && w.position === pinned;
                 const isRow = w.axis === "query" && row >= 0 &&
-                  lens.rows[row].positions.includes(w.position); // biome-ignore format: one claim
+                  filtered.rows[row].positions.includes(w.position); // biome-ignore format: one claim
                 const shade = weight >= Math.max(above, 0.005) ? weight ** 0.7 : 0;
                 const ground = mix(theme.rgb.paper, color, 0.08 + 0.55 * shade);
                 const style =
@@ -278,8 +278,8 @@ function firstOf(bands: readonly Band[]): number {
 
 /** What the word reads, in words and numbers that add up. */
 function Caption() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const sides = session.shown.value;
   const { side: chosen, filter, embed, word, key } = session.selection.value;
   const all = session.sides.value;
@@ -287,8 +287,8 @@ function Caption() {
   const apart = second ? first.findIndex((text, i) => text !== second[i]) : -1;
   return (
     <div class="cap">
-      {here.lab && !embed && (
-        <button type="button" class="b" onClick={() => here.lab?.editText()}>
+      {explorer.lab && !embed && (
+        <button type="button" class="b" onClick={() => explorer.lab?.editText()}>
           ✎ Text and examples
         </button>
       )}
@@ -323,7 +323,7 @@ function Caption() {
 function Reading({ side, above }: { side: Side; above: number }) {
   const session = useSession();
   const { row, column } = session.focus(side);
-  const { lens } = side;
+  const { filtered } = side;
   const isPhone = session.layout.value === "phone";
   const isReader = row >= 0;
   const matrix = session.matrix(side);
@@ -334,8 +334,8 @@ function Reading({ side, above }: { side: Side; above: number }) {
     return side === session.shown.value[0] ? <span class="mut">{text}</span> : null;
   }
   const weights = isReader ? session.row(side, row)!.weights : columnWeights(matrix, column);
-  const entries = isReader ? lens.columns : lens.rows;
-  const own = isReader ? lens.rows[row] : lens.columns[column];
+  const entries = isReader ? filtered.columns : filtered.rows;
+  const own = isReader ? filtered.rows[row] : filtered.columns[column];
   const { top, others, rest } = summary(weights, 3, Math.max(above, 0.01));
   return (
     <span class="reading">

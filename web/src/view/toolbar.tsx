@@ -2,8 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
-import { classes, Segments } from "./controls.tsx";
-import { useHere, useSession } from "./explorer_context.ts";
+import { classes, Logo, Segments } from "./controls.tsx";
+import { useExplorer, useSession } from "./explorer_context.ts";
 import { ExportMenu } from "./export_menu.tsx";
 import { nextTheme } from "./keyboard.ts";
 import { Find } from "./search.tsx";
@@ -12,21 +12,15 @@ import { goTo } from "./story.tsx";
 const PLACES = { file: "saved file", notebook: "notebook", lab: "lab" } as const;
 
 export function Bar() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const side = session.sides.value[0];
   const { place, examples } = session.header;
   const { story: step, filter, example, theme } = session.selection.value;
   return (
     <header class="bar">
       <h1 class="logo">
-        <svg width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
-          <path d="M2 15C2 3 16 3 16 15" />
-          <path class="inner" d="M2 15C2 9.5 9 9.5 9 15" />
-          <circle cx="2" cy="15" r="1.4" />
-          <circle cx="9" cy="15" r="1.4" />
-          <circle cx="16" cy="15" r="1.4" />
-        </svg>
+        <Logo />
         headscope
       </h1>
       <span class="model roomy">{side.base.model}</span>
@@ -80,7 +74,7 @@ export function Bar() {
         class="b"
         aria-label="Help"
         aria-haspopup="dialog"
-        onClick={() => here.toggle("help")}
+        onClick={() => explorer.toggle("help")}
       >
         ?
       </button>
@@ -99,8 +93,8 @@ interface OpenerProps {
 
 /** A button, and the popover that it opens. Phones have no menus. */
 function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) {
-  const here = useHere();
-  const isOpen = here.open.value === name;
+  const explorer = useExplorer();
+  const isOpen = explorer.open.value === name;
   return (
     <span class={classes("anchor", kind === "menu" && "roomy")}>
       <button
@@ -108,7 +102,7 @@ function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) 
         class="b"
         aria-haspopup={kind}
         aria-expanded={isOpen}
-        onClick={() => here.toggle(name)}
+        onClick={() => explorer.toggle(name)}
       >
         {label}
         {about && <span class="mut spacious"> · {about}</span>}

@@ -1,9 +1,6 @@
-// The report as Python writes it (src/headscope/reporting), and its check on arrival.
+// Types of the report that Python writes (src/headscope/reporting). Its check is in data/parse.ts.
 
-import { isObject, need, parseJson, type RoleId } from "../data/payload.ts";
-
-export const FORMAT = "headscope-report";
-export const VERSION = 1;
+import type { RoleId } from "../data/payload.ts";
 
 /** Subject, layer, head. */
 export type HeadId = readonly [subject: number, layer: number, head: number];
@@ -214,16 +211,4 @@ export interface Report {
   readonly cards: Card[][];
   readonly documents: string[][];
   readonly provenance: (Rows & { readonly runs: Rows[] })[];
-}
-
-/** The report in `text`, or an error that says what is wrong with it. */
-export function parseReport(text: string): Report {
-  const value = parseJson(text);
-  const report = value as Report;
-  need(isObject(value) && report.format === FORMAT, "it is not a report");
-  need(report.version === VERSION, `its version is ${report.version}, expected ${VERSION}`);
-  for (const name of ["subjects", "findings", "sections", "cards", "documents"] as const) {
-    need(Array.isArray(report[name]), `it has no ${name}`);
-  }
-  return report;
 }

@@ -31,8 +31,8 @@ const MATRIX = {
 const theme = themeOf("light");
 
 test("pixels become opaque, and pieces what they say", async () => {
-  const take = async () => Uint8Array.from([1, 2, 3, 4, 5, 6]);
-  const media = await openMedia({ images: [{ width: 2, height: 1, pixels: 0 }] }, take);
+  const readBuffer = async () => Uint8Array.from([1, 2, 3, 4, 5, 6]);
+  const media = await openMedia({ images: [{ width: 2, height: 1, pixels: 0 }] }, readBuffer);
   expect([...media.pictures[0].pixels]).toEqual([1, 2, 3, 255, 4, 5, 6, 255]);
   expect(media.sound).toBeNull();
   expect(openPiece(["frame", 1, 2])).toEqual({ kind: "frame", start: 1, end: 2 });

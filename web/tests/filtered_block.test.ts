@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { type Filter, Lens, meanOf, NO_FILTER } from "../src/data/filtered_block.ts";
-import { formatNumber, formatWeight, points } from "../src/data/format.ts";
-import { ordinal, summary, tellingLink, titleOf } from "../src/data/head_summary.ts";
+import { type Filter, FilteredBlock, meanOf, NO_FILTER } from "../src/data/filtered_block.ts";
+import { formatNumber, formatWeight, ordinal, points } from "../src/data/format.ts";
+import { strongestLink, summary, titleOf } from "../src/data/head_summary.ts";
 import { neuronOrder, neuronsOf } from "../src/data/neurons.ts";
 import { printed } from "../src/data/tokens.ts";
 import { workedSum } from "../src/layout/neurons_layout.ts";
@@ -14,24 +14,25 @@ const close = (weights: Float32Array, expected: number[]) =>
     if (Number.isNaN(value)) expect(weights[i]).toBeNaN();
     else expect(weights[i]).toBeCloseTo(value, 2);
   });
-const lensOf = (changes: Partial<Filter>) => new Lens(block, { ...NO_FILTER, ...changes });
+const filteredBy = (changes: Partial<Filter>) =>
+  new FilteredBlock(block, { ...NO_FILTER, ...changes });
 
 test("words: attention to is summed, from is averaged", () => {
-  const { rows, columns, weights } = lensOf({ unit: "words" }).matrix(0, 0)!;
+  const { rows, columns, weights } = filteredBy({ unit: "words" }).matrix(0, 0)!;
   expect([rows, columns]).toEqual([2, 2]);
   close(weights, [1, 0, 0.375, 0.625]);
 });
 
 test("without special tokens the rest is renormalized; dimmed ones stay", () => {
-  close(lensOf({ specials: "hidden" }).matrix(0, 0)!.weights, [1, 0, 1 / 3, 2 / 3]);
-  expect(lensOf({}).matrix(0, 0)!.rows).toBe(3);
+  close(filteredBy({ specials: "hidden" }).matrix(0, 0)!.weights, [1, 0, 1 / 3, 2 / 3]);
+  expect(filteredBy({}).matrix(0, 0)!.rows).toBe(3);
 });
 
 test("a pair filter hides but does not renormalize", () => {
-  const lens = lensOf({ pairs: "ba" });
-  expect(lens.rows.map((row) => row.label)).toEqual(["seen"]);
-  close(lens.matrix(0, 0)!.weights, [0.25, 0.25]);
-  const within = lensOf({ pairs: "within" }).matrix(0, 0)!;
+  const filtered = filteredBy({ pairs: "ba" });
+  expect(filtered.rows.map((row) => row.label)).toEqual(["seen"]);
+  close(filtered.matrix(0, 0)!.weights, [0.25, 0.25]);
+  const within = filteredBy({ pairs: "within" }).matrix(0, 0)!;
   expect(within.weights[2 * 3 + 0]).toBe(0);
   expect(within.weights[2 * 3 + 2]).toBeCloseTo(0.5, 2);
 });
@@ -61,13 +62,13 @@ test("the terms of a neuron view add up", async () => {
 });
 
 test("a head is titled from its numbers", () => {
-  const { rows, columns } = lensOf({});
+  const { rows, columns } = filteredBy({});
   const matrix = {
     rows: 3,
     columns: 3,
     weights: Float32Array.of(1, 0, 0, 0.9, 0.1, 0, 0.1, 0.6, 0.3),
   };
-  const link = tellingLink(matrix, rows, columns, 2, null)!;
+  const link = strongestLink(matrix, rows, columns, 2, null)!;
   expect([link.from.label, link.to.label]).toEqual(["seen", "un"]);
   const said = titleOf(null, null, [link], true);
   expect([said.lead, said.words]).toEqual(["reads back from", ["seen"]]);
