@@ -2,15 +2,16 @@
 
 import { createElement, type VNode } from "preact";
 import type { Tip } from "../view/controls.tsx";
+import { Button } from "../view/controls.tsx";
 import { useReport } from "./marks.tsx";
 import type { HeadId, MathTree, Part } from "./report_data.ts";
 
 /** Button that stays in the background. */
 export function Quiet({ text, title, click }: { text: string; title: string; click(): void }) {
   return (
-    <button type="button" class="quiet" title={title} onClick={click}>
+    <Button class="quiet" title={title} onClick={click}>
       {text}
-    </button>
+    </Button>
   );
 }
 

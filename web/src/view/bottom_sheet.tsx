@@ -5,7 +5,7 @@ import { summary } from "../data/head_summary.ts";
 import { printed, rowOf } from "../data/tokens.ts";
 import { cssOf } from "../paint/theme.ts";
 import { headName } from "../state/selection.ts";
-import { Where } from "./controls.tsx";
+import { Button, Where } from "./controls.tsx";
 import { useDialog, useExplorer } from "./explorer_context.ts";
 import { headColor, roleLookOf } from "./selected_head.ts";
 
@@ -39,9 +39,9 @@ export function WordSheet() {
       >
         <div class="grab" aria-hidden="true" />
         <div class="h">
-          <button type="button" class="b" aria-label="Word before" onClick={() => step(-1)}>
+          <Button class="b" aria-label="Word before" onClick={() => step(-1)}>
             ◂
-          </button>
+          </Button>
           <span class="gap" />
           <span>
             <b>
@@ -50,12 +50,12 @@ export function WordSheet() {
             reads from
           </span>
           <span class="gap" />
-          <button type="button" class="b" aria-label="Next word" onClick={() => step(1)}>
+          <Button class="b" aria-label="Next word" onClick={() => step(1)}>
             ▸
-          </button>
-          <button type="button" class="b" aria-label="Close" onClick={explorer.close}>
+          </Button>
+          <Button class="b" aria-label="Close" onClick={explorer.close}>
             ×
-          </button>
+          </Button>
         </div>
         <p class="mut center">
           {headName(selection)} · {roleLookOf(session, side, selection).name}

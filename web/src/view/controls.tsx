@@ -1,11 +1,17 @@
 // Controls that pages and reports share.
 
+import type { ComponentProps } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Entry } from "../data/tokens.ts";
 import type { Mark } from "../layout/scene.ts";
 import { paint, prepare } from "../paint/painter.ts";
 import { inkOn, type RoleLook, roleColor } from "../paint/roles.ts";
 import { useSession } from "./explorer_context.ts";
+
+/** Button that submits no form. */
+export function Button(props: ComponentProps<"button">) {
+  return <button type="button" {...props} />;
+}
 
 /** Join the CSS classes that apply. */
 export function classes(...names: readonly (string | false | undefined)[]): string {
@@ -42,7 +48,7 @@ export function Command({ text }: { text: string }) {
   const [isCopied, setCopied] = useState(false);
   const copy = () => void navigator.clipboard?.writeText(text).then(() => setCopied(true));
   return (
-    <button type="button" class="command" title="Copy this" onClick={copy}>
+    <Button class="command" title="Copy this" onClick={copy}>
       <code>
         {text.split(/(--\S+ \S+)/).map((part, i) => (
           <span key={`${i}${part}`} class={i % 2 ? "option" : undefined}>
@@ -53,7 +59,7 @@ export function Command({ text }: { text: string }) {
       <span class="mut" aria-live="polite">
         {isCopied ? "copied" : "copy"}
       </span>
-    </button>
+    </Button>
   );
 }
 
@@ -71,15 +77,14 @@ export function Segments<T>({ label, kind = "seg", value, options, choose }: Seg
   return (
     <span class={kind} role="group" aria-label={label}>
       {options.map(([option, text, title]) => (
-        <button
+        <Button
           key={text}
-          type="button"
           aria-pressed={option === value}
           title={title}
           onClick={() => choose(option)}
         >
           {text}
-        </button>
+        </Button>
       ))}
     </span>
   );

@@ -6,7 +6,7 @@ import { shortWeight } from "../data/format.ts";
 import { type Entry, printed, rowOf } from "../data/tokens.ts";
 import { type Edit, headName, isSameHead } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
-import { Command } from "./controls.tsx";
+import { Button, Command } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
 
 export function Edits({ side }: { side: Side }) {
@@ -36,16 +36,12 @@ export function Edits({ side }: { side: Side }) {
         ) : (
           <small>
             {edits.length} on ·{" "}
-            <button
-              type="button"
-              class="plain"
-              onClick={() => session.update({ edits: edits.slice(0, -1) })}
-            >
+            <Button class="plain" onClick={() => session.update({ edits: edits.slice(0, -1) })}>
               ↶ Undo
-            </button>{" "}
-            <button type="button" class="plain" onClick={() => session.update({ edits: [] })}>
+            </Button>{" "}
+            <Button class="plain" onClick={() => session.update({ edits: [] })}>
               Clear
-            </button>
+            </Button>
           </small>
         )}
       </h2>
@@ -53,25 +49,20 @@ export function Edits({ side }: { side: Side }) {
         {edits.map((edit) => (
           <span class="chip" key={JSON.stringify(edit)}>
             {editText(edit, side)}
-            <button
-              type="button"
+            <Button
               aria-label={`Remove ${editText(edit, side)}`}
               onClick={() => session.removeEdit(edit)}
             >
               ×
-            </button>
+            </Button>
           </span>
         ))}
       </div>
       <div class="do">
         {!isOff && (
-          <button
-            type="button"
-            class="b"
-            onClick={() => session.edit({ kind: "off", layer, head })}
-          >
+          <Button class="b" onClick={() => session.edit({ kind: "off", layer, head })}>
             Switch {headName(selection)} off
-          </button>
+          </Button>
         )}
       </div>
       {!isOff && <CellSlider side={side} />}

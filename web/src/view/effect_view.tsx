@@ -7,7 +7,7 @@ import { capital, formatNumber, ordinal } from "../data/format.ts";
 import { printed } from "../data/tokens.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
-import { classes, Swatch } from "./controls.tsx";
+import { Button, classes, Swatch } from "./controls.tsx";
 import { Edits } from "./edits_view.tsx";
 import { useSession } from "./explorer_context.ts";
 import { headEffects } from "./head_values.ts";
@@ -73,9 +73,8 @@ function BeforeAfter({ side }: { side: Side }) {
           const candidate = table?.kind === "prediction" ? table.candidates.indexOf(text) : -1;
           const isRanked = text === ranked;
           return (
-            <button
+            <Button
               key={text}
-              type="button"
               class={`pb ${isRanked ? "tg" : ""}`}
               disabled={candidate < 0}
               aria-pressed={isRanked}
@@ -103,7 +102,7 @@ function BeforeAfter({ side }: { side: Side }) {
                   <b>{(100 * probability).toFixed(1)} %</b>
                 )}
               </span>
-            </button>
+            </Button>
           );
         })}
       </div>
@@ -204,13 +203,9 @@ export function Ranking({ side }: { side: Side }) {
         </small>
       </h2>
       {isElsewhere && session.backend && !progress && (
-        <button
-          type="button"
-          class="plain"
-          onClick={() => void session.measure(side, shown.position)}
-        >
+        <Button class="plain" onClick={() => void session.measure(side, shown.position)}>
           Measure them for the word after “{shown.word}”
-        </button>
+        </Button>
       )}
       {progress && <Progressing {...progress} />}
       {table?.kind === "prediction" && (
@@ -277,9 +272,8 @@ function RankedHeads({ side, list, format, isSigned }: RankedProps) {
         const share = (one.value / most) * (isSigned ? 50 : 100);
         const left = isSigned ? `${50 + Math.min(0, share)}%` : 0;
         return (
-          <button
+          <Button
             key={headCode(id)}
-            type="button"
             class={classes("rank", place === own && "on", place >= LISTED && "apart")}
             aria-current={place === own ? "true" : undefined}
             title={`${ordinal(place + 1)} of ${list.length}`}
@@ -294,7 +288,7 @@ function RankedHeads({ side, list, format, isSigned }: RankedProps) {
               />
             </span>
             <span class="num">{format(one.value)}</span>
-          </button>
+          </Button>
         );
       })}
     </div>
@@ -316,13 +310,9 @@ function NotMeasured({ side }: { side: Side }) {
         <div class="note">
           <b>Not measured yet.</b> The model runs once without each of its {count} heads.
           <div class="do">
-            <button
-              type="button"
-              class="go"
-              onClick={() => void session.measure(side, before?.position ?? null)}
-            >
+            <Button class="go" onClick={() => void session.measure(side, before?.position ?? null)}>
               Measure all heads
-            </button>
+            </Button>
           </div>
         </div>
       )}
@@ -383,9 +373,9 @@ export function PairRank({ side }: { side: Side }) {
       <h2 class="sec">
         Heads by {names[0]} → {names[1]}{" "}
         <small>
-          <button type="button" class="plain" onClick={() => session.update({ key: null })}>
+          <Button class="plain" onClick={() => session.update({ key: null })}>
             unpin
-          </button>
+          </Button>
         </small>
       </h2>
       {list ? (

@@ -6,7 +6,7 @@ import type { Card, Measured, Relation } from "../data/payload.ts";
 import { inText, joinedTokens, printed, spelled } from "../data/tokens.ts";
 import { arcPath } from "../layout/arcs_layout.ts";
 import { headCode, headName, parseHead } from "../state/selection.ts";
-import { Command, classes } from "./controls.tsx";
+import { Button, Command, classes } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
 
 export function EvidenceTab() {
@@ -102,9 +102,9 @@ function CardParts({ card }: { card: Card }) {
             {card.neighbors.map((code) => {
               const id = parseHead(code);
               return id ? (
-                <button key={code} type="button" class="b" onClick={() => session.update(id)}>
+                <Button key={code} class="b" onClick={() => session.update(id)}>
                   {headName(id)}
-                </button>
+                </Button>
               ) : null;
             })}
           </div>

@@ -7,7 +7,7 @@ import { gridWidth } from "../layout/heads_layout.ts";
 import { applyTheme } from "../paint/theme.ts";
 import type { Session } from "../state/session.ts";
 import { WordSheet } from "./bottom_sheet.tsx";
-import { Tooltip } from "./controls.tsx";
+import { Button, Tooltip } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
 import { Context, ExplorerContext, type LabActions, useExplorer } from "./explorer_context.ts";
 import { HeadPane } from "./head_view.tsx";
@@ -155,14 +155,13 @@ function Navigation() {
   return (
     <nav aria-label="Panes">
       {PANES.map((name, i) => (
-        <button
+        <Button
           key={name}
-          type="button"
           aria-current={pane === i + 1 ? "page" : undefined}
           onClick={() => session.update({ pane: i + 1 })}
         >
           {name}
-        </button>
+        </Button>
       ))}
     </nav>
   );
@@ -177,14 +176,13 @@ function Status() {
     <div class={`status ${problem ? "problem" : ""}`} role="status" hidden={!words}>
       {words}
       {problem && (
-        <button
-          type="button"
+        <Button
           onClick={() => {
             session.problem.value = "";
           }}
         >
           Close
-        </button>
+        </Button>
       )}
     </div>
   );

@@ -13,6 +13,7 @@ import { labelEms, widestEms } from "../paint/painter.ts";
 import { cssOf } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
+import { Button } from "./controls.tsx";
 import { csvText, type Drawn, download, pngFile, type Row, sheet, svgFile } from "./download.ts";
 import { useExplorer } from "./explorer_context.ts";
 import { headEffects } from "./head_values.ts";
@@ -34,8 +35,7 @@ export function ExportMenu() {
     new Blob([csvText(rows, "\n")], { type: "text/csv;charset=utf-8" });
   const copy = (text: string) => navigator.clipboard?.writeText(text);
   const choice = (label: string, act: () => Promise<void>) => (
-    <button
-      type="button"
+    <Button
       role="menuitem"
       onClick={() => {
         explorer.close();
@@ -43,7 +43,7 @@ export function ExportMenu() {
       }}
     >
       {label}
-    </button>
+    </Button>
   );
   return (
     <div class="pop menu" role="menu" aria-label="Export">

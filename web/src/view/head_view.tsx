@@ -6,7 +6,7 @@ import { lineWidth } from "../layout/lines_layout.ts";
 import { inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
 import { type HeadId, headCode, headName, isSameHead, TABS } from "../state/selection.ts";
-import { Segments } from "./controls.tsx";
+import { Button, Segments } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
 import { EvidenceTab } from "./evidence.tsx";
 import { useSession } from "./explorer_context.ts";
@@ -86,9 +86,9 @@ function Mean({ heads }: { heads: readonly HeadId[] }) {
     <>
       mean over {combine === "off" ? `${names}${rest}` : all}{" "}
       {combine === "off" && (
-        <button type="button" class="b" onClick={() => session.update({ also: [] })}>
+        <Button class="b" onClick={() => session.update({ also: [] })}>
           one head
-        </button>
+        </Button>
       )}
     </>
   );
@@ -161,16 +161,15 @@ function Tabs() {
   return (
     <div class="tabs" role="tablist" aria-label="Ways to see this head" onKeyDown={move}>
       {names.map((name) => (
-        <button
+        <Button
           key={name}
-          type="button"
           role="tab"
           aria-selected={now === name}
           tabIndex={now === name ? 0 : -1}
           onClick={() => session.update({ tab: name })}
         >
           {capital(name)}
-        </button>
+        </Button>
       ))}
       {now === "lines" && <WidthLegend />}
       {now === "matrix" && session.hasDifference && <Minus />}

@@ -17,7 +17,7 @@ import { inkOn, ROLES, roleColor, roleLook } from "../paint/roles.ts";
 import { mix, type Rgb, type Theme } from "../paint/theme.ts";
 import { COLORS, type ColorBy, headCode, headName, isSameHead } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { classes, Drawing, Segments, Swatch } from "./controls.tsx";
+import { Button, classes, Drawing, Segments, Swatch } from "./controls.tsx";
 import { useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headEffects, headOrder, rangeOf, type Share, shareOf } from "./head_values.ts";
 import { roleText } from "./selected_head.ts";
@@ -41,8 +41,7 @@ export function HeadsPane() {
           options={choices.map((name) => [name, name, DESCRIPTIONS[name]])}
           choose={(name) => session.update({ color: name })}
         />
-        <button
-          type="button"
+        <Button
           class="b sort"
           aria-pressed={sorted}
           aria-label={`Sort by ${color}`}
@@ -50,7 +49,7 @@ export function HeadsPane() {
           onClick={() => session.update({ sorted: !sorted })}
         >
           ⇅
-        </button>
+        </Button>
       </div>
       <div class="gridwrap" ref={ref}>
         {width > 0 && <HeadGrid side={side} width={width} height={height} />}
@@ -101,13 +100,7 @@ function reveal(chosen: Element, pane: Element): void {
   );
 }
 
-interface GridProps {
-  readonly side: Side;
-  readonly width: number;
-  readonly height: number;
-}
-
-function HeadGrid({ side, width, height }: GridProps) {
+function HeadGrid({ side, width, height }: { side: Side; width: number; height: number }) {
   const session = useSession();
   const ref = useRef<HTMLDivElement>(null);
   const { block } = side;
@@ -359,9 +352,8 @@ export function RoleLegend({ side }: { side: Side }) {
   return (
     <div class="legend" role="group" aria-label={`Roles ${source}; choose one to filter by`}>
       {ROLES.filter(({ id }) => counts.has(id)).map((look) => (
-        <button
+        <Button
           key={look.id}
-          type="button"
           aria-pressed={chosen === look.id}
           onClick={() => session.update({ role: chosen === look.id ? "" : look.id })}
           onPointerMove={(event) =>
@@ -371,11 +363,10 @@ export function RoleLegend({ side }: { side: Side }) {
         >
           <Swatch look={look} isHidden />
           {look.name} <span class="mut num">{counts.get(look.id)}</span>
-        </button>
+        </Button>
       ))}
       {hasBoth ? (
-        <button
-          type="button"
+        <Button
           class="source mut"
           title={`Name them ${named === "corpus" ? "on this text" : "over a corpus"} instead`}
           onClick={() =>
@@ -383,7 +374,7 @@ export function RoleLegend({ side }: { side: Side }) {
           }
         >
           named <u>{source}</u>
-        </button>
+        </Button>
       ) : (
         <span class="source mut">named {source}</span>
       )}

@@ -1,7 +1,7 @@
 // What everything is, and the keys.
 
 import { ROLES } from "../paint/roles.ts";
-import { Swatch } from "./controls.tsx";
+import { Button, Swatch } from "./controls.tsx";
 import { useDialog, useExplorer } from "./explorer_context.ts";
 import { KEYS } from "./keyboard.ts";
 import { goTo } from "./story.tsx";
@@ -60,8 +60,7 @@ export function Help() {
           </div>
         </div>
         <div class="ends-row">
-          <button
-            type="button"
+          <Button
             class="b"
             onClick={() => {
               explorer.close();
@@ -69,10 +68,10 @@ export function Help() {
             }}
           >
             ▸ Tour
-          </button>
-          <button type="button" class="go" onClick={explorer.close}>
+          </Button>
+          <Button class="go" onClick={explorer.close}>
             Close
-          </button>
+          </Button>
         </div>
       </div>
     </div>

@@ -6,6 +6,7 @@ import { type Input, RequestError, requestTrace, type TraceRequest } from "../da
 import { applyTheme, themeOf } from "../paint/theme.ts";
 import { Session } from "../state/session.ts";
 import { formatRequest, parseRequest } from "../state/trace_request.ts";
+import { Button } from "./controls.tsx";
 import { make } from "./element.ts";
 import { showError } from "./error_message.ts";
 import { type Mounted, mount } from "./explorer.tsx";
@@ -269,9 +270,8 @@ export function LabForm(props: LabFormProps) {
           <div class="examples">
             <h2 class="sec">Examples</h2>
             {examples.map((example) => (
-              <button
+              <Button
                 key={example.title}
-                type="button"
                 onClick={() =>
                   props.ask({ model: example.model ?? served.name, inputs: example.inputs })
                 }
@@ -282,25 +282,24 @@ export function LabForm(props: LabFormProps) {
                     .map(({ text, pair }) => (pair ? `${text} / ${pair}` : text))
                     .join(" | ")}
                 </span>
-              </button>
+              </Button>
             ))}
           </div>
         )}
         <div class="ends-row">
-          <button
-            type="button"
+          <Button
             class="b"
             onClick={() =>
               setRequest({ ...request, inputs: second ? [first] : [first, { ...first }] })
             }
           >
             {second ? "One text" : "Compare two"}
-          </button>
+          </Button>
           <span class="gap" />
           {!isFirst && (
-            <button type="button" class="b" onClick={props.close}>
+            <Button class="b" onClick={props.close}>
               Cancel
-            </button>
+            </Button>
           )}
           <button type="submit" class="go">
             Read it

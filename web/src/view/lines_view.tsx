@@ -36,13 +36,7 @@ export function LinesTab() {
   );
 }
 
-interface PanelProps {
-  readonly side: Side;
-  readonly width: number;
-  readonly height: number;
-}
-
-function Panel({ side, width, height }: PanelProps) {
+function Panel({ side, width, height }: { side: Side; width: number; height: number }) {
   const session = useSession();
   const theme = session.theme.value;
   const { filter } = session.selection.value;
@@ -128,13 +122,7 @@ function Edges({ side, columns }: { side: Side; columns: Columns }) {
   );
 }
 
-interface WordsProps {
-  readonly side: Side;
-  readonly axis: "query" | "key";
-  readonly columns: Columns;
-}
-
-function Words({ side, axis, columns }: WordsProps) {
+function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; columns: Columns }) {
   const explorer = useExplorer();
   const { session } = explorer;
   const selection = session.selection.value;

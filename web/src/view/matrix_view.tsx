@@ -18,7 +18,7 @@ import {
 } from "../layout/matrix_layout.ts";
 import { labelEms } from "../paint/painter.ts";
 import type { Side } from "../state/session.ts";
-import { Drawing } from "./controls.tsx";
+import { Button, Drawing } from "./controls.tsx";
 import { useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headColor } from "./selected_head.ts";
 
@@ -194,23 +194,15 @@ function Heat({ side, minus, width, height }: HeatProps) {
       </div>
       <div class="zoom">
         {side.letter && <b class="letter">{minus ? "B − A" : side.letter}</b>}
-        <button
-          type="button"
-          onClick={() => setWindow(zoomed(window, layout, 1.5))}
-          aria-label="Magnify"
-        >
+        <Button onClick={() => setWindow(zoomed(window, layout, 1.5))} aria-label="Magnify">
           +
-        </button>
-        <button
-          type="button"
-          onClick={() => setWindow(zoomed(window, layout, 1 / 1.5))}
-          aria-label="Show more"
-        >
+        </Button>
+        <Button onClick={() => setWindow(zoomed(window, layout, 1 / 1.5))} aria-label="Show more">
           −
-        </button>
-        <button type="button" disabled={isWhole} onClick={() => setWindow(wholeWindow(layout))}>
+        </Button>
+        <Button disabled={isWhole} onClick={() => setWindow(wholeWindow(layout))}>
           fit
-        </button>
+        </Button>
       </div>
       {!isWhole && heat && (
         <div class="minimap" aria-hidden="true">

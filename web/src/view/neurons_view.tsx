@@ -9,7 +9,7 @@ import { type Entry, printed } from "../data/tokens.ts";
 import { neuronLayout, neuronMarks, workedSum } from "../layout/neurons_layout.ts";
 import { labelEms } from "../paint/painter.ts";
 import type { Side } from "../state/session.ts";
-import { Command, Drawing } from "./controls.tsx";
+import { Button, Command, Drawing } from "./controls.tsx";
 import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headColor, neuronsAt } from "./selected_head.ts";
 
@@ -124,9 +124,8 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
         <Drawing marks={marks} width={layout.width} height={layout.height} />
         <div role="listbox" aria-label={`What ${reader} reads`}>
           {keys.map((entry, i) => (
-            <button
+            <Button
               key={entry.positions[0]}
-              type="button"
               role="option"
               class="strip"
               aria-selected={entry.positions.includes(chosen)}
@@ -152,14 +151,13 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
       </div>
       <WorkedOut side={side} neurons={neurons} chosen={chosen} />
       <div class="do">
-        <button
-          type="button"
+        <Button
           class="b"
           aria-pressed={order === "contribution"}
           onClick={() => setOrder(order === "number" ? "contribution" : "number")}
         >
           Neurons by {order === "number" ? "number" : "contribution"}
-        </button>
+        </Button>
         <Why side={side} query={neurons.query} chosen={chosen} />
       </div>
     </>
@@ -271,9 +269,9 @@ function Why({ side, query, chosen }: { side: Side; query: number; chosen: numbe
   const most = Math.max(1e-9, ...(shown?.sum?.parts.map((part) => Math.abs(sizeOf(part))) ?? []));
   return (
     <div class="why">
-      <button type="button" class="b" onClick={() => void ask()}>
+      <Button class="b" onClick={() => void ask()}>
         Why did it look there?
-      </button>
+      </Button>
       {shown?.words && <span class="mut">{shown.words}</span>}
       {shown?.sum && (
         <table>

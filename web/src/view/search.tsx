@@ -5,6 +5,7 @@ import { printed } from "../data/tokens.ts";
 import { ROLES } from "../paint/roles.ts";
 import { headName } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
+import { Button } from "./controls.tsx";
 import { useExplorer } from "./explorer_context.ts";
 
 /** Words that are listed. */
@@ -69,9 +70,9 @@ export function Find() {
         onKeyDown={keyDown}
       />
       {matches.map((match) => (
-        <button key={`${match.label}${match.about}`} type="button" onClick={() => choose(match)}>
+        <Button key={`${match.label}${match.about}`} onClick={() => choose(match)}>
           <bdi>{match.label}</bdi> <span class="mut">{match.about}</span>
-        </button>
+        </Button>
       ))}
       {typed !== "" && matches.length === 0 && <p class="mut">Nothing is called that.</p>}
     </div>

@@ -12,7 +12,7 @@ import { widestEms } from "../paint/painter.ts";
 import { inkOn } from "../paint/roles.ts";
 import { cssOf, mix } from "../paint/theme.ts";
 import type { Session, Side } from "../state/session.ts";
-import { classes, Segments, Where } from "./controls.tsx";
+import { Button, classes, Segments, Where } from "./controls.tsx";
 import { useExplorer, useSession } from "./explorer_context.ts";
 import { Predictions } from "./predictions.tsx";
 import { headColor } from "./selected_head.ts";
@@ -288,9 +288,9 @@ function Caption() {
   return (
     <div class="cap">
       {explorer.lab && !embed && (
-        <button type="button" class="b" onClick={() => explorer.lab?.editText()}>
+        <Button class="b" onClick={() => explorer.lab?.editText()}>
           ✎ Text and examples
-        </button>
+        </Button>
       )}
       {all.length > 1 && sides.length === 1 && (
         <Segments

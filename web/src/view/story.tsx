@@ -2,6 +2,7 @@
 
 import { parseHead } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
+import { Button } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
 
 /** Go to a step of the story; past the last one it closes. */
@@ -39,9 +40,8 @@ export function StoryBar() {
       {step > 0 && (
         <span class="dots">
           {story.map((one, i) => (
-            <button
+            <Button
               key={`${i}${one.selection}`}
-              type="button"
               aria-label={`Step ${i + 1}`}
               aria-current={step === i + 1 ? "step" : undefined}
               onClick={() => goTo(session, i + 1)}
@@ -50,30 +50,22 @@ export function StoryBar() {
         </span>
       )}
       {step > 1 && (
-        <button type="button" class="b" aria-label="Back" onClick={() => goTo(session, step - 1)}>
+        <Button class="b" aria-label="Back" onClick={() => goTo(session, step - 1)}>
           ◂
-        </button>
+        </Button>
       )}
-      {step === 0 && (
-        <button type="button" onClick={() => session.update({ story: -1 })}>
-          Skip
-        </button>
-      )}
-      <button type="button" class="go" onClick={() => goTo(session, step + 1)}>
+      {step === 0 && <Button onClick={() => session.update({ story: -1 })}>Skip</Button>}
+      <Button class="go" onClick={() => goTo(session, step + 1)}>
         {step === 0
           ? `Start, ${story.length} ${story.length > 1 ? "steps" : "step"} ▸`
           : isLast
             ? "Done"
             : "Next ▸"}
-      </button>
+      </Button>
       {step > 0 && (
-        <button
-          type="button"
-          aria-label="Close the tour"
-          onClick={() => session.update({ story: -1 })}
-        >
+        <Button aria-label="Close the tour" onClick={() => session.update({ story: -1 })}>
           ×
-        </button>
+        </Button>
       )}
     </footer>
   );

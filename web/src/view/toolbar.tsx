@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
-import { classes, Logo, Segments } from "./controls.tsx";
+import { Button, classes, Logo, Segments } from "./controls.tsx";
 import { useExplorer, useSession } from "./explorer_context.ts";
 import { ExportMenu } from "./export_menu.tsx";
 import { nextTheme } from "./keyboard.ts";
@@ -48,9 +48,9 @@ export function Bar() {
         </select>
       )}
       {step < 0 && (
-        <button type="button" class="b roomy" onClick={() => goTo(session, 1)}>
+        <Button class="b roomy" onClick={() => goTo(session, 1)}>
           ▸ Tour
-        </button>
+        </Button>
       )}
       <Opener name="find" label="Find">
         <Find />
@@ -61,23 +61,17 @@ export function Bar() {
       <Opener name="export" label="Export ▾" kind="menu">
         <ExportMenu />
       </Opener>
-      <button
-        type="button"
-        class="b"
-        aria-label={`Theme: ${theme}`}
-        onClick={() => nextTheme(session)}
-      >
+      <Button class="b" aria-label={`Theme: ${theme}`} onClick={() => nextTheme(session)}>
         ◐
-      </button>
-      <button
-        type="button"
+      </Button>
+      <Button
         class="b"
         aria-label="Help"
         aria-haspopup="dialog"
         onClick={() => explorer.toggle("help")}
       >
         ?
-      </button>
+      </Button>
     </header>
   );
 }
@@ -97,8 +91,7 @@ function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) 
   const isOpen = explorer.open.value === name;
   return (
     <span class={classes("anchor", kind === "menu" && "roomy")}>
-      <button
-        type="button"
+      <Button
         class="b"
         aria-haspopup={kind}
         aria-expanded={isOpen}
@@ -106,7 +99,7 @@ function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) 
       >
         {label}
         {about && <span class="mut spacious"> · {about}</span>}
-      </button>
+      </Button>
       {isOpen && children}
     </span>
   );
@@ -222,13 +215,9 @@ export function FilterPopover() {
         The filter changes no number, but “hidden” rescales what each word reads to 1. Attention to
         a word of several tokens is added up; attention from it is averaged.
       </p>
-      <button
-        type="button"
-        class="b"
-        onClick={() => session.update({ filter: NO_FILTER, role: "" })}
-      >
+      <Button class="b" onClick={() => session.update({ filter: NO_FILTER, role: "" })}>
         Clear
-      </button>
+      </Button>
     </div>
   );
 }
