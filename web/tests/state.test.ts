@@ -70,7 +70,7 @@ test("what the trace does not have is put right", () => {
 
 test("a step of the story opens where it says, in its example", async () => {
   const session = await goldenSession();
-  session.open(golden.header.story[1].selection, { story: 2 });
+  session.store.open(golden.header.story[1].selection, { story: 2 });
   expect(session.selection.value).toMatchObject({ example: 1, story: 2, tab: "matrix" });
   expect(session.sides.value.map(({ letter }) => letter)).toEqual(["A", "B"]);
 });
@@ -95,16 +95,16 @@ test("edits run the model, a newer one ends an older one, and undo goes back", a
     },
   } as unknown as Backend;
   const session = new Session(golden.header, traces, backend, "");
-  session.edit({ kind: "off", layer: 0, head: 0 });
-  session.edit({ kind: "off", layer: 0, head: 1 });
+  session.edits.add({ kind: "off", layer: 0, head: 0 });
+  session.edits.add({ kind: "off", layer: 0, head: 1 });
   expect(asked.map(({ edits }) => edits)).toEqual([1, 2]);
   expect(asked[0].signal.aborted).toBe(true);
   await Promise.resolve();
-  expect(session.isOff({ layer: 0, head: 1 })).toBe(true);
+  expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(true);
   session.update({ edits: session.selection.value.edits.slice(0, -1) });
-  expect(session.isOff({ layer: 0, head: 1 })).toBe(false);
+  expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(false);
   session.update({ edits: [] });
-  expect(session.edited.value).toBeNull();
+  expect(session.edits.traces.value).toBeNull();
 });
 
 test("what was asked of the lab is in its address", () => {
@@ -126,10 +126,10 @@ test("heads that are kept are averaged with the chosen one, and let go again", a
   const [one, other] = [0, 1].map((head) => session.matrix(side, { layer: 0, head })!.weights);
   session.update({ layer: 0, head: 0 });
   expect(session.combined(side)).toBeNull();
-  session.toggleAlso({ layer: 0, head: 1 });
+  session.store.toggleAlso({ layer: 0, head: 1 });
   expect(session.combined(side)).toHaveLength(2);
   expect(session.matrix(side)!.weights[4]).toBeCloseTo((one[4] + other[4]) / 2, 5);
-  session.toggleAlso({ layer: 0, head: 1 });
+  session.store.toggleAlso({ layer: 0, head: 1 });
   expect(session.matrix(side)!.weights[4]).toBe(one[4]);
 });
 
@@ -154,13 +154,13 @@ test("an edit that fails is taken back, and what was on before stays", async () 
     },
   } as unknown as Backend;
   const session = new Session(golden.header, traces, backend, "");
-  session.edit({ kind: "off", layer: 0, head: 0 });
+  session.edits.add({ kind: "off", layer: 0, head: 0 });
   await new Promise((done) => setTimeout(done));
   fails = true;
-  session.edit({ kind: "off", layer: 0, head: 1 });
-  expect(session.isOff({ layer: 0, head: 1 })).toBe(true);
+  session.edits.add({ kind: "off", layer: 0, head: 1 });
+  expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(true);
   await new Promise((done) => setTimeout(done));
-  expect(session.isOff({ layer: 0, head: 0 })).toBe(true);
-  expect(session.isOff({ layer: 0, head: 1 })).toBe(false);
-  expect(session.problem.value).toContain("the model is busy");
+  expect(session.edits.isOff({ layer: 0, head: 0 })).toBe(true);
+  expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(false);
+  expect(session.requests.error.value).toContain("the model is busy");
 });

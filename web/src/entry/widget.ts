@@ -32,7 +32,7 @@ async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): P
   let session: Session | null = null;
   const follow = () => {
     const selection = model.get("selection") as string;
-    if (session && selection !== session.fragment) session.open(selection);
+    if (session && selection !== session.store.fragment) session.store.open(selection);
   };
   try {
     const header = parseHeader(model.get("header") as string);

@@ -129,11 +129,13 @@ export function Tooltip({ kind, tip }: { kind: string; tip: Tip | null }) {
     const top = y + 16 + height > frame.height - 6 ? y - height - 10 : y + 16;
     Object.assign(element.style, { left: `${Math.max(4, left)}px`, top: `${Math.max(4, top)}px` });
   }, [tip]);
-  if (!tip) return null;
+  const last = useRef(tip);
+  last.current = tip ?? last.current;
+  if (!last.current) return null;
   return (
-    <div class={kind} role="tooltip" ref={ref}>
-      <strong>{tip.heading}</strong>
-      {tip.rows.map(([label, value, color], i) => (
+    <div class={kind} role="tooltip" ref={ref} hidden={!tip}>
+      <strong>{last.current.heading}</strong>
+      {last.current.rows.map(([label, value, color], i) => (
         <div key={`${i}${label}`}>
           {color && <i style={{ background: color }} />}
           <span>{label}</span>

@@ -26,7 +26,7 @@ export function Edits({ side }: { side: Side }) {
       </>
     );
   }
-  const isOff = session.isOff(selection);
+  const isOff = session.edits.isOff(selection);
   return (
     <>
       <h2 class="sec">
@@ -51,7 +51,7 @@ export function Edits({ side }: { side: Side }) {
             {editText(edit, side)}
             <Button
               aria-label={`Remove ${editText(edit, side)}`}
-              onClick={() => session.removeEdit(edit)}
+              onClick={() => session.edits.remove(edit)}
             >
               ×
             </Button>
@@ -60,7 +60,7 @@ export function Edits({ side }: { side: Side }) {
       </div>
       <div class="do">
         {!isOff && (
-          <Button class="b" onClick={() => session.edit({ kind: "off", layer, head })}>
+          <Button class="b" onClick={() => session.edits.add({ kind: "off", layer, head })}>
             Switch {headName(selection)} off
           </Button>
         )}
@@ -114,7 +114,7 @@ function CellSlider({ side }: { side: Side }) {
         onInput={(event) => setDragged(Number(event.currentTarget.value))}
         onChange={(event) => {
           const weight = Number(event.currentTarget.value);
-          session.edit({ kind: "cell", block, layer, head, query: word, key: read, weight });
+          session.edits.add({ kind: "cell", block, layer, head, query: word, key: read, weight });
         }}
       />
       <b class="num">{shortWeight(now)}</b>
@@ -160,7 +160,7 @@ function NeuronSlider() {
         value={factor}
         onInput={(event) => setFactor(Number(event.currentTarget.value))}
         onChange={(event) =>
-          session.edit({
+          session.edits.add({
             kind: "neuron",
             layer,
             head,

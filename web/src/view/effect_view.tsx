@@ -18,7 +18,7 @@ export function EffectPane() {
   const session = useSession();
   const side = session.lead.value;
   const isWriter = side.base.predictions !== null;
-  const busy = session.busy.value !== "" || session.progress.value !== null;
+  const busy = session.requests.busy.value !== "" || session.requests.progress.value !== null;
   return (
     <section class={`effect ${busy ? "busy" : ""}`} aria-label="Effect">
       <div class="in">
@@ -43,7 +43,7 @@ function BeforeAfter({ side }: { side: Side }) {
   const shown = before.top.slice(0, 6);
   const most = Math.max(0.01, ...[...shown, ...(after?.top ?? [])].map((one) => one.probability));
   const effects = headEffects(session, side);
-  const table = session.effectsOf(side);
+  const table = session.requests.effectsOf(side);
   const ranked =
     table?.kind === "prediction" && effects ? table.candidates[effects.candidate] : null;
   const moved = before.top.reduce(
@@ -120,7 +120,7 @@ function BeforeAfter({ side }: { side: Side }) {
 function Turn({ side }: { side: Side }) {
   const session = useSession();
   const selection = session.selection.value;
-  const table = session.effectsOf(side);
+  const table = session.requests.effectsOf(side);
   const index = session.layerIndex(side.block);
   const effects = headEffects(session, side);
   if (table?.kind !== "turn" || !effects) {
@@ -179,12 +179,12 @@ const LISTED = 8;
 export function Ranking({ side }: { side: Side }) {
   const session = useSession();
   const effects = headEffects(session, side);
-  const progress = session.progress.value;
+  const progress = session.requests.progress.value;
   if (!effects) return <NotMeasured side={side} />;
   const isTurn = effects.kind === "turn";
   const chosen = session.selection.value;
   const own = indexOfHead(effects.all, session.layerIndex(side.block), chosen.head) + 1;
-  const table = session.effectsOf(side);
+  const table = session.requests.effectsOf(side);
   const measured = table?.kind === "prediction" ? table.position : null;
   const shown = predictedAt(side.base, session.place(side, chosen.word, "query"));
   const isElsewhere = measured !== null && shown?.position != null && shown.position !== measured;
@@ -203,7 +203,10 @@ export function Ranking({ side }: { side: Side }) {
         </small>
       </h2>
       {isElsewhere && session.backend && !progress && (
-        <Button class="plain" onClick={() => void session.measure(side, shown.position)}>
+        <Button
+          class="plain"
+          onClick={() => void session.requests.measure(side.trace, shown.position)}
+        >
           Measure them for the word after “{shown.word}”
         </Button>
       )}
@@ -298,7 +301,7 @@ function RankedHeads({ side, list, format, isSigned }: RankedProps) {
 function NotMeasured({ side }: { side: Side }) {
   const session = useSession();
   const { backend } = session;
-  const progress = session.progress.value;
+  const progress = session.requests.progress.value;
   const { block } = side;
   const count = block.layers.length * block.heads;
   const before = predictedAt(side.base, session.place(side, session.selection.value.word, "query"));
@@ -310,7 +313,10 @@ function NotMeasured({ side }: { side: Side }) {
         <div class="note">
           <b>Not measured yet.</b> The model runs once without each of its {count} heads.
           <div class="do">
-            <Button class="go" onClick={() => void session.measure(side, before?.position ?? null)}>
+            <Button
+              class="go"
+              onClick={() => void session.requests.measure(side.trace, before?.position ?? null)}
+            >
               Measure all heads
             </Button>
           </div>

@@ -63,7 +63,7 @@ export function mount(host: HTMLElement, session: Session, options: MountOptions
       applyTheme(root, session.theme.value);
       root.dataset.theme = session.theme.value.scheme;
     }),
-    effect(() => options.changed(session.fragment)),
+    effect(() => options.changed(session.store.fragment)),
   ];
   const key = (event: KeyboardEvent) => handleKey(event, explorer);
   root.addEventListener("keydown", key);
@@ -170,15 +170,15 @@ function Navigation() {
 /** What is under way or went wrong, said aloud too. */
 function Status() {
   const { session } = useExplorer();
-  const problem = session.problem.value;
-  const words = problem || session.busy.value;
+  const problem = session.requests.error.value;
+  const words = problem || session.requests.busy.value;
   return (
     <div class={`status ${problem ? "problem" : ""}`} role="status" hidden={!words}>
       {words}
       {problem && (
         <Button
           onClick={() => {
-            session.problem.value = "";
+            session.requests.error.value = "";
           }}
         >
           Close

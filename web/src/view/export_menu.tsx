@@ -54,7 +54,7 @@ export function ExportMenu() {
         save(table(headRows(session)), "headscope-heads.csv"),
       )}
       {choice("Copy link", () => copy(location.href))}
-      {choice("Copy as a story step", () => copy(`("", "${session.step}"),`))}
+      {choice("Copy as a story step", () => copy(`("", "${session.store.step}"),`))}
     </div>
   );
 }

@@ -72,7 +72,7 @@ const known = new WeakMap<EffectTable, Map<string, HeadEffect>>();
 
 /** Null where effects were not measured. */
 export function headEffects(session: Session, side: Side): HeadEffect | null {
-  const table = session.effectsOf(side);
+  const table = session.requests.effectsOf(side);
   if (!table) return null;
   const last = table.kind === "turn" ? 0 : table.candidates.length - 1;
   const candidate = Math.min(session.candidate.value, last);

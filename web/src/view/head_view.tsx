@@ -111,7 +111,7 @@ function Subtitle() {
   const session = useSession();
   const selection = session.selection.value;
   const side = session.lead.value;
-  if (session.isOff(selection)) {
+  if (session.edits.isOff(selection)) {
     return (
       <>
         <b class="dn">Switched off.</b> Dashed: what it would read; none of it reaches the model
@@ -136,9 +136,10 @@ function Subtitle() {
   else if (card?.sentences[0]) parts.push(lowered(card.sentences[0].replace(/\.$/, "")));
   return (
     <>
-      {session.edited.value && selection.edits.some((edit) => isSameHead(edit, selection)) && (
-        <b class="dn">Edited, drawn as it is now. </b>
-      )}
+      {session.edits.traces.value &&
+        selection.edits.some((edit) => isSameHead(edit, selection)) && (
+          <b class="dn">Edited, drawn as it is now. </b>
+        )}
       {parts.join(" · ")}
     </>
   );

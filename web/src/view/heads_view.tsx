@@ -115,7 +115,7 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
   );
   const value = shareOf(session, side);
   const roles = session.roles(side);
-  const [effects, candidate] = [session.effects.value, session.candidate.value];
+  const [effects, candidate] = [session.requests.effects.value, session.candidate.value];
   const spots = useMemo(
     () => headOrder(session, side, value),
     [side, sorted, color, roles, effects, candidate],
@@ -182,7 +182,7 @@ function Cell({ side, grid, place, layerIndex, head }: CellProps) {
   const isChosen = isSameHead(selection, id);
   const isKept = selection.also.some((one) => isSameHead(one, id));
   const isOther = selection.role !== "" && selection.role !== look.id;
-  const isOff = session.isOff(id);
+  const isOff = session.edits.isOff(id);
   const showsRole = selection.color === "role" && look.id !== "unnamed";
   const hidesSign = grid.label === "none" || (isSink(role) && grid.label === "side");
   const { x, y } = placeOf(grid, place, side.block.heads);
@@ -205,7 +205,7 @@ function Cell({ side, grid, place, layerIndex, head }: CellProps) {
       data-head={headCode(id)}
       onClick={(event) => {
         explorer.hideTip();
-        if (event.ctrlKey || event.metaKey || event.shiftKey) session.toggleAlso(id);
+        if (event.ctrlKey || event.metaKey || event.shiftKey) session.store.toggleAlso(id);
         else session.choose(id);
       }}
       onPointerMove={(event) =>
@@ -392,7 +392,7 @@ export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorB
     if (!effects) {
       return (
         <div class="legend mut">
-          {session.progress.value ? "Being measured …" : "Not measured yet: see Effect."}
+          {session.requests.progress.value ? "Being measured …" : "Not measured yet: see Effect."}
         </div>
       );
     }

@@ -69,7 +69,7 @@ function actions(explorer: ExplorerContext): Record<string, () => void> {
     "?": () => explorer.toggle("help"),
     f: () => explorer.toggle("filter"),
     "/": () => explorer.toggle("find"),
-    m: () => session.toggleAlso(selection),
+    m: () => session.store.toggleAlso(selection),
     w: () => set({ unit: filter.unit === "tokens" ? "words" : "tokens" }),
     s: () => set({ specials: after(["shown", "dimmed", "hidden"], filter.specials) }),
     c: () => session.update({ color: after(COLORS, selection.color) }),
@@ -98,8 +98,8 @@ function toggleHead(session: Session): void {
   const { layer, head, edits } = session.selection.peek();
   if (!session.backend) return;
   const on = edits.find((one) => one.kind === "off" && isSameHead(one, { layer, head }));
-  if (on) session.removeEdit(on);
-  else session.edit({ kind: "off", layer, head });
+  if (on) session.edits.remove(on);
+  else session.edits.add({ kind: "off", layer, head });
 }
 
 /** Among sorted heads: on by so many places. */
@@ -166,5 +166,5 @@ function clearStep(explorer: ExplorerContext): void {
   else if (key !== null) session.update({ key: null });
   else if (word !== null) session.update({ word: null });
   else if (role) session.update({ role: "" });
-  else session.update({ filter: session.base.filter });
+  else session.update({ filter: session.store.base.filter });
 }

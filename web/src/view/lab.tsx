@@ -55,7 +55,7 @@ export class Lab {
       const request = parseRequest(location.hash.slice(1), usual);
       const isNew = request && JSON.stringify(request) !== JSON.stringify(this.request);
       if (isNew) void this.ask(request, location.hash.slice(1));
-      else this.session?.open(location.hash.slice(1));
+      else this.session?.store.open(location.hash.slice(1));
     });
     if (this.request.inputs[0].text) void this.ask(this.request, location.hash.slice(1));
     else {
@@ -97,7 +97,7 @@ export class Lab {
     const before = this.session;
     this.request = request;
     this.close();
-    if (before) before.busy.value = "The model is reading …";
+    if (before) before.requests.busy.value = "The model is reading …";
     try {
       const { header, traces, backend } = await requestTrace(request, signal);
       if (signal.aborted) return;
@@ -121,7 +121,7 @@ export class Lab {
         showError(this.stage, error);
       }
     }
-    if (before) before.busy.value = "";
+    if (before) before.requests.busy.value = "";
     document.documentElement.dataset.ready = "true";
   }
 }

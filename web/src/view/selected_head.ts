@@ -74,7 +74,7 @@ export function linesInput(session: Session, side: Side, matrix: Matrix): LinesI
     top: filter.top,
     dims: filter.specials === "dimmed",
     color: headColor(session, side),
-    dashed: session.isOff(session.selection.value),
+    dashed: session.edits.isOff(session.selection.value),
   };
 }
 

@@ -165,7 +165,7 @@ function Flow({ side }: { side: Side }) {
     ? arcsOf({ matrix, filtered, focus: { row, column }, read, above, isCross }, places)
     : [];
   const first = Math.min(...[...places.values()].map(({ y }) => y));
-  const dashed = session.isOff(session.selection.value);
+  const dashed = session.edits.isOff(session.selection.value);
   const act = (w: Word) => {
     const field = w.axis === "query" ? "word" : "key";
     const now = session.selection.value[field];

@@ -7,13 +7,13 @@ import { useSession } from "./explorer_context.ts";
 
 /** Go to a step of the story; past the last one it closes. */
 export function goTo(session: Session, step: number): void {
-  const { story } = session;
+  const { story } = session.store;
   if (step < 1 || step > story.length) {
     session.update({ story: step > story.length ? -1 : 0 });
     return;
   }
   const { selection } = story[step - 1];
-  session.open(selection, { story: step, ...paneOf(session, selection) });
+  session.store.open(selection, { story: step, ...paneOf(session, selection) });
 }
 
 /** A phone shows one pane: the one that a step is about, unless the step says. */
@@ -25,7 +25,7 @@ function paneOf(session: Session, selection: string): { pane?: number } {
 
 export function StoryBar() {
   const session = useSession();
-  const { story } = session;
+  const { story } = session.store;
   const { story: step } = session.selection.value;
   if (story.length === 0 || step < 0) return null;
   const caption =
