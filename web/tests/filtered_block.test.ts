@@ -38,9 +38,9 @@ test("a pair filter hides but does not renormalize", () => {
 });
 
 test("a mean leaves out what is missing", () => {
-  const one = { rows: 1, columns: 3, weights: Float32Array.of(0.2, Number.NaN, 0.8) };
+  const matrix = { rows: 1, columns: 3, weights: Float32Array.of(0.2, Number.NaN, 0.8) };
   const two = { rows: 1, columns: 3, weights: Float32Array.of(0.4, Number.NaN, 0.2) };
-  close(meanOf([one, two]).weights, [0.3, Number.NaN, 0.5]);
+  close(meanOf([matrix, two]).weights, [0.3, Number.NaN, 0.5]);
 });
 
 test("the terms of a neuron view add up", async () => {

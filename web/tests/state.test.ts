@@ -123,14 +123,14 @@ test("heads that are kept are averaged with the chosen one, and let go again", a
   const session = await goldenSession();
   const [side] = session.sides.value;
   await Promise.all(side.block.planes.map((layer) => layer.whole()));
-  const [one, other] = [0, 1].map((head) => session.matrix(side, { layer: 0, head })!.weights);
+  const [first, other] = [0, 1].map((head) => session.matrix(side, { layer: 0, head })!.weights);
   session.update({ layer: 0, head: 0 });
   expect(session.combined(side)).toBeNull();
   session.store.toggleAlso({ layer: 0, head: 1 });
   expect(session.combined(side)).toHaveLength(2);
-  expect(session.matrix(side)!.weights[4]).toBeCloseTo((one[4] + other[4]) / 2, 5);
+  expect(session.matrix(side)!.weights[4]).toBeCloseTo((first[4] + other[4]) / 2, 5);
   session.store.toggleAlso({ layer: 0, head: 1 });
-  expect(session.matrix(side)!.weights[4]).toBe(one[4]);
+  expect(session.matrix(side)!.weights[4]).toBe(first[4]);
 });
 
 test("a head, a role and a word are found by their names", async () => {
@@ -140,8 +140,8 @@ test("a head, a role and a word are found by their names", async () => {
   expect(matchesOf(session, "L9H9")).toEqual([]);
   expect(matchesOf(session, "previous").map(({ about }) => about)).toContain("role");
   const { label, positions } = session.lead.value.filtered.rows[1];
-  const found = matchesOf(session, label.trim()).find(({ about }) => about.startsWith("token"))!;
-  found.choose();
+  const match = matchesOf(session, label.trim()).find(({ about }) => about.startsWith("token"))!;
+  match.choose();
   expect(session.selection.value.word).toBe(positions[0]);
 });
 

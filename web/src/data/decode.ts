@@ -37,14 +37,14 @@ export type ReadBuffer = (index: number, bytes: number) => Promise<Uint8Array<Ar
 export function bufferReader(read: (index: number) => Uint8Array<ArrayBuffer> | null): ReadBuffer {
   return async (index, bytes) => {
     const packed = read(index);
-    const found = packed ? await gunzip(packed) : null;
-    if (found?.length !== bytes) {
+    const bytesRead = packed ? await gunzip(packed) : null;
+    if (bytesRead?.length !== bytes) {
       throw new PayloadError(
         `The data of this page is cut off or damaged: block ${index} has ` +
-          `${found?.length ?? 0} bytes, expected ${bytes}.`,
+          `${bytesRead?.length ?? 0} bytes, expected ${bytes}.`,
       );
     }
-    return found;
+    return bytesRead;
   };
 }
 

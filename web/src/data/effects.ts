@@ -59,7 +59,7 @@ export interface RankedHead extends HeadIndex {
 
 /** Where a head stands in a list; -1 where it does not. */
 export function indexOfHead(list: readonly HeadIndex[], layerIndex: number, head: number): number {
-  return list.findIndex((one) => one.layerIndex === layerIndex && one.head === head);
+  return list.findIndex((other) => other.layerIndex === layerIndex && other.head === head);
 }
 
 /** All heads by the size of a value, largest first; heads without one are left out. */
@@ -71,8 +71,8 @@ export function rank(
   const all: RankedHead[] = [];
   for (let layerIndex = 0; layerIndex < layers; layerIndex++) {
     for (let head = 0; head < heads; head++) {
-      const one = value(layerIndex, head);
-      if (Number.isFinite(one)) all.push({ layerIndex, head, value: one });
+      const effect = value(layerIndex, head);
+      if (Number.isFinite(effect)) all.push({ layerIndex, head, value: effect });
     }
   }
   return all.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));

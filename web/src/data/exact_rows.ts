@@ -27,9 +27,9 @@ export class ExactRows {
     const { ask } = this;
     if (ask === null) return null;
     const key = Object.values(id).join("/");
-    const known = this.rows.get(key) ?? new Lazy(() => ask(id));
-    this.rows.set(key, known);
-    return known.value;
+    const row = this.rows.get(key) ?? new Lazy(() => ask(id));
+    this.rows.set(key, row);
+    return row.value;
   }
 }
 

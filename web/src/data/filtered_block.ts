@@ -88,9 +88,9 @@ export class FilteredBlock {
    *  being unpacked. */
   matrix(layerIndex: number, head: number): Matrix | null {
     const key = `${layerIndex}/${head}`;
-    const known = this.cache.get(key);
+    const cached = this.cache.get(key);
     const planes = this.block.planes[layerIndex]?.value;
-    if (known || !planes) return known ?? null;
+    if (cached || !planes) return cached ?? null;
     const matrix = this.compute(planes.weights(head));
     if (this.cache.size >= CACHED) this.cache.delete(this.cache.keys().next().value!);
     this.cache.set(key, matrix);

@@ -69,27 +69,27 @@ export function titleOf(
   links: readonly (Link | null)[],
   isPinned: boolean,
 ): TitleParts {
-  const found = links.filter((link) => link !== null);
+  const present = links.filter((link) => link !== null);
   const rests = isSink(role);
-  const isTelling = isPinned && found.some(({ weight }) => weight >= MIN_PINNED);
-  const say = (lead: string, said: readonly Link[] = found) => ({ lead, words: [], links: said });
+  const isTelling = isPinned && present.some(({ weight }) => weight >= MIN_PINNED);
+  const say = (lead: string, said: readonly Link[] = present) => ({ lead, words: [], links: said });
   if (rests && !isTelling) {
     const lead = `${LEADS[role]}: ${percent(share)} on average`;
-    const own = isPinned ? found : [];
-    return say(own.length ? `${lead};` : lead, own);
+    const shown = isPinned ? present : [];
+    return say(shown.length ? `${lead};` : lead, shown);
   }
-  if (role === "broad") return say(`${LEADS.broad}${found.length ? ", most of all" : ""}`);
+  if (role === "broad") return say(`${LEADS.broad}${present.length ? ", most of all" : ""}`);
   if (role !== null && !rests) {
-    const across = role === "equal" && found.some(({ from, to }) => from.segment !== to.segment);
+    const across = role === "equal" && present.some(({ from, to }) => from.segment !== to.segment);
     const lead = across ? "links equal words across the two sentences" : LEADS[role];
-    return say(found.length ? `${lead}:` : lead);
+    return say(present.length ? `${lead}:` : lead);
   }
-  if (found.length === 0) return say("reads hardly any word here");
+  if (present.length === 0) return say("reads hardly any word here");
   if (!isPinned) return say("has no single role; strongest:");
-  const { from, to } = found[0];
+  const { from, to } = present[0];
   const way = to.positions[0] < from.positions[0] ? "reads back" : "reads ahead";
-  const words = [...new Set(found.map((link) => printed(link.from.label)))];
-  return { lead: `${way} from`, words, links: found };
+  const words = [...new Set(present.map((link) => printed(link.from.label)))];
+  return { lead: `${way} from`, words, links: present };
 }
 
 /** The strongest of a row, and what the rest adds up to. */

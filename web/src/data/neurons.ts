@@ -78,7 +78,7 @@ function contributionOf(
 ): Float32Array {
   const attended = weightedSum(products, weights);
   const seen = scores.map((score) => (Number.isNaN(score) ? 0 : 1));
-  const count = seen.reduce((sum, one) => sum + one, 0) || 1;
+  const count = seen.reduce((sum, flag) => sum + flag, 0) || 1;
   const mean = weightedSum(products, seen);
   return attended.map((value, i) => value - mean[i] / count);
 }
@@ -95,10 +95,10 @@ export function saturation(vectors: readonly Float32Array[]): number {
   const total = vectors.reduce((sum, vector) => sum + vector.length, 0);
   const step = Math.max(1, Math.floor(total / 4096));
   const sizes: number[] = [];
-  let at = 0;
+  let index = 0;
   for (const vector of vectors) {
     for (const value of vector) {
-      if (at++ % step === 0 && Number.isFinite(value)) sizes.push(Math.abs(value));
+      if (index++ % step === 0 && Number.isFinite(value)) sizes.push(Math.abs(value));
     }
   }
   sizes.sort((a, b) => a - b);

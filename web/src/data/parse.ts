@@ -32,8 +32,8 @@ export function checkHeader(value: unknown): Header {
   need(Array.isArray(header.traces) && header.traces.length > 0, "it has no trace");
   need(Array.isArray(header.examples) && header.examples.length > 0, "it has no example");
   for (const { traces } of header.examples) {
-    const known = traces?.every((index) => header.traces[index] !== undefined);
-    need(known && (traces.length === 1 || traces.length === 2), "an example names no trace");
+    const exist = traces?.every((index) => header.traces[index] !== undefined);
+    need(exist && (traces.length === 1 || traces.length === 2), "an example names no trace");
   }
   for (const trace of header.traces) checkTrace(trace);
   return header;

@@ -47,9 +47,9 @@ export function spelled(texts: readonly string[]): string[] {
   const written = [...texts];
   let run: number[] = [];
   texts.forEach((text, i) => {
-    const found = BYTES.exec(text);
-    if (found?.[1] === " ") run = spell(written, run);
-    if (found) run.push(i);
+    const match = BYTES.exec(text);
+    if (match?.[1] === " ") run = spell(written, run);
+    if (match) run.push(i);
     else run = spell(written, run);
   });
   spell(written, run);
@@ -76,9 +76,9 @@ function spell(written: string[], run: readonly number[]): number[] {
   let start = 0;
   for (const character of whole) {
     const end = start + new TextEncoder().encode(character).length;
-    const own = [...new Set(owners.slice(start, end))];
-    own.forEach((i, part) => {
-      names.set(i, `${names.get(i)}${character}${own.length > 1 ? PARTS[part + 1] : ""}`);
+    const sharers = [...new Set(owners.slice(start, end))];
+    sharers.forEach((i, part) => {
+      names.set(i, `${names.get(i)}${character}${sharers.length > 1 ? PARTS[part + 1] : ""}`);
     });
     start = end;
   }

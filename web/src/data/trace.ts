@@ -158,13 +158,9 @@ function openTokens(part: TokensPart): Tokens {
   const groups: number[][] = [];
   const where = new Map<number, number[]>();
   part.words.forEach((word, position) => {
-    const known = word < 0 ? undefined : where.get(word);
-    if (known) {
-      known.push(position);
-      return;
-    }
-    const group = [position];
-    groups.push(group);
+    const group = (word >= 0 && where.get(word)) || [];
+    if (group.length === 0) groups.push(group);
+    group.push(position);
     if (word >= 0) where.set(word, group);
   });
   return {
@@ -201,9 +197,9 @@ export class Lazy<T> {
 
   whole(): Promise<T> {
     this.started ??= this.load().then(
-      (found) => {
-        this.arrived.value = found;
-        return found;
+      (result) => {
+        this.arrived.value = result;
+        return result;
       },
       (error: unknown) => {
         this.problem.value = error instanceof Error ? error.message : String(error);

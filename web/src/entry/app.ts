@@ -5,10 +5,10 @@ import { showError } from "../view/error_message.ts";
 import { Lab, type LabStart } from "../view/lab.tsx";
 
 const host = document.getElementById("headscope");
-const given = document.getElementById("headscope-start")?.textContent ?? "";
+const start = document.getElementById("headscope-start")?.textContent ?? "";
 if (host) {
   try {
-    new Lab(host, parseJson(given) as LabStart);
+    new Lab(host, parseJson(start) as LabStart);
   } catch (error) {
     showError(host, error);
   }

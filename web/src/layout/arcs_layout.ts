@@ -90,17 +90,17 @@ function linksOf({ matrix, filtered, focus, read, above }: ArcsInput): Link[] {
     return links;
   }
   rows.forEach((from, r) => {
-    const own = rowWeights(matrix, r);
+    const row = rowWeights(matrix, r);
     if (focus.column >= 0) {
-      const weight = own[focus.column];
+      const weight = row[focus.column];
       if (weight >= above) links.push({ from, to: columns[focus.column], weight });
       return;
     }
     if (rows.length > CROWDED || from.special) return;
     let best = 0;
-    for (let c = 1; c < own.length; c++) if (own[c] > own[best]) best = c;
-    const isTelling = own[best] >= Math.max(above, 0.2) && !columns[best]?.special && best > 0;
-    if (isTelling) links.push({ from, to: columns[best], weight: own[best] });
+    for (let c = 1; c < row.length; c++) if (row[c] > row[best]) best = c;
+    const isTelling = row[best] >= Math.max(above, 0.2) && !columns[best]?.special && best > 0;
+    if (isTelling) links.push({ from, to: columns[best], weight: row[best] });
   });
   return links;
 }

@@ -117,16 +117,16 @@ interface ThumbnailFilter {
 export function thumbnailFilter(block: Block, filter: Filter): ThumbnailFilter {
   const { rows, columns } = block.thumbs;
   const [queries, keys] = [block.queryTokens, block.keyTokens];
-  const own = binsOf(queries, rows);
+  const queryBins = binsOf(queries, rows);
   const other = binsOf(keys, columns);
   const shown = (bin: Bin) => filter.specials !== "hidden" || !bin.special;
   const isPair = block.name !== "cross";
   return {
-    rows: own.flatMap((bin, i) => (shown(bin) ? i : [])),
+    rows: queryBins.flatMap((bin, i) => (shown(bin) ? i : [])),
     columns: other.flatMap((bin, i) => (shown(bin) ? i : [])),
     keeps(row, column) {
       if (!isPair || filter.pairs === "all") return true;
-      const [from, to] = [own[row].segment, other[column].segment];
+      const [from, to] = [queryBins[row].segment, other[column].segment];
       if (filter.pairs === "within") return from === to;
       return filter.pairs === "ab" ? from === 0 && to === 1 : from === 1 && to === 0;
     },
@@ -202,9 +202,9 @@ export function drawLines(weights: Float32Array, rows: number, columns: number, 
 
   function add(x: number, y: number, more: number): void {
     if (y < 0 || y >= height) return;
-    const at = y * width + x;
-    const now = ink[at];
-    ink[at] = more > now ? more + now * 0.35 : now + more * 0.35;
+    const pixel = y * width + x;
+    const now = ink[pixel];
+    ink[pixel] = more > now ? more + now * 0.35 : now + more * 0.35;
   }
 }
 

@@ -122,17 +122,17 @@ export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Ma
   };
   const [behind, front]: [CurveMark[], CurveMark[]] = [[], []];
   for (let row = 0; row < matrix.rows; row++) {
-    const own = rowWeights(matrix, row);
+    const weights = rowWeights(matrix, row);
     if (row === focus.row) {
-      const keys = strongest(own, input.top);
-      const shown = keys.filter((key) => own[key] >= above);
-      front.push(...shown.map((key) => looked(row, key, own[key], own[keys[0]])));
+      const keys = strongest(weights, input.top);
+      const shown = keys.filter((key) => weights[key] >= above);
+      front.push(...shown.map((key) => looked(row, key, weights[key], weights[keys[0]])));
     } else if (focus.column >= 0) {
-      const weight = own[focus.column];
+      const weight = weights[focus.column];
       if (focus.row < 0 && weight >= above) front.push(looked(row, focus.column, weight, 1));
     } else {
-      const [key] = strongest(own, 1);
-      if (own[key] > 0 && own[key] >= above) behind.push(quiet(row, key, own[key]));
+      const [key] = strongest(weights, 1);
+      if (weights[key] > 0 && weights[key] >= above) behind.push(quiet(row, key, weights[key]));
     }
   }
   return [...behind, ...front.sort((a, b) => a.width - b.width)];

@@ -84,8 +84,8 @@ export function revealed(
   column: number,
 ): Window {
   const seen = seenCells(window, layout);
-  const into = (from: number, count: number, at: number) =>
-    at < from ? at : at > from + count - 1 ? at - count + 1 : from;
+  const into = (from: number, count: number, index: number) =>
+    index < from ? index : index > from + count - 1 ? index - count + 1 : from;
   const next = {
     cell: window.cell,
     row: into(window.row, Math.floor(seen.rows), row),
@@ -201,16 +201,16 @@ export function matrixMarks(
   };
   input.rows.forEach((entry, i) => {
     if (!isShown(i, window.row, seen.rows, focus.row, strideOf(down))) return;
-    const at = y + (i + 0.5) * down + size * 0.35;
-    if (at < layout.top) return;
-    marks.push({ ...text(entry, i === focus.row), x: layout.left - 6, y: at, anchor: "end" });
+    const baseline = y + (i + 0.5) * down + size * 0.35;
+    if (baseline < layout.top) return;
+    marks.push({ ...text(entry, i === focus.row), x: layout.left - 6, y: baseline, anchor: "end" });
   });
   input.keys.forEach((entry, i) => {
     if (!isShown(i, window.column, seen.columns, focus.column, strideOf(cell))) return;
-    const at = x + (i + 0.5) * cell + size * 0.35;
-    if (at < layout.left) return;
+    const start = x + (i + 0.5) * cell + size * 0.35;
+    if (start < layout.left) return;
     const mark = text(entry, i === focus.column);
-    marks.push({ ...mark, x: at, y: layout.top - 6, anchor: "start", turn: -60 });
+    marks.push({ ...mark, x: start, y: layout.top - 6, anchor: "start", turn: -60 });
   });
   return marks;
 }

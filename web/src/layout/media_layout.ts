@@ -173,6 +173,6 @@ function frameSpan(frame: Frame, sound: Sound, width: number): { x: number; widt
 export function ticks(seconds: number, width: number): number[] {
   const wanted = (seconds * 70) / Math.max(width, 70);
   const steps = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60];
-  const step = steps.find((one) => one >= wanted) ?? 120;
+  const step = steps.find((size) => size >= wanted) ?? 120;
   return Array.from({ length: Math.floor(seconds / step + 1e-9) + 1 }, (_, i) => i * step);
 }

@@ -49,9 +49,9 @@ export function neuronLayout(
     ? Math.max(60, width - fixed - 8)
     : Math.max(60, Math.min(190, (width - fixed - reader - gap * 4) / 3));
   let x = isSmall ? 12 : 16;
-  const next = (own: number, space = gap) => {
-    const box = { x, width: own };
-    x += own + space;
+  const next = (size: number, space = gap) => {
+    const box = { x, width: size };
+    x += size + space;
     return box;
   };
   return {
@@ -83,21 +83,21 @@ export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: The
   const { ink, soft, paper } = theme.tone;
   const middle = (row: number) => top + (row + 0.5) * rowHeight;
   const height = Math.max(8, Math.min(20, rowHeight - 6));
-  const own = rowOf(rows, neurons.query);
-  const y = middle(Math.max(0, own));
+  const queryRow = rowOf(rows, neurons.query);
+  const y = middle(Math.max(0, queryRow));
   const limits = {
     q: saturation([neurons.q]),
     k: saturation(neurons.keys),
     p: saturation(neurons.products),
     dot: saturation([neurons.dots]),
   };
-  const cells = (vector: Float32Array, { x, width }: Span, at: number, limit: number) => {
+  const cells = (vector: Float32Array, { x, width }: Span, middleY: number, limit: number) => {
     const pixels = stripPixels(vector, order, limit, theme);
-    const box = { x, y: at - height / 2, width, height };
+    const box = { x, y: middleY - height / 2, width, height };
     marks.push({ kind: "image", ...box, columns: order.length, rows: 1, pixels });
   };
-  const bar = ({ x, width }: Span, at: number, fill: string) =>
-    marks.push({ kind: "rect", x, y: at - height / 2, width, height, fill });
+  const bar = ({ x, width }: Span, middleY: number, fill: string) =>
+    marks.push({ kind: "rect", x, y: middleY - height / 2, width, height, fill });
   const join = (x1: number, y1: number, x2: number, y2: number, weight: number) =>
     marks.push({
       kind: "curve",
@@ -106,16 +106,21 @@ export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: The
       opacity: 0.25 + 0.75 * weight,
       width: 0.8 + 3.2 * weight,
     });
-  const write = (x: number, at: number, text: string, style: Partial<TextMark>) => {
-    const place = { x, y: at + 4 };
+  const write = (x: number, middleY: number, text: string, style: Partial<TextMark>) => {
+    const place = { x, y: middleY + 4 };
     marks.push({ kind: "text", ...place, text, size: 11.5, anchor: "start", fill: ink, ...style });
   };
-  const word = (x: number, at: number, text: string, style: Partial<TextMark>) =>
-    write(x, at, text, { y: at + fontSize * 0.35, size: fontSize, serif: true, ...style });
+  const word = (x: number, middleY: number, text: string, style: Partial<TextMark>) =>
+    write(x, middleY, text, {
+      y: middleY + fontSize * 0.35,
+      size: fontSize,
+      serif: true,
+      ...style,
+    });
   if (layout.reader && layout.query) {
     const end = layout.reader.x + layout.reader.width;
     rows.forEach((entry, row) => {
-      const bold = row === own;
+      const bold = row === queryRow;
       const style = { anchor: "end", bold, fill: bold ? ink : soft } as const;
       word(end, middle(row), shorten(printed(entry.label), 16), style);
     });
@@ -123,42 +128,42 @@ export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: The
     cells(neurons.q, layout.query, y, limits.q);
   }
   keys.forEach((entry, row) => {
-    const at = middle(row);
+    const keyY = middle(row);
     const key = entry.positions[0];
     const weight = neurons.weights[key] || 0;
     const bold = entry.positions.includes(chosen);
     const isMasked = Number.isNaN(neurons.scores[key]);
     if (layout.query && !isMasked && weight >= 0.02) {
-      join(layout.query.x + layout.query.width + 3, y, layout.word.x - 4, at, weight);
+      join(layout.query.x + layout.query.width + 3, y, layout.word.x - 4, keyY, weight);
     }
     const room = Math.max(3, Math.floor(layout.word.width / 6));
     const fill = isMasked || (entry.special && !bold) ? soft : ink;
-    word(layout.word.x, at, shorten(printed(entry.label), room), { bold, fill });
+    word(layout.word.x, keyY, shorten(printed(entry.label), room), { bold, fill });
     if (isMasked) {
       const hidden = "not yet written: hidden from this word";
-      write(layout.product.x, at, hidden, { size: 11, fill: soft });
+      write(layout.product.x, keyY, hidden, { size: 11, fill: soft });
       return;
     }
-    if (layout.key) cells(neurons.keys[key], layout.key, at, limits.k);
-    cells(neurons.products[key], layout.product, at, limits.p);
+    if (layout.key) cells(neurons.keys[key], layout.key, keyY, limits.k);
+    cells(neurons.products[key], layout.product, keyY, limits.p);
     const dot = neurons.dots[key];
     const tint = bold ? 1 : 0.12 + 0.4 * Math.min(1, Math.abs(dot) / limits.dot);
     const tone = dot >= 0 ? theme.rgb.positive : theme.rgb.negative;
-    bar(layout.sum, at, cssOf(mix(theme.rgb.paper, tone, tint)));
-    write(layout.sum.x + layout.sum.width / 2, at, formatNumber(dot), {
+    bar(layout.sum, keyY, cssOf(mix(theme.rgb.paper, tone, tint)));
+    write(layout.sum.x + layout.sum.width / 2, keyY, formatNumber(dot), {
       anchor: "middle",
       bold,
       fill: bold ? paper : ink,
     });
     const width = Math.max(1.5, (layout.share.width - 38) * weight);
-    bar({ x: layout.share.x, width }, at, cssOf(color));
-    write(layout.share.x + width + 5, at, shortWeight(weight), { bold });
+    bar({ x: layout.share.x, width }, keyY, cssOf(color));
+    write(layout.share.x + width + 5, keyY, shortWeight(weight), { bold });
     if (!bold) return;
     const stops = [layout.key, layout.product, layout.sum, layout.share].filter(
       (box) => box !== null,
     );
     stops.slice(1).forEach((box, i) => {
-      join(stops[i].x + stops[i].width + 2, at, box.x - 2, at, 0.9);
+      join(stops[i].x + stops[i].width + 2, keyY, box.x - 2, keyY, 0.9);
     });
   });
   return marks;

@@ -35,9 +35,9 @@ export function fitted(content: string, size: number, width: number): string {
 
 /** The widest of some texts, in ems. */
 export function widestEms(texts: Iterable<string>, serif = false): number {
-  const own = rulerFor(`100px ${serif ? SERIF : SANS}`);
+  const context = rulerFor(`100px ${serif ? SERIF : SANS}`);
   let widest = 0;
-  for (const text of texts) widest = Math.max(widest, own.measureText(text).width / 100);
+  for (const text of texts) widest = Math.max(widest, context.measureText(text).width / 100);
   return widest;
 }
 
@@ -123,8 +123,8 @@ const drawn = new WeakMap<Raster["pixels"], HTMLCanvasElement>();
 
 /** A canvas with these pixels, made once. */
 export function canvasOf({ columns, rows, pixels }: Raster): HTMLCanvasElement {
-  const known = drawn.get(pixels);
-  if (known) return known;
+  const cached = drawn.get(pixels);
+  if (cached) return cached;
   const canvas = document.createElement("canvas");
   canvas.width = columns;
   canvas.height = rows;

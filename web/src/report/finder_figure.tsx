@@ -50,7 +50,8 @@ interface Area {
 export function FinderFigureView({ figure }: { figure: FinderFigure }) {
   const context = useReport();
   const variables = headsFigure(context.report)?.variables ?? [];
-  const variable = (id: string) => variables.find((known) => known.id === id) ?? variables[0];
+  const variable = (id: string) =>
+    variables.find((candidate) => candidate.id === id) ?? variables[0];
   const [first] = figure.presets;
   const [axes, setAxes] = useState({ x: variable(first.x), y: variable(first.y) });
   const [brushed, setBrushed] = useState<readonly Point[] | null>(null);

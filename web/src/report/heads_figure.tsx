@@ -129,7 +129,7 @@ function drawCells(
   const drawCell = (number: number | null, head: number, i: number) => {
     const role = roleLook(figure.roles[subject]?.[i]?.[head] || null);
     const [x, y, layer] = [LEFT + head * size.cell, TOP + i * size.row, layers[i] ?? i];
-    const rows: Tip["rows"] = told.flatMap((known) => valueRow(known, subject, i, head));
+    const rows: Tip["rows"] = told.flatMap((shown) => valueRow(shown, subject, i, head));
     const spot = spots.add("cell", {
       heading: `L${layer} H${head}`,
       rows: showsRoles ? [[role.name, ""], ...rows] : rows,

@@ -60,13 +60,13 @@ function drawLines(figure: LinesFigure, context: ReportContext, width: number) {
   const { across } = isOneColumn
     ? columnsFor(rows.length, width, 300, GAP)
     : columnsFor(columns.length, width + GAP, 210, GAP);
-  const own = Math.min((width - (across - 1) * GAP) / across, 460);
+  const size = Math.min((width - (across - 1) * GAP) / across, 460);
   const spots = new Spots(context);
   let number = 0;
   const draw = (panel: LinePanel | null, column: number, subject: number, x: number, y: number) =>
     panel && (
       <g key={`${subject}/${column}`} transform={shift(x, y)}>
-        {drawPanel(figure, panel, column, subject, own, spots, number++)}
+        {drawPanel(figure, panel, column, subject, size, spots, number++)}
       </g>
     );
   const legend = isOneColumn ? lineLegend(rows, width) : { element: null, height: 0 };
@@ -74,7 +74,7 @@ function drawLines(figure: LinesFigure, context: ReportContext, width: number) {
   const content = rows.map(({ subject, panels }, i) => {
     const name = context.titleOf(subject);
     if (isOneColumn) {
-      const [x, top] = [(i % across) * (own + GAP), y + Math.floor(i / across) * STEP_ALONE];
+      const [x, top] = [(i % across) * (size + GAP), y + Math.floor(i / across) * STEP_ALONE];
       return [
         <Heading key={subject} x={x} y={top + 12} text={name} />,
         draw(panels[0], 0, subject, x, top + 30),
@@ -85,9 +85,9 @@ function drawLines(figure: LinesFigure, context: ReportContext, width: number) {
     return [
       <Heading key={subject} x={0} y={start - 10} text={name} />,
       ...panels.map((panel, column) => {
-        const x = (column % across) * (own + GAP);
+        const x = (column % across) * (size + GAP);
         const top = start + Math.floor(column / across) * STEP;
-        const label = fitted(axisTitle(columns[column]), 11, own - 10);
+        const label = fitted(axisTitle(columns[column]), 11, size - 10);
         return [
           <Label key={label} x={x} y={top + 11} text={label} fill="ink" />,
           draw(panel, column, subject, x, top + 24),

@@ -207,7 +207,7 @@ export function parseFragment(fragment: string, base: Selection): Selection {
   };
   const flag = (name: string) => (fields.has(name) ? text(name) === "1" : undefined);
   const choice = <T extends string>(name: string, choices: readonly T[]) =>
-    choices.find((one) => one === text(name));
+    choices.find((option) => option === text(name));
   const block = text("block") || base.block;
   const edits = EDITS.filter((kind) => fields.has(kind));
   const changes = {
@@ -234,13 +234,13 @@ export function parseFragment(fragment: string, base: Selection): Selection {
       ? edits.flatMap((kind) => list(text(kind), (code) => parseEdit(kind, code, block)))
       : undefined,
   };
-  const known = Object.entries(changes).filter(([, value]) => value !== undefined);
-  return { ...base, ...(Object.fromEntries(known) as Partial<Selection>) };
+  const present = Object.entries(changes).filter(([, value]) => value !== undefined);
+  return { ...base, ...(Object.fromEntries(present) as Partial<Selection>) };
 }
 
 export function parseHead(code: string): HeadId | null {
-  const found = /^L(\d+)H(\d+)$/.exec(code);
-  return found ? { layer: Number(found[1]), head: Number(found[2]) } : null;
+  const match = /^L(\d+)H(\d+)$/.exec(code);
+  return match ? { layer: Number(match[1]), head: Number(match[2]) } : null;
 }
 
 function list<T>(text: string | undefined, parse: (code: string) => T | null): T[] {
@@ -260,12 +260,12 @@ function parseEdit(kind: Edit["kind"], code: string, usual: string): Edit | null
   const id = parseHead(name ?? "");
   if (!id) return null;
   if (kind === "off") return { kind, ...id };
-  const found =
+  const match =
     kind === "cell"
       ? /^(\d+)\.(\d+)\.(\d*\.?\d+)$/.exec(rest ?? "")
       : /^(\d+)x(-?\d*\.?\d+)$/.exec(rest ?? "");
-  if (!found) return null;
-  const [first, second, third] = found.slice(1).map(Number);
+  if (!match) return null;
+  const [first, second, third] = match.slice(1).map(Number);
   if (kind === "neuron") return { kind, ...id, neuron: first, factor: second };
   const weight = Math.min(1, third);
   return { kind, block: block ?? usual, ...id, query: first, key: second, weight };

@@ -23,8 +23,8 @@ export function tourOf(trace: Trace, base: Selection, canAsk: boolean): Step[] {
   );
   const all = roles.length;
   const resting = (["first", "special", "punctuation"] as const)
-    .map((role) => ({ role, count: roles.filter((own) => own === role).length }))
-    .reduce((most, one) => (one.count > most.count ? one : most));
+    .map((role) => ({ role, count: roles.filter((other) => other === role).length }))
+    .reduce((most, sink) => (sink.count > most.count ? sink : most));
   const word = base.word === null ? "a word" : `“${printed(block.queryTokens.texts[base.word])}”`;
   const head = `head=${headCode(base)}`;
   const steps: Step[] = [

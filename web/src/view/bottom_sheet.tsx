@@ -18,9 +18,9 @@ export function WordSheet() {
   const side = session.lead.value;
   const { rows, columns } = side.filtered;
   const row = rowOf(rows, session.place(side, word, "query"));
-  const own = session.row(side, row);
-  if (!own) return null;
-  const { top, others, rest } = summary(own.weights, 12, 0.01);
+  const reading = session.row(side, row);
+  if (!reading) return null;
+  const { top, others, rest } = summary(reading.weights, 12, 0.01);
   const color = cssOf(headColor(session, side));
   const selection = session.selection.value;
   const step = (by: number) => {

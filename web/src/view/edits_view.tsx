@@ -89,17 +89,17 @@ function CellSlider({ side }: { side: Side }) {
   useEffect(() => setDragged(null), [layer, head, word, key]);
   const row = rowOf(rows, word);
   if (word === null || row < 0 || !matrix || filter.unit === "words") return null;
-  const own = rowWeights(matrix, row);
-  const mine = edits.flatMap((one) =>
-    one.kind === "cell" && isSameHead(one, { layer, head }) && one.query === word ? [one] : [],
+  const weights = rowWeights(matrix, row);
+  const mine = edits.flatMap((edit) =>
+    edit.kind === "cell" && isSameHead(edit, { layer, head }) && edit.query === word ? [edit] : [],
   );
   // A weight that was set stays in hand: with it gone, another would be the strongest.
-  const strongest = columns[strongestContent(columns, own)]?.positions[0];
+  const strongest = columns[strongestContent(columns, weights)]?.positions[0];
   const read = key ?? mine.at(-1)?.key ?? strongest;
   const column = rowOf(columns, read);
   if (column < 0 || read === undefined) return null;
-  const set = mine.find((one) => one.key === read);
-  const now = dragged ?? set?.weight ?? own[column];
+  const set = mine.find((edit) => edit.key === read);
+  const now = dragged ?? set?.weight ?? weights[column];
   return (
     <label class="slider">
       <span>

@@ -35,13 +35,16 @@ export function EffectPane() {
 function BeforeAfter({ side }: { side: Side }) {
   const session = useSession();
   const { word } = session.selection.value;
-  const at = session.place(side, word, "query");
-  const before = predictedAt(side.base, at);
-  const after = side.now === side.base ? null : predictedAt(side.now, at);
+  const position = session.place(side, word, "query");
+  const before = predictedAt(side.base, position);
+  const after = side.now === side.base ? null : predictedAt(side.now, position);
   if (!before) return null;
   const chance = new Map(after?.top.map(({ text, probability }) => [text, probability]));
   const shown = before.top.slice(0, 6);
-  const most = Math.max(0.01, ...[...shown, ...(after?.top ?? [])].map((one) => one.probability));
+  const most = Math.max(
+    0.01,
+    ...[...shown, ...(after?.top ?? [])].map((answer) => answer.probability),
+  );
   const effects = headEffects(session, side);
   const table = session.requests.effectsOf(side);
   const ranked =
@@ -183,7 +186,7 @@ export function Ranking({ side }: { side: Side }) {
   if (!effects) return <NotMeasured side={side} />;
   const isTurn = effects.kind === "turn";
   const chosen = session.selection.value;
-  const own = indexOfHead(effects.all, session.layerIndex(side.block), chosen.head) + 1;
+  const rank = indexOfHead(effects.all, session.layerIndex(side.block), chosen.head) + 1;
   const table = session.requests.effectsOf(side);
   const measured = table?.kind === "prediction" ? table.position : null;
   const shown = predictedAt(side.base, session.place(side, chosen.word, "query"));
@@ -225,7 +228,9 @@ export function Ranking({ side }: { side: Side }) {
         {isTurn
           ? "1 − cosine between the text's vector with and without the head"
           : `${effects.kind === "odds" ? "log-odds" : "points"} of ${effects.what} gained or lost when the head is off`}
-        {!isTurn && own > 0 && `; ${headName(chosen)} is ${ordinal(own)} of ${effects.all.length}`}
+        {!isTurn &&
+          rank > 0 &&
+          `; ${headName(chosen)} is ${ordinal(rank)} of ${effects.all.length}`}
       </p>
     </>
   );
@@ -264,21 +269,21 @@ interface RankedProps {
 
 function RankedHeads({ side, list, format, isSigned }: RankedProps) {
   const session = useSession();
-  const own = indexOfHead(list, session.layerIndex(side.block), session.selection.value.head);
+  const chosen = indexOfHead(list, session.layerIndex(side.block), session.selection.value.head);
   const most = Math.max(1e-9, Math.abs(list[0]?.value ?? 0));
-  const shown = list.slice(0, LISTED).map((one, place) => ({ one, place }));
-  if (own >= LISTED) shown.push({ one: list[own], place: own });
+  const shown = list.slice(0, LISTED).map((ranked, place) => ({ one: ranked, place }));
+  if (chosen >= LISTED) shown.push({ one: list[chosen], place: chosen });
   return (
     <div class="ranking">
-      {shown.map(({ one, place }) => {
-        const id = { layer: side.block.layers[one.layerIndex], head: one.head };
-        const share = (one.value / most) * (isSigned ? 50 : 100);
+      {shown.map(({ one: ranked, place }) => {
+        const id = { layer: side.block.layers[ranked.layerIndex], head: ranked.head };
+        const share = (ranked.value / most) * (isSigned ? 50 : 100);
         const left = isSigned ? `${50 + Math.min(0, share)}%` : 0;
         return (
           <Button
             key={headCode(id)}
-            class={classes("rank", place === own && "on", place >= LISTED && "apart")}
-            aria-current={place === own ? "true" : undefined}
+            class={classes("rank", place === chosen && "on", place >= LISTED && "apart")}
+            aria-current={place === chosen ? "true" : undefined}
             title={`${ordinal(place + 1)} of ${list.length}`}
             onClick={() => session.choose(id)}
           >
@@ -286,11 +291,11 @@ function RankedHeads({ side, list, format, isSigned }: RankedProps) {
             <span>{headName(id)}</span>
             <span class={classes("d", isSigned && "signed")}>
               <i
-                class={one.value >= 0 ? "up" : "down"}
+                class={ranked.value >= 0 ? "up" : "down"}
                 style={{ left, width: `${Math.abs(share)}%` }}
               />
             </span>
-            <span class="num">{format(one.value)}</span>
+            <span class="num">{format(ranked.value)}</span>
           </Button>
         );
       })}

@@ -5,9 +5,9 @@ import { SANS } from "../paint/theme.ts";
 import { make } from "./element.ts";
 
 export function showError(host: HTMLElement, error: unknown, what = "trace"): void {
-  const known = error instanceof PayloadError;
-  const message = known ? error.message : `Something went wrong: ${String(error)}`;
-  const advice = known
+  const isPayload = error instanceof PayloadError;
+  const message = isPayload ? error.message : `Something went wrong: ${String(error)}`;
+  const advice = isPayload
     ? "Was the file copied whole? Save it once more with headscope."
     : "This is a fault of headscope; please report it with the text above.";
   const box = make(

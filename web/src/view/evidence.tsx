@@ -53,9 +53,9 @@ function CardParts({ card }: { card: Card }) {
   const { cards, meanings } = session.header.evidence!;
   const placeOf = (kind: "looks" | "numbers", { name, value }: Measured) => {
     const all = Object.values(cards).flatMap(
-      (one) => one[kind].find((own) => own.name === name) ?? [],
+      (other) => other[kind].find((measured) => measured.name === name) ?? [],
     );
-    return `${ordinal(1 + all.filter((own) => own.value > value).length)} of ${all.length}`;
+    return `${ordinal(1 + all.filter((other) => other.value > value).length)} of ${all.length}`;
   };
   return (
     <>
@@ -68,13 +68,13 @@ function CardParts({ card }: { card: Card }) {
       )}
       <div>
         <h3>Where it looks</h3>
-        {card.looks.map((one) => (
+        {card.looks.map((measured) => (
           <Interval
-            key={one.name}
-            {...one}
-            name={one.title}
-            place={placeOf("looks", one)}
-            meaning={meanings[one.name]}
+            key={measured.name}
+            {...measured}
+            name={measured.title}
+            place={placeOf("looks", measured)}
+            meaning={meanings[measured.name]}
           />
         ))}
       </div>
@@ -114,13 +114,13 @@ function CardParts({ card }: { card: Card }) {
         <div class="wide">
           <h3>What else was measured</h3>
           <div class="more">
-            {card.numbers.map((one) => (
-              <span key={one.name} title={meanings[one.name]}>
-                {one.title}{" "}
+            {card.numbers.map((measured) => (
+              <span key={measured.name} title={meanings[measured.name]}>
+                {measured.title}{" "}
                 <b class="num">
-                  {formatNumber(one.value)} {/^share/.test(one.unit) ? "" : one.unit}
+                  {formatNumber(measured.value)} {/^share/.test(measured.unit) ? "" : measured.unit}
                 </b>{" "}
-                <small class="mut">{placeOf("numbers", one)}</small>
+                <small class="mut">{placeOf("numbers", measured)}</small>
               </span>
             ))}
           </div>

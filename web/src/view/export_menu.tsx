@@ -95,11 +95,11 @@ function headRows(session: Session): Row[] {
     for (let head = 0; head < block.heads; head++) {
       if (!block.has(layerIndex, head)) continue;
       const { role, share } = session.roles(side)[layerIndex][head];
-      const own = effects?.all[indexOfHead(effects.all, layerIndex, head)];
+      const effect = effects?.all[indexOfHead(effects.all, layerIndex, head)];
       rows.push([
         ...[layer, head, headName({ layer, head }), role, share],
         ...names.map((name) => block.statistics[name][layerIndex][head]),
-        ...(effects ? [own?.value ?? null] : []),
+        ...(effects ? [effect?.value ?? null] : []),
       ]);
     }
   });

@@ -24,9 +24,11 @@ export function shareOf(session: Session, side: Side): Share {
     const effects = headEffects(session, side);
     if (!effects) return () => null;
     const most = Math.max(1e-9, ...effects.all.map(({ value }) => Math.abs(value)));
-    const known = new Map(effects.all.map((one) => [`${one.layerIndex}/${one.head}`, one.value]));
+    const values = new Map(
+      effects.all.map((effect) => [`${effect.layerIndex}/${effect.head}`, effect.value]),
+    );
     return (layerIndex, head) => {
-      const value = known.get(`${layerIndex}/${head}`);
+      const value = values.get(`${layerIndex}/${head}`);
       return value === undefined ? null : value / most;
     };
   }
@@ -48,9 +50,9 @@ export function headOrder(session: Session, side: Side, share: Share): HeadIndex
   const size = ({ layerIndex, head }: HeadIndex): number => {
     if (!block.has(layerIndex, head)) return Number.NEGATIVE_INFINITY;
     if (share) return Math.abs(share(layerIndex, head) ?? -1);
-    const { role, share: own } = roles[layerIndex][head];
+    const { role, share: roleShare } = roles[layerIndex][head];
     const place = ROLES.findIndex(({ id }) => id === (role ?? "unnamed"));
-    return (own ?? 0) - 2 * place;
+    return (roleShare ?? 0) - 2 * place;
   };
   const sizes = new Map(spots.map((spot) => [spot, size(spot)]));
   return spots.sort((a, b) => sizes.get(b)! - sizes.get(a)!);
@@ -68,7 +70,7 @@ export interface HeadEffect {
   readonly unit: string;
 }
 
-const known = new WeakMap<EffectTable, Map<string, HeadEffect>>();
+const cache = new WeakMap<EffectTable, Map<string, HeadEffect>>();
 
 /** Null where effects were not measured. */
 export function headEffects(session: Session, side: Side): HeadEffect | null {
@@ -77,8 +79,8 @@ export function headEffects(session: Session, side: Side): HeadEffect | null {
   const last = table.kind === "turn" ? 0 : table.candidates.length - 1;
   const candidate = Math.min(session.candidate.value, last);
   const against = rivalOf(table, session.selection.value.against, candidate);
-  const made = known.get(table) ?? new Map<string, HeadEffect>();
-  known.set(table, made);
+  const made = cache.get(table) ?? new Map<string, HeadEffect>();
+  cache.set(table, made);
   const name = `${candidate}/${against}`;
   const effect = made.get(name) ?? effectOf(table, candidate, against, side);
   made.set(name, effect);
@@ -88,8 +90,8 @@ export function headEffects(session: Session, side: Side): HeadEffect | null {
 /** Which candidate the ranked one is held against; -1 for none. */
 function rivalOf(table: EffectTable, against: string, candidate: number): number {
   if (table.kind === "turn" || !against.trim()) return -1;
-  const found = table.candidates.findIndex((text) => text.trim() === against.trim());
-  return found === candidate ? -1 : found;
+  const index = table.candidates.findIndex((text) => text.trim() === against.trim());
+  return index === candidate ? -1 : index;
 }
 
 function effectOf(
@@ -115,8 +117,8 @@ function effectOf(
   }
   const usual = Math.log(before[candidate] / before[against]);
   const all = rank(layers, heads, (layerIndex, head) => {
-    const one = (index: number) => without(layerIndex, head, index);
-    return Math.log(one(candidate) / one(against)) - usual;
+    const probability = (index: number) => without(layerIndex, head, index);
+    return Math.log(probability(candidate) / probability(against)) - usual;
   });
   const what = `${name(candidate)} over ${name(against)}`;
   return { kind: "odds", what, candidate, all, format: signed, unit: "in log-odds" };

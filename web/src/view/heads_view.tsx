@@ -71,13 +71,13 @@ function lookOf(
     if (value === null) {
       const { role } = roles[layerIndex][head];
       if (role === null) return { paper: panel, ink };
-      const own = roleColor(roleLook(role), theme.scheme);
+      const hue = roleColor(roleLook(role), theme.scheme);
       // Broad heads are many and full of lines: at full strength they would outshout the others.
-      if (role === "broad") return { paper: mix(panel, own, 0.1), ink: mix(panel, own, 0.6) };
+      if (role === "broad") return { paper: mix(panel, hue, 0.1), ink: mix(panel, hue, 0.6) };
       const rests = isSink(role);
       return {
-        paper: mix(panel, own, rests ? 0.08 : 0.26),
-        ink: rests ? mix(own, ink, 0.35) : mix(own, ink, 0.15),
+        paper: mix(panel, hue, rests ? 0.08 : 0.26),
+        ink: rests ? mix(hue, ink, 0.35) : mix(hue, ink, 0.15),
       };
     }
     const share = value(layerIndex, head);
@@ -93,10 +93,10 @@ function lookOf(
 /** Scroll a pane until it shows what is in it, and nothing around it: `scrollIntoView` would also
  * move the page that a frame stands in. */
 function reveal(chosen: Element, pane: Element): void {
-  const [own, seen] = [chosen.getBoundingClientRect(), pane.getBoundingClientRect()];
+  const [box, seen] = [chosen.getBoundingClientRect(), pane.getBoundingClientRect()];
   pane.scrollBy(
-    Math.min(0, own.left - seen.left) || Math.max(0, own.right - seen.right),
-    Math.min(0, own.top - seen.top) || Math.max(0, own.bottom - seen.bottom),
+    Math.min(0, box.left - seen.left) || Math.max(0, box.right - seen.right),
+    Math.min(0, box.top - seen.top) || Math.max(0, box.bottom - seen.bottom),
   );
 }
 
@@ -180,7 +180,7 @@ function Cell({ side, grid, place, layerIndex, head }: CellProps) {
   const { role } = session.roles(side)[layerIndex][head];
   const look = roleLook(role);
   const isChosen = isSameHead(selection, id);
-  const isKept = selection.also.some((one) => isSameHead(one, id));
+  const isKept = selection.also.some((kept) => isSameHead(kept, id));
   const isOther = selection.role !== "" && selection.role !== look.id;
   const isOff = session.edits.isOff(id);
   const showsRole = selection.color === "role" && look.id !== "unnamed";
@@ -248,9 +248,9 @@ function noteOf(
   const apart = distance?.[layerIndex][head];
   if (apart != null) rows.push(["mean distance", `${formatNumber(apart)} tokens`]);
   const effects = headEffects(session, side);
-  const own = effects?.all[indexOfHead(effects.all, layerIndex, head)];
-  if (effects && own) {
-    const change = `${effects.format(own.value)} ${effects.unit}`.trim();
+  const effect = effects?.all[indexOfHead(effects.all, layerIndex, head)];
+  if (effects && effect) {
+    const change = `${effects.format(effect.value)} ${effects.unit}`.trim();
     rows.push([`without it, ${effects.what}`, change]);
   }
   return rows;

@@ -58,7 +58,7 @@ function actions(explorer: ExplorerContext): Record<string, () => void> {
   const set = (changes: Partial<Filter>) => session.update({ filter: { ...filter, ...changes } });
   const above = (step: number) =>
     set({ above: Math.round(Math.min(0.5, Math.max(0, filter.above + step)) * 100) / 100 });
-  const found: Record<string, () => void> = {
+  const bindings: Record<string, () => void> = {
     ArrowLeft: () => stepHead(explorer, -1),
     ArrowRight: () => stepHead(explorer, 1),
     ArrowUp: () => stepLayer(explorer, -1),
@@ -79,11 +79,11 @@ function actions(explorer: ExplorerContext): Record<string, () => void> {
     o: () => toggleHead(session),
   };
   TABS.forEach((tab, i) => {
-    found[String(i + 1)] = () =>
+    bindings[String(i + 1)] = () =>
       session.update(tab === "effect" && session.layout.peek() === "phone" ? { pane: 3 } : { tab });
   });
-  if (story >= 0) found[" "] = () => goTo(session, story + 1);
-  return found;
+  if (story >= 0) bindings[" "] = () => goTo(session, story + 1);
+  return bindings;
 }
 
 export function nextTheme(session: Session): void {
@@ -97,7 +97,7 @@ function after<T>(list: readonly T[], now: T): T {
 function toggleHead(session: Session): void {
   const { layer, head, edits } = session.selection.peek();
   if (!session.backend) return;
-  const on = edits.find((one) => one.kind === "off" && isSameHead(one, { layer, head }));
+  const on = edits.find((edit) => edit.kind === "off" && isSameHead(edit, { layer, head }));
   if (on) session.edits.remove(on);
   else session.edits.add({ kind: "off", layer, head });
 }
@@ -109,9 +109,9 @@ function stepPlace({ session }: ExplorerContext, step: number): void {
   const { head } = session.selection.peek();
   const index = session.layerIndex(block);
   const spots = headOrder(session, side, shareOf(session, side));
-  const known = spots.filter((spot) => block.has(spot.layerIndex, spot.head));
-  const at = indexOfHead(known, index, head);
-  const next = known[Math.min(known.length - 1, Math.max(0, at + step))];
+  const present = spots.filter((spot) => block.has(spot.layerIndex, spot.head));
+  const current = indexOfHead(present, index, head);
+  const next = present[Math.min(present.length - 1, Math.max(0, current + step))];
   session.update({ layer: block.layers[next.layerIndex], head: next.head });
 }
 
@@ -151,8 +151,9 @@ function keepFocus(explorer: ExplorerContext): void {
 
 function stepWord(session: Session, step: number): void {
   const { rows } = session.sides.peek()[0].filtered;
-  const at = rowOf(rows, session.selection.peek().word);
-  const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : (at + step + rows.length) % rows.length;
+  const current = rowOf(rows, session.selection.peek().word);
+  const next =
+    current < 0 ? (step > 0 ? 0 : rows.length - 1) : (current + step + rows.length) % rows.length;
   session.update({ word: rows[next]?.positions[0] ?? null });
 }
 

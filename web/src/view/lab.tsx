@@ -44,10 +44,10 @@ export class Lab {
     const usual = start.models[0].name;
     const asked = parseRequest(location.hash.slice(1), usual);
     const example = start.examples.at(0);
-    const given: TraceRequest = start.first.length
+    const initial: TraceRequest = start.first.length
       ? { model: usual, inputs: start.first }
       : { model: example?.model ?? usual, inputs: example?.inputs ?? [{ text: "" }] };
-    this.request = asked ?? given;
+    this.request = asked ?? initial;
     document.addEventListener("keydown", (event) => {
       if (event.target === document.body) this.explorer?.key(event);
     });

@@ -20,7 +20,7 @@ export function LinesTab() {
   const session = useSession();
   const { ref, width, height } = useSize<HTMLDivElement>();
   const sides = session.shown.value;
-  const own = sides.length > 1 ? (width - 1) / 2 : width;
+  const half = sides.length > 1 ? (width - 1) / 2 : width;
   const { word, key, filter } = session.selection.value;
   useLayoutEffect(() => {
     const axis = word === null ? "key" : "query";
@@ -31,7 +31,7 @@ export function LinesTab() {
   return (
     <div class="panels" ref={ref}>
       {width > 0 &&
-        sides.map((side) => <Panel key={side.trace} side={side} width={own} height={height} />)}
+        sides.map((side) => <Panel key={side.trace} side={side} width={half} height={height} />)}
     </div>
   );
 }
@@ -93,20 +93,20 @@ function Panel({ side, width, height }: { side: Side; width: number; height: num
 /** Bars along the columns, in the colors of the texts. */
 function Edges({ side, columns }: { side: Side; columns: Columns }) {
   const runs = (entries: readonly Entry[]) => {
-    const found: { from: number; to: number; of: string }[] = [];
+    const runs: { from: number; to: number; input: string }[] = [];
     entries.forEach((entry, i) => {
       if (entry.special) return;
-      const of = side.letter ? side.letter.toLowerCase() : entry.segment === 1 ? "b" : "a";
-      const last = found.at(-1);
-      if (last && last.of === of && last.to === i - 1) last.to = i;
-      else found.push({ from: i, to: i, of });
+      const input = side.letter ? side.letter.toLowerCase() : entry.segment === 1 ? "b" : "a";
+      const last = runs.at(-1);
+      if (last && last.input === input && last.to === i - 1) last.to = i;
+      else runs.push({ from: i, to: i, input: input });
     });
-    return found;
+    return runs;
   };
-  const bar = (x: number) => (run: { from: number; to: number; of: string }) => (
+  const bar = (x: number) => (run: { from: number; to: number; input: string }) => (
     <i
       key={`${x}/${run.from}`}
-      class={`edge ${run.of}`}
+      class={`edge ${run.input}`}
       style={{
         left: `${x}px`,
         top: `${columns.top + run.from * columns.rowHeight}px`,
@@ -160,9 +160,9 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
     const list = event.currentTarget as HTMLElement;
     const root = list.getRootNode() as ShadowRoot;
     const options = [...list.querySelectorAll<HTMLElement>("[role=option]")];
-    const at = options.indexOf(root.activeElement as HTMLElement);
-    if (step) options[Math.min(options.length - 1, Math.max(0, at + step))]?.focus();
-    else if (event.key === "Enter" || event.key === " ") pin(entries[at]);
+    const focused = options.indexOf(root.activeElement as HTMLElement);
+    if (step) options[Math.min(options.length - 1, Math.max(0, focused + step))]?.focus();
+    else if (event.key === "Enter" || event.key === " ") pin(entries[focused]);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -238,12 +238,12 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
 
   /** The exact numbers of the word under the pointer. */
   function note(event: PointerEvent, entry: Entry): void {
-    const at = entries.indexOf(entry);
-    const own = isReaders ? session.row(side, at) : null;
-    const values = own ? own.weights : columnWeights(matrix!, at);
+    const index = entries.indexOf(entry);
+    const reading = isReaders ? session.row(side, index) : null;
+    const values = reading ? reading.weights : columnWeights(matrix!, index);
     const others = isReaders ? filtered.columns : filtered.rows;
     const order = Array.from(values.keys()).sort((a, b) => (values[b] || 0) - (values[a] || 0));
-    const precision = own?.precision ?? (side.block.isFine ? "fine" : "coarse");
+    const precision = reading?.precision ?? (side.block.isFine ? "fine" : "coarse");
     explorer.showTip(
       event,
       `${printed(entry.label)} · ${axis} ${entry.positions[0]}`,

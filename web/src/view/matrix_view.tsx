@@ -27,7 +27,7 @@ export function MatrixTab() {
   const { ref, width, height } = useSize<HTMLDivElement>();
   const sides = session.shown.value;
   const isMinus = session.selection.value.minus && session.hasDifference;
-  const own = sides.length > 1 && !isMinus ? (width - 1) / 2 : width;
+  const half = sides.length > 1 && !isMinus ? (width - 1) / 2 : width;
   const [a, b] = session.sides.value;
   return (
     <div class="panels" ref={ref}>
@@ -35,7 +35,7 @@ export function MatrixTab() {
         (isMinus ? (
           <Heat key="minus" side={a} minus={b} width={width} height={height} />
         ) : (
-          sides.map((side) => <Heat key={side.trace} side={side} width={own} height={height} />)
+          sides.map((side) => <Heat key={side.trace} side={side} width={half} height={height} />)
         ))}
     </div>
   );
@@ -74,7 +74,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
   );
   const [window, setWindow] = useState<Window>(wholeWindow(layout));
   useEffect(() => setWindow(wholeWindow(layout)), [layout]);
-  const [at, setAt] = useState({ row: 0, column: 0 });
+  const [cursor, setAt] = useState({ row: 0, column: 0 });
   const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null);
   const { positive, negative } = theme.rgb;
   const [color, below] = minus ? [positive, negative] : [headColor(session, side)];
@@ -100,11 +100,11 @@ function Heat({ side, minus, width, height }: HeatProps) {
     }
     const [from, to] = [rows[cell.row], keys[cell.column]];
     session.point({ query: from.positions[0], key: to.positions[0] });
-    const own = minus ? null : session.row(side, cell.row);
-    const at = cell.row * matrix.columns + cell.column;
-    const weight = own?.weights[cell.column] ?? matrix.weights[at];
+    const reading = minus ? null : session.row(side, cell.row);
+    const index = cell.row * matrix.columns + cell.column;
+    const weight = reading?.weights[cell.column] ?? matrix.weights[index];
     explorer.showTip(event, `${printed(from.label)} → ${printed(to.label)}`, [
-      [minus ? "B − A" : "weight", formatWeight(weight, own?.precision ?? "fine")],
+      [minus ? "B − A" : "weight", formatWeight(weight, reading?.precision ?? "fine")],
       ["query, key", `${from.positions[0]}, ${to.positions[0]}`],
     ]);
   };
@@ -128,8 +128,8 @@ function Heat({ side, minus, width, height }: HeatProps) {
     const step = steps[event.key];
     if (step) {
       const next = {
-        row: Math.min(rows.length - 1, Math.max(0, at.row + step[0])),
-        column: Math.min(keys.length - 1, Math.max(0, at.column + step[1])),
+        row: Math.min(rows.length - 1, Math.max(0, cursor.row + step[0])),
+        column: Math.min(keys.length - 1, Math.max(0, cursor.column + step[1])),
       };
       setAt(next);
       setWindow(revealed(window, layout, next.row, next.column));
@@ -137,7 +137,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
         query: rows[next.row].positions[0],
         key: keys[next.column].positions[0],
       });
-    } else if (event.key === "Enter") pin(at);
+    } else if (event.key === "Enter") pin(cursor);
     else if (event.key === "+" || event.key === "=") setWindow(zoomed(window, layout, 1.5));
     else if (event.key === "-") setWindow(zoomed(window, layout, 1 / 1.5));
     else if (event.key === "0") setWindow(wholeWindow(layout));

@@ -79,10 +79,10 @@ function Medium({ side }: { side: Side }) {
     const [entries, pieces] = axis === "query" ? [rows, queries] : [columns, keys];
     if (!isSound) return entries[patchAt(pieces, boxes, x, y)] ?? null;
     const second = (x / size.width) * media.sound!.seconds;
-    const at = pieces.findIndex(
+    const index = pieces.findIndex(
       (piece) => piece?.kind === "frame" && second >= piece.start && second < piece.end,
     );
-    return entries[at] ?? null;
+    return entries[index] ?? null;
   };
   const words = shares ? saying(session, side, shares, isSound) : "";
   return (
@@ -120,11 +120,11 @@ function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
 
 /** The patches that are looked at, as boxes. */
 function looked({ filtered, block }: Side, { row, column }: Focus, boxes: readonly Box[]): Box[] {
-  const found = [
+  const pieces = [
     row >= 0 ? pieceOf(block.queryTokens.pieces, filtered.rows[row].positions) : null,
     column >= 0 ? pieceOf(block.keyTokens.pieces, filtered.columns[column].positions) : null,
   ];
-  return found.flatMap((piece) => {
+  return pieces.flatMap((piece) => {
     const box = piece?.kind === "patch" ? patchBox(piece, boxes) : null;
     return box ? [box] : [];
   });
@@ -135,9 +135,9 @@ function saying(session: Session, side: Side, shares: Shares, isSound: boolean):
   const { rows, columns } = side.filtered;
   const { row, column } = session.focus(side);
   const turned = shares.side === "query";
-  const own = turned ? columns[column] : rows[row];
-  const who = own ? `“${printed(own.label)}”` : "";
-  const what = !own
+  const word = turned ? columns[column] : rows[row];
+  const who = word ? `“${printed(word.label)}”` : "";
+  const what = !word
     ? `Where all ${rows.length} words look, on average`
     : turned
       ? `Attention to ${who} comes from`

@@ -168,18 +168,18 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
     const box = (event.currentTarget as HTMLElement).parentElement!.getBoundingClientRect();
     const x = event.clientX - box.left;
     const strip = [layout.key, layout.product].find(
-      (one) => one && x >= one.x && x < one.x + one.width,
+      (strip) => strip && x >= strip.x && x < strip.x + strip.width,
     );
     if (!strip) {
       explorer.hideTip();
       return;
     }
     const neuron = neuronNumbers[Math.floor(((x - strip.x) / strip.width) * neuronNumbers.length)];
-    const at = entry.positions[0];
+    const key = entry.positions[0];
     explorer.showTip(event, `neuron ${neuron}`, [
       [`q of ${reader}`, formatNumber(neurons.q[neuron])],
-      [`k of ${printed(entry.label)}`, formatNumber(neurons.keys[at][neuron])],
-      ["q × k", formatSigned(neurons.products[at][neuron])],
+      [`k of ${printed(entry.label)}`, formatNumber(neurons.keys[key][neuron])],
+      ["q × k", formatSigned(neurons.products[key][neuron])],
     ]);
   }
 }

@@ -27,8 +27,8 @@ export function predictedAt(trace: Trace, word: number | null): Predicted | null
   const { predictions } = trace;
   if (!predictions || predictions.positions.length === 0) return null;
   const { kind, positions } = predictions;
-  const found = positions.find(({ position }) => position !== null && position === word);
-  const { position, top } = found ?? positions[positions.length - 1];
+  const pinned = positions.find(({ position }) => position !== null && position === word);
+  const { position, top } = pinned ?? positions[positions.length - 1];
   const tokens = trace.blocks.at(-1)!.queryTokens;
   const text = position === null ? "" : printed(tokens.texts[position] ?? "");
   const isLast = kind !== "next" || position === tokens.texts.length - 1;
@@ -40,10 +40,10 @@ const SHOWN = 5;
 export function Predictions({ side }: { side: Side }) {
   const session = useSession();
   const { word } = session.selection.value;
-  const at = session.place(side, word, "query");
-  const now = predictedAt(side.now, at);
+  const position = session.place(side, word, "query");
+  const now = predictedAt(side.now, position);
   if (!now) return null;
-  const before = side.now === side.base ? null : predictedAt(side.base, at);
+  const before = side.now === side.base ? null : predictedAt(side.base, position);
   const most = Math.max(0.01, ...now.top.map(({ probability }) => probability));
   return (
     <div class="pred">
@@ -53,7 +53,7 @@ export function Predictions({ side }: { side: Side }) {
         {before ? ", edited" : ""}
       </h2>
       {now.top.slice(0, SHOWN).map(({ text, probability }) => {
-        const was = before?.top.find((one) => one.text === text)?.probability;
+        const was = before?.top.find((answer) => answer.text === text)?.probability;
         return (
           <div class="r" key={text}>
             <span class="t" dir="auto">

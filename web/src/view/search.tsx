@@ -22,22 +22,22 @@ export function matchesOf(session: Session, typed: string): Match[] {
   const text = typed.trim().toLowerCase();
   if (text === "") return [];
   const { block, filtered } = session.lead.value;
-  const found: Match[] = [];
+  const matches: Match[] = [];
   const [, layer, head] = (/^l?(\d+)[\s.,]*h?(\d+)$/.exec(text) ?? []).map(Number);
   if (layer !== undefined && block.has(block.layers.indexOf(layer), head)) {
     const id = { layer, head };
-    found.push({ label: headName(id), about: "head", choose: () => session.update(id) });
+    matches.push({ label: headName(id), about: "head", choose: () => session.update(id) });
   }
   for (const { id, name, short } of ROLES) {
     if (!name.includes(text) && short !== text) continue;
-    found.push({ label: name, about: "role", choose: () => session.update({ role: id }) });
+    matches.push({ label: name, about: "role", choose: () => session.update({ role: id }) });
   }
   const words = filtered.rows.filter(({ label }) => label.toLowerCase().includes(text));
   for (const { label, positions } of words.slice(0, MAX_WORDS)) {
     const choose = () => session.update({ word: positions[0] });
-    found.push({ label: printed(label), about: `token ${positions[0]}`, choose });
+    matches.push({ label: printed(label), about: `token ${positions[0]}`, choose });
   }
-  return found;
+  return matches;
 }
 
 export function Find() {

@@ -64,8 +64,9 @@ interface Word {
 interface Band {
   readonly letter: string;
   readonly name: string;
-  readonly words: readonly Word[];
+  readonly words: Word[];
   readonly special: boolean;
+  readonly segment: number;
 }
 
 /** The tokens of one side in bands: A and B where there are two texts, special tokens between. */
@@ -73,10 +74,10 @@ function bandsOf(side: Side): Band[] {
   const { block } = side;
   const isCross = block.queryTokens !== block.keyTokens;
   const bands: Band[] = isCross ? bandsOfTokens(block.keyTokens, "key", "", "is read") : [];
-  const own = block.queryTokens;
-  const several = new Set(own.segments).size > 1;
+  const tokens = block.queryTokens;
+  const several = new Set(tokens.segments).size > 1;
   const letter = several ? null : side.letter;
-  return [...bands, ...bandsOfTokens(own, "query", letter, isCross ? "reads" : "")];
+  return [...bands, ...bandsOfTokens(tokens, "query", letter, isCross ? "reads" : "")];
 }
 
 function bandsOfTokens(
@@ -85,7 +86,7 @@ function bandsOfTokens(
   letter: string | null,
   name: string,
 ): Band[] {
-  const bands: { letter: string; name: string; words: Word[]; special: boolean; of: number }[] = [];
+  const bands: Band[] = [];
   const joined = joinedTokens(tokens.texts, tokens.words);
   tokens.texts.forEach((text, position) => {
     if (tokens.pieces[position] !== null) return;
@@ -100,10 +101,10 @@ function bandsOfTokens(
       joined: joined[position] && !tokens.special[position - 1],
       axis,
     };
-    if (last && last.special === special && last.of === segment) last.words.push(word);
+    if (last && last.special === special && last.segment === segment) last.words.push(word);
     else {
-      const own = letter ?? "AB"[segment] ?? "";
-      bands.push({ letter: special ? "" : own, name, words: [word], special, of: segment });
+      const mark = special ? "" : (letter ?? "AB"[segment] ?? "");
+      bands.push({ letter: mark, name, words: [word], special, segment });
     }
   });
   return bands;
@@ -130,16 +131,16 @@ function Flow({ side }: { side: Side }) {
   const measure = () => {
     const box = ref.current;
     if (!box) return;
-    const found = new Map<string, Place>();
+    const measured = new Map<string, Place>();
     for (const element of box.querySelectorAll<HTMLElement>("[data-at]")) {
       const { offsetLeft, offsetTop, offsetWidth } = element;
-      found.set(element.dataset.at!, {
+      measured.set(element.dataset.at!, {
         x: offsetLeft + offsetWidth / 2,
         y: offsetTop,
         width: offsetWidth,
       });
     }
-    setPlaces(found);
+    setPlaces(measured);
   };
   const { embed } = session.selection.value;
   useLayoutEffect(measure, [bands, width, isLong, session.layout.value, embed]);
@@ -156,8 +157,8 @@ function Flow({ side }: { side: Side }) {
       return read[rowOf(filtered.columns, position)] ?? 0;
     }
     if (row < 0 && column >= 0 && matrix && (axis === "query" || !isCross)) {
-      const at = rowOf(filtered.rows, position);
-      return at < 0 ? 0 : matrix.weights[at * matrix.columns + column];
+      const index = rowOf(filtered.rows, position);
+      return index < 0 ? 0 : matrix.weights[index * matrix.columns + column];
     }
     return 0;
   };
@@ -297,8 +298,8 @@ function Caption() {
           label="Input"
           value={chosen}
           options={all.map(({ letter, base, block }, i) => {
-            const own = printed(block.queryTokens.texts[apart] ?? "");
-            const what = base.changed ?? (apart >= 0 ? own : "");
+            const text = printed(block.queryTokens.texts[apart] ?? "");
+            const what = base.changed ?? (apart >= 0 ? text : "");
             return [i, what ? `${letter} · ${what}` : letter];
           })}
           choose={(side) => session.update({ side })}
@@ -335,12 +336,12 @@ function Reading({ side, above }: { side: Side; above: number }) {
   }
   const weights = isReader ? session.row(side, row)!.weights : columnWeights(matrix, column);
   const entries = isReader ? filtered.columns : filtered.rows;
-  const own = isReader ? filtered.rows[row] : filtered.columns[column];
+  const entry = isReader ? filtered.rows[row] : filtered.columns[column];
   const { top, others, rest } = summary(weights, 3, Math.max(above, 0.01));
   return (
     <span class="reading">
       {side.letter && <b class="letter">{side.letter}</b>}
-      <em>{printed(own.label)}</em> {isReader ? "reads from" : "is read by"}{" "}
+      <em>{printed(entry.label)}</em> {isReader ? "reads from" : "is read by"}{" "}
       {top.length === 0 && `no word above ${Math.max(above, 0.01)}`}
       {top.map(({ index, weight }, i) => (
         <span key={index}>

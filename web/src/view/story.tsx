@@ -39,9 +39,9 @@ export function StoryBar() {
       <p aria-live="polite">{caption}</p>
       {step > 0 && (
         <span class="dots">
-          {story.map((one, i) => (
+          {story.map((item, i) => (
             <Button
-              key={`${i}${one.selection}`}
+              key={`${i}${item.selection}`}
               aria-label={`Step ${i + 1}`}
               aria-current={step === i + 1 ? "step" : undefined}
               onClick={() => goTo(session, i + 1)}
