@@ -1,4 +1,5 @@
-// Builds the four entries into the Python package. The same sources give the same bytes.
+// Builds the four entries into the Python package. Builds are reproducible: equal sources give
+// equal bytes.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -26,7 +27,7 @@ const result = await build({
   loader: { ".css": "text" },
   plugins: [
     {
-      // Style sheets are text inside the bundle; drop what only people read.
+      // Style sheets are text inside the bundle: remove comments and white space.
       name: "plain-css",
       setup(setup) {
         setup.onLoad({ filter: /\.css$/ }, async (args) => {

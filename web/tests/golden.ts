@@ -1,4 +1,4 @@
-// The payload that Python wrote for both sides' tests.
+// Golden payload that Python wrote, for tests on both sides.
 
 import { readFileSync } from "node:fs";
 import { bufferReader, bytesOfBase64, type ReadBuffer } from "../src/data/decode.ts";
@@ -21,7 +21,7 @@ export async function goldenTraces(): Promise<Trace[]> {
   return openTraces(checkHeader(golden.header), goldenBuffers);
 }
 
-/** A session on the golden payload, with every layer unpacked. */
+/** Session on the golden payload, with every layer unpacked. */
 export async function goldenSession(fragment = ""): Promise<Session> {
   const traces = await goldenTraces();
   for (const trace of traces) {

@@ -167,7 +167,7 @@ test("roles are told apart by color, symbol and name", () => {
   }
 });
 
-/** As the guidelines for accessible pages reckon it. */
+/** Contrast ratio of WCAG 2. */
 function contrast(a: readonly number[], b: readonly number[]): number {
   const light = (rgb: readonly number[]) => {
     const [r, g, b] = rgb.map((part) => {

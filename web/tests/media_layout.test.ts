@@ -50,7 +50,7 @@ test("shares are those of the focused query, or the mean of all", () => {
   expect(focused.highest).toBeCloseTo(0.4);
   const mean = sharesOf(MATRIX, none, [null, null], KEYS)!;
   expect(mean.weights[4]).toBeCloseTo(0.2);
-  expect(mean.highest).toBeCloseTo(0.25); // not the 0.3 of what is no patch
+  expect(mean.highest).toBeCloseTo(0.25); // without the 0.3 that goes to a key without a patch
   expect(sharesOf(MATRIX, none, [null, null], [null, null, null, null, null])).toBeNull();
   const turned = sharesOf(MATRIX, { row: -1, column: 0 }, [patch(0, 0), patch(0, 1)], KEYS)!;
   expect(turned.side).toBe("query");

@@ -10,7 +10,7 @@ test("bytes of a character are named by it, part by part", () => {
     "生",
   ]);
   expect(spelled(["<0xF0><0x9F>", "<0x8D>", "<0x95>"])).toEqual(["🍕₁", "🍕₂", "🍕₃"]);
-  // The end of one character and the start of the next in one token.
+  // Token with the end of one character and the start of the next.
   expect(spelled(["<0xC3>", "<0xA4><0xC3>", "<0xB6>"])).toEqual(["ä₁", "ä₂ö₁", "ö₂"]);
 });
 

@@ -1,4 +1,4 @@
-// From base64 text or gzipped bytes to plain bytes, a buffer at a time. No request is made.
+// Decode buffers: base64 and gzip to bytes, codes to attention weights, integers to vectors.
 
 import { PayloadError } from "./parse.ts";
 
@@ -30,10 +30,10 @@ export async function gunzip(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array
   }
 }
 
-/** A numbered buffer of a payload, unpacked and of the length it should have. */
+/** Read a numbered buffer of a payload, unpacked and checked for its length. */
 export type ReadBuffer = (index: number, bytes: number) => Promise<Uint8Array<ArrayBuffer>>;
 
-/** Unpacks buffers when they are asked for. `read` gives the packed bytes of one, null for none. */
+/** Unpack buffers on request. `read` returns the packed bytes of a buffer, or null. */
 export function bufferReader(read: (index: number) => Uint8Array<ArrayBuffer> | null): ReadBuffer {
   return async (index, bytes) => {
     const packed = read(index);
@@ -53,7 +53,7 @@ const MISSING_CODE = 255;
 const FIRST_FINE_CODE = 24;
 const FINE_LEVELS = 16;
 
-/** Weight of each coarse code; NaN, which is above nothing, for missing. */
+/** Weight of each coarse code; NaN for missing. */
 export const COARSE = Float32Array.from({ length: 256 }, (_, code) =>
   code === MISSING_CODE ? Number.NaN : (code / LAST_CODE) ** 2,
 );
@@ -67,7 +67,7 @@ const FINE = Float32Array.from({ length: 256 * FINE_LEVELS }, (_, index) => {
   return low + ((high - low) * (index & 15)) / (FINE_LEVELS - 1);
 });
 
-/** The planes of one layer and the weights of any head in them. */
+/** Attention of one layer: a coarse plane, and a fine one where it was stored. */
 export class Planes {
   constructor(
     readonly shape: readonly [heads: number, queries: number, keys: number],
@@ -75,7 +75,6 @@ export class Planes {
     readonly fine: Uint8Array | null,
   ) {}
 
-  /** `query key` weights of one head, row after row. */
   weights(head: number): Float32Array {
     const size = this.shape[1] * this.shape[2];
     const weights = new Float32Array(size);
@@ -114,12 +113,11 @@ export class Numbers {
     this.perStep = shape.slice(axes).reduce((product, size) => product * size, 1);
   }
 
-  /** Length of the last axis. */
   get length(): number {
     return this.shape[this.shape.length - 1];
   }
 
-  /** The last axis at the given indices of the others; NaN for masked or missing numbers. */
+  /** Vector along the last axis; NaN for masked or missing numbers. */
   vector(...index: number[]): Float32Array {
     let row = 0;
     for (let axis = 0; axis < index.length; axis++) row = row * this.shape[axis] + index[axis];

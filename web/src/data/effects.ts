@@ -1,17 +1,17 @@
-// What each head does to the output: stored with a trace, or measured when somebody is asked.
+// Effects of ablating each head on the output, stored with a trace or measured later.
 
 import type { ReadBuffer } from "./decode.ts";
 import type { EffectsPart } from "./payload.ts";
 import { openNumbers } from "./trace.ts";
 
-/** Effects on a prediction (in probabilities) or on the text's vector, one per layer and head. */
+/** Effects on a prediction (probabilities) or on the text's vector, one per layer and head. */
 export type EffectTable =
   | {
       readonly kind: "prediction";
       readonly position: number | null;
       readonly candidates: readonly string[];
       readonly before: readonly number[];
-      /** The probability of a candidate without the head; NaN where it was not measured. */
+      /** Probability of a candidate without the head; NaN if it was not measured. */
       without(layerIndex: number, head: number, candidate: number): number;
     }
   | {
@@ -47,7 +47,7 @@ export async function openEffects(
   };
 }
 
-/** A head by the index of its layer. */
+/** Head, by the index of its layer. */
 export interface HeadIndex {
   readonly layerIndex: number;
   readonly head: number;
@@ -57,12 +57,12 @@ export interface RankedHead extends HeadIndex {
   readonly value: number;
 }
 
-/** Where a head stands in a list; -1 where it does not. */
+/** Index of a head in a list, or -1. */
 export function indexOfHead(list: readonly HeadIndex[], layerIndex: number, head: number): number {
   return list.findIndex((other) => other.layerIndex === layerIndex && other.head === head);
 }
 
-/** All heads by the size of a value, largest first; heads without one are left out. */
+/** Sort heads by the size of a value, largest first; heads without a value are dropped. */
 export function rank(
   layers: number,
   heads: number,

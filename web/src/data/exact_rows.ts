@@ -1,8 +1,8 @@
-// Scores and exact rows of attention: recomputed from queries and keys, or asked of who holds them.
+// Attention scores, and exact rows: recomputed from queries and keys, or requested.
 
 import { type Block, Lazy, type Vectors } from "./trace.ts";
 
-/** Asks whoever holds the trace for one row; null where nobody does. */
+/** Request one row from the backend; null if it lost the trace. */
 export type RequestRow = (row: RowId) => Promise<Float32Array | null>;
 
 export interface RowId {
@@ -13,16 +13,16 @@ export interface RowId {
   readonly query: number;
 }
 
-/** A recomputed row further than this from the recorded one is not the same attention. */
+/** Largest difference between a recomputed and a recorded weight. */
 const AGREES = 0.006;
 
-/** Rows that were asked for, each once. */
+/** Cache of requested rows. */
 export class ExactRows {
   private readonly rows = new Map<string, Lazy<Float32Array | null>>();
 
   constructor(private readonly ask: RequestRow | null = null) {}
 
-  /** The exact row if it is known by now; asks for it otherwise. */
+  /** Exact row, or null until it arrives. */
   row(id: RowId): Float32Array | null {
     const { ask } = this;
     if (ask === null) return null;
@@ -33,7 +33,7 @@ export class ExactRows {
   }
 }
 
-/** Scores of one query against every key: `scale · q·k`, or as recorded; NaN where masked. */
+/** Scores of one query against every key, recorded or `scale · q·k`; NaN where masked. */
 export function scoresOf(
   block: Block,
   vectors: Vectors,
@@ -48,7 +48,6 @@ export function scoresOf(
   });
 }
 
-/** `q·k` of one query with every key. */
 export function dotsOf(vectors: Vectors, head: number, query: number, keys: number): Float32Array {
   const q = vectors.queries.vector(head, query);
   const group = vectors.groups[head];
@@ -68,7 +67,7 @@ export function softmax(scores: Float32Array): Float32Array {
   return powers.map((power) => power / sum);
 }
 
-/** The softmax of the scores, if it agrees with the recorded row (not so with sinks). */
+/** Softmax of the scores, or null if it differs from the recorded row (sink logits). */
 export function recomputedRow(scores: Float32Array, recorded: Float32Array): Float32Array | null {
   const row = softmax(scores);
   return row.every((weight, key) => Math.abs(weight - recorded[key]) <= AGREES) ? row : null;

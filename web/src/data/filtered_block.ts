@@ -1,4 +1,4 @@
-// What the filters leave of a block: visible rows and columns, and the weights between them.
+// Block of attention under a filter: visible rows, columns and weights.
 
 import { type Entry, entriesOf } from "./tokens.ts";
 import type { Block } from "./trace.ts";
@@ -10,36 +10,34 @@ export interface Matrix {
   readonly weights: Float32Array;
 }
 
-/** A row and a column that are looked at; -1 for none. */
+/** Row and column in focus; -1 for none. */
 export interface Focus {
   readonly row: number;
   readonly column: number;
 }
 
-/** What one row reads. */
 export function rowWeights({ weights, columns }: Matrix, row: number): Float32Array {
   return weights.subarray(row * columns, (row + 1) * columns);
 }
 
-/** By whom one column is read. */
 export function columnWeights({ weights, columns }: Matrix, column: number): Float32Array {
   return weights.filter((_, i) => i % columns === column);
 }
 
-/** Above this many tokens a matrix says more than lines. */
+/** Number of tokens above which a matrix replaces lines. */
 export const LINES_LIMIT = 64;
 
-/** What is drawn of the numbers, and over what. */
+/** Filter of what is drawn. */
 export interface Filter {
-  /** Shown like the rest, dimmed, or hidden, with each row rescaled to 1. */
+  /** Hidden special tokens rescale each row to 1. */
   readonly specials: "shown" | "dimmed" | "hidden";
-  /** Weights below it are not drawn. */
+  /** Minimum weight that is drawn. */
   readonly above: number;
-  /** Only the strongest keys of each query; 0 for all. */
+  /** Number of strongest keys drawn per query; 0 for all. */
   readonly top: number;
   readonly pairs: "all" | "ab" | "ba" | "within";
   readonly unit: "tokens" | "words";
-  /** One head, or the mean over the heads of its layer, or over all. */
+  /** Mean over the heads of a layer, or over all heads. */
   readonly combine: "off" | "layer" | "all";
 }
 
@@ -57,7 +55,7 @@ const CACHED = 64;
 export class FilteredBlock {
   readonly rows: readonly Entry[];
   readonly columns: readonly Entry[];
-  /** Columns that a row's attention is shared among when special tokens are hidden. */
+  /** Columns over which rows are rescaled when special tokens are hidden. */
   private readonly whole: readonly Entry[];
   private readonly renormalize: boolean;
   private readonly isPlain: boolean;
@@ -84,8 +82,8 @@ export class FilteredBlock {
       this.columns.length === block.keyTokens.texts.length;
   }
 
-  /** The visible weights of one head: to a word summed, from a word averaged; null while they are
-   *  being unpacked. */
+  /** Visible weights of one head; null while they are unpacked. Attention to a word is summed,
+   *  from a word averaged. */
   matrix(layerIndex: number, head: number): Matrix | null {
     const key = `${layerIndex}/${head}`;
     const cached = this.cache.get(key);
@@ -113,7 +111,7 @@ export class FilteredBlock {
   }
 }
 
-/** Element by element, the mean of matrices of one shape; missing cells are left out. */
+/** Mean of matrices of one shape; missing cells are ignored. */
 export function meanOf(matrices: readonly Matrix[]): Matrix {
   const sums = new Float32Array(matrices[0].weights.length);
   const counts = new Uint32Array(sums.length);
@@ -127,7 +125,7 @@ export function meanOf(matrices: readonly Matrix[]): Matrix {
   return { ...matrices[0], weights: sums.map((sum, i) => sum / counts[i]) };
 }
 
-/** How much of a row goes to each column, on average over the rows; missing cells are left out. */
+/** Mean weight of each column over the rows; missing cells count as 0. */
 export function columnMeans({ rows, columns, weights }: Matrix): Float32Array {
   return Float32Array.from({ length: columns }, (_, c) => {
     let sum = 0;
@@ -136,12 +134,11 @@ export function columnMeans({ rows, columns, weights }: Matrix): Float32Array {
   });
 }
 
-/** B − A, cell by cell. */
 export function difference(a: Matrix, b: Matrix): Matrix {
   return { ...a, weights: b.weights.map((weight, i) => weight - a.weights[i]) };
 }
 
-/** The words of A, with the words of B beside them where they differ. */
+/** Merge the labels of A and B where they differ. */
 export function bothNames(a: readonly Entry[], b: readonly Entry[]): Entry[] {
   return a.map((entry, i) => {
     const other = b[i].label;

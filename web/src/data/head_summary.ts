@@ -1,4 +1,4 @@
-// What a head does on this text, said in a sentence by rules from numbers.
+// Summary of a head on one text: a title written by rules from numbers.
 
 import type { Matrix } from "./filtered_block.ts";
 import { percent } from "./format.ts";
@@ -11,16 +11,16 @@ export interface Link {
   readonly weight: number;
 }
 
-/** A sentence with the parts that stand out. */
+/** Title of a head, in parts. */
 export interface TitleParts {
   readonly lead: string;
-  /** Words of the text that the lead ends with. */
+  /** Words quoted after the lead. */
   readonly words: readonly string[];
   readonly links: readonly Link[];
 }
 
-/** The strongest link of a row, or of the whole text: not to the first token, nor to a special
- *  one or to itself unless the role is about those. */
+/** Strongest link of a row, or of the whole text. Links to the first token, to special tokens,
+ *  and to the token itself are skipped unless the role is about them. */
 export function strongestLink(
   matrix: Matrix,
   rows: readonly Entry[],
@@ -54,15 +54,15 @@ const LEADS: Record<RoleId, string> = {
   punctuation: "rests on punctuation",
 };
 
-/** Is a role a resting place? It then says little about what a head is for. */
+/** Whether a role is an attention sink. */
 export function isSink(role: string | null): role is "first" | "special" | "punctuation" {
   return role === "first" || role === "special" || role === "punctuation";
 }
 
-/** A resting head is titled by what the pinned word reads, where that is at least this much. */
+/** Minimum weight of a pinned word for a sink head to be titled by what the word reads. */
 const MIN_PINNED = 0.25;
 
-/** The title of a head, from its role and its telling links (one per input). */
+/** Build the title of a head from its role and its strongest links, one per input. */
 export function titleOf(
   role: RoleId | null,
   share: number | null,
@@ -92,7 +92,7 @@ export function titleOf(
   return { lead: `${way} from`, words, links: present };
 }
 
-/** The strongest of a row, and what the rest adds up to. */
+/** Largest weights of a row, and the sum of the rest. */
 export function summary(
   weights: ArrayLike<number>,
   most: number,

@@ -1,4 +1,4 @@
-// Images, sound, and what a token is of them: a patch, or a frame.
+// Images and sound, and the patch or frame that a token stands for.
 
 import type { ReadBuffer } from "./decode.ts";
 import type { ImagePart, PiecePart, SoundPart } from "./payload.ts";
@@ -6,17 +6,17 @@ import type { ImagePart, PiecePart, SoundPart } from "./payload.ts";
 export interface Picture {
   readonly width: number;
   readonly height: number;
-  /** RGBA, row after row. */
+  /** RGBA pixels. */
   readonly pixels: Uint8ClampedArray<ArrayBuffer>;
 }
 
 export interface Sound {
   readonly seconds: number;
-  /** The loudest sample of each stretch, from 0 to 255. */
+  /** Loudest sample of each stretch, from 0 to 255. */
   readonly peaks: Uint8Array;
 }
 
-/** A rectangle of an image; edges are shares of its height and width. */
+/** Rectangle of an image; edges are fractions of its height and width. */
 export interface Patch {
   readonly kind: "patch";
   readonly image: number;
@@ -28,7 +28,7 @@ export interface Patch {
   readonly right: number;
 }
 
-/** A stretch of a recording, in seconds. */
+/** Stretch of a recording, in seconds. */
 export interface Frame {
   readonly kind: "frame";
   readonly start: number;
@@ -60,7 +60,6 @@ export async function openMedia(
   };
 }
 
-/** RGB as RGBA. */
 function opaque(rgb: Uint8Array): Uint8ClampedArray<ArrayBuffer> {
   const pixels = new Uint8ClampedArray((rgb.length / 3) * 4).fill(255);
   for (let i = 0, j = 0; i < rgb.length; i += 3, j += 4) {
@@ -79,7 +78,7 @@ export function openPiece(part: PiecePart): Piece | null {
   return { kind: "patch", image: a, row: b, column: c, top, left, bottom, right };
 }
 
-/** What an entry of several tokens is of: a patch alone, or all frames from first to last. */
+/** Patch of one token, or all frames of several tokens; null for other tokens. */
 export function pieceOf(
   pieces: readonly (Piece | null)[],
   positions: readonly number[],

@@ -11,7 +11,7 @@ const REPORT_VERSION = 1;
 /** Payload that cannot be shown; the page shows the message. */
 export class PayloadError extends Error {}
 
-/** The header in `text`, or an error that says what is wrong with it. */
+/** Parse a header; raise PayloadError if it is invalid. */
 export function parseHeader(text: string): Header {
   return checkHeader(parseJson(text));
 }
@@ -24,7 +24,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** `value` as a header, after a look at every field that the views rely on. */
+/** Check the fields of a header that views rely on. */
 export function checkHeader(value: unknown): Header {
   const header = value as Header;
   need(isObject(value) && header.format === FORMAT, "it is not an explorer payload");
@@ -69,7 +69,7 @@ function checkBlock(block: BlockPart, trace: TracePart): void {
   need(trace.stacks[block.keys]?.tokens.length === keys, `${where}: keys and tokens differ`);
 }
 
-/** Refuse the payload, with the reason, unless `condition` holds. */
+/** Raise PayloadError unless `condition` holds. */
 function need(condition: boolean, problem: string): void {
   if (!condition) throw new PayloadError(`The data of this page cannot be read: ${problem}.`);
 }
@@ -78,7 +78,7 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
-/** The report in `text`, or an error that says what is wrong with it. */
+/** Parse a report; raise PayloadError if it is invalid. */
 export function parseReport(text: string): Report {
   const value = parseJson(text);
   const report = value as Report;

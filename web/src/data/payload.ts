@@ -15,16 +15,16 @@ export interface TokensPart {
   generated: number[];
   words: number[];
   word_texts: string[];
-  /** What tokens are that are no text; missing where all of it is text. */
+  /** Patches and frames; missing for plain text. */
   pieces?: PiecePart[];
 }
 
-/** The vectors of one layer. */
+/** Vectors of one layer. */
 export interface VectorsPart {
   layer: number;
-  /** The factor on q·k; null where it is not a plain factor (several products). */
+  /** Factor on q·k; null if it is not a plain factor (several products). */
   scale: number | null;
-  /** The key group of each head. */
+  /** Key group of each head. */
   groups: number[];
   queries: NumbersPart;
   keys: NumbersPart;
@@ -46,7 +46,7 @@ export type RoleId =
 
 export interface Role {
   role: RoleId | null;
-  /** The share of attention that shows it, over the queries that could. */
+  /** Share of attention with this role, over the queries that could show it. */
   share: number | null;
   queries: number;
 }
@@ -60,13 +60,13 @@ export interface BlockPart {
   heads: number;
   present: number[][];
   shape: number[];
-  /** A buffer per layer. */
+  /** Buffer of each layer. */
   coarse: number[];
   fine: number[] | null;
   thumb: number;
   thumb_shape: number[];
   groups: number[][] | null;
-  /** Over a corpus where there is one, with those in this text beside them. */
+  /** Roles over the corpus if there is one, then `here` has those in this text. */
   roles: { source: "text" | "corpus"; heads: Role[][]; here?: Role[][] };
   statistics: Record<string, (number | null)[][]>;
   vectors: VectorsPart[];
@@ -79,7 +79,7 @@ export interface Answer {
 
 export interface PredictionsPart {
   kind: "next" | "mask" | "label";
-  /** A null position is the whole text. */
+  /** Null is the whole text. */
   positions: { position: number | null; top: Answer[] }[];
 }
 
@@ -103,7 +103,7 @@ export type EffectsPart =
 export interface TracePart {
   title: string;
   model: string;
-  /** What was changed in the model, in words. */
+  /** Description of the edits of the model. */
   changed: string | null;
   predictions: PredictionsPart | null;
   effects: EffectsPart | null;
@@ -135,9 +135,9 @@ export interface Measured {
 export interface Card {
   sentences: string[];
   relations: Relation[];
-  /** Where it looks, in shares. */
+  /** Shares of attention by target. */
   looks: Measured[];
-  /** What else was measured. */
+  /** Other measurements. */
   numbers: Measured[];
   exemplars: { tokens: string[]; links: [query: number, key: number, weight: number][] }[];
   neighbors: string[];
@@ -145,7 +145,7 @@ export interface Card {
 
 export interface Evidence {
   about: string;
-  /** What the numbers of the cards mean, by their name. */
+  /** Meaning of each measurement, by name. */
   meanings: Record<string, string>;
   cards: Record<string, Card>;
 }
@@ -161,7 +161,7 @@ export interface Header {
   examples: { title: string; traces: number[] }[];
   command: string;
   evidence: Evidence | null;
-  /** The address of a report on the model. */
+  /** Address of a report on the model. */
   report?: string;
   traces: TracePart[];
 }
@@ -181,7 +181,7 @@ export interface SoundPart {
 
 export type PiecePart = (string | number)[] | null;
 
-/** One score as a sum over the parts of the residual stream. */
+/** One score as a sum over the terms of the residual stream. */
 export interface ScoreSum {
   readonly total: number;
   readonly parts: readonly {
@@ -190,6 +190,6 @@ export interface ScoreSum {
     readonly key_side: number;
     readonly share: number;
   }[];
-  /** What the score is contrasted with, in words. */
+  /** Description of the contrast. */
   readonly against: string;
 }

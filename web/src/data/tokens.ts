@@ -1,11 +1,11 @@
-// The visible positions of one token column: tokens or words, with or without special tokens.
+// Tokens as text: rows and columns of a view, and the spelling of tokens.
 
 import type { Tokens } from "./trace.ts";
 
-/** One row of a column: a token, or a word with all of its tokens. */
+/** Row or column of a view: a token, or a word with all its tokens. */
 export interface Entry {
   readonly label: string;
-  /** Token positions; more than one for a word of several tokens. */
+  /** Positions of its tokens. */
   readonly positions: readonly number[];
   readonly special: boolean;
   readonly segment: number;
@@ -23,14 +23,14 @@ export function entriesOf(tokens: Tokens, unit: "tokens" | "words"): Entry[] {
   }));
 }
 
-/** Where in `entries` a token position is shown; -1 for none. */
+/** Index of the entry with a token position, or -1. */
 export function rowOf(entries: readonly Entry[], position: number | null | undefined): number {
   return entries.findIndex((entry) => entry.positions.includes(position ?? -1));
 }
 
 const SIGNS: Record<string, string> = { "\n": "⏎", "\r": "␍", "\t": "⇥" };
 
-/** A token as it is printed: nothing invisible, nothing that breaks a line. */
+/** Make a token printable: no invisible characters, no line breaks. */
 export function printed(label: string): string {
   if (label === "") return "∅";
   const shown = label.replace(/[\n\r\t]/g, (sign) => SIGNS[sign]);
@@ -41,8 +41,8 @@ export function printed(label: string): string {
 const BYTES = /^( ?)((?:<0x[0-9A-F]{2}>)+)$/;
 const PARTS = "₀₁₂₃₄";
 
-/** Tokens that hold bytes of a character, by that character: `<0xE5>`, `<0x8C>`, `<0xBB>` are 医₁,
- *  医₂, 医₃. Bytes that make no character stay as they are. */
+/** Spell tokens that hold bytes of a character: `<0xE5>`, `<0x8C>`, `<0xBB>` become 医₁, 医₂, 医₃.
+ *  Bytes that form no character stay. */
 export function spelled(texts: readonly string[]): string[] {
   const written = [...texts];
   let run: number[] = [];
@@ -56,7 +56,7 @@ export function spelled(texts: readonly string[]): string[] {
   return written;
 }
 
-/** Writes the characters of a run of tokens; the next run is empty. */
+/** Spell a run of byte tokens; returns the next run, which is empty. */
 function spell(written: string[], run: readonly number[]): number[] {
   const owners: number[] = [];
   const bytes: number[] = [];
@@ -86,7 +86,7 @@ function spell(written: string[], run: readonly number[]): number[] {
   return [];
 }
 
-/** A token inside running text: a character once, where it begins; then the numbers of its parts. */
+/** Token inside running text: without `##`, and each character once. */
 export function inText(text: string): string {
   return text
     .replace(/^##(?=.)/, "")
@@ -97,8 +97,8 @@ export function inText(text: string): string {
 const LEANS_BACK = /^[\p{Pe}\p{Pf}.,;:!?%…]+$/u;
 const NO_SPACES = /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
 
-/** Which tokens stand right after the one before. Where some begin with a space, the others do not
- *  have one; else words (where they are known) and punctuation say it. */
+/** Whether each token follows without a space. If some tokens begin with a space, the others
+ *  have none; else words, where known, and punctuation decide. */
 export function joinedTokens(texts: readonly string[], words?: readonly number[]): boolean[] {
   const hasSpaces = texts.some((text) => /^\s/.test(text));
   return texts.map((text, i) => {

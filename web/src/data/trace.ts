@@ -1,4 +1,4 @@
-// A trace in memory: tokens and small things at once, layers and vectors as they are looked at.
+// Trace in memory: tokens at once, layers and vectors when they are first read.
 
 import { type Signal, signal } from "@preact/signals";
 import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
@@ -20,16 +20,16 @@ export interface Tokens {
   readonly special: readonly boolean[];
   readonly segments: readonly number[];
   readonly generated: readonly boolean[];
-  /** The word of each token, -1 outside words. */
+  /** Word of each token; -1 outside words. */
   readonly words: readonly number[];
   /** Positions of each word's tokens; a token outside words is alone. */
   readonly groups: readonly (readonly number[])[];
   readonly wordTexts: readonly string[];
-  /** What tokens are that are no text; null for text. */
+  /** Patch or frame of each token; null for text. */
   readonly pieces: readonly (Piece | null)[];
 }
 
-/** The vectors of one layer. */
+/** Vectors of one layer. */
 export interface Vectors {
   readonly groups: readonly number[];
   readonly scale: number | null;
@@ -40,7 +40,7 @@ export interface Vectors {
   readonly scores: Numbers | null;
 }
 
-/** Every head as a small picture: the strongest weight under each cell, as coarse codes. */
+/** Thumbnails of all heads: maximum weight of each cell, as coarse codes. */
 export interface Thumbs {
   readonly rows: number;
   readonly columns: number;
@@ -54,16 +54,14 @@ export interface Block {
   readonly causal: boolean;
   readonly layers: readonly number[];
   readonly heads: number;
-  /** Attention by index of the layer. */
   readonly planes: readonly Lazy<Planes>[];
   readonly isFine: boolean;
   readonly thumbs: Thumbs;
   readonly groups: readonly (readonly number[])[] | null;
   readonly roles: BlockPart["roles"];
   readonly statistics: Readonly<Record<string, (number | null)[][]>>;
-  /** By the layer's own number; filled further where somebody can be asked. */
+  /** Vectors by layer number; more are added on request. */
   readonly vectors: Map<number, Lazy<Vectors>>;
-  /** Whether the layer (by index) has this head. */
   has(layerIndex: number, head: number): boolean;
 }
 
@@ -184,12 +182,12 @@ function product(shape: readonly number[]): number {
 export class Lazy<T> {
   private readonly arrived: Signal<T | null> = signal(null);
   private started: Promise<T> | null = null;
-  /** Why it did not come; empty while all is well. */
+  /** Message if loading failed; empty otherwise. */
   readonly problem = signal("");
 
   constructor(private readonly load: () => Promise<T>) {}
 
-  /** What arrived, or null until then. */
+  /** Value, or null until it arrives; reading it starts the loading. */
   get value(): T | null {
     if (!this.started) this.whole().catch(() => {});
     return this.arrived.value;

@@ -1,4 +1,4 @@
-// The lab of `headscope serve`: a text to type, and the explorer of what the model made of it.
+// Lab of `headscope serve`: a form for texts, and an explorer of their traces.
 
 import { parseJson } from "../data/parse.ts";
 import { showError } from "../view/error_message.ts";

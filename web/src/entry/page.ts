@@ -1,4 +1,4 @@
-// The offline page: reads its data from the document itself.
+// Offline page: reads its data from the document.
 
 import { bufferReader, bytesOfBase64 } from "../data/decode.ts";
 import { parseHeader } from "../data/parse.ts";
@@ -16,7 +16,7 @@ async function start(host: HTMLElement): Promise<void> {
   });
   const traces = await openTraces(header, readBuffer);
   const session = new Session(header, traces, null, location.hash.slice(1));
-  // A page inside a frame of another has no address of its own.
+  // A page inside a frame (about:srcdoc) has no address.
   const hasAddress = location.protocol !== "about:";
   const explorer = mount(host, session, {
     changed: (fragment) => {

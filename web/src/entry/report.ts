@@ -1,4 +1,4 @@
-// The offline report: reads its data from the document.
+// Offline report: reads its data from the document.
 
 import { bytesOfBase64, gunzip } from "../data/decode.ts";
 import { PayloadError, parseReport } from "../data/parse.ts";

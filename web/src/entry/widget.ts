@@ -1,4 +1,4 @@
-// The notebook widget (anywidget): data from the kernel's model, the rest on request.
+// Notebook widget (anywidget): data from the kernel's model, the rest on request.
 
 import { kernelBackend, type WidgetModel } from "../data/backend.ts";
 import { bufferReader } from "../data/decode.ts";
@@ -9,7 +9,7 @@ import { make } from "../view/element.ts";
 import { showError } from "../view/error_message.ts";
 import { type Mounted, mount } from "../view/explorer.tsx";
 
-/** What a closed notebook shows is not needed while the widget lives. */
+/** Hide the static picture that a closed notebook shows. */
 function hideStill(model: WidgetModel): void {
   for (const still of document.querySelectorAll<HTMLElement>(
     `.headscope-still-${model.get("static_id")}`,
@@ -21,7 +21,7 @@ function hideStill(model: WidgetModel): void {
 
 async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<() => void> {
   const host = make("div");
-  // JupyterLab takes keys before anyone else, unless it is asked not to; Control-S stays its own.
+  // JupyterLab handles keys first unless it is told not to; it keeps Control-S.
   const guard = (event: KeyboardEvent) =>
     host.toggleAttribute("data-lm-suppress-shortcuts", !(event.ctrlKey || event.metaKey));
   addEventListener("keydown", guard, true);

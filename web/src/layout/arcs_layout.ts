@@ -6,7 +6,7 @@ import type { Link } from "../data/head_summary.ts";
 import { printed } from "../data/tokens.ts";
 import { textWidth } from "../paint/painter.ts";
 
-/** Where a word stands: its middle, its top, its width. */
+/** Middle, top and width of a word. */
 export interface Place {
   readonly x: number;
   readonly y: number;
@@ -19,10 +19,10 @@ export interface Arc {
   readonly path: string;
   readonly width: number;
   readonly opacity: number;
-  /** A number where the arc ends; empty for the weaker ones. */
+  /** Weight at the end of the arc; empty for weak ones. */
   readonly label: string;
   readonly labelX: number;
-  /** On which side of the arc's end the number stands: outside. */
+  /** Side of the arc's end on which the label stands: outside. */
   readonly anchor: "start" | "end";
 }
 
@@ -30,19 +30,19 @@ interface ArcsInput {
   readonly matrix: Matrix;
   readonly filtered: FilteredBlock;
   readonly focus: Focus;
-  /** The row that is looked at, as exactly as it is known. */
+  /** Row in focus, exact where known. */
   readonly read: Float32Array | null;
   readonly above: number;
   readonly isCross: boolean;
 }
 
 const LABELED = 2;
-/** Words whose tops differ by less stand in one line. */
+/** Words whose tops differ by less than this are in one line. */
 const LINE = 18;
-/** Without a word that is looked at, words up to this many show their strongest link. */
+/** Number of words up to which each shows its strongest link when none is in focus. */
 const CROWDED = 32;
 
-/** Arcs between words of one line; across lines there is shading instead. */
+/** Build arcs between words of one line; across lines, shading replaces them. */
 export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Arc[] {
   const { filtered, focus } = input;
   const links = linksOf(input).sort((a, b) => a.weight - b.weight);

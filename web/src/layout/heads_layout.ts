@@ -1,4 +1,4 @@
-// All heads in a table: how large the cells are, and the picture of it.
+// Grid of all heads: cell sizes, and a thumbnail of each head.
 
 import { COARSE } from "../data/decode.ts";
 import type { HeadIndex } from "../data/effects.ts";
@@ -10,12 +10,12 @@ import type { ImageMark } from "./scene.ts";
 export interface Grid {
   readonly cellWidth: number;
   readonly cellHeight: number;
-  /** Room for layer numbers at the left, and for head numbers (and brackets) on top. */
+  /** Margins for layer numbers, and for head numbers and brackets. */
   readonly left: number;
   readonly top: number;
   readonly width: number;
   readonly height: number;
-  /** How a role is written on a cell. */
+  /** Label of a role on a cell. */
   readonly label: "name" | "sign" | "side" | "none";
 }
 
@@ -47,13 +47,13 @@ export function gridOf(
   };
 }
 
-/** How wide the pane of all heads is, so that thumbnails are of a good size. */
+/** Width of the pane of all heads that gives thumbnails a readable size. */
 export function gridWidth(width: number, heads: number): number {
   const wanted = 58 + heads * (heads <= 12 ? 33 : 30);
   return Math.round(Math.max(width > 1100 ? 340 : 268, Math.min(wanted, width * 0.4)));
 }
 
-/** Where the cell of a number stands, row after row. */
+/** Position of the i-th cell. */
 export function placeOf(grid: Grid, i: number, across: number): { x: number; y: number } {
   return {
     x: grid.left + (i % across) * (grid.cellWidth + GAP),
@@ -66,7 +66,7 @@ export interface CellLook {
   readonly ink: Rgb;
 }
 
-/** A picture of each head, in its place. */
+/** Draw the thumbnail of each head at its place. */
 export function gridPictures(
   block: Block,
   grid: Grid,
@@ -103,14 +103,13 @@ export function gridPictures(
 
 const FAINTEST = 0.03;
 
-/** The cells of a thumbnail that the filter leaves, and in which row of the picture each is. */
+/** Rows and columns of a thumbnail that the filter keeps. */
 interface ThumbnailFilter {
   readonly rows: readonly number[];
   readonly columns: readonly number[];
-  /** Whether the cell at a place is drawn at all. */
   keeps(row: number, column: number): boolean;
   readonly above: number;
-  /** Whether the longer side is short enough for lines. */
+  /** Whether the text is short enough for lines. */
   readonly isLines: boolean;
 }
 
@@ -140,7 +139,7 @@ interface Bin {
   readonly segment: number;
 }
 
-/** What the tokens of each cell are: special when all of them are, and of the first one's text. */
+/** Token class of each cell: special if all its tokens are; segment of the first. */
 function binsOf(tokens: Tokens, count: number): Bin[] {
   return Array.from({ length: count }, (_, i) => {
     const [from, to] = [i, i + 1].map((edge) => Math.floor((edge * tokens.texts.length) / count));
@@ -149,7 +148,7 @@ function binsOf(tokens: Tokens, count: number): Bin[] {
   });
 }
 
-/** The weights of one head in the cells that are left, row after row. */
+/** Weights of one head in the cells that the filter keeps. */
 export function thumbnailWeights(
   block: Block,
   layerIndex: number,
@@ -176,12 +175,12 @@ export interface Canvas {
   readonly ink: Float32Array;
 }
 
-/** Weights as lines between a left and a right edge: ink from 0 to 1 for every pixel. */
+/** Draw weights as lines from the left to the right edge: ink from 0 to 1 per pixel. */
 export function drawLines(weights: Float32Array, rows: number, columns: number, on: Canvas): void {
   const { width, height, ink } = on;
   ink.fill(0);
   const unit = height / Math.max(rows, columns, 1);
-  // Crowded lines get less ink each, so that the pattern stays a pattern.
+  // Crowded lines get less ink each, so that the pattern stays visible.
   const density = Math.min(1, Math.max(0.3, unit / 1.6));
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
@@ -208,7 +207,6 @@ export function drawLines(weights: Float32Array, rows: number, columns: number, 
   }
 }
 
-/** Weights as heat, row after row from the top. */
 export function drawHeat(weights: Float32Array, rows: number, columns: number, on: Canvas): void {
   const { width, height, ink } = on;
   for (let y = 0; y < height; y++) {
@@ -219,7 +217,7 @@ export function drawHeat(weights: Float32Array, rows: number, columns: number, o
   }
 }
 
-/** Ink as pixels, from a paper to a color. */
+/** Color the ink, from paper to a color. */
 export function colored({ ink }: Canvas, paper: Rgb, color: Rgb): Uint8ClampedArray<ArrayBuffer> {
   return pixelsOf(ink.length, (i) => mix(paper, color, Math.min(1, ink[i])));
 }

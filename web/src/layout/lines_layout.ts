@@ -1,4 +1,4 @@
-// One head as lines between two columns of words: where everything stands, and the lines.
+// Layout of one head as lines between two columns of words, and the lines as marks.
 
 import { type Focus, type Matrix, rowWeights } from "../data/filtered_block.ts";
 import type { Entry } from "../data/tokens.ts";
@@ -11,13 +11,12 @@ export interface Columns {
   readonly rowHeight: number;
   readonly fontSize: number;
   readonly top: number;
-  /** Words that read end here, words that are read begin here. */
+  /** Right edge of query labels, left edge of key labels. */
   readonly labels: { readonly left: number; readonly right: number; readonly width: number };
-  /** Lines run between these. */
   readonly lines: { readonly left: number; readonly right: number };
-  /** Numbers stand here; bars beside them where there is room. */
+  /** Position of the weights; length of bars beside them. */
   readonly numbers: { readonly x: number; readonly bar: number };
-  /** Numbers of who reads a word, left of the left column. */
+  /** Position of weights left of the queries. */
   readonly readers: number;
 }
 
@@ -26,10 +25,10 @@ interface ColumnsInput {
   readonly height: number;
   readonly rows: number;
   readonly columns: number;
-  /** Widest words of the two columns in ems. */
+  /** Widest labels of the two columns, in ems. */
   readonly rowEms: number;
   readonly columnEms: number;
-  /** Rows are no lower than this. */
+  /** Minimum row height. */
   readonly least: number;
 }
 
@@ -48,7 +47,7 @@ export function columnsOf(input: ColumnsInput): Columns {
   const right = Math.min(most, Math.max(56, input.columnEms * fontSize + 14));
   const labelLeft = readers + left;
   const labelRight = input.width - numbers - right;
-  // Lines longer than this say no more and are harder to follow.
+  // Longer lines are harder to follow.
   const spare = Math.max(0, labelRight - labelLeft - 460) / 2;
   return {
     width: input.width,
@@ -63,7 +62,6 @@ export function columnsOf(input: ColumnsInput): Columns {
   };
 }
 
-/** Middle of a row. */
 export function rowY(columns: Columns, row: number): number {
   return columns.top + (row + 0.5) * columns.rowHeight;
 }
@@ -75,20 +73,20 @@ export interface LinesInput {
   readonly focus: Focus;
   readonly above: number;
   readonly top: number;
-  /** Whether special tokens are to stand back. */
+  /** Whether special tokens are dimmed. */
   readonly dims: boolean;
   readonly color: Rgb;
-  /** A head that is off: drawn as it would read. */
+  /** Whether the head is off: its attention is drawn dashed. */
   readonly dashed: boolean;
 }
 
-/** The width of a line says the share. */
+/** Width of a line, which shows the weight. */
 export function lineWidth(weight: number): number {
   return 0.8 + 5.2 * Math.min(1, weight);
 }
 
-/** All lines of the row or column that is looked at, and behind a row each other word's strongest;
- *  where nothing is looked at, each word's strongest. */
+/** Build all lines of the row or column in focus, and behind a row the strongest line of each
+ *  other word. Without a focus, the strongest line of each word. */
 export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Mark[] {
   const { matrix, focus, above, dashed } = input;
   const color = cssOf(input.color);
@@ -138,7 +136,7 @@ export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Ma
   return [...behind, ...front.sort((a, b) => a.width - b.width)];
 }
 
-/** Columns by weight, strongest first; `top` of them, or all for 0. */
+/** Sort columns by weight, strongest first; keep `top` of them, or all for 0. */
 function strongest(row: Float32Array, top: number): number[] {
   if (top === 1) {
     let best = 0;

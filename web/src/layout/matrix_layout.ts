@@ -1,11 +1,11 @@
-// A head as a matrix: readers down, what is read across; fitted, magnified or moved.
+// Layout of a head as a matrix, queries down and keys across; fitted, zoomed or panned.
 
 import type { Focus, Matrix } from "../data/filtered_block.ts";
 import { type Entry, printed } from "../data/tokens.ts";
 import { mix, pixelsOf, type Rgb, type Theme } from "../paint/theme.ts";
 import type { Mark, Raster } from "./scene.ts";
 
-/** What part is seen: pixels across a cell, and which cell lies in the upper left corner. */
+/** Visible part: pixels per cell, and the cell in the upper left corner. */
 export interface Window {
   readonly cell: number;
   readonly row: number;
@@ -15,20 +15,20 @@ export interface Window {
 export interface MatrixLayout {
   readonly width: number;
   readonly height: number;
-  /** Where the cells begin: right of the readers' labels, below the others. */
+  /** Upper left corner of the cells. */
   readonly left: number;
   readonly top: number;
   readonly rows: number;
   readonly columns: number;
-  /** Pixels across a cell at which all of it is seen. */
+  /** Pixels per cell at which the whole matrix is visible. */
   readonly fit: number;
-  /** How much taller than wide a cell is: 1 unless there are many more columns than rows. */
+  /** Height of a cell divided by its width; 1 unless there are many more columns than rows. */
   readonly tall: number;
 }
 
 const LARGEST = 44;
 const LARGEST_FIT = 30;
-/** Cells are squares until one side has this many times the other's. */
+/** Ratio of the sides above which cells are not square. */
 const OBLONG = 4;
 
 export function matrixLayout(
@@ -45,7 +45,7 @@ export function matrixLayout(
   const isOblong = Math.max(across / down, down / across) > OBLONG;
   const fit = Math.max(0.1, isOblong ? across : Math.min(across, down));
   const tall = isOblong ? Math.max(0.1, down) / fit : 1;
-  // A matrix that leaves room stands away from the edge, yet not so far that zoom loses the room.
+  // A small matrix is centered, but stays near the edge so that zooming keeps room.
   const left = labels + Math.min(90, Math.max(0, room.width - fit * columns) / 2);
   return { ...size, left, top, rows, columns, fit, tall };
 }
@@ -54,7 +54,7 @@ export function wholeWindow(layout: MatrixLayout): Window {
   return { cell: layout.fit, row: 0, column: 0 };
 }
 
-/** The window after magnifying about a point. */
+/** Zoom the window about a point. */
 export function zoomed(
   window: Window,
   layout: MatrixLayout,
@@ -69,14 +69,14 @@ export function zoomed(
   return kept({ cell, row, column }, layout);
 }
 
-/** The window moved by pixels. */
+/** Move the window by pixels. */
 export function panned(window: Window, layout: MatrixLayout, x: number, y: number): Window {
   const { cell } = window;
   const row = window.row - y / (cell * layout.tall);
   return kept({ cell, row, column: window.column - x / cell }, layout);
 }
 
-/** The window moved so that a cell is seen. */
+/** Move the window until a cell is visible. */
 export function revealed(
   window: Window,
   layout: MatrixLayout,
@@ -111,7 +111,6 @@ function kept(window: Window, layout: MatrixLayout): Window {
   };
 }
 
-/** The cell under a point, or null. */
 export function cellAt(window: Window, layout: MatrixLayout, x: number, y: number): Focus | null {
   if (x < layout.left || y < layout.top) return null;
   const column = Math.floor(window.column + (x - layout.left) / window.cell);
@@ -119,7 +118,7 @@ export function cellAt(window: Window, layout: MatrixLayout, x: number, y: numbe
   return row < layout.rows && column < layout.columns ? { row, column } : null;
 }
 
-/** The weights as a picture, one pixel per cell; what is below 0 in a color of its own. */
+/** Color the weights, one pixel per cell; negative ones in another color. */
 export function heatOf(
   { rows, columns, weights }: Matrix,
   theme: Theme,
@@ -145,7 +144,7 @@ interface MatrixInput {
   readonly pinned: Focus;
 }
 
-/** The part that is seen, with labels; the view cuts off what lies outside. */
+/** Build the marks of the visible part with labels; the view clips them. */
 export function matrixMarks(
   input: MatrixInput,
   window: Window,
@@ -176,7 +175,7 @@ export function matrixMarks(
       thickness: 2,
     });
   }
-  // What slid under the labels is covered before they are written.
+  // Cells that slid under the labels are covered before the labels are drawn.
   const cover = { kind: "rect" as const, fill: theme.tone.paper };
   marks.push(
     { ...cover, x: 0, y: 0, width: layout.width, height: layout.top },
@@ -215,7 +214,7 @@ export function matrixMarks(
   return marks;
 }
 
-/** The whole in small, and a frame around what is seen. */
+/** Build the whole matrix in small, with a frame around the visible part. */
 export function minimapMarks(
   heat: Raster,
   window: Window,

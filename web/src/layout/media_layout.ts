@@ -1,11 +1,11 @@
-// Attention laid over pictures and over a recording, as marks.
+// Attention over images and recordings, as marks.
 
 import type { Focus, Matrix } from "../data/filtered_block.ts";
 import type { Frame, Patch, Picture, Piece, Sound } from "../data/media.ts";
 import { cssOf, type Theme } from "../paint/theme.ts";
 import type { Box, Mark } from "./scene.ts";
 
-/** A weight for each piece of one side, and whose attention it is. */
+/** Weight of each piece (patch or frame) of one side. */
 export interface Shares {
   readonly side: "query" | "key";
   readonly pieces: readonly (Piece | null)[];
@@ -13,8 +13,8 @@ export interface Shares {
   readonly highest: number;
 }
 
-/** Attention to the pieces of the keys: of the row that is looked at, else of all, on average. A
- *  column alone turns it around where the queries are pieces: who attends to it. */
+/** Attention to the keys' pieces, of the row in focus or on average. With only a column in
+ *  focus, attention from the queries' pieces to it. */
 export function sharesOf(
   matrix: Matrix,
   focus: Focus,
@@ -39,7 +39,7 @@ export function sharesOf(
   return { side, pieces, weights, highest };
 }
 
-/** Where each picture goes: side by side, as large as fits, from the left. */
+/** Place pictures side by side, as large as fits. */
 export function pictureBoxes(
   pictures: readonly Picture[],
   width: number,
@@ -57,7 +57,7 @@ export function pictureBoxes(
   });
 }
 
-/** A patch's box, its edges on whole pixels: neighbors meet without a seam. */
+/** Box of a patch with edges on whole pixels, so that neighbors meet. */
 export function patchBox(patch: Patch, boxes: readonly Box[]): Box | null {
   const box = boxes[patch.image];
   if (!box) return null;
@@ -66,10 +66,10 @@ export function patchBox(patch: Patch, boxes: readonly Box[]): Box | null {
   return { x: left, y: top, width: right - left, height: bottom - top };
 }
 
-/** How much of a patch a veil hides, from 0 (the highest weight) to almost all. */
+/** Opacity of the veil over a patch without attention. */
 const VEIL = 0.86;
 
-/** Pictures, each patch veiled the more the less attention goes to it. */
+/** Draw pictures, with a veil over patches that get little attention. */
 export function pictureMarks(
   pictures: readonly Picture[],
   boxes: readonly Box[],
@@ -95,7 +95,7 @@ export function pictureMarks(
   return marks;
 }
 
-/** The piece whose patch lies under a point, or -1. */
+/** Index of the piece whose patch is under a point, or -1. */
 export function patchAt(
   pieces: readonly (Piece | null)[],
   boxes: readonly Box[],
@@ -112,7 +112,7 @@ export function patchAt(
 
 const AXIS = 16;
 
-/** The wave, the attention to each frame above it, and a time axis below. */
+/** Draw the wave, the attention to each frame above it, and a time axis below. */
 export function timelineMarks(
   sound: Sound,
   shares: Shares | null,

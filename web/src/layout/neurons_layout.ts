@@ -1,4 +1,4 @@
-// How a word finds what it reads: q beside k, their products, the sum and the share, as marks.
+// Layout of neurons: q beside k, their products, the sum and the weight, as marks.
 
 import { formatNumber, shortWeight } from "../data/format.ts";
 import { type Neurons, saturation } from "../data/neurons.ts";
@@ -7,7 +7,6 @@ import { cssOf, mix, pixelsOf, type Rgb, type Theme } from "../paint/theme.ts";
 import { shorten } from "./matrix_layout.ts";
 import type { Mark, TextMark } from "./scene.ts";
 
-/** A left edge and a width. */
 interface Span {
   readonly x: number;
   readonly width: number;
@@ -19,7 +18,7 @@ interface NeuronLayout {
   readonly rowHeight: number;
   readonly fontSize: number;
   readonly top: number;
-  /** Null where there is no room for it. */
+  /** Null without room. */
   readonly reader: Span | null;
   readonly query: Span | null;
   readonly word: Span;
@@ -70,7 +69,7 @@ interface NeuronInput {
   readonly neurons: Neurons;
   readonly rows: readonly Entry[];
   readonly keys: readonly Entry[];
-  /** The key that is looked at, by token position. */
+  /** Token position of the key in focus. */
   readonly chosen: number;
   readonly order: readonly number[];
   readonly color: Rgb;
@@ -169,7 +168,7 @@ export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: The
   return marks;
 }
 
-/** A row of cells: one color positive, one negative, full from `limit` on. */
+/** Color a vector as a row of cells, saturated from `limit` on. */
 function stripPixels(
   vector: Float32Array,
   order: readonly number[],
@@ -188,7 +187,7 @@ function stripPixels(
   return pixels;
 }
 
-/** The sum of one key, in the pieces that a sentence is made of. */
+/** Terms of one key's score, for a sentence. */
 interface Worked {
   readonly up: number;
   readonly down: number;
@@ -196,7 +195,7 @@ interface Worked {
   readonly scale: number | null;
   readonly bias: number | null;
   readonly score: number;
-  /** What e^score is divided by; null where the softmax is not all of it (sinks). */
+  /** Denominator of the softmax; null if there is more to it (sink logits). */
   readonly total: number | null;
   readonly weight: number;
   readonly most: readonly { readonly neuron: number; readonly product: number }[];

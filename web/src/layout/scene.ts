@@ -1,4 +1,4 @@
-// Marks with positions and colors, computed before anything is drawn.
+// Marks of a scene: positions and colors, computed before drawing.
 
 export interface Box {
   readonly x: number;
@@ -7,7 +7,7 @@ export interface Box {
   readonly height: number;
 }
 
-/** A line that leaves and arrives level. */
+/** Curve with horizontal ends. */
 export interface CurveMark {
   readonly kind: "curve";
   readonly x1: number;
@@ -25,7 +25,7 @@ interface RectMark extends Box {
   readonly fill: string;
 }
 
-/** The outline of a rectangle, drawn around it. */
+/** Outline of a rectangle, drawn around it. */
 interface FrameMark extends Box {
   readonly kind: "frame";
   readonly color: string;
@@ -46,11 +46,10 @@ export interface TextMark {
   readonly turn?: number;
 }
 
-/** A picture as pixels; painters turn it into what they need. */
 export interface Raster {
   readonly columns: number;
   readonly rows: number;
-  /** RGBA, row after row. */
+  /** RGBA pixels, row by row. */
   readonly pixels: Uint8ClampedArray<ArrayBuffer>;
 }
 
@@ -61,13 +60,13 @@ export interface ImageMark extends Box, Raster {
 
 export type Mark = CurveMark | RectMark | FrameMark | TextMark | ImageMark;
 
-/** Where the middle of a frame's line runs. */
+/** Center line of a frame. */
 export function outerFrame({ x, y, width, height, thickness }: FrameMark): Box {
   const half = thickness / 2;
   return { x: x - half, y: y - half, width: width + thickness, height: height + thickness };
 }
 
-/** A mark somewhere else. */
+/** Translate a mark. */
 export function moved(mark: Mark, x: number, y: number): Mark {
   if (mark.kind === "curve") {
     return { ...mark, x1: mark.x1 + x, x2: mark.x2 + x, y1: mark.y1 + y, y2: mark.y2 + y };
@@ -75,7 +74,7 @@ export function moved(mark: Mark, x: number, y: number): Mark {
   return { ...mark, x: mark.x + x, y: mark.y + y };
 }
 
-/** The two handles of a curve. */
+/** Control points of a curve. */
 export function handlesOf({ x1, y1, x2, y2 }: CurveMark): [number, number, number, number] {
   const middle = (x1 + x2) / 2;
   return [middle, y1, middle, y2];

@@ -1,4 +1,4 @@
-// Marks on a canvas.
+// Painters of marks: a canvas, and SVG text for export.
 
 import { printed } from "../data/tokens.ts";
 import {
@@ -14,7 +14,6 @@ import { SANS, SERIF } from "./theme.ts";
 
 let ruler: CanvasRenderingContext2D | null = null;
 
-/** A context that measures texts in a font. */
 function rulerFor(font: string): CanvasRenderingContext2D {
   ruler ??= document.createElement("canvas").getContext("2d")!;
   ruler.font = font;
@@ -33,7 +32,7 @@ export function fitted(content: string, size: number, width: number): string {
   return `${kept}…`;
 }
 
-/** The widest of some texts, in ems. */
+/** Width of the widest text, in ems. */
 export function widestEms(texts: Iterable<string>, serif = false): number {
   const context = rulerFor(`100px ${serif ? SERIF : SANS}`);
   let widest = 0;
@@ -41,13 +40,13 @@ export function widestEms(texts: Iterable<string>, serif = false): number {
   return widest;
 }
 
-/** The widest of some words as they are printed, in ems. */
+/** Width of the widest label, in ems. */
 export function labelEms(entries: readonly { readonly label: string }[]): number {
   const labels = entries.map(({ label }) => printed(label));
   return widestEms(labels, true);
 }
 
-/** Give a canvas `width × height` CSS pixels at the screen's resolution, cleared. */
+/** Resize and clear a canvas of `width × height` CSS pixels at the screen's resolution. */
 export function prepare(
   canvas: HTMLCanvasElement,
   width: number,
@@ -121,7 +120,7 @@ function paintText(context: CanvasRenderingContext2D, mark: TextMark): void {
 
 const drawn = new WeakMap<Raster["pixels"], HTMLCanvasElement>();
 
-/** A canvas with these pixels, made once. */
+/** Canvas with these pixels, cached. */
 export function canvasOf({ columns, rows, pixels }: Raster): HTMLCanvasElement {
   const cached = drawn.get(pixels);
   if (cached) return cached;
@@ -192,7 +191,7 @@ function round(value: number): string {
   return String(Math.round(value * 100) / 100);
 }
 
-/** Text that XML takes: markup escaped, characters it forbids left out. */
+/** Escape a text for XML; forbidden characters are replaced. */
 export function escapeXml(text: string): string {
   return text
     .replace(/[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/gu, "\u{fffd}")

@@ -1,4 +1,4 @@
-// Colors by calculation: mixtures and ramps.
+// Colors: mixtures and ramps, and the light and dark theme of pages and reports.
 
 export type Rgb = readonly [red: number, green: number, blue: number];
 
@@ -18,7 +18,7 @@ export function mix(from: Rgb, to: Rgb, share: number): Rgb {
   return [part(0), part(1), part(2)];
 }
 
-/** 256 colors through evenly spaced stops. */
+/** Ramp of 256 colors through evenly spaced stops. */
 export function ramp(stops: readonly Rgb[]): Rgb[] {
   return Array.from({ length: 256 }, (_, i) => {
     const place = (i / 255) * (stops.length - 1);
@@ -27,7 +27,7 @@ export function ramp(stops: readonly Rgb[]): Rgb[] {
   });
 }
 
-/** Opaque pixels, RGBA one after the other. */
+/** Opaque RGBA pixels. */
 export function pixelsOf(count: number, color: (i: number) => Rgb): Uint8ClampedArray<ArrayBuffer> {
   const pixels = new Uint8ClampedArray(4 * count).fill(255);
   for (let i = 0; i < count; i++) {
@@ -55,13 +55,13 @@ const TONES = {
     positive: "#0b6bb0",
     negative: "#c65312",
     missing: "#b9a6c9",
-    /** The two inputs, and the edges of their columns. */
+    /** Two inputs, and the edges of their columns. */
     a: "#e7eef6",
     aedge: "#9fbbd6",
     b: "#f6ede0",
     bedge: "#d8b98b",
     before: "#b9bec5",
-    /** `negative` as text. */
+    /** `negative` as a text color. */
     fall: "#b0450c",
   },
   dark: {
@@ -91,7 +91,7 @@ const HEAT = {
   dark: ["#171b20", "#1e3c58", "#2f72a8", "#79b8ea", "#f1f8ff"],
 } as const;
 
-/** Statistics of heads, low to high. */
+/** Colors of head statistics, low to high. */
 const SCALE = {
   light: ["#3a4f8f", "#2b7f93", "#5aa37a", "#c2a43c", "#d0662a"],
   dark: ["#7089d6", "#45a5b8", "#7cc79a", "#e0c65c", "#f08a4b"],
@@ -103,7 +103,6 @@ export interface Theme {
   readonly scheme: Scheme;
   readonly tone: Readonly<Record<Tone, string>>;
   readonly rgb: Readonly<Record<Tone, Rgb>>;
-  /** Colors of weights from 0 to 1. */
   readonly heat: readonly Rgb[];
   readonly scale: readonly Rgb[];
 }
@@ -114,7 +113,7 @@ export function themeOf(scheme: Scheme): Theme {
   return made;
 }
 
-/** Each is made once: a theme that is the same object is what says that nothing is drawn anew. */
+/** Themes, each created once, so that equal themes are identical objects. */
 const themes = new Map<Scheme, Theme>();
 
 function themeIn(scheme: Scheme): Theme {
@@ -129,12 +128,11 @@ function themeIn(scheme: Scheme): Theme {
   };
 }
 
-/** The instrument's face, and that of the text and what is said of it: style sheets read them as
- *  `--sans` and `--serif`. */
+/** Fonts of controls and of text; style sheets use `--sans` and `--serif`. */
 export const SANS = 'Inter, "Helvetica Neue", Arial, "Liberation Sans", "Noto Sans", sans-serif';
 export const SERIF = 'Charter, "Iowan Old Style", Georgia, "Liberation Serif", "Noto Serif", serif';
 
-/** Hand the theme's tones, and the font, to the style sheet. */
+/** Set the theme's colors and fonts as CSS variables. */
 export function applyTheme(element: HTMLElement, theme: Theme): void {
   for (const [name, value] of Object.entries(theme.tone)) {
     element.style.setProperty(`--${name}`, value);

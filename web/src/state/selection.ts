@@ -1,4 +1,4 @@
-// The one selection that all views share: what is looked at, and through which filters.
+// The selection that all views share, and its URL fragment.
 
 import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
 import { isSink } from "../data/head_summary.ts";
@@ -13,12 +13,12 @@ export type Tab = (typeof TABS)[number];
 export type ColorBy = (typeof COLORS)[number];
 
 export interface HeadId {
-  /** The layer's own number. */
+  /** Layer number, not index. */
   readonly layer: number;
   readonly head: number;
 }
 
-/** A change of the model. */
+/** Edit of the model. */
 export type Edit = HeadId &
   (
     | { readonly kind: "off" }
@@ -33,40 +33,39 @@ export type Edit = HeadId &
   );
 
 export interface Selection extends HeadId {
-  /** Heads whose mean with the chosen one is shown. */
+  /** Heads averaged with the chosen one. */
   readonly also: readonly HeadId[];
-  /** Whether all heads stand in the order of what they are colored by. */
+  /** Whether heads are sorted by the value that colors them. */
   readonly sorted: boolean;
-  /** Whether a matrix of two inputs is their difference, B − A. */
+  /** Whether two inputs are shown as their difference, B − A. */
   readonly minus: boolean;
   readonly example: number;
   readonly block: string;
-  /** Pinned token positions: who reads, and what is read. */
+  /** Pinned token positions. */
   readonly word: number | null;
   readonly key: number | null;
-  /** Null for what suits the length of the text. */
+  /** Null for the tab that suits the length of the text. */
   readonly tab: Tab | null;
   readonly color: ColorBy;
-  /** What roles are named from, where there is a corpus. */
+  /** Source of the roles. */
   readonly named: (typeof SOURCES)[number];
-  /** The role that is filtered by: its name, "unnamed", or empty for all. */
+  /** Role to filter by: its id, "unnamed", or empty for all. */
   readonly role: string;
-  /** The answer that the prediction is held against; empty for all others. */
+  /** Contrasted answer; empty for all others. */
   readonly against: string;
   readonly edits: readonly Edit[];
-  /** Step of the story from 1 on; 0 before it, -1 when it is closed. */
+  /** Step of the story from 1; 0 before it, -1 when closed. */
   readonly story: number;
   readonly theme: (typeof THEMES)[number];
-  /** What a small screen shows: 1 all heads, 2 this head, 3 effect; 4 is the sentence alone. */
+  /** Pane of a small screen: 1 all heads, 2 this head, 3 effect; 4 is the sentence alone. */
   readonly pane: number;
-  /** Which of two inputs a small screen shows. */
+  /** Input that a small screen shows. */
   readonly side: number;
   readonly filter: Filter;
-  /** Without bars, for slides and frames. */
+  /** Whether bars are hidden, for slides and frames. */
   readonly embed: boolean;
 }
 
-/** Named as the report names heads. */
 export function headName({ layer, head }: HeadId): string {
   return `L${layer} H${head}`;
 }
@@ -79,8 +78,7 @@ export function isSameHead(a: HeadId, b: HeadId): boolean {
   return a.layer === b.layer && a.head === b.head;
 }
 
-/** The selection that a page without a fragment opens with: the head with the strongest role that
- *  is not a resting place. */
+/** Selection of a page without a fragment: the head with the strongest role that is not a sink. */
 export function defaultSelection(trace: Trace): Selection {
   const block = trace.blocks[0];
   let [best, layer, head] = [-1, block.layers[0], 0];
@@ -119,7 +117,7 @@ export function blockOf(trace: Trace, name: string): Block {
   return trace.blocks.find((block) => block.name === name) ?? trace.blocks[0];
 }
 
-/** The selection with everything that this trace does not have put right. */
+/** Replace whatever this trace does not have. */
 export function fitSelection(selection: Selection, trace: Trace): Selection {
   const block = blockOf(trace, selection.block);
   const layer = block.layers.includes(selection.layer) ? selection.layer : block.layers[0];
@@ -141,7 +139,6 @@ export function fitSelection(selection: Selection, trace: Trace): Selection {
   };
 }
 
-/** Whether a later edit replaces an earlier one. */
 export function isSamePlace(a: Edit, b: Edit): boolean {
   if (a.kind !== b.kind || !isSameHead(a, b)) return false;
   if (a.kind === "cell" && b.kind === "cell") {
@@ -159,7 +156,8 @@ const FILTER_CHOICES: Partial<Record<keyof Filter, readonly string[]>> = {
 
 const EDITS = ["off", "cell", "neuron"] as const;
 
-/** What differs from `base`, in a fixed order: `head=L9H3&word=8`; the head is always named. */
+/** Write the fields that differ from `base` in a fixed order, `head=L9H3&word=8`; the head is
+ *  always written. */
 export function formatFragment(selection: Selection, base: Selection): string {
   const parts = [`head=${headCode(selection)}`];
   type Value = string | number | boolean | null;
@@ -197,7 +195,7 @@ function stepCode(step: number): string | number {
   return step < 0 ? "off" : step;
 }
 
-/** `base` changed by a fragment; what cannot be understood is left as it was. */
+/** Apply a fragment to `base`; invalid fields are ignored. */
 export function parseFragment(fragment: string, base: Selection): Selection {
   const fields = new URLSearchParams(fragment.replace(/^#/, "").replaceAll("+", "%2B"));
   const text = (name: string) => fields.get(name) ?? undefined;

@@ -1,4 +1,4 @@
-// The tour of a page that was saved without a story: what a newcomer is looking at.
+// Tour of a page that was saved without a story.
 
 import type { Header } from "../data/payload.ts";
 import { printed } from "../data/tokens.ts";
@@ -13,8 +13,7 @@ const RESTS = {
   punctuation: "punctuation",
 } as const;
 
-/** Steps that hold for every text, told with its own words and numbers.
- *  @param canAsk whether somebody can run the model. */
+/** Build steps that hold for every text, with its words and numbers. */
 export function tourOf(trace: Trace, base: Selection, canAsk: boolean): Step[] {
   const block = blockOf(trace, base.block);
   const { heads, here } = block.roles;

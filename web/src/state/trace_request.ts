@@ -1,4 +1,4 @@
-// What the lab was asked to read, in the address beside the selection: a reload loses nothing.
+// Trace request of the lab as a URL fragment, beside the selection.
 
 import type { Input, TraceRequest } from "../data/backend.ts";
 
@@ -15,7 +15,7 @@ export function formatRequest(request: TraceRequest): string {
   return parts.join("&");
 }
 
-/** Null where the fragment names no text. */
+/** Parse a request; null if the fragment names no text. */
 export function parseRequest(fragment: string, usual: string): TraceRequest | null {
   const fields = new URLSearchParams(fragment.replaceAll("+", "%2B"));
   const input = (suffix: string): Input | null => {

@@ -1,4 +1,4 @@
-// On a phone: what the pinned word reads, from below.
+// Bottom sheet of a phone: attention of the pinned word.
 
 import { shortWeight } from "../data/format.ts";
 import { summary } from "../data/head_summary.ts";

@@ -1,4 +1,4 @@
-// What is on the screen as a file: scenes side by side, as SVG or PNG; and tables as CSV.
+// Files from the screen: scenes as SVG or PNG, tables as CSV.
 
 import { type ImageMark, type Mark, moved, type Scene, type TextMark } from "../layout/scene.ts";
 import { canvasOf, svgOf, widestEms } from "../paint/painter.ts";
@@ -8,10 +8,9 @@ import { make } from "./element.ts";
 const GAP = 24;
 const PAD = 14;
 const SHARPNESS = 2;
-/** Pixels along one side of a picture that every browser can make. */
+/** Maximum side of a canvas in pixels that every browser supports. */
 const LONGEST = 16_000;
 
-/** Marks, and the room they take. */
 export type Drawn = Omit<Scene, "background">;
 
 interface Captioned {
@@ -19,7 +18,7 @@ interface Captioned {
   readonly caption: string;
 }
 
-/** Scenes side by side, each under its caption, and all under one title. */
+/** Place scenes side by side, each under its caption, all under one title. */
 export function sheet(title: string, scenes: readonly Captioned[], theme: Theme): Scene {
   const marks: Mark[] = [];
   let right = 200;
@@ -76,7 +75,7 @@ export function download(blob: Blob, name: string): void {
 
 export type Row = readonly (string | number | null)[];
 
-/** Rows as CSV; what would be read as something else is quoted. */
+/** Write rows as CSV, quoted where needed. */
 export function csvText(rows: readonly Row[], end = "\r\n"): string {
   const field = (value: Row[number]) => {
     const text = String(value ?? "");

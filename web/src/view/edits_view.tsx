@@ -1,4 +1,4 @@
-// Changes of the model: heads off, one weight set by dragging, a neuron scaled; each taken back.
+// Edits of the model: heads off, one weight set, a neuron scaled.
 
 import { useEffect, useState } from "preact/hooks";
 import { rowWeights } from "../data/filtered_block.ts";
@@ -79,7 +79,7 @@ function editText(edit: Edit, { block }: Side): string {
   return `${name}: ${printed(from ?? "")} → ${printed(to ?? "")} = ${edit.weight}`;
 }
 
-/** Sets one weight by dragging; the rest of the row keeps its proportions. */
+/** Set one weight by dragging; the rest of the row keeps its proportions. */
 function CellSlider({ side }: { side: Side }) {
   const session = useSession();
   const { layer, head, word, key, block, edits, filter } = session.selection.value;
@@ -93,7 +93,7 @@ function CellSlider({ side }: { side: Side }) {
   const mine = edits.flatMap((edit) =>
     edit.kind === "cell" && isSameHead(edit, { layer, head }) && edit.query === word ? [edit] : [],
   );
-  // A weight that was set stays in hand: with it gone, another would be the strongest.
+  // A weight that was set stays selected: at 0, another would be the strongest.
   const strongest = columns[strongestContent(columns, weights)]?.positions[0];
   const read = key ?? mine.at(-1)?.key ?? strongest;
   const column = rowOf(columns, read);
@@ -131,7 +131,7 @@ function strongestContent(columns: readonly Entry[], row: Float32Array): number 
   return best;
 }
 
-/** Scales one neuron of the head's queries and keys. */
+/** Scale one neuron of the head's queries and keys. */
 function NeuronSlider() {
   const session = useSession();
   const { layer, head, tab } = session.selection.value;

@@ -1,4 +1,4 @@
-// So what: the prediction before and after, the edits, and the heads behind it.
+// Effect: the prediction before and after, the edits, and the heads behind it.
 
 import { useEffect, useState } from "preact/hooks";
 import type { Progress } from "../data/backend.ts";
@@ -119,7 +119,7 @@ function BeforeAfter({ side }: { side: Side }) {
   );
 }
 
-/** A plain encoder writes no words: its vector turns. */
+/** Effect on an encoder without predictions: rotation of its vector. */
 function Turn({ side }: { side: Side }) {
   const session = useSession();
   const selection = session.selection.value;
@@ -178,7 +178,7 @@ function Turn({ side }: { side: Side }) {
 
 const LISTED = 8;
 
-/** Heads by what the output loses or gains without each. */
+/** Heads ranked by their effect on the output. */
 export function Ranking({ side }: { side: Side }) {
   const session = useSession();
   const effects = headEffects(session, side);
@@ -236,7 +236,7 @@ export function Ranking({ side }: { side: Side }) {
   );
 }
 
-/** Which answer the ranked one is held against: alone, heads that serve every answer come first. */
+/** Choice of the contrasted answer. Without one, heads that raise every answer rank first. */
 function Against({ candidates, ranked }: { candidates: readonly string[]; ranked: number }) {
   const session = useSession();
   const { against } = session.selection.value;
@@ -348,7 +348,7 @@ function Progressing({ done, total }: Progress) {
   );
 }
 
-/** With a word and what it reads pinned: all heads by that one weight. */
+/** Heads ranked by the pinned weight. */
 export function PairRank({ side }: { side: Side }) {
   const session = useSession();
   const { word, key } = session.selection.value;

@@ -1,4 +1,4 @@
-// A message in place of a blank page.
+// Error message in place of a blank page.
 
 import { PayloadError } from "../data/parse.ts";
 import { SANS } from "../paint/theme.ts";

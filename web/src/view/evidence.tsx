@@ -1,4 +1,4 @@
-// What the head does in general: its card from a corpus run.
+// Evidence tab: the head's card from a corpus run.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { formatNumber, ordinal } from "../data/format.ts";
@@ -133,7 +133,7 @@ function CardParts({ card }: { card: Card }) {
 type IntervalProps = Omit<Relation, "baseline" | "baseline_name"> &
   Partial<Relation> & { readonly place?: string; readonly meaning?: string };
 
-/** A share from 0 to 1 with its interval and what a rule reaches. */
+/** Share from 0 to 1 with its interval and the baseline of a fixed rule. */
 function Interval(props: IntervalProps) {
   const { name, value, low, high, baseline, baseline_name, place, meaning } = props;
   const x = (share: number) => 4 + 68 * Math.min(1, Math.max(0, share));
@@ -161,10 +161,10 @@ function Interval(props: IntervalProps) {
   );
 }
 
-/** Tokens that an exemplar leaves out, unless its link ends there: spaces, marks of a text's ends. */
+/** Tokens that an exemplar omits unless its link ends there: spaces, text boundaries. */
 const UNSAID = /^(\s+|\[(CLS|SEP)\]|<\/?s>)$/;
 
-/** A sentence of the corpus with its strongest links as arcs. */
+/** Sentence of the corpus with its strongest links as arcs. */
 function Exemplar({ tokens, links }: Card["exemplars"][number]) {
   const ref = useRef<HTMLParagraphElement>(null);
   const [arcs, setArcs] = useState<{ path: string; weight: number }[]>([]);

@@ -1,4 +1,4 @@
-// The explorer: sentence, heads, one head and its effect, inside one shadow root.
+// Explorer: sentence, heads, one head and its effect, inside one shadow root.
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
@@ -20,16 +20,16 @@ import { sheet } from "./style/explorer_style.ts";
 import { Bar } from "./toolbar.tsx";
 
 export interface Mounted {
-  /** Takes a key that nobody inside the explorer had. */
+  /** Handle a key that no element inside the explorer handled. */
   key(event: KeyboardEvent): void;
   dispose(): void;
 }
 
 interface MountOptions {
-  /** Told of every change of the selection. */
+  /** Called on every change of the selection. */
   changed(fragment: string): void;
   readonly lab: LabActions | null;
-  /** Whose color scheme the explorer follows where it is left to: a notebook's; else the system's. */
+  /** Element whose color scheme the explorer follows (a notebook); null for the system's. */
   readonly around: HTMLElement | null;
 }
 
@@ -85,7 +85,7 @@ export function mount(host: HTMLElement, session: Session, options: MountOptions
   };
 }
 
-/** Whether the host's own ground is dark, or without one the system. */
+/** Whether the background is dark; without one, the system's scheme. */
 function isDark(around: HTMLElement | null): boolean {
   for (let element = around; element; element = element.parentElement) {
     const parts = /^rgba?\((\d+), (\d+), (\d+)(?:, ([\d.]+))?\)$/.exec(
@@ -167,7 +167,7 @@ function Navigation() {
   );
 }
 
-/** What is under way or went wrong, said aloud too. */
+/** Running request or error, also announced. */
 function Status() {
   const { session } = useExplorer();
   const problem = session.requests.error.value;

@@ -1,4 +1,4 @@
-// What is shown as a file: a drawing, a picture, a table, a link.
+// Export menu: drawing, picture, tables, link; and the scene of the chosen head.
 
 import { indexOfHead } from "../data/effects.ts";
 import type { Matrix } from "../data/filtered_block.ts";
@@ -59,7 +59,7 @@ export function ExportMenu() {
   );
 }
 
-/** The visible weights of the chosen head, a row per pair. */
+/** Visible weights of the chosen head, a row per pair. */
 function weightRows(session: Session): Row[] {
   const { layer, head } = session.selection.peek();
   const rows: Row[] = [
@@ -82,7 +82,6 @@ function weightRows(session: Session): Row[] {
   return rows;
 }
 
-/** A row per head: role, statistics, effect. */
 function headRows(session: Session): Row[] {
   const side = session.lead.peek();
   const { block } = side;
@@ -106,7 +105,7 @@ function headRows(session: Session): Row[] {
   return rows;
 }
 
-/** The chosen head of every input, side by side under its title. */
+/** Draw the chosen head of every input, side by side under its title. */
 export function sceneOf(session: Session): Scene {
   const scenes = session.sides.peek().map((side) => ({
     scene: sideScene(session, side),
@@ -115,7 +114,6 @@ export function sceneOf(session: Session): Scene {
   return sheet(headTitle(session), scenes, session.theme.peek());
 }
 
-/** The title of the head as plain text. */
 function headTitle(session: Session): string {
   const selection = session.selection.peek();
   const said = titleParts(session);
@@ -155,7 +153,7 @@ function matrixScene(session: Session, side: Side, matrix: Matrix): Drawn {
   return { ...size, marks: matrixMarks(input, wholeWindow(layout), layout, theme) };
 }
 
-/** Null without a word that is looked at, or without its vectors. */
+/** Null without a word in focus, or without its vectors. */
 function neuronScene(session: Session, side: Side): Drawn | null {
   const { rows, columns: keys } = side.filtered;
   const { row, column } = session.focus(side);

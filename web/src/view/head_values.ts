@@ -1,4 +1,4 @@
-// All heads by a number: what colors them, and the order in which they stand.
+// Values of all heads: colors, order and effects.
 
 import { type EffectTable, type HeadIndex, type RankedHead, rank } from "../data/effects.ts";
 import { points, signed } from "../data/format.ts";
@@ -6,15 +6,14 @@ import { printed } from "../data/tokens.ts";
 import { ROLES } from "../paint/roles.ts";
 import type { Session, Side } from "../state/session.ts";
 
-/** A statistic of all heads, and its ends. */
 export function rangeOf(side: Side, color: "spread" | "distance") {
   const table = side.block.statistics[color === "spread" ? "entropy" : "distance"] ?? [];
   const values = table.flat().filter((value) => value !== null);
   return { table, low: Math.min(...values), high: Math.max(...values) };
 }
 
-/** A number from 0 to 1 (or −1 to 1) for each head by what the grid is colored by, null for heads
- *  without one; null where roles color it. */
+/** Value of each head from 0 to 1 (or −1 to 1), null without one. Null instead of a function if
+ *  roles color the grid. */
 export type Share = ((layerIndex: number, head: number) => number | null) | null;
 
 export function shareOf(session: Session, side: Side): Share {
@@ -39,7 +38,7 @@ export function shareOf(session: Session, side: Side): Share {
   };
 }
 
-/** All places of the table, row after row; largest first where heads are sorted. */
+/** List the heads row by row; largest first if they are sorted. */
 export function headOrder(session: Session, side: Side, share: Share): HeadIndex[] {
   const { block } = side;
   const spots = block.layers.flatMap((_, layerIndex) =>
@@ -59,11 +58,11 @@ export function headOrder(session: Session, side: Side, share: Share): HeadIndex
 }
 
 export interface HeadEffect {
-  /** Of one answer (in probability), of one over another (in log-odds), or of the text's vector. */
+  /** Change of a probability, of log-odds, or of the text's vector. */
   readonly kind: "prediction" | "odds" | "turn";
-  /** What changes, in words. */
+  /** Description of what changes. */
   readonly what: string;
-  /** Which of the candidates heads are ranked by. */
+  /** Index of the answer that heads are ranked by. */
   readonly candidate: number;
   readonly all: readonly RankedHead[];
   readonly format: (value: number) => string;
@@ -72,7 +71,7 @@ export interface HeadEffect {
 
 const cache = new WeakMap<EffectTable, Map<string, HeadEffect>>();
 
-/** Null where effects were not measured. */
+/** Effects of all heads; null if they were not measured. */
 export function headEffects(session: Session, side: Side): HeadEffect | null {
   const table = session.requests.effectsOf(side);
   if (!table) return null;
@@ -87,7 +86,7 @@ export function headEffects(session: Session, side: Side): HeadEffect | null {
   return effect;
 }
 
-/** Which candidate the ranked one is held against; -1 for none. */
+/** Index of the contrasted candidate, or -1. */
 function rivalOf(table: EffectTable, against: string, candidate: number): number {
   if (table.kind === "turn" || !against.trim()) return -1;
   const index = table.candidates.findIndex((text) => text.trim() === against.trim());

@@ -1,4 +1,4 @@
-// One head, titled in a sentence, and what it does in five ways.
+// One head: title and tabs.
 
 import { capital, lowered, percent, shortWeight } from "../data/format.ts";
 import { printed } from "../data/tokens.ts";
@@ -73,7 +73,7 @@ function Title() {
   );
 }
 
-/** Heads that a title names one by one. */
+/** Number of heads that a title names. */
 const NAMED = 4;
 
 function Mean({ heads }: { heads: readonly HeadId[] }) {
@@ -183,7 +183,7 @@ function Tabs() {
   );
 }
 
-/** Two inputs side by side, or what the second has more and less of than the first. */
+/** Two inputs side by side, or their difference. */
 function Minus() {
   const session = useSession();
   const { minus } = session.selection.value;

@@ -1,4 +1,4 @@
-// All heads of the model: what each does by color, sign and name; one click away.
+// All heads of the model: role or value by color, symbol and name.
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { type HeadIndex, indexOfHead } from "../data/effects.ts";
@@ -59,7 +59,7 @@ export function HeadsPane() {
   );
 }
 
-/** How each cell of the grid is painted. */
+/** Choose the colors of each cell of the grid. */
 function lookOf(
   roles: ReturnType<Session["roles"]>,
   theme: Theme,
@@ -72,7 +72,7 @@ function lookOf(
       const { role } = roles[layerIndex][head];
       if (role === null) return { paper: panel, ink };
       const hue = roleColor(roleLook(role), theme.scheme);
-      // Broad heads are many and full of lines: at full strength they would outshout the others.
+      // Broad heads are many and full of lines: at full strength they would dominate.
       if (role === "broad") return { paper: mix(panel, hue, 0.1), ink: mix(panel, hue, 0.6) };
       const rests = isSink(role);
       return {
@@ -90,8 +90,7 @@ function lookOf(
   };
 }
 
-/** Scroll a pane until it shows what is in it, and nothing around it: `scrollIntoView` would also
- * move the page that a frame stands in. */
+/** Scroll a pane to an element. `scrollIntoView` would also scroll the page around a frame. */
 function reveal(chosen: Element, pane: Element): void {
   const [box, seen] = [chosen.getBoundingClientRect(), pane.getBoundingClientRect()];
   pane.scrollBy(
@@ -167,7 +166,7 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
 interface CellProps extends HeadIndex {
   readonly side: Side;
   readonly grid: Grid;
-  /** Its number in the table. */
+  /** Index of the cell. */
   readonly place: number;
 }
 
@@ -317,7 +316,6 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
   );
 }
 
-/** Stretches of equal numbers. */
 function runsOf(groups: readonly number[]): [number, number][] {
   const runs: [number, number][] = [];
   groups.forEach((group, i) => {

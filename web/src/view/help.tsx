@@ -1,4 +1,4 @@
-// What everything is, and the keys.
+// Help: introduction, roles, keys.
 
 import { ROLES } from "../paint/roles.ts";
 import { Button, Swatch } from "./controls.tsx";
@@ -78,7 +78,7 @@ export function Help() {
   );
 }
 
-/** A sentence with one arc, and what is what. */
+/** Example sentence with one arc, annotated. */
 function Picture() {
   return (
     <svg

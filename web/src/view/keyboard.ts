@@ -1,4 +1,4 @@
-// Keys for everything. Text fields and lists keep their own keys.
+// Keyboard shortcuts. Text fields and lists keep their keys.
 
 import { indexOfHead } from "../data/effects.ts";
 import type { Filter } from "../data/filtered_block.ts";
@@ -102,7 +102,7 @@ function toggleHead(session: Session): void {
   else session.edits.add({ kind: "off", layer, head });
 }
 
-/** Among sorted heads: on by so many places. */
+/** Move by `step` places among sorted heads. */
 function stepPlace({ session }: ExplorerContext, step: number): void {
   const side = session.lead.peek();
   const { block } = side;
@@ -141,7 +141,7 @@ function stepLayer(explorer: ExplorerContext, step: number): void {
   keepFocus(explorer);
 }
 
-/** The focus goes along where it was in the grid. */
+/** Keep the focus on the chosen cell if the grid has it. */
 function keepFocus(explorer: ExplorerContext): void {
   const root = explorer.root.getRootNode() as ShadowRoot;
   if (root.activeElement?.matches("[role=gridcell]")) {

@@ -1,4 +1,4 @@
-// The lab: asks the server for traces and opens an explorer on each.
+// Lab: requests traces from the server and opens an explorer on each.
 
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -12,11 +12,11 @@ import { showError } from "./error_message.ts";
 import { type Mounted, mount } from "./explorer.tsx";
 import { sheet } from "./style/explorer_style.ts";
 
-/** The data that a lab page starts with. */
+/** Data that a lab page starts with. */
 export interface LabStart {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
-  /** What it opens with; empty for an example. */
+  /** Inputs to open with; empty for an example. */
   readonly first: TraceRequest["inputs"];
   readonly limits: { readonly tokens: number; readonly seconds: number };
 }
@@ -64,7 +64,7 @@ export class Lab {
     }
   }
 
-  /** Show the form, with what was said against the last request. */
+  /** Show the form, with the error of the last request. */
   private edit(problem = ""): void {
     const { models, examples, limits } = this.start;
     const scheme = this.session?.theme.peek().scheme ?? systemScheme();
@@ -89,7 +89,7 @@ export class Lab {
     this.stage.inert = false;
   }
 
-  /** Let the model read; a newer request ends an older one. */
+  /** Request a trace; a newer request ends an older one. */
   private async ask(request: TraceRequest, fragment: string): Promise<void> {
     this.running.abort();
     this.running = new AbortController();
@@ -101,7 +101,7 @@ export class Lab {
     try {
       const { header, traces, backend } = await requestTrace(request, signal);
       if (signal.aborted) return;
-      // A text that was typed is a place of its own: Back returns to the one before.
+      // A typed text is a new history entry: Back returns to the last one.
       if (before && fragment === "") history.pushState(null, "", location.href);
       const view = make("div");
       this.explorer?.dispose();
@@ -133,7 +133,7 @@ function systemScheme(): "light" | "dark" {
 export interface ServedModel {
   readonly name: string;
   readonly title: string;
-  /** Can it take a second text, read a target, write on, predict? */
+  /** Whether it takes a second text or a target, generates, predicts. */
   readonly pairs: boolean;
   readonly targets: boolean;
   readonly generates: boolean;
@@ -310,7 +310,7 @@ export function LabForm(props: LabFormProps) {
   );
 }
 
-/** Only what the model can take. */
+/** Keep the fields that the model takes. */
 function fitted(input: Input, served: ServedModel): Input {
   return {
     text: input.text,

@@ -1,4 +1,4 @@
-// A head as lines between words that read and words that are read.
+// A head as lines from queries to keys.
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { columnMeans, columnWeights } from "../data/filtered_block.ts";
@@ -236,7 +236,7 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
     </div>
   );
 
-  /** The exact numbers of the word under the pointer. */
+  /** Show the exact weights of the word under the pointer. */
   function note(event: PointerEvent, entry: Entry): void {
     const index = entries.indexOf(entry);
     const reading = isReaders ? session.row(side, index) : null;
@@ -284,7 +284,7 @@ function Share({ columns, axis, weight, color }: ShareProps) {
 
 const SIDE = 28;
 
-/** A canvas with a patch's pixels; nothing for what is no patch of a picture. */
+/** Patch of a picture, as small as a word. */
 export function PatchThumbnail({ piece, media }: { piece: Piece | null; media: Media }) {
   const ref = useRef<HTMLCanvasElement>(null);
   const patch = piece?.kind === "patch" ? piece : null;

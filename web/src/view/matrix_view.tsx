@@ -1,4 +1,4 @@
-// A head as a matrix: wheel or buttons magnify, dragging moves, a click pins a pair.
+// A head as a matrix: wheel or buttons zoom, dragging pans, a click pins a pair.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { bothNames, difference, type Focus } from "../data/filtered_block.ts";
@@ -45,7 +45,7 @@ const MAP = 110;
 
 interface HeatProps {
   readonly side: Side;
-  /** The other input, where its difference from this one is shown. */
+  /** Other input, if the difference is shown. */
   readonly minus?: Side;
   readonly width: number;
   readonly height: number;

@@ -1,4 +1,4 @@
-// The picture with attention laid over it, or the recording on a time axis.
+// Picture with attention over it, or a recording on a time axis.
 
 import { useMemo } from "preact/hooks";
 import type { Focus } from "../data/filtered_block.ts";
@@ -31,7 +31,7 @@ export function MediaStrip() {
   );
 }
 
-/** Whether a trace has pictures or a sound that tokens of this block are pieces of. */
+/** Whether tokens of this block are patches or frames of stored media. */
 function showsMedia({ now, block }: Side): boolean {
   const { pictures, sound } = now.media;
   const pieces = [...block.queryTokens.pieces, ...block.keyTokens.pieces];
@@ -71,7 +71,7 @@ function Medium({ side }: { side: Side }) {
     }));
     return [...drawn, ...frames];
   }, [shares?.weights, matrix, focus.row, focus.column, width, height, theme]);
-  // Patches look, where they are queries; else they are looked at.
+  // Patches are pointed at as queries, or as keys if queries are text.
   const axis = block.queryTokens.pieces.some(Boolean) ? "query" : "key";
   const entryAt = (event: MouseEvent): Entry | null => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
@@ -118,7 +118,7 @@ function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
   return entries.map((entry) => pieceOf(tokens.pieces, entry.positions));
 }
 
-/** The patches that are looked at, as boxes. */
+/** Boxes of the patches in focus. */
 function looked({ filtered, block }: Side, { row, column }: Focus, boxes: readonly Box[]): Box[] {
   const pieces = [
     row >= 0 ? pieceOf(block.queryTokens.pieces, filtered.rows[row].positions) : null,
@@ -130,7 +130,7 @@ function looked({ filtered, block }: Side, { row, column }: Focus, boxes: readon
   });
 }
 
-/** What is laid over the picture, in words. */
+/** Describe the attention over the picture. */
 function saying(session: Session, side: Side, shares: Shares, isSound: boolean): string {
   const { rows, columns } = side.filtered;
   const { row, column } = session.focus(side);

@@ -1,4 +1,4 @@
-// Why a word is read: q, k, q×k, the sum and the share, with one sum worked out.
+// Neurons tab: q, k, q×k, the sum and the weight, with one sum worked out.
 
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { RequestError } from "../data/backend.ts";
@@ -52,7 +52,7 @@ export function NeuronsTab() {
   );
 }
 
-/** The last word that is not special. */
+/** Last word that is not special. */
 function lastWord(side: Side): number {
   const entry =
     side.filtered.rows.filter(({ special }) => !special).at(-1) ?? side.filtered.rows[0];
@@ -163,7 +163,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
     </>
   );
 
-  /** The neuron under the pointer. */
+  /** Show the neuron under the pointer. */
   function neuronNote(event: PointerEvent, entry: Entry): void {
     const box = (event.currentTarget as HTMLElement).parentElement!.getBoundingClientRect();
     const x = event.clientX - box.left;
@@ -243,7 +243,7 @@ function WorkedOut({ side, neurons, chosen }: { side: Side; neurons: Neurons; ch
   );
 }
 
-/** "Why did it look there": the score as a sum over what earlier parts wrote. */
+/** Score as a sum over the terms of the residual stream. */
 function Why({ side, query, chosen }: { side: Side; query: number; chosen: number }) {
   const session = useSession();
   const { layer, head } = session.selection.value;

@@ -1,4 +1,4 @@
-// What the model expects, where the next word would stand.
+// Predictions of the model beside the text.
 
 import type { Answer } from "../data/payload.ts";
 import { printed } from "../data/tokens.ts";
@@ -16,13 +16,13 @@ export interface Predicted {
   readonly position: number | null;
   readonly top: readonly Answer[];
   readonly title: string;
-  /** The word it stands after or at; empty for the whole text. */
+  /** Word before or at the prediction; empty for the whole text. */
   readonly word: string;
-  /** Whether it is what follows the whole text, or is about it. */
+  /** Whether it follows the whole text, or is about it. */
   readonly isLast: boolean;
 }
 
-/** What is predicted at a pinned word, else at the last position there is. */
+/** Prediction at the pinned word, else at the last position. */
 export function predictedAt(trace: Trace, word: number | null): Predicted | null {
   const { predictions } = trace;
   if (!predictions || predictions.positions.length === 0) return null;

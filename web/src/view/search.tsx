@@ -1,4 +1,4 @@
-// Find a word of the text, a head by its name, or heads by their role.
+// Search for a word, a head or a role.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { printed } from "../data/tokens.ts";
@@ -8,7 +8,7 @@ import type { Session } from "../state/session.ts";
 import { Button } from "./controls.tsx";
 import { useExplorer } from "./explorer_context.ts";
 
-/** Words that are listed. */
+/** Number of words listed. */
 const MAX_WORDS = 8;
 
 interface Match {
@@ -17,7 +17,7 @@ interface Match {
   choose(): void;
 }
 
-/** What a few letters may mean, the likeliest first. */
+/** Matches of a search text, most likely first. */
 export function matchesOf(session: Session, typed: string): Match[] {
   const text = typed.trim().toLowerCase();
   if (text === "") return [];

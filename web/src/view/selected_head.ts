@@ -1,4 +1,4 @@
-// The chosen head: its role and color, what is said of it, and what its drawings are made of.
+// The selected head: role, color, title, and the inputs of its drawings.
 
 import type { Matrix } from "../data/filtered_block.ts";
 import { strongestLink, type TitleParts, titleOf } from "../data/head_summary.ts";
@@ -13,20 +13,20 @@ import type { Session, Side } from "../state/session.ts";
 
 const NONE: Role = { role: null, share: null, queries: 0 };
 
-/** What a head does in this text, whatever it is named after. */
+/** Role of a head in this text. */
 export function roleInText(side: Side, id: HeadId): Role {
   const { heads, here } = side.baseFiltered.block.roles;
   return (here ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
 }
 
-/** What a head does over the corpus, where that is known and not what it does in this text. */
+/** Role of a head over the corpus, if it differs from that in this text. */
 export function corpusRole(side: Side, id: HeadId): Role | null {
   const { heads, here } = side.baseFiltered.block.roles;
   const over = here && heads[layerIndex(side, id)]?.[id.head];
   return over && over.role !== roleInText(side, id).role ? over : null;
 }
 
-/** The names of a head: one, or both where the corpus and this text differ. */
+/** Name of a head's role; both if the corpus and this text differ. */
 export function roleText(side: Side, id: HeadId): string {
   const here = roleLook(roleInText(side, id).role).name;
   const over = corpusRole(side, id);
@@ -46,8 +46,8 @@ function layerIndex(side: Side, { layer }: HeadId): number {
   return Math.max(0, side.block.layers.indexOf(layer));
 }
 
-/** What the head does on this text, and its telling links. It speaks of the pinned word, not of the
- *  one under the pointer: a title that changes its length would move all below it. */
+/** Title of the head with its strongest links. It follows the pinned word, not the hovered one,
+ *  so that its length stays the same. */
 export function titleParts(session: Session): TitleParts {
   const lead = session.lead.value;
   const selection = session.selection.value;
@@ -78,14 +78,14 @@ export function linesInput(session: Session, side: Side, matrix: Matrix): LinesI
   };
 }
 
-/** The ground of a word by its share; null where that is too small to be drawn. */
+/** Background of a word by its weight; null if it is too small to draw. */
 export function groundOf(session: Session, side: Side, weight: number | null): Rgb | null {
   const least = Math.max(0.005, session.selection.value.filter.above);
   if (weight === null || !(weight >= least)) return null;
   return mix(session.theme.value.rgb.paper, headColor(session, side), 0.07 + 0.5 * weight ** 0.7);
 }
 
-/** How a query finds its keys; null while the layer is unpacked, or without its vectors. */
+/** Vectors of a query; null while the layer is unpacked, or without vectors. */
 export function neuronsAt(session: Session, side: Side, query: number): Neurons | null {
   const { block } = side;
   const { head } = session.selection.value;

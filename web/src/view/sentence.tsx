@@ -1,4 +1,4 @@
-// The text on top, with what the chosen word reads as arcs, and what the model predicts.
+// The text on top, with attention of the chosen word as arcs, and predictions.
 
 import { Fragment } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -17,9 +17,9 @@ import { useExplorer, useSession } from "./explorer_context.ts";
 import { Predictions } from "./predictions.tsx";
 import { headColor } from "./selected_head.ts";
 
-/** A text that would take more lines than these is one line that scrolls. */
+/** Maximum lines of a text; a longer one is one line that scrolls. */
 const LINES = { wide: 2, middle: 2, phone: 4 } as const;
-/** Pixels around a word, and beside the text for what is predicted. */
+/** Pixels around a word, and beside the text for predictions. */
 const SPACE = 9;
 const PREDICTED = 250;
 
@@ -56,7 +56,7 @@ interface Word {
   readonly text: string;
   readonly special: boolean;
   readonly generated: boolean;
-  /** Whether it stands right after the one before, without a space. */
+  /** Whether it follows without a space. */
   readonly joined: boolean;
   readonly axis: "query" | "key";
 }
@@ -69,7 +69,7 @@ interface Band {
   readonly segment: number;
 }
 
-/** The tokens of one side in bands: A and B where there are two texts, special tokens between. */
+/** Group the tokens of a side into bands: texts A and B, special tokens between. */
 function bandsOf(side: Side): Band[] {
   const { block } = side;
   const isCross = block.queryTokens !== block.keyTokens;
@@ -196,7 +196,7 @@ function Flow({ side }: { side: Side }) {
               class={band.special ? "marks" : `band ${band.letter.toLowerCase()}`}
               dir="auto"
             >
-              {/* With a direction of their own, names do not decide that of the text. */}
+              {/* With `dir`, names do not decide the direction of the text. */}
               {[band.letter, band.special ? "" : band.name].filter(Boolean).map((name) => (
                 <b class="letter" dir="ltr" key={name}>
                   {name}
@@ -213,10 +213,10 @@ function Flow({ side }: { side: Side }) {
                   shade && !isPin ? { background: cssOf(ground), color: inkOn(ground) } : {};
                 return (
                   <Fragment key={`${w.axis}${w.position}`}>
-                    {/* Lines may break here, and Arabic letters do not join across words. */}
+                    {/* Lines may break at this point, and Arabic letters do not join across words. */}
                     {!w.joined && "\u200c"}
                     {!w.joined && <wbr />}
-                    {/* A span, so that the letters of a word of several tokens join. */}
+                    {/* A span, so that letters of a word in several tokens join. */}
                     <span
                       role="button"
                       data-at={`${w.axis}${w.position}`}
@@ -277,7 +277,7 @@ function firstOf(bands: readonly Band[]): number {
   return (bands.find((band) => !band.special) ?? bands[0])?.words[0].position ?? 0;
 }
 
-/** What the word reads, in words and numbers that add up. */
+/** Attention of the word in focus, as words and numbers. */
 function Caption() {
   const explorer = useExplorer();
   const { session } = explorer;

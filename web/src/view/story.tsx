@@ -1,11 +1,11 @@
-// The tour: captions, each with a state of the page.
+// Story: captions, each with a selection.
 
 import { parseHead } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import { Button } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
 
-/** Go to a step of the story; past the last one it closes. */
+/** Go to a step of the story; after the last one it closes. */
 export function goTo(session: Session, step: number): void {
   const { story } = session.store;
   if (step < 1 || step > story.length) {
@@ -16,7 +16,7 @@ export function goTo(session: Session, step: number): void {
   session.store.open(selection, { story: step, ...paneOf(session, selection) });
 }
 
-/** A phone shows one pane: the one that a step is about, unless the step says. */
+/** Pane that a step is about, on a phone. */
 function paneOf(session: Session, selection: string): { pane?: number } {
   const says = new URLSearchParams(selection);
   if (session.layout.peek() !== "phone" || says.has("pane")) return {};

@@ -1,4 +1,4 @@
-// The bar on top: which model, where the page stands, and what can be done with it.
+// Toolbar: model, blocks, examples, and the search, filter and export popovers.
 
 import type { ComponentChildren } from "preact";
 import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
@@ -79,13 +79,13 @@ export function Bar() {
 interface OpenerProps {
   readonly name: string;
   readonly label: string;
-  /** What is on, where there is room to say it. */
+  /** Summary of the state, where there is room. */
   readonly about?: string;
   readonly kind?: "dialog" | "menu";
   readonly children: ComponentChildren;
 }
 
-/** A button, and the popover that it opens. Phones have no menus. */
+/** Button, and the popover that it opens. Phones have no menus. */
 function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) {
   const explorer = useExplorer();
   const isOpen = explorer.open.value === name;
@@ -114,7 +114,7 @@ const BLOCKS: Record<string, string> = {
   audio: "sound",
 };
 
-/** Which attention of a model with several. */
+/** Choice of a block, if the model has several. */
 function BlockChoice() {
   const session = useSession();
   const { blocks } = session.sides.value[0].now;
@@ -137,7 +137,7 @@ function BlockChoice() {
   );
 }
 
-/** What is on, in a few words. */
+/** Summarize a filter in a few words. */
 export function describeFilter(filter: Filter): string {
   const parts = [`special tokens ${filter.specials}`];
   if (filter.above !== NO_FILTER.above) parts.push(`above ${filter.above}`);

@@ -1,4 +1,4 @@
-// The one style sheet of an explorer, inside its shadow root.
+// Style sheet of an explorer, inside its shadow root.
 
 import effect from "./effect.css";
 import evidence from "./evidence.css";
