@@ -1,7 +1,7 @@
 // Lab of `headscope serve`: a form for texts, and an explorer of their traces.
 
 import { parseJson } from "../data/parse.ts";
-import { showError } from "../view/error_message.ts";
+import { showError } from "../view/error_message.tsx";
 import { Lab, type LabStart } from "../view/lab.tsx";
 
 const host = document.getElementById("headscope");

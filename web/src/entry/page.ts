@@ -4,7 +4,7 @@ import { bufferReader, bytesOfBase64 } from "../data/decode.ts";
 import { parseHeader } from "../data/parse.ts";
 import { openTraces } from "../data/trace.ts";
 import { Session } from "../state/session.ts";
-import { showError } from "../view/error_message.ts";
+import { showError } from "../view/error_message.tsx";
 import { mount } from "../view/explorer.tsx";
 
 async function start(host: HTMLElement): Promise<void> {

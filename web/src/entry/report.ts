@@ -3,7 +3,7 @@
 import { bytesOfBase64, gunzip } from "../data/decode.ts";
 import { PayloadError, parseReport } from "../data/parse.ts";
 import { showReport } from "../report/report_page.tsx";
-import { showError } from "../view/error_message.ts";
+import { showError } from "../view/error_message.tsx";
 
 async function start(host: HTMLElement): Promise<void> {
   const element = document.querySelector("script[data-buffer]");

@@ -5,8 +5,7 @@ import { bufferReader } from "../data/decode.ts";
 import { parseHeader } from "../data/parse.ts";
 import { openTraces } from "../data/trace.ts";
 import { Session } from "../state/session.ts";
-import { make } from "../view/element.ts";
-import { showError } from "../view/error_message.ts";
+import { showError } from "../view/error_message.tsx";
 import { type Mounted, mount } from "../view/explorer.tsx";
 
 /** Hide the static picture that a closed notebook shows. */
@@ -20,7 +19,7 @@ function hideStill(model: WidgetModel): void {
 }
 
 async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<() => void> {
-  const host = make("div");
+  const host = document.createElement("div");
   // JupyterLab handles keys first unless it is told not to; it keeps Control-S.
   const guard = (event: KeyboardEvent) =>
     host.toggleAttribute("data-lm-suppress-shortcuts", !(event.ctrlKey || event.metaKey));

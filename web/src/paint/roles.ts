@@ -14,63 +14,41 @@ export interface RoleLook {
   readonly description: string;
 }
 
-const look = (
-  id: RoleLook["id"],
-  [symbol, short, name, light, dark]: readonly [string, string, string, string, string],
-  description: string,
-): RoleLook => ({ id, symbol, short, name, light, dark, description });
+const NAMED = [
+  ["equal", "⇄", "equal", "equal word elsewhere", "#b8440d", "#f57f4f"],
+  ["after", "↷", "after", "after an earlier equal word", "#d9a53a", "#f9d467"],
+  ["previous", "←", "prev", "previous token", "#054c7a", "#599ef3"],
+  ["next", "→", "next", "next token", "#17a3e9", "#b3defb"],
+  ["same", "↺", "same", "same token", "#8e31c2", "#a04ecc"],
+  ["broad", "≋", "broad", "broad", "#38966f", "#55d5b1"],
+  ["first", "⇤", "first", "first token", "#5a6673", "#939aa3"],
+  ["special", "‖", "sep", "special tokens", "#9da4ad", "#667483"],
+  ["punctuation", "·", "punct", "punctuation", "#c2ccd6", "#48525e"],
+  // Lines of a head without a role have a color, its swatch is hollow.
+  ["unnamed", "", "", "unnamed", "#b3145e", "#ff86bb"],
+] as const;
 
-const NAMED: readonly RoleLook[] = [
-  look(
-    "equal",
-    ["⇄", "equal", "equal word elsewhere", "#b8440d", "#f57f4f"],
-    "reads the same word at another place, in the other sentence where there are two",
-  ),
-  look(
-    "after",
-    ["↷", "after", "after an earlier equal word", "#d9a53a", "#f9d467"],
-    "reads what followed the same word earlier in the text (induction)",
-  ),
-  look(
-    "previous",
-    ["←", "prev", "previous token", "#054c7a", "#599ef3"],
-    "reads the token right before",
-  ),
-  look("next", ["→", "next", "next token", "#17a3e9", "#b3defb"], "reads the token right after"),
-  look("same", ["↺", "same", "same token", "#8e31c2", "#a04ecc"], "reads the token itself"),
-  look(
-    "broad",
-    ["≋", "broad", "broad", "#38966f", "#55d5b1"],
-    "spreads over at least half of what it can see",
-  ),
-  look(
-    "first",
-    ["⇤", "first", "first token", "#5a6673", "#939aa3"],
-    "attention sink: reads the first token",
-  ),
-  look(
-    "special",
-    ["‖", "sep", "special tokens", "#9da4ad", "#667483"],
-    "attention sink: reads tokens like [SEP] that mark where a text ends",
-  ),
-  look(
-    "punctuation",
-    ["·", "punct", "punctuation", "#c2ccd6", "#48525e"],
-    "attention sink: reads periods and commas",
-  ),
-];
+const DESCRIPTIONS: Record<RoleLook["id"], string> = {
+  equal: "reads the same word at another place, in the other sentence where there are two",
+  after: "reads what followed the same word earlier in the text (induction)",
+  previous: "reads the token right before",
+  next: "reads the token right after",
+  same: "reads the token itself",
+  broad: "spreads over at least half of what it can see",
+  first: "attention sink: reads the first token",
+  special: "attention sink: reads tokens like [SEP] that mark where a text ends",
+  punctuation: "attention sink: reads periods and commas",
+  unnamed: "no rule names it on this text",
+};
 
-/** Head without a role. Its lines have a color, its swatch is hollow. */
-const UNNAMED = look(
-  "unnamed",
-  ["", "", "unnamed", "#b3145e", "#ff86bb"],
-  "no rule names it on this text",
-);
-
-export const ROLES: readonly RoleLook[] = [...NAMED, UNNAMED];
+/** All roles; the last is that of heads without one. */
+export const ROLES: readonly RoleLook[] = NAMED.map(([id, symbol, short, name, light, dark]) => ({
+  ...{ id, symbol, short, name, light, dark },
+  description: DESCRIPTIONS[id],
+}));
 
 export function roleLook(id: RoleId | null): RoleLook {
-  return NAMED.find((role) => role.id === id) ?? UNNAMED;
+  return ROLES.find((role) => role.id === id) ?? ROLES[ROLES.length - 1];
 }
 
 export function roleColor(role: RoleLook, scheme: Scheme): Rgb {
@@ -137,7 +115,7 @@ export function rolesByCount(names: readonly string[]): string[] {
  *  colors, and rings where these run out. */
 export function dotStyle(name: string, names: readonly string[]): Record<string, string | number> {
   if (name === OTHER) return { class: "dot", fill: "var(--strong)" };
-  const role = NAMED.find((look) => look.name === name || look.id === name);
+  const role = ROLES.find((look) => look.name === name || look.id === name);
   if (role) return { class: "dot", fill: `var(--role-${role.id})` };
   const index = names.indexOf(name);
   if (index < COLORS) return { class: "dot", fill: seriesColor(index) };

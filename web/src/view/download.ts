@@ -3,7 +3,6 @@
 import { type ImageMark, type Mark, moved, type Scene, type TextMark } from "../layout/scene.ts";
 import { canvasOf, svgOf, widestEms } from "../paint/painter.ts";
 import type { Theme } from "../paint/theme.ts";
-import { make } from "./element.ts";
 
 const GAP = 24;
 const PAD = 14;
@@ -56,7 +55,7 @@ export async function pngFile(scene: Scene): Promise<Blob> {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await image.decode();
-  const canvas = make("canvas");
+  const canvas = document.createElement("canvas");
   const sharpness = Math.min(SHARPNESS, LONGEST / Math.max(scene.width, scene.height));
   canvas.width = Math.round(scene.width * sharpness);
   canvas.height = Math.round(scene.height * sharpness);
@@ -67,8 +66,8 @@ export async function pngFile(scene: Scene): Promise<Blob> {
 }
 
 export function download(blob: Blob, name: string): void {
-  const link = make("a", { attributes: { download: name } });
-  link.href = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  Object.assign(link, { download: name, href: URL.createObjectURL(blob) });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

@@ -7,8 +7,7 @@ import { applyTheme, themeOf } from "../paint/theme.ts";
 import { Session } from "../state/session.ts";
 import { formatRequest, parseRequest } from "../state/trace_request.ts";
 import { Button } from "./controls.tsx";
-import { make } from "./element.ts";
-import { showError } from "./error_message.ts";
+import { showError } from "./error_message.tsx";
 import { type Mounted, mount } from "./explorer.tsx";
 import { sheet } from "./style/explorer_style.ts";
 
@@ -22,8 +21,8 @@ export interface LabStart {
 }
 
 export class Lab {
-  private readonly stage = make("div", { class: "stage" });
-  private readonly dialog = make("div");
+  private readonly stage = document.createElement("div");
+  private readonly dialog = document.createElement("div");
   private readonly root: HTMLElement;
   private session: Session | null = null;
   private explorer: Mounted | null = null;
@@ -38,7 +37,8 @@ export class Lab {
     const style = new CSSStyleSheet();
     style.replaceSync(`${sheet}\n:host { position: static; height: auto; }`);
     shadow.adoptedStyleSheets = [style];
-    this.root = make("div");
+    this.root = document.createElement("div");
+    this.stage.className = "stage";
     shadow.append(this.root);
     host.replaceChildren(this.stage, this.dialog);
     const usual = start.models[0].name;
@@ -103,7 +103,7 @@ export class Lab {
       if (signal.aborted) return;
       // A typed text is a new history entry: Back returns to the last one.
       if (before && fragment === "") history.pushState(null, "", location.href);
-      const view = make("div");
+      const view = document.createElement("div");
       this.explorer?.dispose();
       this.stage.replaceChildren(view);
       this.session = new Session(header, traces, backend, fragment);
