@@ -9,10 +9,7 @@ import type { EffectsPart, Header, ScoreSum, TracePart, VectorsPart } from "./pa
 import { openTraces, openVectors, type Trace, type Vectors } from "./trace.ts";
 
 /** Progress of a long measurement. */
-export interface Progress {
-  readonly done: number;
-  readonly total: number;
-}
+export type Progress = Readonly<{ done: number; total: number }>;
 
 /** Request that the backend rejected; the page shows the message. */
 export class RequestError extends Error {}
@@ -71,24 +68,12 @@ function sharedRequests(send: Send): Pick<Backend, "neurons" | "edit" | "score">
 }
 
 /** Input of one trace: a text, or two that the model reads together. */
-export interface Input {
-  readonly text: string;
-  readonly pair?: string;
-  readonly target?: string;
-  readonly generate?: number;
-}
+export type Input = Readonly<{ text: string; pair?: string; target?: string; generate?: number }>;
 
 /** Request for a trace of one input, or of two to compare. */
-export interface TraceRequest {
-  readonly model: string;
-  readonly inputs: readonly Input[];
-}
+export type TraceRequest = Readonly<{ model: string; inputs: readonly Input[] }>;
 
-interface TraceReply {
-  readonly header: Header;
-  readonly traces: Trace[];
-  readonly backend: Backend;
-}
+type TraceReply = Readonly<{ header: Header; traces: Trace[]; backend: Backend }>;
 
 /** Request a trace from `headscope serve`; the reply's backend takes further requests on it. */
 export async function requestTrace(
@@ -153,9 +138,7 @@ function replyOf<T>(content: T): Reply<T> {
   };
 }
 
-interface EffectsReply {
-  readonly effects: EffectsPart;
-}
+type EffectsReply = Readonly<{ effects: EffectsPart }>;
 
 /** Read server-sent events up to the last, which holds the effects. */
 async function lastEvent(

@@ -48,14 +48,9 @@ export async function openEffects(
 }
 
 /** Head, by the index of its layer. */
-export interface HeadIndex {
-  readonly layerIndex: number;
-  readonly head: number;
-}
+export type HeadIndex = Readonly<{ layerIndex: number; head: number }>;
 
-export interface RankedHead extends HeadIndex {
-  readonly value: number;
-}
+export type RankedHead = HeadIndex & Readonly<{ value: number }>;
 
 /** Index of a head in a list, or -1. */
 export function indexOfHead(list: readonly HeadIndex[], layerIndex: number, head: number): number {

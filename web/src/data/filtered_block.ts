@@ -4,17 +4,10 @@ import { type Entry, entriesOf } from "./tokens.ts";
 import type { Block } from "./trace.ts";
 
 /** `rows × columns` weights, row after row; NaN where a weight is missing. */
-export interface Matrix {
-  readonly rows: number;
-  readonly columns: number;
-  readonly weights: Float32Array;
-}
+export type Matrix = Readonly<{ rows: number; columns: number; weights: Float32Array }>;
 
 /** Row and column in focus; -1 for none. */
-export interface Focus {
-  readonly row: number;
-  readonly column: number;
-}
+export type Focus = Readonly<{ row: number; column: number }>;
 
 export function rowWeights({ weights, columns }: Matrix, row: number): Float32Array {
   return weights.subarray(row * columns, (row + 1) * columns);

@@ -5,11 +5,7 @@ import { percent } from "./format.ts";
 import type { RoleId } from "./payload.ts";
 import { type Entry, printed } from "./tokens.ts";
 
-export interface Link {
-  readonly from: Entry;
-  readonly to: Entry;
-  readonly weight: number;
-}
+export type Link = Readonly<{ from: Entry; to: Entry; weight: number }>;
 
 /** Title of a head, in parts. */
 export interface TitleParts {

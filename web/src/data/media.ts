@@ -29,18 +29,11 @@ export interface Patch {
 }
 
 /** Stretch of a recording, in seconds. */
-export interface Frame {
-  readonly kind: "frame";
-  readonly start: number;
-  readonly end: number;
-}
+export type Frame = Readonly<{ kind: "frame"; start: number; end: number }>;
 
 export type Piece = Patch | Frame;
 
-export interface Media {
-  readonly pictures: readonly Picture[];
-  readonly sound: Sound | null;
-}
+export type Media = Readonly<{ pictures: readonly Picture[]; sound: Sound | null }>;
 
 export async function openMedia(
   part: { images?: ImagePart[]; sound?: SoundPart },

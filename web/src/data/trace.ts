@@ -41,11 +41,7 @@ export interface Vectors {
 }
 
 /** Thumbnails of all heads: maximum weight of each cell, as coarse codes. */
-export interface Thumbs {
-  readonly rows: number;
-  readonly columns: number;
-  readonly codes: Uint8Array;
-}
+export type Thumbs = Readonly<{ rows: number; columns: number; codes: Uint8Array }>;
 
 export interface Block {
   readonly name: string;

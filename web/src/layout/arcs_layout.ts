@@ -7,11 +7,7 @@ import { printed } from "../data/tokens.ts";
 import { textWidth } from "../paint/painter.ts";
 
 /** Middle, top and width of a word. */
-export interface Place {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-}
+export type Place = Readonly<{ x: number; y: number; width: number }>;
 
 export interface Arc {
   readonly from: number;
@@ -115,11 +111,7 @@ export function arcPath(
 }
 
 /** Token of a text in several lines; `y` is its baseline. */
-export interface PlacedToken extends Place {
-  readonly text: string;
-  readonly position: number;
-  readonly line: number;
-}
+export type PlacedToken = Place & Readonly<{ text: string; position: number; line: number }>;
 
 export interface ArcText {
   readonly tokens: readonly PlacedToken[];

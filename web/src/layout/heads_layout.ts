@@ -61,10 +61,7 @@ export function placeOf(grid: Grid, i: number, across: number): { x: number; y: 
   };
 }
 
-export interface CellLook {
-  readonly paper: Rgb;
-  readonly ink: Rgb;
-}
+export type CellLook = Readonly<{ paper: Rgb; ink: Rgb }>;
 
 /** Draw the thumbnail of each head at its place. */
 export function gridPictures(
@@ -134,10 +131,7 @@ export function thumbnailFilter(block: Block, filter: Filter): ThumbnailFilter {
   };
 }
 
-interface Bin {
-  readonly special: boolean;
-  readonly segment: number;
-}
+type Bin = Readonly<{ special: boolean; segment: number }>;
 
 /** Token class of each cell: special if all its tokens are; segment of the first. */
 function binsOf(tokens: Tokens, count: number): Bin[] {
@@ -169,11 +163,7 @@ export function thumbnailWeights(
   return weights;
 }
 
-export interface Canvas {
-  readonly width: number;
-  readonly height: number;
-  readonly ink: Float32Array;
-}
+export type Canvas = Readonly<{ width: number; height: number; ink: Float32Array }>;
 
 /** Draw weights as lines from the left to the right edge: ink from 0 to 1 per pixel. */
 export function drawLines(weights: Float32Array, rows: number, columns: number, on: Canvas): void {

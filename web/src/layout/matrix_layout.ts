@@ -6,11 +6,7 @@ import { mix, pixelsOf, type Rgb, type Theme } from "../paint/theme.ts";
 import type { Mark, Raster } from "./scene.ts";
 
 /** Visible part: pixels per cell, and the cell in the upper left corner. */
-export interface Window {
-  readonly cell: number;
-  readonly row: number;
-  readonly column: number;
-}
+export type Window = Readonly<{ cell: number; row: number; column: number }>;
 
 export interface MatrixLayout {
   readonly width: number;

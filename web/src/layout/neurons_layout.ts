@@ -7,10 +7,7 @@ import { cssOf, mix, pixelsOf, type Rgb, type Theme } from "../paint/theme.ts";
 import { shorten } from "./matrix_layout.ts";
 import type { Mark, TextMark } from "./scene.ts";
 
-interface Span {
-  readonly x: number;
-  readonly width: number;
-}
+type Span = Readonly<{ x: number; width: number }>;
 
 interface NeuronLayout {
   readonly width: number;

@@ -1,11 +1,6 @@
 // Marks of a scene: positions and colors, computed before drawing.
 
-export interface Box {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
+export type Box = Readonly<{ x: number; y: number; width: number; height: number }>;
 
 /** Curve with horizontal ends. */
 export interface CurveMark {
@@ -20,17 +15,10 @@ export interface CurveMark {
   readonly dashed?: boolean;
 }
 
-interface RectMark extends Box {
-  readonly kind: "rect";
-  readonly fill: string;
-}
+type RectMark = Box & Readonly<{ kind: "rect"; fill: string }>;
 
 /** Outline of a rectangle, drawn around it. */
-interface FrameMark extends Box {
-  readonly kind: "frame";
-  readonly color: string;
-  readonly thickness: number;
-}
+type FrameMark = Box & Readonly<{ kind: "frame"; color: string; thickness: number }>;
 
 export interface TextMark {
   readonly kind: "text";
@@ -53,10 +41,7 @@ export interface Raster {
   readonly pixels: Uint8ClampedArray<ArrayBuffer>;
 }
 
-export interface ImageMark extends Box, Raster {
-  readonly kind: "image";
-  readonly smooth?: boolean;
-}
+export type ImageMark = Box & Raster & Readonly<{ kind: "image"; smooth?: boolean }>;
 
 export type Mark = CurveMark | RectMark | FrameMark | TextMark | ImageMark;
 

@@ -13,17 +13,8 @@ import { seriesColor } from "../paint/roles.ts";
 import type { Tip } from "../view/controls.tsx";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
-import {
-  Canvas,
-  flowNames,
-  Label,
-  Line,
-  type ReportContext,
-  round,
-  Spots,
-  Tick,
-  useReport,
-} from "./marks.tsx";
+import * as svg from "./marks.tsx";
+import { type ReportContext, useReport } from "./report_context.ts";
 import type { DotsFigure, Interval } from "./report_data.ts";
 
 const TOP = 24;
@@ -49,7 +40,7 @@ function drawDots(
   const cell = (width - left) / across - 12;
   const height = TOP + groups.length * row + 34;
   const legend = isAlone ? 0 : 24;
-  const spots = new Spots(context);
+  const spots = new svg.Spots(context);
   const names = isAlone ? [] : subjects.map((subject) => context.titleOf(subject));
   const panels = columns.map((column, i) => {
     const x0 = left + (i % across) * (cell + 12);
@@ -72,7 +63,7 @@ function drawDots(
         <g key={subject} {...spots.add("", { heading, rows, panel: i, x: px(value), y })}>
           <Dot {...estimate} baseline={baseline} px={px} y={y} color={seriesColor(subject)} />
           <rect
-            {...round({ x: x0, y: y - 4, width: cell, height: 8 })}
+            {...svg.round({ x: x0, y: y - 4, width: cell, height: 8 })}
             class="strip"
             fill="transparent"
           />
@@ -81,11 +72,11 @@ function drawDots(
     };
     return (
       <g key={column.title}>
-        <Label x={x0} y={y0 - 12} text={fitted(axisTitle(column), 11, cell)} fill="ink" />
+        <svg.Label x={x0} y={y0 - 12} text={fitted(axisTitle(column), 11, cell)} fill="ink" />
         {ticks(low, high, 3).map((value) => (
           <g key={value}>
-            <Line from={[px(value), y0]} to={[px(value), bottom]} stroke="var(--line)" />
-            <Tick x={px(value)} y={bottom + 14} text={axisNumber(value, column.share)} />
+            <svg.Line from={[px(value), y0]} to={[px(value), bottom]} stroke="var(--line)" />
+            <svg.Tick x={px(value)} y={bottom + 14} text={axisNumber(value, column.share)} />
           </g>
         ))}
         {groups.map((group, g) => {
@@ -93,7 +84,7 @@ function drawDots(
           return (
             <g key={group}>
               {i % across === 0 && (
-                <Label x={left - 10} y={y} text={name} anchor="end" fill="ink" isCentral />
+                <svg.Label x={left - 10} y={y} text={name} anchor="end" fill="ink" isCentral />
               )}
               {subjects.map((subject, s) => drawDot(group, g, subject, s))}
             </g>
@@ -104,15 +95,15 @@ function drawDots(
   });
   const total = legend + Math.ceil(columns.length / across) * height;
   return (
-    <Canvas width={width} height={total} label={title} spots={spots}>
-      {flowNames(names, 36, Number.POSITIVE_INFINITY, 0).places.map(({ name, x }, i) => (
+    <svg.Canvas width={width} height={total} label={title} spots={spots}>
+      {svg.flowNames(names, 36, Number.POSITIVE_INFINITY, 0).places.map(({ name, x }, i) => (
         <g key={name}>
           <circle cx={x + 5} cy={7} r={4} fill={seriesColor(subjects[i])} />
-          <Label x={x + 14} y={11} text={name} fill="ink" />
+          <svg.Label x={x + 14} y={11} text={name} fill="ink" />
         </g>
       ))}
       {panels}
-    </Canvas>
+    </svg.Canvas>
   );
 }
 
@@ -129,12 +120,12 @@ function Dot({ value, low, high, baseline, px, y, color }: DotProps) {
   return (
     <>
       {low !== null && high !== null && (
-        <Line from={[px(low), y]} to={[px(high), y]} stroke={color} opacity={0.55} width={2} />
+        <svg.Line from={[px(low), y]} to={[px(high), y]} stroke={color} opacity={0.55} width={2} />
       )}
       {baseline !== null && (
-        <Line from={[tick, y - 4]} to={[tick, y + 4]} stroke="var(--ink)" width={1.75} />
+        <svg.Line from={[tick, y - 4]} to={[tick, y + 4]} stroke="var(--ink)" width={1.75} />
       )}
-      <circle {...round({ cx: px(value!), cy: y })} r={3.4} class="dot" fill={color} />
+      <circle {...svg.round({ cx: px(value!), cy: y })} r={3.4} class="dot" fill={color} />
     </>
   );
 }

@@ -4,16 +4,8 @@ import { ARC_FONT, arcText } from "../layout/arcs_layout.ts";
 import { textWidth } from "../paint/painter.ts";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
-import {
-  Canvas,
-  Heading,
-  Label,
-  Line,
-  type ReportContext,
-  Spots,
-  shift,
-  useReport,
-} from "./marks.tsx";
+import * as svg from "./marks.tsx";
+import { type ReportContext, useReport } from "./report_context.ts";
 import type { Arc, ExemplarsFigure } from "./report_data.ts";
 
 /** Draw a document with one arc; returns the group and its height. */
@@ -30,14 +22,16 @@ export function drawExemplar(
       {paths.map((path) => (
         <path key={path} d={path} {...stroke} stroke-width={1 + 2.5 * arc.weight} />
       ))}
-      <Label x={0} y={tokens[0]?.y ?? 0} text={arc.weight.toFixed(2)} size={12} />
+      <svg.Label x={0} y={tokens[0]?.y ?? 0} text={arc.weight.toFixed(2)} size={12} />
       {tokens.map(({ x, y, text, position, width: length }) => {
         const isEnd = position === arc.key || position === arc.query;
         const fill = position === arc.key ? color : "var(--ink)";
         return (
           <g key={position}>
-            <Label x={x} y={y} text={text} size={ARC_FONT} fill={fill} isBold={isEnd} />
-            {isEnd && <Line from={[x, y + 4]} to={[x + length, y + 4]} stroke={fill} width={1.5} />}
+            <svg.Label x={x} y={y} text={text} size={ARC_FONT} fill={fill} isBold={isEnd} />
+            {isEnd && (
+              <svg.Line from={[x, y + 4]} to={[x + length, y + 4]} stroke={fill} width={1.5} />
+            )}
           </g>
         );
       })}
@@ -54,7 +48,7 @@ export function ExemplarsFigureView({ figure }: { figure: ExemplarsFigure }) {
 
 /** Draw each head on a canvas, so that paper may break between them. */
 function drawExemplars(figure: ExemplarsFigure, context: ReportContext, width: number) {
-  const spots = new Spots(context);
+  const spots = new svg.Spots(context);
   const drawHead = (panel: ExemplarsFigure["panels"][number], i: number, k: number) => {
     const { layer, head, why, exemplars } = panel.heads[k];
     const top = k === 0 ? 26 : 0;
@@ -64,7 +58,7 @@ function drawExemplars(figure: ExemplarsFigure, context: ReportContext, width: n
     const drawn = exemplars.map((arc, n) => {
       const { element, height } = drawExemplar(context, arc, width);
       const group = (
-        <g key={n} transform={shift(0, y)}>
+        <g key={n} transform={svg.shift(0, y)}>
           {element}
         </g>
       );
@@ -72,8 +66,8 @@ function drawExemplars(figure: ExemplarsFigure, context: ReportContext, width: n
       return group;
     });
     return (
-      <Canvas key={k} width={width} height={y + 12} label={`${name}, ${why}`} spots={spots}>
-        {k === 0 && <Heading x={0} y={13} text={context.titleOf(panel.subject)} size={13} />}
+      <svg.Canvas key={k} width={width} height={y + 12} label={`${name}, ${why}`} spots={spots}>
+        {k === 0 && <svg.Heading x={0} y={13} text={context.titleOf(panel.subject)} size={13} />}
         <text
           y={top + 12}
           fill="var(--accent)"
@@ -83,9 +77,9 @@ function drawExemplars(figure: ExemplarsFigure, context: ReportContext, width: n
         >
           {name}
         </text>
-        <Label x={textWidth(name, 12.5, true) + 10} y={top + 12} text={why} size={12} />
+        <svg.Label x={textWidth(name, 12.5, true) + 10} y={top + 12} text={why} size={12} />
         {drawn}
-      </Canvas>
+      </svg.Canvas>
     );
   };
   return (

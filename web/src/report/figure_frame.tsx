@@ -7,7 +7,7 @@ import { colorVariables } from "../paint/roles.ts";
 import { cssOf, mix, rgbOfHex, SANS, themeOf } from "../paint/theme.ts";
 import { csvText, download, type Row } from "../view/download.ts";
 import { useSize } from "../view/explorer_context.ts";
-import { useReport } from "./marks.tsx";
+import { useReport } from "./report_context.ts";
 import type { Figure } from "./report_data.ts";
 import { Equation, Quiet, Sentence } from "./sentences.tsx";
 

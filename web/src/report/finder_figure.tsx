@@ -7,21 +7,8 @@ import { dotStyle, layerShade, rolesByCount } from "../paint/roles.ts";
 import { Segments, type Tip } from "../view/controls.tsx";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
-import {
-  Canvas,
-  columnsFor,
-  flow,
-  Heading,
-  Label,
-  Line,
-  type ReportContext,
-  roleLegend,
-  round,
-  Spots,
-  shift,
-  Tick,
-  useReport,
-} from "./marks.tsx";
+import * as svg from "./marks.tsx";
+import { type ReportContext, useReport } from "./report_context.ts";
 import type { FinderFigure, HeadId, Variable } from "./report_data.ts";
 import { Quiet } from "./sentences.tsx";
 import { headsFigure, nameOf, VariableList, valueRow } from "./variables.tsx";
@@ -31,12 +18,7 @@ const TOP = 40;
 const BOTTOM = 40;
 const NO_ROLE = "not measured";
 
-interface Point {
-  readonly id: HeadId;
-  readonly role: string;
-  readonly x: number;
-  readonly y: number;
-}
+type Point = Readonly<{ id: HeadId; role: string; x: number; y: number }>;
 
 /** Panel of one model, and its scales from values to pixels. */
 interface Area {
@@ -103,10 +85,7 @@ export function FinderFigureView({ figure }: { figure: FinderFigure }) {
   return <FigureFrame figure={figure} controls={controls} csv={csv} draw={draw} />;
 }
 
-interface Axes {
-  readonly x: Variable;
-  readonly y: Variable;
-}
+type Axes = Readonly<{ x: Variable; y: Variable }>;
 
 function pointsOf(
   figure: FinderFigure,
@@ -143,17 +122,17 @@ function drawFinder({ figure, context, axes, notes, brush }: FinderInput, width:
     .filter(({ points }) => points.length > 0);
   const points = panels.flatMap((panel) => panel.points);
   const names = rolesByCount(points.map(({ role }) => role)).filter((name) => name !== NO_ROLE);
-  const legend = roleLegend(names, width);
+  const legend = svg.roleLegend(names, width);
   const start = legend.height + 14;
-  const size = Math.min(columnsFor(panels.length, width, 300, 24).size, 620);
+  const size = Math.min(svg.columnsFor(panels.length, width, 300, 24).size, 620);
   const height = Math.min(size * 0.72, 360);
   const inner = size - LEFT - 10;
   const sizes = panels.map(() => ({ width: size, height: TOP + height + BOTTOM }));
-  const flowed = flow(sizes, width, 24);
+  const flowed = svg.flow(sizes, width, 24);
   const [across, up] = [domain(points.map(({ x }) => x)), domain(points.map(({ y }) => y))];
   const px = (value: number) => LEFT + ((value - across[0]) / (across[1] - across[0])) * inner;
   const py = (value: number) => TOP + height - ((value - up[0]) / (up[1] - up[0])) * height;
-  const spots = new Spots(context);
+  const spots = new svg.Spots(context);
   const drawDot = ({ id, role, x, y }: Point, panel: number) => {
     const [subject, layer, head] = id;
     const { layers } = subjects[subject];
@@ -168,7 +147,7 @@ function drawFinder({ figure, context, axes, notes, brush }: FinderInput, width:
     return (
       <circle
         key={id.join()}
-        {...round({ cx: px(x), cy: py(y) })}
+        {...svg.round({ cx: px(x), cy: py(y) })}
         r={4.2}
         {...style}
         {...spots.add(String(kind), spot)}
@@ -176,20 +155,23 @@ function drawFinder({ figure, context, axes, notes, brush }: FinderInput, width:
     );
   };
   return (
-    <Canvas width={width} height={start + flowed.height} label={figure.title} spots={spots}>
+    <svg.Canvas width={width} height={start + flowed.height} label={figure.title} spots={spots}>
       {legend.element}
       {panels.map(({ subject, points: dots }, panel) => (
-        <g key={subject} transform={shift(flowed.places[panel].x, start + flowed.places[panel].y)}>
-          <Heading x={LEFT} y={12} text={subjects[subject].title} />
-          <Label x={LEFT} y={28} text={notes[subject] ?? ""} />
+        <g
+          key={subject}
+          transform={svg.shift(flowed.places[panel].x, start + flowed.places[panel].y)}
+        >
+          <svg.Heading x={LEFT} y={12} text={subjects[subject].title} />
+          <svg.Label x={LEFT} y={28} text={notes[subject] ?? ""} />
           {ticks(up[0], up[1], 5).map((value) => (
             <g key={value}>
-              <Line
+              <svg.Line
                 from={[LEFT, py(value)]}
                 to={[LEFT + inner, py(value)]}
                 stroke={value === 0 && up[0] < 0 ? "var(--soft)" : "var(--line)"}
               />
-              <Tick
+              <svg.Tick
                 x={LEFT - 6}
                 y={py(value) + 3.5}
                 text={axisNumber(value, axes.y.share)}
@@ -198,31 +180,31 @@ function drawFinder({ figure, context, axes, notes, brush }: FinderInput, width:
             </g>
           ))}
           {ticks(across[0], across[1], 6).map((value) => (
-            <Tick
+            <svg.Tick
               key={value}
               x={px(value)}
               y={TOP + height + 16}
               text={axisNumber(value, axes.x.share)}
             />
           ))}
-          <Label
+          <svg.Label
             x={LEFT + inner / 2}
             y={TOP + height + 33}
             text={axisTitle({ ...axes.x, title: nameOf(axes.x) })}
             anchor="middle"
           />
-          <Label
+          <svg.Label
             x={0}
             y={0}
             text={axisTitle({ ...axes.y, title: nameOf(axes.y) })}
             anchor="middle"
-            turn={`${shift(11, TOP + height / 2)} rotate(-90)`}
+            turn={`${svg.shift(11, TOP + height / 2)} rotate(-90)`}
           />
           <Brush area={{ points: dots, px, py, width: inner, height }} brush={brush} />
           {dots.map((point) => drawDot(point, panel))}
         </g>
       ))}
-    </Canvas>
+    </svg.Canvas>
   );
 }
 
@@ -242,7 +224,7 @@ function Brush({ area, brush }: { area: Area; brush: FinderInput["brush"] }) {
   return (
     <>
       <rect
-        {...round({ x: LEFT, y: TOP, width: area.width, height: area.height })}
+        {...svg.round({ x: LEFT, y: TOP, width: area.width, height: area.height })}
         fill="transparent"
         class="ground"
         onPointerDown={(event) => {
@@ -272,7 +254,9 @@ function Brush({ area, brush }: { area: Area; brush: FinderInput["brush"] }) {
           brush(null);
         }}
       />
-      {box && <rect {...round({ ...box })} class="brush" fill="var(--ink)" fill-opacity={0.08} />}
+      {box && (
+        <rect {...svg.round({ ...box })} class="brush" fill="var(--ink)" fill-opacity={0.08} />
+      )}
     </>
   );
 }

@@ -3,7 +3,8 @@
 import { useLayoutEffect } from "preact/hooks";
 import { useSize } from "../view/explorer_context.ts";
 import { drawExemplar } from "./exemplars_figure.tsx";
-import { Canvas, useReport } from "./marks.tsx";
+import { Canvas } from "./marks.tsx";
+import { useReport } from "./report_context.ts";
 import type { Card, HeadId } from "./report_data.ts";
 import { HeadLink, Quiet } from "./sentences.tsx";
 import { roleOf } from "./variables.tsx";

@@ -6,20 +6,8 @@ import { ROLES, roleLook, shade } from "../paint/roles.ts";
 import type { Tip } from "../view/controls.tsx";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
-import {
-  Canvas,
-  ColorScale,
-  flow,
-  flowNames,
-  Heading,
-  Label,
-  type ReportContext,
-  round,
-  Spots,
-  shift,
-  Tick,
-  useReport,
-} from "./marks.tsx";
+import * as svg from "./marks.tsx";
+import { type ReportContext, useReport } from "./report_context.ts";
 import type { HeadsFigure, HeadValues, Variable } from "./report_data.ts";
 import { nameOf, VariableList, valueRow } from "./variables.tsx";
 
@@ -37,10 +25,7 @@ const DIMMED: Partial<Record<string, number>> = {
 const TIP_VARIABLES = 3;
 const ROLE_NOTE = "Named where at least half of its attention over the corpus goes one way.";
 
-interface Range {
-  readonly low: number;
-  readonly high: number;
-}
+type Range = Readonly<{ low: number; high: number }>;
 
 export function HeadsFigureView({ figure }: { figure: HeadsFigure }) {
   const context = useReport();
@@ -92,21 +77,21 @@ function drawHeads(input: HeadsInput, width: number) {
     const row = Math.min(cell, rows > 16 ? 15 : 24);
     return { width: LEFT + across * cell, height: TOP + rows * row, cell, row };
   });
-  const flowed = flow(sizes, width, 28);
+  const flowed = svg.flow(sizes, width, 28);
   const range = rangeOf(variable);
   const below = flowed.height + 14;
   const legend = showsRoles ? roleCounts(figure, below, width) : valueScale(variable, range, below);
-  const spots = new Spots(context);
+  const spots = new svg.Spots(context);
   return (
-    <Canvas width={width} height={below + legend.height} label={figure.title} spots={spots}>
+    <svg.Canvas width={width} height={below + legend.height} label={figure.title} spots={spots}>
       {present.map(({ values, subject }, i) => (
-        <g key={subject} transform={shift(flowed.places[i].x, flowed.places[i].y)}>
-          <Heading x={LEFT} y={12} text={context.titleOf(subject)} />
+        <g key={subject} transform={svg.shift(flowed.places[i].x, flowed.places[i].y)}>
+          <svg.Heading x={LEFT} y={12} text={context.titleOf(subject)} />
           {drawCells(input, values, subject, sizes[i], range, spots, i)}
         </g>
       ))}
       {legend.element}
-    </Canvas>
+    </svg.Canvas>
   );
 }
 
@@ -116,7 +101,7 @@ function drawCells(
   subject: number,
   size: { cell: number; row: number },
   range: Range,
-  spots: Spots,
+  spots: svg.Spots,
   panel: number,
 ) {
   const { layers } = context.report.subjects[subject];
@@ -143,10 +128,21 @@ function drawCells(
     };
     return (
       <g key={head}>
-        <rect {...round(box)} rx={1.5} {...(showsRoles ? roleFill(role.id) : { fill })} {...spot} />
+        <rect
+          {...svg.round(box)}
+          rx={1.5}
+          {...(showsRoles ? roleFill(role.id) : { fill })}
+          {...spot}
+        />
         {symbol.text && (
           <g pointer-events="none">
-            <Label x={middle(head)} y={y + size.row / 2} {...symbol} anchor="middle" isCentral />
+            <svg.Label
+              x={middle(head)}
+              y={y + size.row / 2}
+              {...symbol}
+              anchor="middle"
+              isCentral
+            />
           </g>
         )}
       </g>
@@ -155,13 +151,15 @@ function drawCells(
   return (
     <>
       {Array.from({ length: columns }, (_, head) =>
-        head % stride ? null : <Tick key={head} x={middle(head)} y={TOP - 6} text={String(head)} />,
+        head % stride ? null : (
+          <svg.Tick key={head} x={middle(head)} y={TOP - 6} text={String(head)} />
+        ),
       )}
       {value.map((row, i) => {
         const [y, layer] = [TOP + (i + 0.5) * size.row, String(layers[i] ?? i)];
         return (
           <g key={layer}>
-            {i % step === 0 && <Tick x={LEFT - 6} y={y} text={layer} anchor="end" isCentral />}
+            {i % step === 0 && <svg.Tick x={LEFT - 6} y={y} text={layer} anchor="end" isCentral />}
             {row.map((number, head) => drawCell(number, head, i))}
           </g>
         );
@@ -192,9 +190,9 @@ function roleCounts(figure: HeadsFigure, y: number, width: number) {
   }
   const roles = ROLES.filter(({ id }) => counts.has(id));
   const labels = roles.map(({ id, name }) => `${name} ${counts.get(id)}`);
-  const { places, height } = flowNames(labels, 36, width - LEFT, 20);
+  const { places, height } = svg.flowNames(labels, 36, width - LEFT, 20);
   const element = (
-    <g transform={shift(LEFT, y)}>
+    <g transform={svg.shift(LEFT, y)}>
       {places.map(({ name, x, y: line }, i) => {
         const { id, symbol } = roles[i];
         const hollow = { fill: "var(--panel)", stroke: "var(--soft)" };
@@ -202,9 +200,9 @@ function roleCounts(figure: HeadsFigure, y: number, width: number) {
         const place = { x: x + 7.5, y: line + 7.5, text: symbol, fill: `on-${id}` };
         return (
           <g key={id}>
-            <rect {...round({ x, y: line })} width={15} height={15} rx={4} {...style} />
-            <Label {...place} anchor="middle" isCentral />
-            <Label x={x + 20} y={line + 11.5} text={name} fill="ink" />
+            <rect {...svg.round({ x, y: line })} width={15} height={15} rx={4} {...style} />
+            <svg.Label {...place} anchor="middle" isCentral />
+            <svg.Label x={x + 20} y={line + 11.5} text={name} fill="ink" />
           </g>
         );
       })}
@@ -226,7 +224,7 @@ function valueScale(variable: Variable, range: Range, y: number) {
   const from = range.low < 0 ? -to : 0;
   const end = (value: number) => axisNumber(Number(value.toPrecision(3)), variable.share);
   const element = (
-    <ColorScale
+    <svg.ColorScale
       x={LEFT}
       y={y}
       fill={(share) => valueFill(from + share * (to - from), range)}

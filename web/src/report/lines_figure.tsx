@@ -13,21 +13,8 @@ import { seriesColor } from "../paint/roles.ts";
 import type { Tip } from "../view/controls.tsx";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
-import {
-  Canvas,
-  columnsFor,
-  flowNames,
-  Heading,
-  hundredths,
-  Label,
-  Line,
-  type ReportContext,
-  round,
-  Spots,
-  shift,
-  Tick,
-  useReport,
-} from "./marks.tsx";
+import * as svg from "./marks.tsx";
+import { type ReportContext, useReport } from "./report_context.ts";
 import type { LinePanel, LinesFigure, Line as Series } from "./report_data.ts";
 
 const HEIGHT = 132;
@@ -58,14 +45,14 @@ function drawLines(figure: LinesFigure, context: ReportContext, width: number) {
   const { rows, columns, title } = figure;
   const isOneColumn = columns.length === 1;
   const { across } = isOneColumn
-    ? columnsFor(rows.length, width, 300, GAP)
-    : columnsFor(columns.length, width + GAP, 210, GAP);
+    ? svg.columnsFor(rows.length, width, 300, GAP)
+    : svg.columnsFor(columns.length, width + GAP, 210, GAP);
   const size = Math.min((width - (across - 1) * GAP) / across, 460);
-  const spots = new Spots(context);
+  const spots = new svg.Spots(context);
   let number = 0;
   const draw = (panel: LinePanel | null, column: number, subject: number, x: number, y: number) =>
     panel && (
-      <g key={`${subject}/${column}`} transform={shift(x, y)}>
+      <g key={`${subject}/${column}`} transform={svg.shift(x, y)}>
         {drawPanel(figure, panel, column, subject, size, spots, number++)}
       </g>
     );
@@ -76,20 +63,20 @@ function drawLines(figure: LinesFigure, context: ReportContext, width: number) {
     if (isOneColumn) {
       const [x, top] = [(i % across) * (size + GAP), y + Math.floor(i / across) * STEP_ALONE];
       return [
-        <Heading key={subject} x={x} y={top + 12} text={name} />,
+        <svg.Heading key={subject} x={x} y={top + 12} text={name} />,
         draw(panels[0], 0, subject, x, top + 30),
       ];
     }
     const start = y + 22;
     y = start + Math.ceil(panels.length / across) * STEP + 8;
     return [
-      <Heading key={subject} x={0} y={start - 10} text={name} />,
+      <svg.Heading key={subject} x={0} y={start - 10} text={name} />,
       ...panels.map((panel, column) => {
         const x = (column % across) * (size + GAP);
         const top = start + Math.floor(column / across) * STEP;
         const label = fitted(axisTitle(columns[column]), 11, size - 10);
         return [
-          <Label key={label} x={x} y={top + 11} text={label} fill="ink" />,
+          <svg.Label key={label} x={x} y={top + 11} text={label} fill="ink" />,
           draw(panel, column, subject, x, top + 24),
         ];
       }),
@@ -97,10 +84,10 @@ function drawLines(figure: LinesFigure, context: ReportContext, width: number) {
   });
   if (isOneColumn) y += Math.ceil(rows.length / across) * STEP_ALONE;
   return (
-    <Canvas width={width} height={y} label={title} spots={spots}>
+    <svg.Canvas width={width} height={y} label={title} spots={spots}>
       {legend.element}
       {content}
-    </Canvas>
+    </svg.Canvas>
   );
 }
 
@@ -109,11 +96,11 @@ function lineLegend(rows: LinesFigure["rows"], width: number) {
   const series = rows.flatMap(({ panels }) => panels[0]?.series ?? []);
   const names = [...new Set(series.map(({ name }) => name))];
   if (names.length < 2) return { element: null, height: 0 };
-  const { places, height } = flowNames(names, 40, width, 18);
+  const { places, height } = svg.flowNames(names, 40, width, 18);
   const element = places.map(({ name, x, y }, i) => (
     <g key={name}>
-      <Line from={[x, y + 6]} to={[x + 16, y + 6]} stroke={seriesColor(i)} width={2} />
-      <Label x={x + 22} y={y + 10} text={name} fill="ink" />
+      <svg.Line from={[x, y + 6]} to={[x + 16, y + 6]} stroke={seriesColor(i)} width={2} />
+      <svg.Label x={x + 22} y={y + 10} text={name} fill="ink" />
     </g>
   ));
   return { element, height: height + 28 };
@@ -135,7 +122,7 @@ function drawPanel(
   column: number,
   subject: number,
   width: number,
-  spots: Spots,
+  spots: svg.Spots,
   panel: number,
 ) {
   const { share, title } = figure.columns[column];
@@ -153,15 +140,17 @@ function drawPanel(
     <>
       {ticks(low, high, 4).map((value) => (
         <g key={value}>
-          <Line {...level(value)} from={[LEFT - 4, py(value)]} stroke="var(--line)" />
-          <Tick x={LEFT - 8} y={py(value) + 3.5} text={axisNumber(value, share)} anchor="end" />
+          <svg.Line {...level(value)} from={[LEFT - 4, py(value)]} stroke="var(--line)" />
+          <svg.Tick x={LEFT - 8} y={py(value) + 3.5} text={axisNumber(value, share)} anchor="end" />
         </g>
       ))}
       {xs.map((label, i) =>
-        i % step ? null : <Tick key={label} x={px(i)} y={HEIGHT + 15} text={String(label)} />,
+        i % step ? null : <svg.Tick key={label} x={px(i)} y={HEIGHT + 15} text={String(label)} />,
       )}
-      <Label x={LEFT + inner / 2} y={HEIGHT + 29} text={figure.axis} anchor="middle" />
-      {baseline && <Line {...level(baseline.value)} stroke="var(--ink)" width={1.5} dashes="5 3" />}
+      <svg.Label x={LEFT + inner / 2} y={HEIGHT + 29} text={figure.axis} anchor="middle" />
+      {baseline && (
+        <svg.Line {...level(baseline.value)} stroke="var(--ink)" width={1.5} dashes="5 3" />
+      )}
       {series.map((line, i) => drawCurve(line, px, py, seriesColor(isAlone ? subject : i)))}
       {xs.map((label, i) => {
         const rows: Tip["rows"][number][] = series.map((line, k) => [
@@ -173,7 +162,7 @@ function drawPanel(
         const box = { x: px(i) - strip / 2, y: 0, width: strip, height: HEIGHT };
         const heading = `${figure.axis} ${label}`;
         const spot = spots.add("strip", { heading, rows, panel, x: px(i), y: 0 });
-        return <rect key={label} {...round(box)} fill="transparent" {...spot} />;
+        return <rect key={label} {...svg.round(box)} fill="transparent" {...spot} />;
       })}
     </>
   );
@@ -185,7 +174,8 @@ function drawCurve(
   py: (value: number) => number,
   stroke: string,
 ) {
-  const point = (i: number, number: number) => `${hundredths(px(i))},${hundredths(py(number))}`;
+  const point = (i: number, number: number) =>
+    `${svg.hundredths(px(i))},${svg.hundredths(py(number))}`;
   return runs(value).map((run) => {
     const hasBand = low && high && run.every((i) => low[i] !== null && high[i] !== null);
     const band = hasBand && [
@@ -205,7 +195,12 @@ function drawCurve(
         <polyline points={points} {...style} />
         {value.length <= 40 &&
           run.map((i) => (
-            <circle key={i} {...round({ cx: px(i), cy: py(value[i]!) })} r={2.1} fill={stroke} />
+            <circle
+              key={i}
+              {...svg.round({ cx: px(i), cy: py(value[i]!) })}
+              r={2.1}
+              fill={stroke}
+            />
           ))}
       </g>
     );

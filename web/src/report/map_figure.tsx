@@ -6,19 +6,8 @@ import { dotStyle, layerShade, rolesByCount } from "../paint/roles.ts";
 import { Segments, type Tip } from "../view/controls.tsx";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
-import {
-  Canvas,
-  columnsFor,
-  flow,
-  Heading,
-  Label,
-  type ReportContext,
-  roleLegend,
-  round,
-  Spots,
-  shift,
-  useReport,
-} from "./marks.tsx";
+import * as svg from "./marks.tsx";
+import { type ReportContext, useReport } from "./report_context.ts";
 import type { MapFigure } from "./report_data.ts";
 
 const RADIUS = 5;
@@ -58,25 +47,25 @@ export function MapFigureView({ figure }: { figure: MapFigure }) {
 }
 
 function drawMap({ panels, title }: MapFigure, context: ReportContext, by: ColorBy, width: number) {
-  const { size } = columnsFor(panels.length, width, 330, 20);
+  const { size } = svg.columnsFor(panels.length, width, 330, 20);
   const height = Math.min(size * 0.78, 460);
   const names = rolesByCount(panels.flatMap((panel) => panel.behavior));
   const legend =
     by === "behavior"
-      ? roleLegend(names, width)
-      : { element: <Label x={0} y={10} text="stronger: later layers" />, height: 10 };
+      ? svg.roleLegend(names, width)
+      : { element: <svg.Label x={0} y={10} text="stronger: later layers" />, height: 10 };
   const effects = panels.flatMap((panel) => panel.effect ?? []);
   const largest = Math.max(0, ...effects.map((effect) => Math.abs(effect ?? 0)));
   const below = legend.height + (largest > 0 ? 18 : 0);
   const start = below + 16;
   const sizes = panels.map(() => ({ width: size, height: height + 40 }));
-  const flowed = flow(sizes, width, 20);
-  const spots = new Spots(context);
+  const flowed = svg.flow(sizes, width, 20);
+  const spots = new svg.Spots(context);
   const sizeNote = `size: by how much the loss changes without the head, up to ${formatSmall(largest)} ${UNITS}`;
   return (
-    <Canvas width={width} height={start + flowed.height} label={title} spots={spots}>
+    <svg.Canvas width={width} height={start + flowed.height} label={title} spots={spots}>
       {legend.element}
-      {largest > 0 && <Label x={0} y={below} text={sizeNote} />}
+      {largest > 0 && <svg.Label x={0} y={below} text={sizeNote} />}
       {panels.map((panel, i) => {
         const { title: name, layers } = context.report.subjects[panel.subject];
         const [x0, x1] = [Math.min(...panel.x), Math.max(...panel.x)];
@@ -86,9 +75,9 @@ function drawMap({ panels, title }: MapFigure, context: ReportContext, by: Color
         // Small dots lie on large ones.
         const order = [...panel.layer.keys()].sort((a, b) => strength(b) - strength(a));
         return (
-          <g key={i} transform={shift(flowed.places[i].x, start + flowed.places[i].y)}>
-            <Heading x={0} y={12} text={name} />
-            <Label x={0} y={28} text={panel.note} />
+          <g key={i} transform={svg.shift(flowed.places[i].x, start + flowed.places[i].y)}>
+            <svg.Heading x={0} y={12} text={name} />
+            <svg.Label x={0} y={28} text={panel.note} />
             {order.map((k) => {
               const [layer, head, effect] = [
                 panel.layer[k],
@@ -111,13 +100,13 @@ function drawMap({ panels, title }: MapFigure, context: ReportContext, by: Color
                 ...{ heading: `L${layer} H${head}`, rows, panel: i, x: cx, y: cy },
                 head: [panel.subject, layer, head],
               });
-              const place = round({ cx, cy, r: radiusOf(effect, largest) });
+              const place = svg.round({ cx, cy, r: radiusOf(effect, largest) });
               return <circle key={k} {...place} {...style} {...spot} />;
             })}
           </g>
         );
       })}
-    </Canvas>
+    </svg.Canvas>
   );
 }
 

@@ -1,54 +1,13 @@
-// Context of a report, SVG marks of its figures, and spots: marks with numbers and a keyboard.
+// SVG marks of figures, and spots: marks with numbers and a keyboard.
 
-import { signal } from "@preact/signals";
-import { type ComponentChildren, createContext } from "preact";
-import { useContext, useRef } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
 import { textWidth } from "../paint/painter.ts";
 import { dotStyle } from "../paint/roles.ts";
 import { SANS } from "../paint/theme.ts";
 import type { Tip } from "../view/controls.tsx";
-import type { HeadId, Report } from "./report_data.ts";
-
-export class ReportContext {
-  readonly tip = signal<Tip | null>(null);
-  /** Head whose card is open. */
-  readonly chosen = signal<HeadId | null>(null);
-  /** `Fig. 3` or `Table 1` by figure, in the order of the page. */
-  readonly numbers = new Map<string, string>();
-
-  constructor(readonly report: Report) {
-    let [figures, tables] = [0, 0];
-    for (const { id, kind } of report.sections.flatMap((section) => section.figures)) {
-      this.numbers.set(id, kind === "table" ? `Table ${++tables}` : `Fig. ${++figures}`);
-    }
-  }
-
-  openCard(id: HeadId): void {
-    if (this.cardOf(id)) this.chosen.value = id;
-  }
-
-  cardOf([subject, layer, head]: HeadId) {
-    return this.report.cards[subject]?.find((card) => card.layer === layer && card.head === head);
-  }
-
-  titleOf(subject: number): string {
-    return this.report.subjects[subject].title;
-  }
-
-  showTip(place: Pick<Tip, "clientX" | "clientY">, heading: string, rows: Tip["rows"]): void {
-    this.tip.value = { clientX: place.clientX, clientY: place.clientY, heading, rows };
-  }
-
-  hideTip = (): void => {
-    this.tip.value = null;
-  };
-}
-
-export const Context = createContext<ReportContext | null>(null);
-
-export function useReport(): ReportContext {
-  return useContext(Context)!;
-}
+import { type ReportContext, useReport } from "./report_context.ts";
+import type { HeadId } from "./report_data.ts";
 
 /** Round coordinates to hundredths of a pixel. */
 export function round<T extends Record<string, number>>(values: T): T {

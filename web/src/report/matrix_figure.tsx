@@ -5,18 +5,8 @@ import { fitted, textWidth } from "../paint/painter.ts";
 import { shade } from "../paint/roles.ts";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
-import {
-  Canvas,
-  ColorScale,
-  Heading,
-  Label,
-  type ReportContext,
-  round,
-  Spots,
-  shift,
-  Tick,
-  useReport,
-} from "./marks.tsx";
+import * as svg from "./marks.tsx";
+import { type ReportContext, useReport } from "./report_context.ts";
 import type { MatrixFigure } from "./report_data.ts";
 
 const ROW = 15;
@@ -42,22 +32,22 @@ function drawMatrix(
   const values = panels.flatMap(({ value }) => value.flatMap((row) => row ?? []));
   const most = Math.max(0, ...values.map((number) => number ?? 0)) || 1;
   const height = TOP + labels.length * ROW + 22;
-  const spots = new Spots(context);
+  const spots = new svg.Spots(context);
   let [x, y] = [left, 0];
   const maps = panels.map((panel, i) => {
     const name = context.titleOf(panel.subject);
     const cell = Math.min(isRow ? together : (width - left) / panel.x.length, 26);
     const room = isRow ? Math.max(cell * panel.x.length + GAP - 6, 60) : width - left;
     const step = everyNth(panel.x.length, (panel.x.length * cell) / 18);
-    const place = shift(x, y);
+    const place = svg.shift(x, y);
     if (isRow) x += panel.x.length * cell + GAP;
     else y += height;
     return (
       <g key={i} transform={place}>
-        <Heading x={0} y={12} text={fitted(name, 12.6, room)} />
+        <svg.Heading x={0} y={12} text={fitted(name, 12.6, room)} />
         {panel.x.map((layer, column) =>
           column % step ? null : (
-            <Tick key={layer} x={(column + 0.5) * cell} y={TOP - 6} text={String(layer)} />
+            <svg.Tick key={layer} x={(column + 0.5) * cell} y={TOP - 6} text={String(layer)} />
           ),
         )}
         {labels.map((label, row) => {
@@ -66,7 +56,7 @@ function drawMatrix(
           return (
             <g key={label}>
               {(!isRow || i === 0) && (
-                <Label x={-8} y={top + ROW / 2} text={text} anchor="end" fill="ink" isCentral />
+                <svg.Label x={-8} y={top + ROW / 2} text={text} anchor="end" fill="ink" isCentral />
               )}
               {panel.x.map((layer, column) => {
                 const value = panel.value[row]?.[column] ?? null;
@@ -85,7 +75,7 @@ function drawMatrix(
                   y: top,
                 });
                 const fill = value === null ? "var(--raised)" : shade(Math.sqrt(value / most));
-                return <rect key={layer} {...round(box)} rx={1.5} fill={fill} {...spot} />;
+                return <rect key={layer} {...svg.round(box)} rx={1.5} fill={fill} {...spot} />;
               })}
             </g>
           );
@@ -96,10 +86,10 @@ function drawMatrix(
   const ends = [0, Number(most.toPrecision(3))].map((value) => axisNumber(value, share));
   const below = (isRow ? height : y) - 8;
   return (
-    <Canvas width={width} height={below + 38} label={title} spots={spots}>
+    <svg.Canvas width={width} height={below + 38} label={title} spots={spots}>
       {maps}
-      <ColorScale x={left} y={below} fill={(part) => shade(Math.sqrt(part))} ends={ends} />
-    </Canvas>
+      <svg.ColorScale x={left} y={below} fill={(part) => shade(Math.sqrt(part))} ends={ends} />
+    </svg.Canvas>
   );
 }
 

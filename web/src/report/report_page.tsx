@@ -12,8 +12,8 @@ import { HeadCard } from "./head_card.tsx";
 import { HeadsFigureView } from "./heads_figure.tsx";
 import { LinesFigureView } from "./lines_figure.tsx";
 import { MapFigureView } from "./map_figure.tsx";
-import { Context, ReportContext, useReport } from "./marks.tsx";
 import { MatrixFigureView } from "./matrix_figure.tsx";
+import { Context, ReportContext, useReport } from "./report_context.ts";
 import type { Figure, Report, Rows } from "./report_data.ts";
 import { addressOf, Finding, Sentence } from "./sentences.tsx";
 import cardStyle from "./style/card.css";
@@ -77,9 +77,7 @@ function openAddress(context: ReportContext): void {
   context.openCard([subject, Number(match[3]), Number(match[4])]);
 }
 
-interface ReportPageProps {
-  readonly choice: Signal<Choice>;
-}
+type ReportPageProps = Readonly<{ choice: Signal<Choice> }>;
 
 function ReportPage({ choice }: ReportPageProps) {
   const context = useReport();

@@ -3,7 +3,7 @@
 import { createElement, type VNode } from "preact";
 import type { Tip } from "../view/controls.tsx";
 import { Button } from "../view/controls.tsx";
-import { useReport } from "./marks.tsx";
+import { useReport } from "./report_context.ts";
 import type { HeadId, MathTree, Part } from "./report_data.ts";
 
 /** Button that stays in the background. */

@@ -4,7 +4,7 @@ import { formatSmall, formatValue, isInterval, withInterval } from "../data/form
 import { classes } from "../view/controls.tsx";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
-import { useReport } from "./marks.tsx";
+import { useReport } from "./report_context.ts";
 import type { Cell, TableColumn, TableFigure } from "./report_data.ts";
 import { HeadLink } from "./sentences.tsx";
 
@@ -56,11 +56,7 @@ export function TableFigureView({ figure }: { figure: TableFigure }) {
   return <FigureFrame figure={figure} csv={() => tableRows(figure)} draw={draw} />;
 }
 
-interface ContentProps {
-  readonly row: readonly Cell[];
-  readonly index: number;
-  readonly column: TableColumn;
-}
+type ContentProps = Readonly<{ row: readonly Cell[]; index: number; column: TableColumn }>;
 
 function Content({ row, index, column }: ContentProps) {
   const value = row[index];

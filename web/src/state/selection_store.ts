@@ -15,10 +15,7 @@ import {
 import { tourOf } from "./tour.ts";
 
 /** Token positions under the pointer or the keyboard focus; never part of the URL. */
-export interface Hover {
-  readonly query: number | null;
-  readonly key: number | null;
-}
+export type Hover = Readonly<{ query: number | null; key: number | null }>;
 
 const NO_HOVER: Hover = { query: null, key: null };
 

@@ -8,6 +8,17 @@ import { paint, prepare } from "../paint/painter.ts";
 import { inkOn, type RoleLook, roleColor } from "../paint/roles.ts";
 import { useSession } from "./explorer_context.ts";
 
+/** CSS lengths in pixels. */
+export function px(lengths: Readonly<Record<string, number>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(lengths).map(([name, length]) => [name, `${length}px`]));
+}
+
+/** Mark a key as handled. */
+export function consume(event: Event): void {
+  event.preventDefault();
+  event.stopPropagation();
+}
+
 /** Button that submits no form. */
 export function Button(props: ComponentProps<"button">) {
   return <button type="button" {...props} />;

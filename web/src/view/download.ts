@@ -12,10 +12,7 @@ const LONGEST = 16_000;
 
 export type Drawn = Omit<Scene, "background">;
 
-interface Captioned {
-  readonly scene: Drawn;
-  readonly caption: string;
-}
+type Captioned = Readonly<{ scene: Drawn; caption: string }>;
 
 /** Place scenes side by side, each under its caption, all under one title. */
 export function sheet(title: string, scenes: readonly Captioned[], theme: Theme): Scene {

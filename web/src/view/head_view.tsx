@@ -6,7 +6,7 @@ import { lineWidth } from "../layout/lines_layout.ts";
 import { inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
 import { type HeadId, headCode, headName, isSameHead, TABS } from "../state/selection.ts";
-import { Button, Segments } from "./controls.tsx";
+import { Button, consume, Segments } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
 import { EvidenceTab } from "./evidence.tsx";
 import { useSession } from "./explorer_context.ts";
@@ -156,8 +156,7 @@ function Tabs() {
     session.update({ tab: next });
     const list = event.currentTarget as HTMLElement;
     requestAnimationFrame(() => list.querySelector<HTMLElement>("[aria-selected=true]")?.focus());
-    event.preventDefault();
-    event.stopPropagation();
+    consume(event);
   };
   return (
     <div class="tabs" role="tablist" aria-label="Ways to see this head" onKeyDown={move}>

@@ -17,7 +17,7 @@ import { inkOn, ROLES, roleColor, roleLook } from "../paint/roles.ts";
 import { mix, type Rgb, type Theme } from "../paint/theme.ts";
 import { COLORS, type ColorBy, headCode, headName, isSameHead } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button, classes, Drawing, Segments, Swatch } from "./controls.tsx";
+import { Button, classes, Drawing, px, Segments, Swatch } from "./controls.tsx";
 import { useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headEffects, headOrder, rangeOf, type Share, shareOf } from "./head_values.ts";
 import { roleText } from "./selected_head.ts";
@@ -138,7 +138,7 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
       aria-label={sorted ? `Heads sorted by ${color}` : "Heads: layers down, heads across"}
       aria-rowcount={layers}
       aria-colcount={block.heads}
-      style={{ width: `${grid.width}px`, height: `${grid.height}px` }}
+      style={px({ width: grid.width, height: grid.height })}
     >
       <Drawing marks={marks} width={grid.width} height={grid.height} />
       {!sorted && <Numbers side={side} grid={grid} hasGroups={hasGroups} />}
@@ -191,12 +191,7 @@ function Cell({ side, grid, place, layerIndex, head }: CellProps) {
       type="button"
       role="gridcell"
       class={classes("cell", isChosen && "sel", isKept && "kept", isOther && "dim")}
-      style={{
-        left: `${x}px`,
-        top: `${y}px`,
-        width: `${grid.cellWidth}px`,
-        height: `${grid.cellHeight}px`,
-      }}
+      style={px({ left: x, top: y, width: grid.cellWidth, height: grid.cellHeight })}
       aria-selected={isChosen}
       aria-colindex={(place % side.block.heads) + 1}
       tabIndex={isChosen ? 0 : -1}
@@ -276,10 +271,7 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
         <span
           key={from}
           class="brk"
-          style={{
-            left: `${grid.left + from * pitch + 2}px`,
-            width: `${(to - from + 1) * pitch - 6}px`,
-          }}
+          style={px({ left: grid.left + from * pitch + 2, width: (to - from + 1) * pitch - 6 })}
           title={`heads ${from} to ${to} share keys and values`}
         />
       ))}
@@ -288,11 +280,7 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
           <span
             key={h}
             class={`cl ${h === head ? "on" : ""}`}
-            style={{
-              left: `${grid.left + h * pitch}px`,
-              width: `${grid.cellWidth}px`,
-              top: `${grid.top - 16}px`,
-            }}
+            style={px({ left: grid.left + h * pitch, width: grid.cellWidth, top: grid.top - 16 })}
           >
             {h === 0 ? "H0" : h}
           </span>
@@ -303,10 +291,7 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
           <span
             key={l}
             class={`rl ${l === layer ? "on" : ""}`}
-            style={{
-              top: `${grid.top + i * (grid.cellHeight + GAP)}px`,
-              height: `${grid.cellHeight}px`,
-            }}
+            style={px({ top: grid.top + i * (grid.cellHeight + GAP), height: grid.cellHeight })}
           >
             L{l}
           </span>

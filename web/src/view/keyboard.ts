@@ -5,6 +5,7 @@ import type { Filter } from "../data/filtered_block.ts";
 import { rowOf } from "../data/tokens.ts";
 import { COLORS, isSameHead, TABS, THEMES } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
+import { consume } from "./controls.tsx";
 import type { ExplorerContext } from "./explorer_context.ts";
 import { headOrder, shareOf } from "./head_values.ts";
 import { goTo } from "./story.tsx";
@@ -47,8 +48,7 @@ export function handleKey(event: KeyboardEvent, explorer: ExplorerContext): void
   const action = isButton || isRange ? undefined : actions(explorer)[key];
   if (!action) return;
   action();
-  event.preventDefault();
-  event.stopPropagation();
+  consume(event);
 }
 
 function actions(explorer: ExplorerContext): Record<string, () => void> {

@@ -140,11 +140,7 @@ export interface ServedModel {
   readonly predicts: boolean;
 }
 
-export interface LabExample {
-  readonly title: string;
-  readonly model?: string;
-  readonly inputs: readonly Input[];
-}
+export type LabExample = Readonly<{ title: string; model?: string; inputs: readonly Input[] }>;
 
 interface LabFormProps {
   readonly models: readonly ServedModel[];
@@ -175,49 +171,42 @@ export function LabForm(props: LabFormProps) {
     event.preventDefault();
     props.ask({ model: served.name, inputs: request.inputs.map((input) => fitted(input, served)) });
   };
-  const field = (index: number, input: Input, letter: string) => (
-    <>
+  const field = (index: number, input: Input, letter: string) => {
+    const optional = (name: "pair" | "target", label: string, hint: string) => (
       <label>
-        <span>{second ? `Text ${letter}` : "Text"}</span>
-        <textarea
-          ref={index === 0 ? ref : null}
-          rows={2}
+        <span>{label}</span>
+        <input
           dir="auto"
-          spellcheck={false}
-          value={input.text}
-          placeholder="What should the model read?"
-          onInput={(event) => change(index, { text: event.currentTarget.value })}
-          onKeyDown={(event) => {
-            event.stopPropagation();
-            if (event.key === "Enter" && !event.shiftKey) submit(event);
-            if (event.key === "Escape" && !isFirst) props.close();
-          }}
+          value={input[name] ?? ""}
+          placeholder={`optional: ${hint}`}
+          onInput={(event) => change(index, { [name]: event.currentTarget.value })}
         />
       </label>
-      {served.pairs && (
+    );
+    return (
+      <>
         <label>
-          <span>with a second sentence</span>
-          <input
+          <span>{second ? `Text ${letter}` : "Text"}</span>
+          <textarea
+            ref={index === 0 ? ref : null}
+            rows={2}
             dir="auto"
-            value={input.pair ?? ""}
-            placeholder="optional: read together with the text"
-            onInput={(event) => change(index, { pair: event.currentTarget.value })}
+            spellcheck={false}
+            value={input.text}
+            placeholder="What should the model read?"
+            onInput={(event) => change(index, { text: event.currentTarget.value })}
+            onKeyDown={(event) => {
+              event.stopPropagation();
+              if (event.key === "Enter" && !event.shiftKey) submit(event);
+              if (event.key === "Escape" && !isFirst) props.close();
+            }}
           />
         </label>
-      )}
-      {served.targets && (
-        <label>
-          <span>decoder reads</span>
-          <input
-            dir="auto"
-            value={input.target ?? ""}
-            placeholder="optional: what the decoder reads"
-            onInput={(event) => change(index, { target: event.currentTarget.value })}
-          />
-        </label>
-      )}
-    </>
-  );
+        {served.pairs && optional("pair", "with a second sentence", "read together with the text")}
+        {served.targets && optional("target", "decoder reads", "what the decoder reads")}
+      </>
+    );
+  };
   return (
     <div class="cover">
       <form

@@ -10,7 +10,7 @@ import { canvasOf, labelEms } from "../paint/painter.ts";
 import { inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
 import type { Side } from "../state/session.ts";
-import { classes, Drawing } from "./controls.tsx";
+import { classes, consume, Drawing, px } from "./controls.tsx";
 import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { groundOf, headColor, linesInput } from "./selected_head.ts";
 
@@ -67,20 +67,20 @@ function Panel({ side, width, height }: { side: Side; width: number; height: num
   const isNarrow = columns.numbers.bar === 0;
   return (
     <div class={`panel ${matrix ? "" : "waiting"}`}>
-      <div class="heading" style={{ width: `${columns.width}px` }}>
-        <b style={{ right: `${columns.width - columns.labels.left}px` }}>
+      <div class="heading" style={px({ width: columns.width })}>
+        <b style={px({ right: columns.width - columns.labels.left })}>
           {side.letter && <span class="letter">{side.letter} </span>}reads ▸
         </b>
-        <span class="read" style={{ minWidth: `${columns.width - columns.labels.right - 4}px` }}>
+        <span class="read" style={px({ minWidth: columns.width - columns.labels.right - 4 })}>
           <b>is read</b> {isNarrow && by}
         </span>
         {!isNarrow && (
-          <span class="mut" style={{ left: `${columns.numbers.x}px` }}>
+          <span class="mut" style={px({ left: columns.numbers.x })}>
             {by}
           </span>
         )}
       </div>
-      <div class="columns" style={{ width: `${columns.width}px`, height: `${columns.height}px` }}>
+      <div class="columns" style={px({ width: columns.width, height: columns.height })}>
         <Drawing marks={marks} width={columns.width} height={columns.height} />
         <Edges side={side} columns={columns} />
         <Words side={side} axis="query" columns={columns} />
@@ -107,11 +107,11 @@ function Edges({ side, columns }: { side: Side; columns: Columns }) {
     <i
       key={`${x}/${run.from}`}
       class={`edge ${run.input}`}
-      style={{
-        left: `${x}px`,
-        top: `${columns.top + run.from * columns.rowHeight}px`,
-        height: `${(run.to - run.from + 1) * columns.rowHeight}px`,
-      }}
+      style={px({
+        left: x,
+        top: columns.top + run.from * columns.rowHeight,
+        height: (run.to - run.from + 1) * columns.rowHeight,
+      })}
     />
   );
   return (
@@ -164,8 +164,7 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
     if (step) options[Math.min(options.length - 1, Math.max(0, focused + step))]?.focus();
     else if (event.key === "Enter" || event.key === " ") pin(entries[focused]);
     else return;
-    event.preventDefault();
-    event.stopPropagation();
+    consume(event);
   };
   const atTab = Math.max(0, rowOf(entries, pinned));
   return (
@@ -183,8 +182,8 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
         const isSpecial = entry.special && selection.filter.specials === "dimmed";
         const ground = groundOf(session, side, weight);
         const place = isReaders
-          ? { right: `${columns.width - columns.labels.left}px` }
-          : { left: `${columns.labels.right}px` };
+          ? { right: columns.width - columns.labels.left }
+          : { left: columns.labels.right };
         return (
           // biome-ignore lint/a11y/useKeyWithClickEvents: the list has the keys
           <div
@@ -200,12 +199,7 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
             )}
             aria-selected={isPinned}
             tabIndex={i === atTab ? 0 : -1}
-            style={{
-              top: `${y}px`,
-              height: `${columns.rowHeight}px`,
-              fontSize: `${columns.fontSize}px`,
-              ...place,
-            }}
+            style={px({ top: y, height: columns.rowHeight, fontSize: columns.fontSize, ...place })}
             onPointerEnter={(event) => {
               if (event.pointerType !== "mouse") return;
               session.point({ [axis]: entry.positions[0] });
@@ -269,11 +263,11 @@ function Share({ columns, axis, weight, color }: ShareProps) {
   if (weight < 0.005) return null;
   const isKey = axis === "key";
   const x = isKey
-    ? { left: `${columns.numbers.x - columns.labels.right}px` }
-    : { right: `${columns.labels.left - columns.readers + 2}px` };
+    ? { left: columns.numbers.x - columns.labels.right }
+    : { right: columns.labels.left - columns.readers + 2 };
   const bar = isKey ? columns.numbers.bar : 0;
   return (
-    <span class="share num" style={x}>
+    <span class="share num" style={px(x)}>
       {bar > 0 && (
         <i style={{ width: `${Math.max(1.5, bar * Math.min(1, weight))}px`, background: color }} />
       )}

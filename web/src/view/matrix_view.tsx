@@ -18,7 +18,7 @@ import {
 } from "../layout/matrix_layout.ts";
 import { labelEms } from "../paint/painter.ts";
 import type { Side } from "../state/session.ts";
-import { Button, Drawing } from "./controls.tsx";
+import { Button, consume, Drawing, px } from "./controls.tsx";
 import { useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headColor } from "./selected_head.ts";
 
@@ -142,8 +142,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
     else if (event.key === "-") setWindow(zoomed(window, layout, 1 / 1.5));
     else if (event.key === "0") setWindow(wholeWindow(layout));
     else return;
-    event.preventDefault();
-    event.stopPropagation();
+    consume(event);
   };
   const aspect = layout.rows / Math.max(1, layout.columns);
   const map =
@@ -153,7 +152,7 @@ function Heat({ side, minus, width, height }: HeatProps) {
       formatWeight(matrix.weights[focus.row * matrix.columns + focus.column], "fine")
     : ""; // biome-ignore format: one choice
   return (
-    <div class={`heat ${matrix ? "" : "waiting"}`} style={{ width: `${width}px` }}>
+    <div class={`heat ${matrix ? "" : "waiting"}`} style={px({ width: width })}>
       <div
         class={`map ${isWhole ? "" : "movable"}`}
         role="application"

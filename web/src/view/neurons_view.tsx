@@ -9,7 +9,7 @@ import { type Entry, printed } from "../data/tokens.ts";
 import { neuronLayout, neuronMarks, workedSum } from "../layout/neurons_layout.ts";
 import { labelEms } from "../paint/painter.ts";
 import type { Side } from "../state/session.ts";
-import { Button, Command, Drawing } from "./controls.tsx";
+import { Button, Command, Drawing, px } from "./controls.tsx";
 import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headColor, neuronsAt } from "./selected_head.ts";
 
@@ -113,7 +113,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
       <div class="strips-heading">
         {heads.map(([name, says, box]) =>
           box ? (
-            <span key={name} style={{ left: `${box.x}px`, width: `${box.width + 14}px` }}>
+            <span key={name} style={px({ left: box.x, width: box.width + 14 })}>
               <b>{name}</b>
               <small>{says}</small>
             </span>
@@ -130,11 +130,11 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
               class="strip"
               aria-selected={entry.positions.includes(chosen)}
               aria-label={`${printed(entry.label)}: q·k ${formatNumber(neurons.dots[entry.positions[0]])}, share ${formatWeight(neurons.weights[entry.positions[0]], "fine")}`}
-              style={{
-                top: `${layout.top + i * layout.rowHeight}px`,
-                height: `${layout.rowHeight}px`,
-                left: `${layout.word.x - 6}px`,
-              }}
+              style={px({
+                top: layout.top + i * layout.rowHeight,
+                height: layout.rowHeight,
+                left: layout.word.x - 6,
+              })}
               onClick={() => {
                 const now = session.selection.peek().key;
                 const position = entry.positions[0];
@@ -286,7 +286,7 @@ function Why({ side, query, chosen }: { side: Side; query: number; chosen: numbe
                 <td>
                   <i
                     class={sizeOf(part) >= 0 ? "up" : "down"}
-                    style={{ width: `${(90 * Math.abs(sizeOf(part))) / most}px` }}
+                    style={px({ width: (90 * Math.abs(sizeOf(part))) / most })}
                   />
                 </td>
                 <td class="mut">

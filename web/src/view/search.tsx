@@ -5,17 +5,13 @@ import { printed } from "../data/tokens.ts";
 import { ROLES } from "../paint/roles.ts";
 import { headName } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
-import { Button } from "./controls.tsx";
+import { Button, consume } from "./controls.tsx";
 import { useExplorer } from "./explorer_context.ts";
 
 /** Number of words listed. */
 const MAX_WORDS = 8;
 
-interface Match {
-  readonly label: string;
-  readonly about: string;
-  choose(): void;
-}
+type Match = Readonly<{ label: string; about: string; choose(): void }>;
 
 /** Matches of a search text, most likely first. */
 export function matchesOf(session: Session, typed: string): Match[] {
@@ -55,8 +51,7 @@ export function Find() {
     if (event.key === "Enter") choose(matches[0]);
     else if (event.key === "Escape") explorer.close();
     else return;
-    event.preventDefault();
-    event.stopPropagation();
+    consume(event);
   };
   return (
     <div class="pop find" role="dialog" aria-label="Find a word or a head">

@@ -12,7 +12,7 @@ import { widestEms } from "../paint/painter.ts";
 import { inkOn } from "../paint/roles.ts";
 import { cssOf, mix } from "../paint/theme.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button, classes, Segments, Where } from "./controls.tsx";
+import { Button, classes, consume, Segments, Where } from "./controls.tsx";
 import { useExplorer, useSession } from "./explorer_context.ts";
 import { Predictions } from "./predictions.tsx";
 import { headColor } from "./selected_head.ts";
@@ -181,8 +181,7 @@ function Flow({ side }: { side: Side }) {
       const all = [...ref.current!.querySelectorAll<HTMLElement>("[data-at]")];
       all[all.indexOf(event.currentTarget as HTMLElement) + step]?.focus();
     } else return;
-    event.preventDefault();
-    event.stopPropagation();
+    consume(event);
   };
   const reachable = pinned ?? firstOf(bands);
   const hover = (w: Word | null) => session.point(w ? { [w.axis]: w.position } : {});
