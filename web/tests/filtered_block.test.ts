@@ -75,7 +75,7 @@ test("a head is titled from its numbers", () => {
   expect(titleOf("first", 0.64, [null], false).lead).toContain("64 % on average");
   expect(titleOf("equal", 0.8, [{ ...link, weight: 0.8 }], true).lead).toContain("across the two");
   expect(titleOf("first", 0.6, [link], true).lead).toBe("reads back from");
-  expect(titleOf("first", 0.6, [{ ...link, weight: 0.1 }], true).lead).toContain("rests");
+  expect(titleOf("first", 0.6, [{ ...link, weight: 0.1 }], true).lead).toContain("attention sink");
 });
 
 test("a caption names the strongest, and what the rest adds up to", () => {

@@ -14,20 +14,20 @@ export interface RowId {
 }
 
 /** Largest difference between a recomputed and a recorded weight. */
-const AGREES = 0.006;
+const MAX_DIFFERENCE = 0.006;
 
 /** Cache of requested rows. */
 export class ExactRows {
   private readonly rows = new Map<string, Lazy<Float32Array | null>>();
 
-  constructor(private readonly ask: RequestRow | null = null) {}
+  constructor(private readonly request: RequestRow | null = null) {}
 
   /** Exact row, or null until it arrives. */
   row(id: RowId): Float32Array | null {
-    const { ask } = this;
-    if (ask === null) return null;
+    const { request } = this;
+    if (request === null) return null;
     const key = Object.values(id).join("/");
-    const row = this.rows.get(key) ?? new Lazy(() => ask(id));
+    const row = this.rows.get(key) ?? new Lazy(() => request(id));
     this.rows.set(key, row);
     return row.value;
   }
@@ -70,5 +70,7 @@ export function softmax(scores: Float32Array): Float32Array {
 /** Softmax of the scores, or null if it differs from the recorded row (sink logits). */
 export function recomputedRow(scores: Float32Array, recorded: Float32Array): Float32Array | null {
   const row = softmax(scores);
-  return row.every((weight, key) => Math.abs(weight - recorded[key]) <= AGREES) ? row : null;
+  return row.every((weight, key) => Math.abs(weight - recorded[key]) <= MAX_DIFFERENCE)
+    ? row
+    : null;
 }

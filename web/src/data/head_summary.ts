@@ -44,10 +44,10 @@ const LEADS: Record<RoleId, string> = {
   same: "reads each token itself",
   equal: "links equal words",
   after: "reads what followed an earlier equal word",
-  broad: "gathers broadly",
-  first: "rests: most words look at the first token",
-  special: "rests on special tokens",
-  punctuation: "rests on punctuation",
+  broad: "broad attention",
+  first: "attention sink: first token",
+  special: "attention sink: special tokens",
+  punctuation: "attention sink: punctuation",
 };
 
 /** Whether a role is an attention sink. */
@@ -62,26 +62,26 @@ const MIN_PINNED = 0.25;
 export function titleOf(
   role: RoleId | null,
   share: number | null,
-  links: readonly (Link | null)[],
+  candidates: readonly (Link | null)[],
   isPinned: boolean,
 ): TitleParts {
-  const present = links.filter((link) => link !== null);
-  const rests = isSink(role);
-  const isTelling = isPinned && present.some(({ weight }) => weight >= MIN_PINNED);
-  const say = (lead: string, said: readonly Link[] = present) => ({ lead, words: [], links: said });
-  if (rests && !isTelling) {
-    const lead = `${LEADS[role]}: ${percent(share)} on average`;
+  const present = candidates.filter((link) => link !== null);
+  const isSinkRole = isSink(role);
+  const isStrong = isPinned && present.some(({ weight }) => weight >= MIN_PINNED);
+  const parts = (lead: string, links: readonly Link[] = present) => ({ lead, words: [], links });
+  if (isSinkRole && !isStrong) {
+    const lead = `${LEADS[role]}, ${percent(share)} on average`;
     const shown = isPinned ? present : [];
-    return say(shown.length ? `${lead};` : lead, shown);
+    return parts(shown.length ? `${lead};` : lead, shown);
   }
-  if (role === "broad") return say(`${LEADS.broad}${present.length ? ", most of all" : ""}`);
-  if (role !== null && !rests) {
+  if (role === "broad") return parts(`${LEADS.broad}${present.length ? ", most of all" : ""}`);
+  if (role !== null && !isSinkRole) {
     const across = role === "equal" && present.some(({ from, to }) => from.segment !== to.segment);
     const lead = across ? "links equal words across the two sentences" : LEADS[role];
-    return say(present.length ? `${lead}:` : lead);
+    return parts(present.length ? `${lead}:` : lead);
   }
-  if (present.length === 0) return say("reads hardly any word here");
-  if (!isPinned) return say("has no single role; strongest:");
+  if (present.length === 0) return parts("reads hardly any word here");
+  if (!isPinned) return parts("has no single role; strongest:");
   const { from, to } = present[0];
   const way = to.positions[0] < from.positions[0] ? "reads back" : "reads ahead";
   const words = [...new Set(present.map((link) => printed(link.from.label)))];

@@ -60,8 +60,8 @@ function checkBlock(block: BlockPart, trace: TracePart): void {
   need(block.layers?.length === layers, `${where}: layers and shape differ`);
   need(block.heads === heads, `${where}: heads and shape differ`);
   need(block.coarse?.length === layers, `${where}: buffers and layers differ`);
-  const { heads: named, here } = block.roles ?? {};
-  need(isTable(named) && (!here || isTable(here)), `${where}: roles and heads differ`);
+  const { heads: named, here: inText } = block.roles ?? {};
+  need(isTable(named) && (!inText || isTable(inText)), `${where}: roles and heads differ`);
   need(
     trace.stacks[block.queries]?.tokens.length === queries,
     `${where}: queries and tokens differ`,
@@ -70,8 +70,8 @@ function checkBlock(block: BlockPart, trace: TracePart): void {
 }
 
 /** Raise PayloadError unless `condition` holds. */
-function need(condition: boolean, problem: string): void {
-  if (!condition) throw new PayloadError(`The data of this page cannot be read: ${problem}.`);
+function need(condition: boolean, reason: string): void {
+  if (!condition) throw new PayloadError(`The data of this page cannot be read: ${reason}.`);
 }
 
 function isObject(value: unknown): value is object {

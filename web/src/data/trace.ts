@@ -179,7 +179,7 @@ export class Lazy<T> {
   private readonly arrived: Signal<T | null> = signal(null);
   private started: Promise<T> | null = null;
   /** Message if loading failed; empty otherwise. */
-  readonly problem = signal("");
+  readonly error = signal("");
 
   constructor(private readonly load: () => Promise<T>) {}
 
@@ -196,7 +196,7 @@ export class Lazy<T> {
         return result;
       },
       (error: unknown) => {
-        this.problem.value = error instanceof Error ? error.message : String(error);
+        this.error.value = error instanceof Error ? error.message : String(error);
         throw error;
       },
     );

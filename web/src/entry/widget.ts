@@ -20,7 +20,7 @@ function hideStill(model: WidgetModel): void {
 
 async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<() => void> {
   const host = document.createElement("div");
-  // JupyterLab handles keys first unless it is told not to; it keeps Control-S.
+  // JupyterLab handles keys first unless this attribute is set; it keeps Control-S.
   const guard = (event: KeyboardEvent) =>
     host.toggleAttribute("data-lm-suppress-shortcuts", !(event.ctrlKey || event.metaKey));
   addEventListener("keydown", guard, true);

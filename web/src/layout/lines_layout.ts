@@ -104,7 +104,7 @@ export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Ma
     dashed,
     ...style,
   });
-  const looked = (row: number, key: number, weight: number, most: number) =>
+  const focused = (row: number, key: number, weight: number, most: number) =>
     curve(row, key, {
       color,
       opacity: 0.25 + 0.75 * Math.min(1, weight / Math.max(most, 1e-6)),
@@ -124,10 +124,10 @@ export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Ma
     if (row === focus.row) {
       const keys = strongest(weights, input.top);
       const shown = keys.filter((key) => weights[key] >= above);
-      front.push(...shown.map((key) => looked(row, key, weights[key], weights[keys[0]])));
+      front.push(...shown.map((key) => focused(row, key, weights[key], weights[keys[0]])));
     } else if (focus.column >= 0) {
       const weight = weights[focus.column];
-      if (focus.row < 0 && weight >= above) front.push(looked(row, focus.column, weight, 1));
+      if (focus.row < 0 && weight >= above) front.push(focused(row, focus.column, weight, 1));
     } else {
       const [key] = strongest(weights, 1);
       if (weights[key] > 0 && weights[key] >= above) behind.push(quiet(row, key, weights[key]));

@@ -110,11 +110,11 @@ function drawCells(
   const stride = everyNth(columns, (columns * size.cell) / 18);
   const step = everyNth(value.length, (value.length * size.row) / 13);
   const middle = (head: number) => LEFT + (head + 0.5) * size.cell;
-  const told = showsRoles ? figure.variables.slice(0, TIP_VARIABLES) : [variable];
+  const inTip = showsRoles ? figure.variables.slice(0, TIP_VARIABLES) : [variable];
   const drawCell = (number: number | null, head: number, i: number) => {
     const role = roleLook(figure.roles[subject]?.[i]?.[head] || null);
     const [x, y, layer] = [LEFT + head * size.cell, TOP + i * size.row, layers[i] ?? i];
-    const rows: Tip["rows"] = told.flatMap((shown) => valueRow(shown, subject, i, head));
+    const rows: Tip["rows"] = inTip.flatMap((shown) => valueRow(shown, subject, i, head));
     const spot = spots.add("cell", {
       heading: `L${layer} H${head}`,
       rows: showsRoles ? [[role.name, ""], ...rows] : rows,

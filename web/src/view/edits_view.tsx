@@ -90,15 +90,15 @@ function CellSlider({ side }: { side: Side }) {
   const row = rowOf(rows, word);
   if (word === null || row < 0 || !matrix || filter.unit === "words") return null;
   const weights = rowWeights(matrix, row);
-  const mine = edits.flatMap((edit) =>
+  const rowEdits = edits.flatMap((edit) =>
     edit.kind === "cell" && isSameHead(edit, { layer, head }) && edit.query === word ? [edit] : [],
   );
   // A weight that was set stays selected: at 0, another would be the strongest.
   const strongest = columns[strongestContent(columns, weights)]?.positions[0];
-  const read = key ?? mine.at(-1)?.key ?? strongest;
+  const read = key ?? rowEdits.at(-1)?.key ?? strongest;
   const column = rowOf(columns, read);
   if (column < 0 || read === undefined) return null;
-  const set = mine.find((edit) => edit.key === read);
+  const set = rowEdits.find((edit) => edit.key === read);
   const now = dragged ?? set?.weight ?? weights[column];
   return (
     <label class="slider">

@@ -170,12 +170,12 @@ function Navigation() {
 /** Running request or error, also announced. */
 function Status() {
   const { session } = useExplorer();
-  const problem = session.requests.error.value;
-  const words = problem || session.requests.busy.value;
+  const error = session.requests.error.value;
+  const text = error || session.requests.busy.value;
   return (
-    <div class={`status ${problem ? "problem" : ""}`} role="status" hidden={!words}>
-      {words}
-      {problem && (
+    <div class={`status ${error ? "problem" : ""}`} role="status" hidden={!text}>
+      {text}
+      {error && (
         <Button
           onClick={() => {
             session.requests.error.value = "";

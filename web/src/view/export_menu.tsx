@@ -116,14 +116,14 @@ export function sceneOf(session: Session): Scene {
 
 function headTitle(session: Session): string {
   const selection = session.selection.peek();
-  const said = titleParts(session);
-  const parts = said.links.map(
+  const title = titleParts(session);
+  const parts = title.links.map(
     ({ from, to, weight }) =>
       `${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
   );
   const { symbol } = roleLookOf(session, session.lead.peek(), selection);
-  const words = said.words.map((word) => `“${word}”`).join(" and ");
-  const start = words ? `${said.lead} ${words}:` : said.lead;
+  const words = title.words.map((word) => `“${word}”`).join(" and ");
+  const start = words ? `${title.lead} ${words}:` : title.lead;
   return `${symbol} ${headName(selection)} ${start} ${parts.join(", ")}`.trim();
 }
 

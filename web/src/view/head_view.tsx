@@ -41,7 +41,7 @@ function Title() {
   const lead = session.lead.value;
   const look = roleLookOf(session, lead, selection);
   const combined = session.combined(lead);
-  const said = titleParts(session);
+  const title = titleParts(session);
   const background = look[session.theme.value.scheme];
   return (
     <div class="title">
@@ -54,10 +54,10 @@ function Title() {
           {look.symbol} {combined ? `${combined.length} heads` : headName(selection)}
         </span>
         <h2>
-          {combined ? <Mean heads={combined} /> : said.lead}{" "}
-          {!combined && said.words.length > 0 && <Quoted words={said.words} />}
+          {combined ? <Mean heads={combined} /> : title.lead}{" "}
+          {!combined && title.words.length > 0 && <Quoted words={title.words} />}
           {!combined &&
-            said.links.map((link, i) => (
+            title.links.map((link, i) => (
               <b key={`${i}${link.from.label}`}>
                 {i > 0 && ", "}
                 <bdi>{printed(link.from.label)}</bdi> → <bdi>{printed(link.to.label)}</bdi>{" "}
@@ -120,16 +120,16 @@ function Subtitle() {
     );
   }
   const index = session.layerIndex(side.block);
-  const [rest, distance] = ["first", "distance"].map(
+  const [sink, distance] = ["first", "distance"].map(
     (name) => side.block.statistics[name]?.[index]?.[selection.head],
   );
   const changed = session.sides.value.find(({ base }) => base.changed)?.base.changed;
   const card = session.header.evidence?.cards[headCode(selection)];
   const parts: string[] = [];
   if (changed) parts.push(`B is the model ${changed}`);
-  const isSaid = titleParts(session).lead.startsWith("rests");
-  if (rest != null && rest >= 0.05 && !isSaid)
-    parts.push(`${percent(rest)} rests on the first token`);
+  const isTitled = titleParts(session).lead.startsWith("attention sink");
+  if (sink != null && sink >= 0.05 && !isTitled)
+    parts.push(`${percent(sink)} of attention on the first token`);
   if (distance != null)
     parts.push(`words it reads are ${distance.toFixed(1)} tokens away on average`);
   if (corpusRole(side, selection)) parts.push(roleText(side, selection));

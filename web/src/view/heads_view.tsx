@@ -74,10 +74,10 @@ function lookOf(
       const hue = roleColor(roleLook(role), theme.scheme);
       // Broad heads are many and full of lines: at full strength they would dominate.
       if (role === "broad") return { paper: mix(panel, hue, 0.1), ink: mix(panel, hue, 0.6) };
-      const rests = isSink(role);
+      const isSinkRole = isSink(role);
       return {
-        paper: mix(panel, hue, rests ? 0.08 : 0.26),
-        ink: rests ? mix(hue, ink, 0.35) : mix(hue, ink, 0.15),
+        paper: mix(panel, hue, isSinkRole ? 0.08 : 0.26),
+        ink: isSinkRole ? mix(hue, ink, 0.35) : mix(hue, ink, 0.15),
       };
     }
     const share = value(layerIndex, head);
@@ -231,12 +231,12 @@ function noteOf(
   head: number,
 ): [string, string][] {
   const { entropy, distance } = side.block.statistics;
-  const { source, heads, here } = side.baseFiltered.block.roles;
+  const { source, heads, here: inText } = side.baseFiltered.block.roles;
   const rows: [string, string][] = [];
-  const say = (where: string, { role, share }: Role) =>
+  const addRole = (where: string, { role, share }: Role) =>
     rows.push([where, [roleLook(role).name, share === null ? "" : percent(share)].join(" ")]);
-  if (source === "corpus") say("over the corpus", heads[layerIndex][head]);
-  say("in this text", (here ?? heads)[layerIndex][head]);
+  if (source === "corpus") addRole("over the corpus", heads[layerIndex][head]);
+  addRole("in this text", (inText ?? heads)[layerIndex][head]);
   const spread = entropy?.[layerIndex][head];
   if (spread != null) rows.push(["spread over", `${formatNumber(Math.exp(spread))} words`]);
   const apart = distance?.[layerIndex][head];

@@ -42,22 +42,22 @@ export class Lab {
     shadow.append(this.root);
     host.replaceChildren(this.stage, this.dialog);
     const usual = start.models[0].name;
-    const asked = parseRequest(location.hash.slice(1), usual);
+    const addressed = parseRequest(location.hash.slice(1), usual);
     const example = start.examples.at(0);
     const initial: TraceRequest = start.first.length
       ? { model: usual, inputs: start.first }
       : { model: example?.model ?? usual, inputs: example?.inputs ?? [{ text: "" }] };
-    this.request = asked ?? initial;
+    this.request = addressed ?? initial;
     document.addEventListener("keydown", (event) => {
       if (event.target === document.body) this.explorer?.key(event);
     });
     addEventListener("hashchange", () => {
       const request = parseRequest(location.hash.slice(1), usual);
       const isNew = request && JSON.stringify(request) !== JSON.stringify(this.request);
-      if (isNew) void this.ask(request, location.hash.slice(1));
+      if (isNew) void this.open(request, location.hash.slice(1));
       else this.session?.store.open(location.hash.slice(1));
     });
-    if (this.request.inputs[0].text) void this.ask(this.request, location.hash.slice(1));
+    if (this.request.inputs[0].text) void this.open(this.request, location.hash.slice(1));
     else {
       this.edit();
       document.documentElement.dataset.ready = "true";
@@ -65,7 +65,7 @@ export class Lab {
   }
 
   /** Show the form, with the error of the last request. */
-  private edit(problem = ""): void {
+  private edit(error = ""): void {
     const { models, examples, limits } = this.start;
     const scheme = this.session?.theme.peek().scheme ?? systemScheme();
     applyTheme(this.root, themeOf(scheme));
@@ -73,10 +73,10 @@ export class Lab {
     this.stage.inert = true;
     render(
       <LabForm
-        {...{ models, examples, limits, problem }}
+        {...{ models, examples, limits, error }}
         request={this.request}
         isFirst={this.session === null}
-        ask={(request) => void this.ask(request, "")}
+        submit={(request) => void this.open(request, "")}
         close={() => this.close()}
       />,
       this.root,
@@ -90,7 +90,7 @@ export class Lab {
   }
 
   /** Request a trace; a newer request ends an older one. */
-  private async ask(request: TraceRequest, fragment: string): Promise<void> {
+  private async open(request: TraceRequest, fragment: string): Promise<void> {
     this.running.abort();
     this.running = new AbortController();
     const { signal } = this.running;
@@ -147,14 +147,14 @@ interface LabFormProps {
   readonly examples: readonly LabExample[];
   readonly limits: { readonly tokens: number; readonly seconds: number };
   readonly request: TraceRequest;
-  readonly problem: string;
+  readonly error: string;
   readonly isFirst: boolean;
-  ask(request: TraceRequest): void;
+  submit(request: TraceRequest): void;
   close(): void;
 }
 
 export function LabForm(props: LabFormProps) {
-  const { models, examples, limits, problem, isFirst } = props;
+  const { models, examples, limits, error, isFirst } = props;
   const [request, setRequest] = useState(props.request);
   const first = request.inputs[0] ?? { text: "" };
   const second = request.inputs[1];
@@ -169,7 +169,10 @@ export function LabForm(props: LabFormProps) {
   };
   const submit = (event: Event) => {
     event.preventDefault();
-    props.ask({ model: served.name, inputs: request.inputs.map((input) => fitted(input, served)) });
+    props.submit({
+      model: served.name,
+      inputs: request.inputs.map((input) => fitted(input, served)),
+    });
   };
   const field = (index: number, input: Input, letter: string) => {
     const optional = (name: "pair" | "target", label: string, hint: string) => (
@@ -247,9 +250,9 @@ export function LabForm(props: LabFormProps) {
             />
           </label>
         )}
-        {problem && (
+        {error && (
           <p class="refused" role="alert">
-            {problem}
+            {error}
           </p>
         )}
         <p class="mut">
@@ -262,7 +265,7 @@ export function LabForm(props: LabFormProps) {
               <Button
                 key={example.title}
                 onClick={() =>
-                  props.ask({ model: example.model ?? served.name, inputs: example.inputs })
+                  props.submit({ model: example.model ?? served.name, inputs: example.inputs })
                 }
               >
                 {example.title}

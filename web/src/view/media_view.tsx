@@ -63,7 +63,7 @@ function Medium({ side }: { side: Side }) {
     const drawn = isSound
       ? timelineMarks(media.sound!, shares, size.width, size.height, theme)
       : pictureMarks(media.pictures, boxes, shares, theme);
-    const frames = looked(side, focus, boxes).map((box) => ({
+    const frames = focusBoxes(side, focus, boxes).map((box) => ({
       kind: "frame" as const,
       ...box,
       color: theme.tone.ink,
@@ -84,7 +84,7 @@ function Medium({ side }: { side: Side }) {
     );
     return entries[index] ?? null;
   };
-  const words = shares ? saying(session, side, shares, isSound) : "";
+  const words = shares ? captionOf(session, side, shares, isSound) : "";
   return (
     <div class={`media ${isSound ? "sound" : ""}`} ref={ref}>
       {/* biome-ignore lint/a11y/noStaticElementInteractions: the words below have the keys */}
@@ -119,7 +119,11 @@ function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
 }
 
 /** Boxes of the patches in focus. */
-function looked({ filtered, block }: Side, { row, column }: Focus, boxes: readonly Box[]): Box[] {
+function focusBoxes(
+  { filtered, block }: Side,
+  { row, column }: Focus,
+  boxes: readonly Box[],
+): Box[] {
   const pieces = [
     row >= 0 ? pieceOf(block.queryTokens.pieces, filtered.rows[row].positions) : null,
     column >= 0 ? pieceOf(block.keyTokens.pieces, filtered.columns[column].positions) : null,
@@ -131,7 +135,7 @@ function looked({ filtered, block }: Side, { row, column }: Focus, boxes: readon
 }
 
 /** Describe the attention over the picture. */
-function saying(session: Session, side: Side, shares: Shares, isSound: boolean): string {
+function captionOf(session: Session, side: Side, shares: Shares, isSound: boolean): string {
   const { rows, columns } = side.filtered;
   const { row, column } = session.focus(side);
   const turned = shares.side === "query";

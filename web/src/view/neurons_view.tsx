@@ -29,7 +29,7 @@ export function NeuronsTab() {
   let note = "";
   const stored = [...side.block.vectors.keys()].join(", ") || "none";
   if (!lazy) note = `Layers that are: ${stored}. Save the page with neurons=[${layer}], or live:`;
-  else if (lazy.problem.value) note = lazy.problem.value;
+  else if (lazy.error.value) note = lazy.error.value;
   else if (!neurons) note = "Fetching the vectors of this layer …";
   return (
     <div class="neurons" ref={ref}>
@@ -255,7 +255,7 @@ function Why({ side, query, chosen }: { side: Side; query: number; chosen: numbe
   if (!backend) {
     return <span class="mut">“Why did it look there?” needs the model: ask in the lab.</span>;
   }
-  const ask = async () => {
+  const request = async () => {
     setAnswer({ for: id, sum: null, words: "Taking the score apart …" });
     try {
       const sum = await backend.score(side.trace, { layer, head, query, key: chosen });
@@ -269,7 +269,7 @@ function Why({ side, query, chosen }: { side: Side; query: number; chosen: numbe
   const most = Math.max(1e-9, ...(shown?.sum?.parts.map((part) => Math.abs(sizeOf(part))) ?? []));
   return (
     <div class="why">
-      <Button class="b" onClick={() => void ask()}>
+      <Button class="b" onClick={() => void request()}>
         Why did it look there?
       </Button>
       {shown?.words && <span class="mut">{shown.words}</span>}

@@ -15,22 +15,22 @@ const NONE: Role = { role: null, share: null, queries: 0 };
 
 /** Role of a head in this text. */
 export function roleInText(side: Side, id: HeadId): Role {
-  const { heads, here } = side.baseFiltered.block.roles;
-  return (here ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
+  const { heads, here: inText } = side.baseFiltered.block.roles;
+  return (inText ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
 }
 
 /** Role of a head over the corpus, if it differs from that in this text. */
 export function corpusRole(side: Side, id: HeadId): Role | null {
-  const { heads, here } = side.baseFiltered.block.roles;
-  const over = here && heads[layerIndex(side, id)]?.[id.head];
+  const { heads, here: inText } = side.baseFiltered.block.roles;
+  const over = inText && heads[layerIndex(side, id)]?.[id.head];
   return over && over.role !== roleInText(side, id).role ? over : null;
 }
 
 /** Name of a head's role; both if the corpus and this text differ. */
 export function roleText(side: Side, id: HeadId): string {
-  const here = roleLook(roleInText(side, id).role).name;
+  const name = roleLook(roleInText(side, id).role).name;
   const over = corpusRole(side, id);
-  return over ? `${roleLook(over.role).name} over the corpus; here: ${here}` : here;
+  return over ? `${roleLook(over.role).name} over the corpus; here: ${name}` : name;
 }
 
 export function roleLookOf(session: Session, side: Side, id: HeadId): RoleLook {
