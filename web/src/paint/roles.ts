@@ -115,11 +115,14 @@ export function rolesByCount(names: readonly string[]): string[] {
  *  colors, and rings where these run out. */
 export function dotStyle(name: string, names: readonly string[]): Record<string, string | number> {
   if (name === OTHER) return { class: "dot", fill: "var(--strong)" };
-  const role = ROLES.find((look) => look.name === name || look.id === name);
+  const roleOf = (label: string) => ROLES.find(({ name, id }) => name === label || id === label);
+  const role = roleOf(name);
   if (role) return { class: "dot", fill: `var(--role-${role.id})` };
-  const index = names.indexOf(name);
-  if (index < COLORS) return { class: "dot", fill: seriesColor(index) };
-  return { class: "ring", fill: "var(--paper)", stroke: seriesColor(index), "stroke-width": 2 };
+  const index = names.filter((label) => !roleOf(label)).indexOf(name);
+  // Steps of 3 pass over the blues, which are roles of position, first.
+  const color = seriesColor(3 * (index + 1));
+  if (index < COLORS) return { class: "dot", fill: color };
+  return { class: "ring", fill: "var(--paper)", stroke: color, "stroke-width": 2 };
 }
 
 /** Shade of a layer: later ones are darker. */
