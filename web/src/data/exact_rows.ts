@@ -5,7 +5,7 @@ import { type Block, Lazy, type Vectors } from "./trace.ts";
 /** Request one row from the backend; null if it lost the trace. */
 export type RequestRow = (row: RowId) => Promise<Float32Array | null>;
 
-export interface RowId {
+interface RowId {
   readonly trace: number;
   readonly block: string;
   readonly layer: number;

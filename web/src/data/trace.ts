@@ -41,7 +41,7 @@ export interface Vectors {
 }
 
 /** Thumbnails of all heads: maximum weight of each cell, as coarse codes. */
-export type Thumbs = Readonly<{ rows: number; columns: number; codes: Uint8Array }>;
+type Thumbs = Readonly<{ rows: number; columns: number; codes: Uint8Array }>;
 
 export interface Block {
   readonly name: string;

@@ -111,9 +111,9 @@ export function arcPath(
 }
 
 /** Token of a text in several lines; `y` is its baseline. */
-export type PlacedToken = Place & Readonly<{ text: string; position: number; line: number }>;
+type PlacedToken = Place & Readonly<{ text: string; position: number; line: number }>;
 
-export interface ArcText {
+interface ArcText {
   readonly tokens: readonly PlacedToken[];
   readonly height: number;
   /** Paths of the arc and of its arrowhead; empty if it ends where it begins. */

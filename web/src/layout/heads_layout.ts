@@ -197,7 +197,7 @@ export function drawLines(weights: Float32Array, rows: number, columns: number, 
   }
 }
 
-export function drawHeat(weights: Float32Array, rows: number, columns: number, on: Canvas): void {
+function drawHeat(weights: Float32Array, rows: number, columns: number, on: Canvas): void {
   const { width, height, ink } = on;
   for (let y = 0; y < height; y++) {
     const row = Math.floor((y * rows) / height) * columns;

@@ -8,7 +8,7 @@ import type { Mark, Raster } from "./scene.ts";
 /** Visible part: pixels per cell, and the cell in the upper left corner. */
 export type Window = Readonly<{ cell: number; row: number; column: number }>;
 
-export interface MatrixLayout {
+interface MatrixLayout {
   readonly width: number;
   readonly height: number;
   /** Upper left corner of the cells. */

@@ -19,7 +19,7 @@ export function mix(from: Rgb, to: Rgb, share: number): Rgb {
 }
 
 /** Ramp of 256 colors through evenly spaced stops. */
-export function ramp(stops: readonly Rgb[]): Rgb[] {
+function ramp(stops: readonly Rgb[]): Rgb[] {
   return Array.from({ length: 256 }, (_, i) => {
     const place = (i / 255) * (stops.length - 1);
     const index = Math.min(Math.floor(place), stops.length - 2);

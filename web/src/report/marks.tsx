@@ -85,7 +85,7 @@ export function Line({ from, to, stroke, width, opacity, dashes }: LineProps) {
 }
 
 /** Mark that shows numbers and may open the card of a head. */
-export interface Spot {
+interface Spot {
   readonly heading: string;
   readonly rows: Tip["rows"];
   readonly panel: number;

@@ -4,9 +4,9 @@ import type { RoleId } from "../data/payload.ts";
 
 /** Subject, layer, head. */
 export type HeadId = readonly [subject: number, layer: number, head: number];
-/** An aside is what bears a claim out: shown on hover and focus. */
+/** Part of a sentence; an aside is evidence, shown on hover and focus. */
 export type Part = string | { head: HeadId } | { figure: string } | { aside: string };
-/** A tree of MathML: tag, then children; text in the leaves. */
+/** Tree of MathML: tag, then children; leaves are text. */
 export type MathTree = [string, ...(MathTree | string)[]];
 type Maybe = number | null;
 
@@ -42,7 +42,7 @@ interface Common {
   readonly paper: string;
 }
 
-/** `layer head`. */
+/** Tables by layer and head. */
 export interface HeadValues {
   readonly value: Maybe[][];
   readonly low?: Maybe[][];
@@ -64,7 +64,7 @@ export interface Variable {
 export interface HeadsFigure extends Common {
   readonly kind: "heads";
   readonly variables: Variable[];
-  /** By subject, `layer head`: what a head does, empty without a name. */
+  /** Roles by subject, layer and head; empty without one. */
   readonly roles: ((RoleId | "")[][] | null)[];
 }
 
@@ -103,7 +103,7 @@ export interface MatrixFigure extends Common {
   readonly panels: {
     readonly subject: number;
     readonly x: number[];
-    /** `label layer`. */
+    /** Values by label and layer. */
     readonly value: (Maybe[] | null)[];
     readonly low: (Maybe[] | null)[];
     readonly high: (Maybe[] | null)[];
@@ -114,7 +114,7 @@ export interface Interval {
   readonly value: Maybe;
   readonly low: Maybe;
   readonly high: Maybe;
-  /** Where rows of one column differ: is it a share? */
+  /** Whether the value is a share, if rows of the column differ. */
   readonly share?: boolean;
 }
 
@@ -123,7 +123,7 @@ export type Cell = string | Maybe | Interval | { readonly head: HeadId };
 export interface TableColumn {
   readonly label: string;
   readonly kind: "text" | "count" | "head" | "bar" | "share" | "number" | "difference";
-  /** The column that a bar is held against. */
+  /** Index of the column with the bar's baseline. */
   readonly against?: number;
 }
 
@@ -135,14 +135,14 @@ export interface TableFigure extends Common {
 
 export interface FinderFigure extends Common {
   readonly kind: "finder";
-  /** Pairs worth looking at, by the ids of variables; a note for each subject. */
+  /** Suggested pairs of variables by id; a note for each subject. */
   readonly presets: {
     readonly title: string;
     readonly x: string;
     readonly y: string;
     readonly notes: string[];
   }[];
-  /** `layer head`: what each head of a subject does, where that was measured. */
+  /** Roles by layer and head, where measured. */
   readonly panels: { readonly subject: number; readonly roles: string[][] | null }[];
 }
 
@@ -156,7 +156,7 @@ export interface MapFigure extends Common {
     readonly y: number[];
     readonly behavior: string[];
     readonly cluster: number[];
-    /** By how much the loss rises without each head, in nats per token. */
+    /** Rise of the loss without each head, in nats per token. */
     readonly effect?: Maybe[];
     readonly note: string;
   }[];
@@ -175,7 +175,7 @@ export interface DotsFigure extends Common {
   readonly groups: string[];
   readonly subjects: number[];
   readonly columns: (Axis & {
-    /** `subject group`. */
+    /** Values by subject and group. */
     readonly values: (Interval | Maybe)[][];
     readonly baselines: Maybe[][];
   })[];

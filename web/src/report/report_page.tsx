@@ -80,9 +80,7 @@ function openAddress(context: ReportContext): void {
 type ReportPageProps = Readonly<{ choice: Signal<Choice> }>;
 
 function ReportPage({ choice }: ReportPageProps) {
-  const context = useReport();
-  const { report } = context;
-  const chosen = context.chosen.value;
+  const { report, tip } = useReport();
   const heads = headsFigure(report);
   return (
     <>
@@ -98,18 +96,17 @@ function ReportPage({ choice }: ReportPageProps) {
         ))}
         <Provenance />
       </article>
-      {chosen && <HeadCard id={chosen} />}
-      <Overlay />
+      <OpenCard />
+      <div class="overlay">
+        <Tooltip kind="tooltip" signal={tip} />
+      </div>
     </>
   );
 }
 
-function Overlay() {
-  return (
-    <div class="overlay">
-      <Tooltip kind="tooltip" tip={useReport().tip.value} />
-    </div>
-  );
+function OpenCard() {
+  const id = useReport().chosen.value;
+  return id && <HeadCard id={id} />;
 }
 
 function Top({ choice }: ReportPageProps) {

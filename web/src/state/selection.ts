@@ -6,7 +6,7 @@ import type { Block, Trace } from "../data/trace.ts";
 
 export const TABS = ["lines", "matrix", "neurons", "evidence", "effect"] as const;
 export const COLORS = ["role", "effect", "spread", "distance"] as const;
-export const SOURCES = ["corpus", "text"] as const;
+const SOURCES = ["corpus", "text"] as const;
 export const THEMES = ["auto", "light", "dark"] as const;
 
 export type Tab = (typeof TABS)[number];

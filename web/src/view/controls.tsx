@@ -1,5 +1,6 @@
 // Controls that pages and reports share.
 
+import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentProps } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Entry } from "../data/tokens.ts";
@@ -127,7 +128,8 @@ export interface Tip {
 }
 
 /** Show a tip inside its positioned parent, on the side of the pointer that has room. */
-export function Tooltip({ kind, tip }: { kind: string; tip: Tip | null }) {
+export function Tooltip({ kind, signal }: { kind: string; signal: ReadonlySignal<Tip | null> }) {
+  const tip = signal.value;
   const ref = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const element = ref.current;

@@ -179,7 +179,7 @@ function Turn({ side }: { side: Side }) {
 const LISTED = 8;
 
 /** Heads ranked by their effect on the output. */
-export function Ranking({ side }: { side: Side }) {
+function Ranking({ side }: { side: Side }) {
   const session = useSession();
   const effects = headEffects(session, side);
   const progress = session.requests.progress.value;
@@ -349,7 +349,7 @@ function Progressing({ done, total }: Progress) {
 }
 
 /** Heads ranked by the pinned weight. */
-export function PairRank({ side }: { side: Side }) {
+function PairRank({ side }: { side: Side }) {
   const session = useSession();
   const { word, key } = session.selection.value;
   const [list, setList] = useState<readonly RankedHead[] | null>(null);

@@ -141,7 +141,7 @@ function Explorer() {
       </div>
       {layout === "phone" && <WordSheet />}
       <Help />
-      <Tooltip kind="tip" tip={explorer.tip.value} />
+      <Tooltip kind="tip" signal={explorer.tip} />
       <Status />
     </div>
   );

@@ -106,7 +106,7 @@ function headRows(session: Session): Row[] {
 }
 
 /** Draw the chosen head of every input, side by side under its title. */
-export function sceneOf(session: Session): Scene {
+function sceneOf(session: Session): Scene {
   const scenes = session.sides.peek().map((side) => ({
     scene: sideScene(session, side),
     caption: [side.letter, side.base.title, side.base.changed].filter(Boolean).join(" · "),

@@ -57,7 +57,7 @@ export function headOrder(session: Session, side: Side, share: Share): HeadIndex
   return spots.sort((a, b) => sizes.get(b)! - sizes.get(a)!);
 }
 
-export interface HeadEffect {
+interface HeadEffect {
   /** Change of a probability, of log-odds, or of the text's vector. */
   readonly kind: "prediction" | "odds" | "turn";
   /** Description of what changes. */

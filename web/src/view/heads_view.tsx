@@ -318,7 +318,7 @@ export const DESCRIPTIONS: Record<ColorBy, string> = {
   distance: "how far away the words are that it reads",
 };
 
-export function RoleLegend({ side }: { side: Side }) {
+function RoleLegend({ side }: { side: Side }) {
   const explorer = useExplorer();
   const { session } = explorer;
   const { role: chosen, named } = session.selection.value;
@@ -365,7 +365,7 @@ export function RoleLegend({ side }: { side: Side }) {
   );
 }
 
-export function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "role"> }) {
+function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "role"> }) {
   const session = useSession();
   const theme = session.theme.value;
   const css = (stops: readonly Rgb[]) =>

@@ -130,7 +130,7 @@ function systemScheme(): "light" | "dark" {
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-export interface ServedModel {
+interface ServedModel {
   readonly name: string;
   readonly title: string;
   /** Whether it takes a second text or a target, generates, predicts. */
@@ -140,7 +140,7 @@ export interface ServedModel {
   readonly predicts: boolean;
 }
 
-export type LabExample = Readonly<{ title: string; model?: string; inputs: readonly Input[] }>;
+type LabExample = Readonly<{ title: string; model?: string; inputs: readonly Input[] }>;
 
 interface LabFormProps {
   readonly models: readonly ServedModel[];
@@ -153,7 +153,7 @@ interface LabFormProps {
   close(): void;
 }
 
-export function LabForm(props: LabFormProps) {
+function LabForm(props: LabFormProps) {
   const { models, examples, limits, error, isFirst } = props;
   const [request, setRequest] = useState(props.request);
   const first = request.inputs[0] ?? { text: "" };

@@ -279,7 +279,7 @@ function Share({ columns, axis, weight, color }: ShareProps) {
 const SIDE = 28;
 
 /** Patch of a picture, as small as a word. */
-export function PatchThumbnail({ piece, media }: { piece: Piece | null; media: Media }) {
+function PatchThumbnail({ piece, media }: { piece: Piece | null; media: Media }) {
   const ref = useRef<HTMLCanvasElement>(null);
   const patch = piece?.kind === "patch" ? piece : null;
   const picture = patch ? media.pictures[patch.image] : undefined;

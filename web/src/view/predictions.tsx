@@ -12,7 +12,7 @@ const KINDS = {
   label: "label",
 } as const;
 
-export interface Predicted {
+interface Predicted {
   readonly position: number | null;
   readonly top: readonly Answer[];
   readonly title: string;

@@ -14,7 +14,7 @@ import type { Session, Side } from "../state/session.ts";
 const NONE: Role = { role: null, share: null, queries: 0 };
 
 /** Role of a head in this text. */
-export function roleInText(side: Side, id: HeadId): Role {
+function roleInText(side: Side, id: HeadId): Role {
   const { heads, here: inText } = side.baseFiltered.block.roles;
   return (inText ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
 }

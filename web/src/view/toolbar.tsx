@@ -138,7 +138,7 @@ function BlockChoice() {
 }
 
 /** Summarize a filter in a few words. */
-export function describeFilter(filter: Filter): string {
+function describeFilter(filter: Filter): string {
   const parts = [`special tokens ${filter.specials}`];
   if (filter.above !== NO_FILTER.above) parts.push(`above ${filter.above}`);
   if (filter.top > 0) parts.push(`${filter.top} per word`);
@@ -151,7 +151,7 @@ export function describeFilter(filter: Filter): string {
 
 const PAIRS = { all: "all", ab: "A→B", ba: "B→A", within: "within" } as const;
 
-export function FilterPopover() {
+function FilterPopover() {
   const session = useSession();
   const { filter } = session.selection.value;
   const { block } = session.lead.value;
