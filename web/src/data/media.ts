@@ -17,16 +17,11 @@ export interface Sound {
 }
 
 /** Rectangle of an image; edges are fractions of its height and width. */
-export interface Patch {
+export interface Patch extends Readonly<Record<Edge | "image" | "row" | "column", number>> {
   readonly kind: "patch";
-  readonly image: number;
-  readonly row: number;
-  readonly column: number;
-  readonly top: number;
-  readonly left: number;
-  readonly bottom: number;
-  readonly right: number;
 }
+
+type Edge = "top" | "left" | "bottom" | "right";
 
 /** Stretch of a recording, in seconds. */
 export type Frame = Readonly<{ kind: "frame"; start: number; end: number }>;

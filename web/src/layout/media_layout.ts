@@ -129,14 +129,9 @@ export function timelineMarks(
     const from = Math.floor((i * sound.peaks.length) / columns);
     const to = Math.max(from + 1, Math.floor(((i + 1) * sound.peaks.length) / columns));
     const tall = Math.max(1, (Math.max(...sound.peaks.subarray(from, to)) / 255) * wave);
-    marks.push({
-      kind: "rect",
-      x: (i * width) / columns,
-      y: middle - tall / 2,
-      width: Math.max(1, width / columns - 0.5),
-      height: tall,
-      fill: theme.tone.strong,
-    });
+    const place = { x: (i * width) / columns, y: middle - tall / 2, height: tall };
+    const bar = { ...place, width: Math.max(1, width / columns - 0.5) };
+    marks.push({ kind: "rect", ...bar, fill: theme.tone.strong });
   }
   const room = floor - wave - 3;
   if (shares && shares.highest > 0) {
@@ -144,13 +139,8 @@ export function timelineMarks(
       if (piece?.kind !== "frame" || piece.start >= sound.seconds) return;
       const tall = (Math.abs(shares.weights[i]) / shares.highest) * room;
       if (!(tall >= 0.5)) return;
-      marks.push({
-        kind: "rect",
-        ...frameSpan(piece, sound, width),
-        y: room - tall,
-        height: tall,
-        fill: theme.tone.accent,
-      });
+      const bar = { ...frameSpan(piece, sound, width), y: room - tall, height: tall };
+      marks.push({ kind: "rect", ...bar, fill: theme.tone.accent });
     });
   }
   for (const second of ticks(sound.seconds, width)) {

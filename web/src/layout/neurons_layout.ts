@@ -9,7 +9,7 @@ import type { Mark, TextMark } from "./scene.ts";
 
 type Span = Readonly<{ x: number; width: number }>;
 
-interface NeuronLayout {
+interface NeuronLayout extends Readonly<Record<"word" | "product" | "sum" | "share", Span>> {
   readonly width: number;
   readonly height: number;
   readonly rowHeight: number;
@@ -18,11 +18,7 @@ interface NeuronLayout {
   /** Null without room. */
   readonly reader: Span | null;
   readonly query: Span | null;
-  readonly word: Span;
   readonly key: Span | null;
-  readonly product: Span;
-  readonly sum: Span;
-  readonly share: Span;
 }
 
 export function neuronLayout(

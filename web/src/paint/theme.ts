@@ -41,49 +41,28 @@ export function pixelsOf(count: number, color: (i: number) => Rgb): Uint8Clamped
 
 export type Scheme = "light" | "dark";
 
+/** Colors of the light and the dark theme. */
 const TONES = {
-  light: {
-    paper: "#fbfaf7",
-    panel: "#ffffff",
-    raised: "#f3f1ec",
-    line: "#e4e1da",
-    strong: "#cfcbc2",
-    ink: "#1b2026",
-    soft: "#566069",
-    accent: "#0b6bb0",
-    wash: "#e7eef6",
-    positive: "#0b6bb0",
-    negative: "#c65312",
-    missing: "#b9a6c9",
-    /** Two inputs, and the edges of their columns. */
-    a: "#e7eef6",
-    aedge: "#9fbbd6",
-    b: "#f6ede0",
-    bedge: "#d8b98b",
-    before: "#b9bec5",
-    /** `negative` as a text color. */
-    fall: "#b0450c",
-  },
-  dark: {
-    paper: "#14171b",
-    panel: "#1a1e23",
-    raised: "#22272d",
-    line: "#2b3037",
-    strong: "#414851",
-    ink: "#eceae4",
-    soft: "#a9b0b8",
-    accent: "#5db2f2",
-    wash: "#1f2f40",
-    positive: "#5db2f2",
-    negative: "#ff9455",
-    missing: "#7b6690",
-    a: "#1f2f40",
-    aedge: "#46698d",
-    b: "#382c1d",
-    bedge: "#86683d",
-    before: "#59626c",
-    fall: "#ff9455",
-  },
+  paper: ["#fbfaf7", "#14171b"],
+  panel: ["#ffffff", "#1a1e23"],
+  raised: ["#f3f1ec", "#22272d"],
+  line: ["#e4e1da", "#2b3037"],
+  strong: ["#cfcbc2", "#414851"],
+  ink: ["#1b2026", "#eceae4"],
+  soft: ["#566069", "#a9b0b8"],
+  accent: ["#0b6bb0", "#5db2f2"],
+  wash: ["#e7eef6", "#1f2f40"],
+  positive: ["#0b6bb0", "#5db2f2"],
+  negative: ["#c65312", "#ff9455"],
+  missing: ["#b9a6c9", "#7b6690"],
+  // Two inputs, and the edges of their columns.
+  a: ["#e7eef6", "#1f2f40"],
+  aedge: ["#9fbbd6", "#46698d"],
+  b: ["#f6ede0", "#382c1d"],
+  bedge: ["#d8b98b", "#86683d"],
+  before: ["#b9bec5", "#59626c"],
+  // `negative` as a text color.
+  fall: ["#b0450c", "#ff9455"],
 } as const;
 
 const HEAT = {
@@ -97,7 +76,7 @@ const SCALE = {
   dark: ["#7089d6", "#45a5b8", "#7cc79a", "#e0c65c", "#f08a4b"],
 } as const;
 
-type Tone = keyof (typeof TONES)["light"];
+type Tone = keyof typeof TONES;
 
 export interface Theme {
   readonly scheme: Scheme;
@@ -117,12 +96,17 @@ export function themeOf(scheme: Scheme): Theme {
 const themes = new Map<Scheme, Theme>();
 
 function themeIn(scheme: Scheme): Theme {
-  const tone = TONES[scheme];
-  const rgb = Object.fromEntries(Object.entries(tone).map(([name, hex]) => [name, rgbOfHex(hex)]));
+  const tones = <T>(convert: (hex: string) => T) =>
+    Object.fromEntries(
+      Object.entries(TONES).map(([name, [light, dark]]) => [
+        name,
+        convert(scheme === "light" ? light : dark),
+      ]),
+    ) as Record<Tone, T>;
   return {
     scheme,
-    tone,
-    rgb: rgb as Record<Tone, Rgb>,
+    tone: tones((hex) => hex),
+    rgb: tones(rgbOfHex),
     heat: ramp(HEAT[scheme].map(rgbOfHex)),
     scale: ramp(SCALE[scheme].map(rgbOfHex)),
   };

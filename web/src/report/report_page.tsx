@@ -1,7 +1,7 @@
 // A report as a page: findings, sections of figures, provenance, and the card of a head.
 
 import { effect, type Signal, signal } from "@preact/signals";
-import { render } from "preact";
+import { type ComponentType, render } from "preact";
 import { colorVariables } from "../paint/roles.ts";
 import { applyTheme, type Scheme, themeOf } from "../paint/theme.ts";
 import { Logo, Segments, Tooltip } from "../view/controls.tsx";
@@ -187,25 +187,20 @@ function Section({ id, title, text, figures }: Report["sections"][number]) {
   );
 }
 
+const VIEWS = {
+  heads: HeadsFigureView,
+  lines: LinesFigureView,
+  matrix: MatrixFigureView,
+  table: TableFigureView,
+  finder: FinderFigureView,
+  map: MapFigureView,
+  exemplars: ExemplarsFigureView,
+  dots: DotsFigureView,
+} as const;
+
 function FigureView({ figure }: { figure: Figure }) {
-  switch (figure.kind) {
-    case "heads":
-      return <HeadsFigureView figure={figure} />;
-    case "lines":
-      return <LinesFigureView figure={figure} />;
-    case "matrix":
-      return <MatrixFigureView figure={figure} />;
-    case "table":
-      return <TableFigureView figure={figure} />;
-    case "finder":
-      return <FinderFigureView figure={figure} />;
-    case "map":
-      return <MapFigureView figure={figure} />;
-    case "exemplars":
-      return <ExemplarsFigureView figure={figure} />;
-    case "dots":
-      return <DotsFigureView figure={figure} />;
-  }
+  const View = VIEWS[figure.kind] as ComponentType<{ figure: Figure }>;
+  return <View figure={figure} />;
 }
 
 function Provenance() {

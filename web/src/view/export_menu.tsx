@@ -175,6 +175,7 @@ function neuronScene(session: Session, side: Side): Drawn | null {
 
 function linesScene(session: Session, side: Side, matrix: Matrix): Drawn {
   const theme = session.theme.peek();
+  const { ink, soft } = theme.tone;
   const { rows, columns: keys } = side.filtered;
   const focus = session.focus(side);
   const columns = columnsOf({
@@ -198,27 +199,13 @@ function linesScene(session: Session, side: Side, matrix: Matrix): Drawn {
       const width = widestEms([text], true) * columns.fontSize + 10;
       const height = columns.rowHeight - 4;
       marks.push({ kind: "rect", x: x - 5, y: y - height / 2, width, height, fill: cssOf(ground) });
-      marks.push({
-        kind: "text",
-        x: columns.numbers.x,
-        y: y + 4,
-        text: shortWeight(weight),
-        size: 11.5,
-        anchor: "start",
-        fill: theme.tone.ink,
-      });
+      const number = { x: columns.numbers.x, y: y + 4, text: shortWeight(weight), size: 11.5 };
+      marks.push({ kind: "text", ...number, anchor: "start", fill: ink });
     }
-    marks.push({
-      kind: "text",
-      x,
-      y: y + columns.fontSize * 0.35,
-      text,
-      size: columns.fontSize,
-      serif: true,
-      bold: isReader && row === focus.row,
-      anchor: isReader ? "end" : "start",
-      fill: entry.special ? theme.tone.soft : theme.tone.ink,
-    });
+    const place = { x, y: y + columns.fontSize * 0.35, text, size: columns.fontSize, serif: true };
+    const fill = entry.special ? soft : ink;
+    const bold = isReader && row === focus.row;
+    marks.push({ kind: "text", ...place, bold, fill, anchor: isReader ? "end" : "start" });
   };
   for (const [row, entry] of rows.entries()) label(entry, row, true);
   for (const [row, entry] of keys.entries()) label(entry, row, false);
