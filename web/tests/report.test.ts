@@ -8,6 +8,7 @@ import {
   withInterval,
 } from "../src/data/format.ts";
 import { parseReport } from "../src/data/parse.ts";
+import { dotStyle } from "../src/paint/roles.ts";
 import { radiusOf } from "../src/report/map_figure.tsx";
 import { flow } from "../src/report/marks.tsx";
 import { csvText } from "../src/view/download.ts";
@@ -46,6 +47,22 @@ describe("the map of heads", () => {
     expect(quarter - none).toBeCloseTo((most - none) / 2);
     expect(radiusOf(null, 0.4)).toBe(none);
     expect(radiusOf(undefined, 0)).toBe(radiusOf(0.3, 0));
+  });
+});
+
+describe("dots", () => {
+  it("have the color of their role, or a series color for other names", () => {
+    const names = ["[CLS]", "broad", "previous token", "direct object", "other"];
+    const fills = names.map((name) => dotStyle(name, names).fill);
+    expect(fills[1]).toBe("var(--role-broad)");
+    expect(fills[2]).toBe("var(--role-previous)");
+    expect(new Set(fills).size).toBe(names.length);
+  });
+
+  it("are rings where series colors run out", () => {
+    const names = Array.from({ length: 17 }, (_, i) => `relation ${i}`);
+    expect(dotStyle(names[15], names).class).toBe("dot");
+    expect(dotStyle(names[16], names).class).toBe("ring");
   });
 });
 

@@ -107,6 +107,24 @@ test("edits run the model, a newer one ends an older one, and undo goes back", a
   expect(session.edits.traces.value).toBeNull();
 });
 
+test("other changes do not run the edited model again", async () => {
+  let runs = 0;
+  const backend = {
+    edit: async () => {
+      runs++;
+      return traces;
+    },
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "off=L0H0");
+  session.update({ head: 1 });
+  session.update({ tab: "matrix" });
+  expect(runs).toBe(1);
+  await new Promise((done) => setTimeout(done));
+  session.dispose();
+  session.edits.add({ kind: "off", layer: 0, head: 1 });
+  expect(runs).toBe(1);
+});
+
 test("what was asked of the lab is in its address", () => {
   const request = {
     model: "smollm2",

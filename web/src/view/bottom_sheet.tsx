@@ -9,7 +9,7 @@ import { Button, Where } from "./controls.tsx";
 import { useDialog, useExplorer } from "./explorer_context.ts";
 import { headColor, roleLookOf } from "./selected_head.ts";
 
-export function WordSheet() {
+export function BottomSheet() {
   const explorer = useExplorer();
   const { session } = explorer;
   const { word } = session.selection.value;

@@ -119,6 +119,28 @@ export function Drawing({ marks, width, height, label }: DrawingProps) {
   return <canvas ref={ref} {...named} />;
 }
 
+interface SelectProps {
+  readonly kind?: string;
+  readonly label?: string;
+  readonly value: string;
+  readonly options: readonly (readonly [value: string, text: string])[];
+  choose(value: string): void;
+}
+
+/** Drop-down list. */
+export function Select({ kind, label, value, options, choose }: SelectProps) {
+  const change = (event: Event) => choose((event.currentTarget as HTMLSelectElement).value);
+  return (
+    <select class={kind} aria-label={label} value={value} onChange={change}>
+      {options.map(([option, text]) => (
+        <option key={option} value={option}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
 /** Text beside the pointer, in client coordinates. */
 export interface Tip {
   readonly clientX: number;

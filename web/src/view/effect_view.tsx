@@ -7,7 +7,7 @@ import { capital, formatNumber, ordinal } from "../data/format.ts";
 import { printed } from "../data/tokens.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
-import { Button, classes, Swatch } from "./controls.tsx";
+import { Button, classes, Select, Swatch } from "./controls.tsx";
 import { Edits } from "./edits_view.tsx";
 import { useSession } from "./explorer_context.ts";
 import { headEffects } from "./head_values.ts";
@@ -245,17 +245,14 @@ function Against({ candidates, ranked }: { candidates: readonly string[]; ranked
   return (
     <label class="against mut">
       over{" "}
-      <select
+      <Select
         value={others.includes(against.trim()) ? against.trim() : ""}
-        onChange={(event) => session.update({ against: event.currentTarget.value })}
-      >
-        <option value="">all other answers</option>
-        {others.map((text) => (
-          <option key={text} value={text}>
-            {printed(text)}
-          </option>
-        ))}
-      </select>
+        options={[
+          ["", "all other answers"],
+          ...others.map((text) => [text, printed(text)] as const),
+        ]}
+        choose={(text) => session.update({ against: text })}
+      />
     </label>
   );
 }

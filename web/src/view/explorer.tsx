@@ -6,7 +6,7 @@ import { useEffect } from "preact/hooks";
 import { gridWidth } from "../layout/heads_layout.ts";
 import { applyTheme } from "../paint/theme.ts";
 import type { Session } from "../state/session.ts";
-import { WordSheet } from "./bottom_sheet.tsx";
+import { BottomSheet } from "./bottom_sheet.tsx";
 import { Button, Tooltip } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
 import { Context, ExplorerContext, type LabActions, useExplorer } from "./explorer_context.ts";
@@ -17,7 +17,7 @@ import { handleKey } from "./keyboard.ts";
 import { Sentence } from "./sentence.tsx";
 import { StoryBar } from "./story.tsx";
 import { sheet } from "./style/explorer_style.ts";
-import { Bar } from "./toolbar.tsx";
+import { Toolbar } from "./toolbar.tsx";
 
 export interface Mounted {
   /** Handle a key that no element inside the explorer handled. */
@@ -127,7 +127,7 @@ function Explorer() {
   return (
     <div class={kind}>
       <div class="under" inert={isCovered}>
-        {!embed && <Bar />}
+        {!embed && <Toolbar />}
         {(!isAlone || pane === 4) && <Sentence />}
         {!(embed && pane === 4) && (
           <div class="panes" style={{ gridTemplateColumns: columns }}>
@@ -139,7 +139,7 @@ function Explorer() {
         {!embed && <StoryBar />}
         {!embed && layout === "phone" && <Navigation />}
       </div>
-      {layout === "phone" && <WordSheet />}
+      {layout === "phone" && <BottomSheet />}
       <Help />
       <Tooltip kind="tip" signal={explorer.tip} />
       <Status />

@@ -6,7 +6,7 @@ import { type Input, RequestError, requestTrace, type TraceRequest } from "../da
 import { applyTheme, themeOf } from "../paint/theme.ts";
 import { Session } from "../state/session.ts";
 import { formatRequest, parseRequest } from "../state/trace_request.ts";
-import { Button } from "./controls.tsx";
+import { Button, Select } from "./controls.tsx";
 import { showError } from "./error_message.tsx";
 import { type Mounted, mount } from "./explorer.tsx";
 import { sheet } from "./style/explorer_style.ts";
@@ -223,17 +223,12 @@ function LabForm(props: LabFormProps) {
         {models.length > 1 && (
           <label>
             <span>Model</span>
-            <select
-              aria-label="Model"
+            <Select
+              label="Model"
               value={served.name}
-              onChange={(event) => setRequest({ ...request, model: event.currentTarget.value })}
-            >
-              {models.map(({ name, title }) => (
-                <option key={name} value={name}>
-                  {title || name}
-                </option>
-              ))}
-            </select>
+              options={models.map(({ name, title }) => [name, title || name])}
+              choose={(model) => setRequest({ ...request, model })}
+            />
           </label>
         )}
         {field(0, first, "A")}

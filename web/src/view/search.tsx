@@ -36,7 +36,7 @@ export function matchesOf(session: Session, typed: string): Match[] {
   return matches;
 }
 
-export function Find() {
+export function Search() {
   const explorer = useExplorer();
   const { session } = explorer;
   const [typed, setTyped] = useState("");

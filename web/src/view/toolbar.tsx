@@ -2,16 +2,16 @@
 
 import type { ComponentChildren } from "preact";
 import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
-import { Button, classes, Logo, Segments } from "./controls.tsx";
+import { Button, classes, Logo, Segments, Select } from "./controls.tsx";
 import { useExplorer, useSession } from "./explorer_context.ts";
 import { ExportMenu } from "./export_menu.tsx";
 import { nextTheme } from "./keyboard.ts";
-import { Find } from "./search.tsx";
+import { Search } from "./search.tsx";
 import { goTo } from "./story.tsx";
 
 const PLACES = { file: "saved file", notebook: "notebook", lab: "lab" } as const;
 
-export function Bar() {
+export function Toolbar() {
   const explorer = useExplorer();
   const { session } = explorer;
   const side = session.sides.value[0];
@@ -34,18 +34,13 @@ export function Bar() {
       <BlockChoice />
       <span class="gap" />
       {examples.length > 1 && (
-        <select
-          class="b roomy"
-          aria-label="Example"
+        <Select
+          kind="b roomy"
+          label="Example"
           value={String(example)}
-          onChange={(event) => session.update({ example: Number(event.currentTarget.value) })}
-        >
-          {examples.map(({ title }, i) => (
-            <option key={title} value={String(i)}>
-              {title}
-            </option>
-          ))}
-        </select>
+          options={examples.map(({ title }, i) => [String(i), title])}
+          choose={(value) => session.update({ example: Number(value) })}
+        />
       )}
       {step < 0 && (
         <Button class="b roomy" onClick={() => goTo(session, 1)}>
@@ -53,7 +48,7 @@ export function Bar() {
         </Button>
       )}
       <Opener name="find" label="Find">
-        <Find />
+        <Search />
       </Opener>
       <Opener name="filter" label="Filter" about={describeFilter(filter)}>
         <FilterPopover />
@@ -120,20 +115,13 @@ function BlockChoice() {
   const { blocks } = session.sides.value[0].now;
   if (blocks.length < 2) return null;
   return (
-    <select
-      class="b"
-      aria-label="Attention"
+    <Select
+      kind="b"
+      label="Attention"
       value={session.selection.value.block}
-      onChange={(event) =>
-        session.update({ block: event.currentTarget.value, word: null, key: null })
-      }
-    >
-      {blocks.map(({ name }) => (
-        <option key={name} value={name}>
-          {BLOCKS[name] ?? name}
-        </option>
-      ))}
-    </select>
+      options={blocks.map(({ name }) => [name, BLOCKS[name] ?? name])}
+      choose={(block) => session.update({ block, word: null, key: null })}
+    />
   );
 }
 
