@@ -311,7 +311,7 @@ function runsOf(groups: readonly number[]): [number, number][] {
   return runs.filter(([from, to]) => to > from);
 }
 
-export const DESCRIPTIONS: Record<ColorBy, string> = {
+const DESCRIPTIONS: Record<ColorBy, string> = {
   role: "",
   effect: "what the output loses or gains without the head",
   spread: "how many words a row is spread over (entropy)",
@@ -383,7 +383,9 @@ function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "rol
     const isTurn = effects.kind === "turn";
     const most = Math.max(0, ...effects.all.map(({ value }) => Math.abs(value)));
     const stops = isTurn ? [panel, positive] : [negative, panel, positive];
-    const says = isTurn ? effects.what : `what ${effects.what} falls or rises by without the head`;
+    const description = isTurn
+      ? effects.what
+      : `what ${effects.what} falls or rises by without the head`;
     return (
       <div class="legend scale">
         <span class="num">{isTurn ? "0" : effects.format(-most)}</span>
@@ -391,8 +393,8 @@ function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "rol
         <span class="num">
           {effects.format(most)} {effects.unit}
         </span>
-        <span class="source mut" title={says}>
-          {says}
+        <span class="source mut" title={description}>
+          {description}
         </span>
       </div>
     );

@@ -111,11 +111,11 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
   return (
     <>
       <div class="strips-heading">
-        {heads.map(([name, says, box]) =>
+        {heads.map(([name, hint, box]) =>
           box ? (
             <span key={name} style={px({ left: box.x, width: box.width + 14 })}>
               <b>{name}</b>
-              <small>{says}</small>
+              <small>{hint}</small>
             </span>
           ) : null,
         )}

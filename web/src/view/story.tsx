@@ -18,9 +18,9 @@ export function goTo(session: Session, step: number): void {
 
 /** Pane that a step is about, on a phone. */
 function paneOf(session: Session, selection: string): { pane?: number } {
-  const says = new URLSearchParams(selection);
-  if (session.layout.peek() !== "phone" || says.has("pane")) return {};
-  return { pane: says.get("tab") === "effect" ? 3 : parseHead(says.get("head") ?? "") ? 2 : 1 };
+  const fields = new URLSearchParams(selection);
+  if (session.layout.peek() !== "phone" || fields.has("pane")) return {};
+  return { pane: fields.get("tab") === "effect" ? 3 : parseHead(fields.get("head") ?? "") ? 2 : 1 };
 }
 
 export function StoryBar() {
