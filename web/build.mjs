@@ -1,4 +1,5 @@
-// Builds the four entries into the Python package. The same sources give the same bytes.
+// Builds the four entries into the Python package. Builds are reproducible: equal sources give
+// equal bytes.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -26,7 +27,7 @@ const result = await build({
   loader: { ".css": "text" },
   plugins: [
     {
-      // Style sheets are text inside the bundle; drop what only people read.
+      // Style sheets are text inside the bundle: remove comments and white space.
       name: "plain-css",
       setup(setup) {
         setup.onLoad({ filter: /\.css$/ }, async (args) => {
@@ -38,7 +39,7 @@ const result = await build({
   ],
 });
 
-// What is bundled goes with its license.
+// Licenses of the bundled packages.
 const licenses = ["preact", "@preact/signals"].map(
   (name) => `${name}: ${readFileSync(join(here, "node_modules", name, "LICENSE"), "utf-8").trim()}`,
 );
@@ -47,7 +48,7 @@ const notice = `/*!\n${licenses.join("\n\n")}\n*/\n`;
 mkdirSync(out, { recursive: true });
 for (const file of result.outputFiles) {
   const name = file.path.split(/[\\/]/).at(-1);
-  const text = name === "report.js" ? file.text : notice + file.text;
+  const text = notice + file.text;
   const packed = gzipSync(text, { level: 9 }).length;
   writeFileSync(join(out, name), text);
   console.log(`${name.padEnd(10)} ${Buffer.byteLength(text)} bytes, ${packed} gzipped`);

@@ -179,7 +179,7 @@ def test_roles_have_a_name_a_sign_and_a_filter(open_page: Any) -> None:
     opened.page.get_by_role("button", name="same token").click()
     assert opened.page.locator(".cell.dim").count() == 0
     opened.page.get_by_role("gridcell", name="L1 H0").click()
-    assert "rests" in opened.title
+    assert "attention sink" in opened.title
     opened.page.get_by_role("button", name="distance").click()
     assert "tokens" in opened.page.locator(".legend.scale").inner_text()
 

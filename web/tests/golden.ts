@@ -1,8 +1,9 @@
-// The payload that Python wrote for both sides' tests.
+// Golden payload that Python wrote, for tests on both sides.
 
 import { readFileSync } from "node:fs";
-import { bytesOfBase64, type Take, takeFrom } from "../src/data/buffer.ts";
-import { checkHeader, type Header } from "../src/data/payload.ts";
+import { bufferReader, bytesOfBase64, type ReadBuffer } from "../src/data/decode.ts";
+import { checkHeader } from "../src/data/parse.ts";
+import type { Header } from "../src/data/payload.ts";
 import { openTraces, type Trace } from "../src/data/trace.ts";
 import { Session } from "../src/state/session.ts";
 
@@ -12,15 +13,15 @@ export const golden = JSON.parse(readFileSync(file, "utf-8")) as {
   buffers: string[];
 };
 
-export const goldenTake: Take = takeFrom((index) =>
+export const goldenBuffers: ReadBuffer = bufferReader((index) =>
   golden.buffers[index] ? bytesOfBase64(golden.buffers[index]) : null,
 );
 
 export async function goldenTraces(): Promise<Trace[]> {
-  return openTraces(checkHeader(golden.header), goldenTake);
+  return openTraces(checkHeader(golden.header), goldenBuffers);
 }
 
-/** A session on the golden payload, with every layer unpacked. */
+/** Session on the golden payload, with every layer unpacked. */
 export async function goldenSession(fragment = ""): Promise<Session> {
   const traces = await goldenTraces();
   for (const trace of traces) {

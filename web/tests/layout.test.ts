@@ -1,8 +1,15 @@
 import { expect, test } from "vitest";
-import { Lens, NO_FILTER } from "../src/data/lens.ts";
-import { arcsOf, type Place } from "../src/layout/arcs.ts";
-import { gridOf, gridPictures, gridWidth, placeOf } from "../src/layout/grid.ts";
-import { columnsOf, lineMarks, lineWidth, rowY } from "../src/layout/lines.ts";
+import { FilteredBlock, NO_FILTER } from "../src/data/filtered_block.ts";
+import { arcsOf, type Place } from "../src/layout/arcs_layout.ts";
+import {
+  gridOf,
+  gridPictures,
+  gridWidth,
+  placeOf,
+  thumbnailFilter,
+  thumbnailWeights,
+} from "../src/layout/heads_layout.ts";
+import { columnsOf, lineMarks, lineWidth, rowY } from "../src/layout/lines_layout.ts";
 import {
   cellAt,
   matrixLayout,
@@ -11,12 +18,10 @@ import {
   shorten,
   wholeWindow,
   zoomed,
-} from "../src/layout/matrix.ts";
-import { sieved, sieveOf } from "../src/layout/thumbnail.ts";
-import { rgbOfHex } from "../src/paint/color.ts";
+} from "../src/layout/matrix_layout.ts";
+import { svgOf } from "../src/paint/painter.ts";
 import { inkOn, ROLES, roleColor } from "../src/paint/roles.ts";
-import { svgOf } from "../src/paint/svg.ts";
-import { themeOf } from "../src/paint/theme.ts";
+import { rgbOfHex, themeOf } from "../src/paint/theme.ts";
 import { goldenTraces } from "./golden.ts";
 
 const [block] = (await goldenTraces())[0].blocks;
@@ -46,12 +51,22 @@ test("thumbnails are painted from codes, for heads that are there, as the filter
   const pictures = gridPictures(block, grid, NO_FILTER, 1, spots, look);
   expect(pictures).toHaveLength(3);
   expect(pictures[1]).toMatchObject(placeOf(grid, 1, 2));
-  const all = sieved(block, 0, 0, sieveOf(block, NO_FILTER));
+  const all = thumbnailWeights(block, 0, 0, thumbnailFilter(block, NO_FILTER));
   expect(all).toHaveLength(9);
   expect(all[0]).toBeCloseTo(1, 2);
-  const hidden = sieved(block, 0, 0, sieveOf(block, { ...NO_FILTER, specials: "hidden" }));
+  const hidden = thumbnailWeights(
+    block,
+    0,
+    0,
+    thumbnailFilter(block, { ...NO_FILTER, specials: "hidden" }),
+  );
   expect(hidden).toHaveLength(4);
-  const strong = sieved(block, 0, 0, sieveOf(block, { ...NO_FILTER, above: 0.9 }));
+  const strong = thumbnailWeights(
+    block,
+    0,
+    0,
+    thumbnailFilter(block, { ...NO_FILTER, above: 0.9 }),
+  );
   expect([...strong].filter((weight) => weight > 0)).toHaveLength(1);
 });
 
@@ -65,7 +80,7 @@ test("rows are tall enough for a finger where they must be, and numbers have roo
 });
 
 test("a looked-at row shows all of its links, the others their strongest", () => {
-  const lens = new Lens(block, NO_FILTER);
+  const filtered = new FilteredBlock(block, NO_FILTER);
   const columns = columnsOf({
     width: 500,
     height: 200,
@@ -76,9 +91,9 @@ test("a looked-at row shows all of its links, the others their strongest", () =>
     least: 16,
   });
   const input = {
-    matrix: lens.matrix(1, 0)!,
-    rows: lens.rows,
-    keys: lens.columns,
+    matrix: filtered.matrix(1, 0)!,
+    rows: filtered.rows,
+    keys: filtered.columns,
     above: 0.02,
     top: 0,
     dims: true,
@@ -97,7 +112,7 @@ test("a looked-at row shows all of its links, the others their strongest", () =>
 });
 
 test("arcs stand between words of one line only", () => {
-  const lens = new Lens(block, NO_FILTER);
+  const filtered = new FilteredBlock(block, NO_FILTER);
   const place = (x: number, y: number): Place => ({ x, y, width: 30 });
   const places = new Map([
     ["query0", place(20, 58)],
@@ -105,8 +120,8 @@ test("arcs stand between words of one line only", () => {
     ["query2", place(140, 58)],
   ]);
   const input = {
-    matrix: lens.matrix(1, 0)!,
-    lens,
+    matrix: filtered.matrix(1, 0)!,
+    filtered,
     focus: { row: 2, column: -1 },
     read: Float32Array.of(0.123, 0.456, 0.421),
     above: 0.02,
@@ -139,11 +154,11 @@ test("a matrix is fitted, magnified about a point, moved and brought into sight"
   expect(matrixLayout({ width: 600, height: 300 }, 8, 1500, 4).tall).toBeGreaterThan(10);
 });
 
-test("roles are told apart by color, sign and name", () => {
+test("roles are told apart by color, symbol and name", () => {
   for (const part of ["name", "light", "dark"] as const) {
     expect(new Set(ROLES.map((role) => role[part])).size).toBe(ROLES.length);
   }
-  expect(new Set(ROLES.map(({ sign }) => sign)).size).toBe(ROLES.length);
+  expect(new Set(ROLES.map(({ symbol }) => symbol)).size).toBe(ROLES.length);
   for (const role of ROLES) {
     for (const scheme of ["light", "dark"] as const) {
       const color = roleColor(role, scheme);
@@ -152,7 +167,7 @@ test("roles are told apart by color, sign and name", () => {
   }
 });
 
-/** As the guidelines for accessible pages reckon it. */
+/** Contrast ratio of WCAG 2. */
 function contrast(a: readonly number[], b: readonly number[]): number {
   const light = (rgb: readonly number[]) => {
     const [r, g, b] = rgb.map((part) => {

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { bytesOfBase64, takeFrom } from "../src/data/buffer.ts";
-import { dotsOf, scoresOf, softmax } from "../src/data/exact.ts";
-import { checkHeader, PayloadError, parseHeader } from "../src/data/payload.ts";
+import { bufferReader, bytesOfBase64 } from "../src/data/decode.ts";
+import { dotsOf, scoresOf, softmax } from "../src/data/exact_rows.ts";
+import { checkHeader, PayloadError, parseHeader } from "../src/data/parse.ts";
 import { openNumbers, openTraces } from "../src/data/trace.ts";
-import { golden, goldenTake, goldenTraces } from "./golden.ts";
+import { golden, goldenBuffers, goldenTraces } from "./golden.ts";
 
 test("the golden payload opens with the numbers Python put in", async () => {
   const [trace] = await goldenTraces();
@@ -32,7 +32,7 @@ test("a layer is unpacked when it is looked at", async () => {
   const asked: number[] = [];
   const traces = await openTraces(golden.header, (index, bytes) => {
     asked.push(index);
-    return goldenTake(index, bytes);
+    return goldenBuffers(index, bytes);
   });
   const { coarse } = golden.header.traces[0].blocks[0];
   expect(asked).not.toContain(coarse[1]);
@@ -64,7 +64,7 @@ test("vectors and states have their numbers", async () => {
   close(first.queries.vector(0, 0), [-1, -15 / 16, -14 / 16, -13 / 16]);
   close(second.queries.vector(1, 2), [1.75, 29 / 16, 30 / 16, 31 / 16]);
   close(second.keys.vector(0, 0), [-0.5, -0.625, -0.75, -0.875]);
-  const hidden = await openNumbers(golden.header.traces[0].hidden.self, goldenTake);
+  const hidden = await openNumbers(golden.header.traces[0].hidden.self, goldenBuffers);
   close(hidden.vector(2, 1), [14, 15]);
   expect(first.groups).toEqual([0, 0]);
 });
@@ -91,8 +91,8 @@ test("damage is told, not shown", async () => {
   expect(() => bytesOfBase64("H4sI*")).toThrow("not base64");
   const packed = golden.buffers.map(bytesOfBase64);
   const header = checkHeader(golden.header);
-  const cut = takeFrom((index) => (index === 0 ? packed[0] : null));
+  const cut = bufferReader((index) => (index === 0 ? packed[0] : null));
   await expect(openTraces(header, cut)).rejects.toThrow("cut off or damaged");
-  const short = takeFrom((index) => packed[index].slice(0, 12));
+  const short = bufferReader((index) => packed[index].slice(0, 12));
   await expect(openTraces(header, short)).rejects.toThrow("does not unpack");
 });

@@ -1,32 +1,33 @@
 import { describe, expect, it } from "vitest";
-import { parseReport } from "../src/report/data.ts";
-import { flow } from "../src/report/draw.ts";
-import { radiusOf } from "../src/report/head_map.ts";
 import {
   axisNumber,
   everyNth,
-  plainNumber,
-  shown,
+  formatSmall,
+  formatValue,
   ticks,
   withInterval,
-} from "../src/report/number.ts";
-import { csvText } from "../src/view/saving.ts";
+} from "../src/data/format.ts";
+import { parseReport } from "../src/data/parse.ts";
+import { dotStyle } from "../src/paint/roles.ts";
+import { radiusOf } from "../src/report/map_figure.tsx";
+import { flow } from "../src/report/marks.tsx";
+import { csvText } from "../src/view/download.ts";
 
 describe("numbers", () => {
   it("are percent where they are shares", () => {
-    expect(shown(0.4312, true)).toBe("43.1\u00a0%");
-    expect(shown(-0.00001, true)).toBe("0.0\u00a0%");
-    expect(shown(null, true)).toBe("–");
+    expect(formatValue(0.4312, true)).toBe("43.1\u00a0%");
+    expect(formatValue(-0.00001, true)).toBe("0.0\u00a0%");
+    expect(formatValue(null, true)).toBe("–");
     expect(withInterval(0.4312, 0.42, 0.4444, true)).toBe("43.1\u00a0% [42.0–44.4]");
     expect(withInterval(-0.6, -0.7, -0.5, false)).toBe("−0.60 [−0.70 to −0.50]");
     expect(withInterval(0.5, null, null, false)).toBe("0.50");
   });
 
   it("keep their digits where they are small", () => {
-    expect(plainNumber(0.00123)).toBe("0.0012");
-    expect(plainNumber(0.0000123)).toBe("1.2e−5");
-    expect(plainNumber(-0.0000123)).toBe("−1.2e−5");
-    expect(plainNumber(12.345)).toBe("12.3");
+    expect(formatSmall(0.00123)).toBe("0.0012");
+    expect(formatSmall(0.0000123)).toBe("1.2e−5");
+    expect(formatSmall(-0.0000123)).toBe("−1.2e−5");
+    expect(formatSmall(12.345)).toBe("12.3");
   });
 
   it("are round on axes", () => {
@@ -46,6 +47,22 @@ describe("the map of heads", () => {
     expect(quarter - none).toBeCloseTo((most - none) / 2);
     expect(radiusOf(null, 0.4)).toBe(none);
     expect(radiusOf(undefined, 0)).toBe(radiusOf(0.3, 0));
+  });
+});
+
+describe("dots", () => {
+  it("have the color of their role, or a series color for other names", () => {
+    const names = ["[CLS]", "broad", "previous token", "direct object", "other"];
+    const fills = names.map((name) => dotStyle(name, names).fill);
+    expect(fills[1]).toBe("var(--role-broad)");
+    expect(fills[2]).toBe("var(--role-previous)");
+    expect(new Set(fills).size).toBe(names.length);
+  });
+
+  it("are rings where series colors run out", () => {
+    const names = Array.from({ length: 17 }, (_, i) => `relation ${i}`);
+    expect(dotStyle(names[15], names).class).toBe("dot");
+    expect(dotStyle(names[16], names).class).toBe("ring");
   });
 });
 

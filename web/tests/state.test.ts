@@ -1,11 +1,16 @@
 import { expect, test } from "vitest";
-import type { Asker } from "../src/data/asker.ts";
-import { NO_FILTER } from "../src/data/lens.ts";
-import { formatFragment, parseFragment } from "../src/state/fragment.ts";
-import { defaultSelection, fitSelection, type Selection } from "../src/state/selection.ts";
+import type { Backend } from "../src/data/backend.ts";
+import { NO_FILTER } from "../src/data/filtered_block.ts";
+import {
+  defaultSelection,
+  fitSelection,
+  formatFragment,
+  parseFragment,
+  type Selection,
+} from "../src/state/selection.ts";
 import { Session } from "../src/state/session.ts";
-import { formatWish, parseWish } from "../src/state/wish.ts";
-import { matchesOf } from "../src/view/find.tsx";
+import { formatRequest, parseRequest } from "../src/state/trace_request.ts";
+import { matchesOf } from "../src/view/search.tsx";
 import { golden, goldenSession, goldenTraces } from "./golden.ts";
 
 const traces = await goldenTraces();
@@ -65,7 +70,7 @@ test("what the trace does not have is put right", () => {
 
 test("a step of the story opens where it says, in its example", async () => {
   const session = await goldenSession();
-  session.open(golden.header.story[1].selection, { story: 2 });
+  session.store.open(golden.header.story[1].selection, { story: 2 });
   expect(session.selection.value).toMatchObject({ example: 1, story: 2, tab: "matrix" });
   expect(session.sides.value.map(({ letter }) => letter)).toEqual(["A", "B"]);
 });
@@ -82,50 +87,68 @@ test("hover comes before pins, and pins come back", async () => {
 
 test("edits run the model, a newer one ends an older one, and undo goes back", async () => {
   const asked: { edits: number; signal: AbortSignal }[] = [];
-  const asker = {
+  const backend = {
     row: async () => null,
     edit: async (edits: readonly unknown[], signal: AbortSignal) => {
       asked.push({ edits: edits.length, signal });
       return traces;
     },
-  } as unknown as Asker;
-  const session = new Session(golden.header, traces, asker, "");
-  session.edit({ kind: "off", layer: 0, head: 0 });
-  session.edit({ kind: "off", layer: 0, head: 1 });
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "");
+  session.edits.add({ kind: "off", layer: 0, head: 0 });
+  session.edits.add({ kind: "off", layer: 0, head: 1 });
   expect(asked.map(({ edits }) => edits)).toEqual([1, 2]);
   expect(asked[0].signal.aborted).toBe(true);
   await Promise.resolve();
-  expect(session.isOff({ layer: 0, head: 1 })).toBe(true);
+  expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(true);
   session.update({ edits: session.selection.value.edits.slice(0, -1) });
-  expect(session.isOff({ layer: 0, head: 1 })).toBe(false);
+  expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(false);
   session.update({ edits: [] });
-  expect(session.edited.value).toBeNull();
+  expect(session.edits.traces.value).toBeNull();
+});
+
+test("other changes do not run the edited model again", async () => {
+  let runs = 0;
+  const backend = {
+    edit: async () => {
+      runs++;
+      return traces;
+    },
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "off=L0H0");
+  session.update({ head: 1 });
+  session.update({ tab: "matrix" });
+  expect(runs).toBe(1);
+  await new Promise((done) => setTimeout(done));
+  session.dispose();
+  session.edits.add({ kind: "off", layer: 0, head: 1 });
+  expect(runs).toBe(1);
 });
 
 test("what was asked of the lab is in its address", () => {
-  const wish = {
+  const request = {
     model: "smollm2",
     inputs: [
       { text: "a + b & c", generate: 3 },
       { text: "ü", pair: "二" },
     ],
   };
-  expect(parseWish(formatWish(wish), "x")).toEqual(wish);
-  expect(parseWish("head=L0H0", "x")).toBeNull();
+  expect(parseRequest(formatRequest(request), "x")).toEqual(request);
+  expect(parseRequest("head=L0H0", "x")).toBeNull();
 });
 
 test("heads that are kept are averaged with the chosen one, and let go again", async () => {
   const session = await goldenSession();
   const [side] = session.sides.value;
   await Promise.all(side.block.planes.map((layer) => layer.whole()));
-  const [one, other] = [0, 1].map((head) => session.matrix(side, { layer: 0, head })!.weights);
+  const [first, other] = [0, 1].map((head) => session.matrix(side, { layer: 0, head })!.weights);
   session.update({ layer: 0, head: 0 });
   expect(session.combined(side)).toBeNull();
-  session.toggleAlso({ layer: 0, head: 1 });
+  session.store.toggleAlso({ layer: 0, head: 1 });
   expect(session.combined(side)).toHaveLength(2);
-  expect(session.matrix(side)!.weights[4]).toBeCloseTo((one[4] + other[4]) / 2, 5);
-  session.toggleAlso({ layer: 0, head: 1 });
-  expect(session.matrix(side)!.weights[4]).toBe(one[4]);
+  expect(session.matrix(side)!.weights[4]).toBeCloseTo((first[4] + other[4]) / 2, 5);
+  session.store.toggleAlso({ layer: 0, head: 1 });
+  expect(session.matrix(side)!.weights[4]).toBe(first[4]);
 });
 
 test("a head, a role and a word are found by their names", async () => {
@@ -134,28 +157,28 @@ test("a head, a role and a word are found by their names", async () => {
   expect(matchesOf(session, "0.1")[0].label).toBe("L0 H1");
   expect(matchesOf(session, "L9H9")).toEqual([]);
   expect(matchesOf(session, "previous").map(({ about }) => about)).toContain("role");
-  const { label, positions } = session.lead.value.lens.rows[1];
-  const found = matchesOf(session, label.trim()).find(({ about }) => about.startsWith("token"))!;
-  found.choose();
+  const { label, positions } = session.lead.value.filtered.rows[1];
+  const match = matchesOf(session, label.trim()).find(({ about }) => about.startsWith("token"))!;
+  match.choose();
   expect(session.selection.value.word).toBe(positions[0]);
 });
 
 test("an edit that fails is taken back, and what was on before stays", async () => {
   let fails = false;
-  const asker = {
+  const backend = {
     edit: async () => {
       if (fails) throw new Error("the model is busy");
       return traces;
     },
-  } as unknown as Asker;
-  const session = new Session(golden.header, traces, asker, "");
-  session.edit({ kind: "off", layer: 0, head: 0 });
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "");
+  session.edits.add({ kind: "off", layer: 0, head: 0 });
   await new Promise((done) => setTimeout(done));
   fails = true;
-  session.edit({ kind: "off", layer: 0, head: 1 });
-  expect(session.isOff({ layer: 0, head: 1 })).toBe(true);
+  session.edits.add({ kind: "off", layer: 0, head: 1 });
+  expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(true);
   await new Promise((done) => setTimeout(done));
-  expect(session.isOff({ layer: 0, head: 0 })).toBe(true);
-  expect(session.isOff({ layer: 0, head: 1 })).toBe(false);
-  expect(session.problem.value).toContain("the model is busy");
+  expect(session.edits.isOff({ layer: 0, head: 0 })).toBe(true);
+  expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(false);
+  expect(session.requests.error.value).toContain("the model is busy");
 });

@@ -1,17 +1,17 @@
-// What each head does to the output: stored with a trace, or measured when somebody is asked.
+// Effects of ablating each head on the output, stored with a trace or measured later.
 
-import type { Take } from "./buffer.ts";
+import type { ReadBuffer } from "./decode.ts";
 import type { EffectsPart } from "./payload.ts";
 import { openNumbers } from "./trace.ts";
 
-/** Effects on a prediction (in probabilities) or on the text's vector, one per layer and head. */
+/** Effects on a prediction (probabilities) or on the text's vector, one per layer and head. */
 export type EffectTable =
   | {
       readonly kind: "prediction";
       readonly position: number | null;
       readonly candidates: readonly string[];
       readonly before: readonly number[];
-      /** The probability of a candidate without the head; NaN where it was not measured. */
+      /** Probability of a candidate without the head; NaN if it was not measured. */
       without(layerIndex: number, head: number, candidate: number): number;
     }
   | {
@@ -26,7 +26,7 @@ export type EffectTable =
 
 export async function openEffects(
   part: EffectsPart | null,
-  take: Take,
+  readBuffer: ReadBuffer,
 ): Promise<EffectTable | null> {
   if (!part) return null;
   const cell = (table: (number | null)[][]) => (layerIndex: number, head: number) =>
@@ -37,7 +37,7 @@ export async function openEffects(
     return { kind: "turn", pooling, turn: cell(turn), likeness: after };
   }
   const { position, candidates } = part;
-  const numbers = await openNumbers(part.after, take);
+  const numbers = await openNumbers(part.after, readBuffer);
   return {
     kind: "prediction",
     position,
@@ -47,32 +47,27 @@ export async function openEffects(
   };
 }
 
-/** A head by the index of its layer. */
-export interface Spot {
-  readonly layerIndex: number;
-  readonly head: number;
+/** Head, by the index of its layer. */
+export type HeadIndex = Readonly<{ layerIndex: number; head: number }>;
+
+export type RankedHead = HeadIndex & Readonly<{ value: number }>;
+
+/** Index of a head in a list, or -1. */
+export function indexOfHead(list: readonly HeadIndex[], layerIndex: number, head: number): number {
+  return list.findIndex((other) => other.layerIndex === layerIndex && other.head === head);
 }
 
-export interface Ranked extends Spot {
-  readonly value: number;
-}
-
-/** Where a head stands in a list; -1 where it does not. */
-export function placeIn(list: readonly Spot[], layerIndex: number, head: number): number {
-  return list.findIndex((one) => one.layerIndex === layerIndex && one.head === head);
-}
-
-/** All heads by the size of a value, largest first; heads without one are left out. */
+/** Sort heads by the size of a value, largest first; heads without a value are dropped. */
 export function rank(
   layers: number,
   heads: number,
   value: (layerIndex: number, head: number) => number,
-): Ranked[] {
-  const all: Ranked[] = [];
+): RankedHead[] {
+  const all: RankedHead[] = [];
   for (let layerIndex = 0; layerIndex < layers; layerIndex++) {
     for (let head = 0; head < heads; head++) {
-      const one = value(layerIndex, head);
-      if (Number.isFinite(one)) all.push({ layerIndex, head, value: one });
+      const effect = value(layerIndex, head);
+      if (Number.isFinite(effect)) all.push({ layerIndex, head, value: effect });
     }
   }
   return all.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));

@@ -1,78 +1,53 @@
-// Images, sound, and what a token is of them: a patch, or a frame.
+// Images and sound, and the patch or frame that a token stands for.
 
-import type { Take } from "./buffer.ts";
-
-/** As `src/headscope/page/payload.py` writes them. */
-export interface ImagePart {
-  width: number;
-  height: number;
-  pixels: number;
-}
-
-export interface SoundPart {
-  seconds: number;
-  count: number;
-  peaks: number;
-}
-
-export type PiecePart = (string | number)[] | null;
+import type { ReadBuffer } from "./decode.ts";
+import type { ImagePart, PiecePart, SoundPart } from "./payload.ts";
 
 export interface Picture {
   readonly width: number;
   readonly height: number;
-  /** RGBA, row after row. */
+  /** RGBA pixels. */
   readonly pixels: Uint8ClampedArray<ArrayBuffer>;
 }
 
 export interface Sound {
   readonly seconds: number;
-  /** The loudest sample of each stretch, from 0 to 255. */
+  /** Loudest sample of each stretch, from 0 to 255. */
   readonly peaks: Uint8Array;
 }
 
-/** A rectangle of an image; edges are shares of its height and width. */
-export interface Patch {
+/** Rectangle of an image; edges are fractions of its height and width. */
+export interface Patch extends Readonly<Record<Edge | "image" | "row" | "column", number>> {
   readonly kind: "patch";
-  readonly image: number;
-  readonly row: number;
-  readonly column: number;
-  readonly top: number;
-  readonly left: number;
-  readonly bottom: number;
-  readonly right: number;
 }
 
-/** A stretch of a recording, in seconds. */
-export interface Frame {
-  readonly kind: "frame";
-  readonly start: number;
-  readonly end: number;
-}
+type Edge = "top" | "left" | "bottom" | "right";
+
+/** Stretch of a recording, in seconds. */
+export type Frame = Readonly<{ kind: "frame"; start: number; end: number }>;
 
 export type Piece = Patch | Frame;
 
-export interface Media {
-  readonly pictures: readonly Picture[];
-  readonly sound: Sound | null;
-}
+export type Media = Readonly<{ pictures: readonly Picture[]; sound: Sound | null }>;
 
 export async function openMedia(
   part: { images?: ImagePart[]; sound?: SoundPart },
-  take: Take,
+  readBuffer: ReadBuffer,
 ): Promise<Media> {
   const { sound } = part;
   const open = async ({ width, height, pixels }: ImagePart) => ({
     width,
     height,
-    pixels: opaque(await take(pixels, width * height * 3)),
+    pixels: opaque(await readBuffer(pixels, width * height * 3)),
   });
   return {
     pictures: await Promise.all((part.images ?? []).map(open)),
-    sound: sound ? { seconds: sound.seconds, peaks: await take(sound.peaks, sound.count) } : null,
+    sound: sound
+      ? { seconds: sound.seconds, peaks: await readBuffer(sound.peaks, sound.count) }
+      : null,
   };
 }
 
-/** RGB as RGBA. */
 function opaque(rgb: Uint8Array): Uint8ClampedArray<ArrayBuffer> {
   const pixels = new Uint8ClampedArray((rgb.length / 3) * 4).fill(255);
   for (let i = 0, j = 0; i < rgb.length; i += 3, j += 4) {
@@ -91,7 +66,7 @@ export function openPiece(part: PiecePart): Piece | null {
   return { kind: "patch", image: a, row: b, column: c, top, left, bottom, right };
 }
 
-/** What an entry of several tokens is of: a patch alone, or all frames from first to last. */
+/** Patch of one token, or all frames of several tokens; null for other tokens. */
 export function pieceOf(
   pieces: readonly (Piece | null)[],
   positions: readonly number[],

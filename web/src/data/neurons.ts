@@ -1,32 +1,31 @@
-// How one query of one head finds its keys: the vectors, their products, and what they add up to.
+// Query, key and value vectors of one query: products, scores and contributions of neurons.
 
-import { dotsOf, recomputedRow, scoresOf } from "./exact.ts";
+import { dotsOf, recomputedRow, scoresOf } from "./exact_rows.ts";
 import type { Block, Vectors } from "./trace.ts";
 
 export interface Neurons {
   readonly query: number;
   readonly q: Float32Array;
-  /** Per key: its vector, and `q × k` neuron by neuron. */
+  /** Vector of each key, and its product with q, neuron by neuron. */
   readonly keys: readonly Float32Array[];
   readonly products: readonly Float32Array[];
-  /** Σ q×k of each key. */
   readonly dots: Float32Array;
-  /** The factor on q·k in the score; null where it is not a plain factor. */
+  /** Factor on q·k in the score; null if it is not a plain factor. */
   readonly scale: number | null;
-  /** What the softmax is taken of; NaN where the key is masked. */
+  /** Input of the softmax; NaN where the key is masked. */
   readonly scores: Float32Array;
-  /** `score − scale · q·k` where the model adds something to it (ALiBi, relative positions). */
+  /** `score − scale · q·k`, where the model adds a bias (ALiBi, relative positions). */
   readonly bias: Float32Array | null;
   readonly weights: Float32Array;
-  /** Whether the softmax of the scores is the recorded attention (not so with sinks). */
+  /** Whether the softmax of the scores equals the recorded attention (false with sink logits). */
   readonly isSoftmax: boolean;
   readonly values: readonly Float32Array[] | null;
   readonly output: Float32Array | null;
-  /** Per neuron, the attended keys' mean of `q × k` (weighted) minus that of all visible keys. */
+  /** Mean of `q × k` over attended keys (weighted) minus that over visible keys, per neuron. */
   readonly contribution: Float32Array;
 }
 
-/** `recorded` is the row of attention as it was captured. */
+/** Compute the vectors of one query; `recorded` is its captured row of attention. */
 export function neuronsOf(
   block: Block,
   vectors: Vectors,
@@ -78,27 +77,27 @@ function contributionOf(
 ): Float32Array {
   const attended = weightedSum(products, weights);
   const seen = scores.map((score) => (Number.isNaN(score) ? 0 : 1));
-  const count = seen.reduce((sum, one) => sum + one, 0) || 1;
+  const count = seen.reduce((sum, flag) => sum + flag, 0) || 1;
   const mean = weightedSum(products, seen);
   return attended.map((value, i) => value - mean[i] / count);
 }
 
-/** Neuron numbers in the order they are shown. */
+/** Indices of neurons in display order. */
 export function neuronOrder(neurons: Neurons, order: "number" | "contribution"): number[] {
   const numbers = Array.from(neurons.q.keys());
   if (order === "number") return numbers;
   return numbers.sort((a, b) => neurons.contribution[b] - neurons.contribution[a] || a - b);
 }
 
-/** A size that all but the largest hundredth of the numbers keep below: where color saturates. */
+/** 99th percentile of the absolute values, at which colors saturate. */
 export function saturation(vectors: readonly Float32Array[]): number {
   const total = vectors.reduce((sum, vector) => sum + vector.length, 0);
   const step = Math.max(1, Math.floor(total / 4096));
   const sizes: number[] = [];
-  let at = 0;
+  let index = 0;
   for (const vector of vectors) {
     for (const value of vector) {
-      if (at++ % step === 0 && Number.isFinite(value)) sizes.push(Math.abs(value));
+      if (index++ % step === 0 && Number.isFinite(value)) sizes.push(Math.abs(value));
     }
   }
   sizes.sort((a, b) => a - b);

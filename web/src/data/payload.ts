@@ -1,9 +1,4 @@
-// The payload as Python writes it (src/headscope/page/payload.py), and its check on arrival.
-
-import type { ImagePart, PiecePart, SoundPart } from "./media.ts";
-
-export const FORMAT = "headscope-explorer";
-export const VERSION = 2;
+// Types of the payload that Python writes (src/headscope/page). Checks are in parse.ts.
 
 /** Real numbers as 16-bit integers, one step (scale) per index of the first `axes`. */
 export interface NumbersPart {
@@ -20,16 +15,16 @@ export interface TokensPart {
   generated: number[];
   words: number[];
   word_texts: string[];
-  /** What tokens are that are no text; missing where all of it is text. */
+  /** Patches and frames; missing for plain text. */
   pieces?: PiecePart[];
 }
 
-/** The vectors of one layer. */
+/** Vectors of one layer. */
 export interface VectorsPart {
   layer: number;
-  /** The factor on q·k; null where it is not a plain factor (several products). */
+  /** Factor on q·k; null if it is not a plain factor (several products). */
   scale: number | null;
-  /** The key group of each head. */
+  /** Key group of each head. */
   groups: number[];
   queries: NumbersPart;
   keys: NumbersPart;
@@ -51,7 +46,7 @@ export type RoleId =
 
 export interface Role {
   role: RoleId | null;
-  /** The share of attention that shows it, over the queries that could. */
+  /** Share of attention with this role, over the queries that could show it. */
   share: number | null;
   queries: number;
 }
@@ -65,13 +60,13 @@ export interface BlockPart {
   heads: number;
   present: number[][];
   shape: number[];
-  /** A buffer per layer. */
+  /** Buffer of each layer. */
   coarse: number[];
   fine: number[] | null;
   thumb: number;
   thumb_shape: number[];
   groups: number[][] | null;
-  /** Over a corpus where there is one, with those in this text beside them. */
+  /** Roles over the corpus if there is one, then `here` has those in this text. */
   roles: { source: "text" | "corpus"; heads: Role[][]; here?: Role[][] };
   statistics: Record<string, (number | null)[][]>;
   vectors: VectorsPart[];
@@ -84,7 +79,7 @@ export interface Answer {
 
 export interface PredictionsPart {
   kind: "next" | "mask" | "label";
-  /** A null position is the whole text. */
+  /** Null is the whole text. */
   positions: { position: number | null; top: Answer[] }[];
 }
 
@@ -108,7 +103,7 @@ export type EffectsPart =
 export interface TracePart {
   title: string;
   model: string;
-  /** What was changed in the model, in words. */
+  /** Description of the edits of the model. */
   changed: string | null;
   predictions: PredictionsPart | null;
   effects: EffectsPart | null;
@@ -140,9 +135,9 @@ export interface Measured {
 export interface Card {
   sentences: string[];
   relations: Relation[];
-  /** Where it looks, in shares. */
+  /** Shares of attention by target. */
   looks: Measured[];
-  /** What else was measured. */
+  /** Other measurements. */
   numbers: Measured[];
   exemplars: { tokens: string[]; links: [query: number, key: number, weight: number][] }[];
   neighbors: string[];
@@ -150,7 +145,7 @@ export interface Card {
 
 export interface Evidence {
   about: string;
-  /** What the numbers of the cards mean, by their name. */
+  /** Meaning of each measurement, by name. */
   meanings: Record<string, string>;
   cards: Record<string, Card>;
 }
@@ -166,77 +161,35 @@ export interface Header {
   examples: { title: string; traces: number[] }[];
   command: string;
   evidence: Evidence | null;
-  /** The address of a report on the model. */
+  /** Address of a report on the model. */
   report?: string;
   traces: TracePart[];
 }
 
-/** What the payload is not; its message is shown to the reader of the page. */
-export class PayloadError extends Error {}
-
-/** The header in `text`, or an error that says what is wrong with it. */
-export function parseHeader(text: string): Header {
-  return checkHeader(parseJson(text));
+/** Image of a trace; `pixels` is a buffer of RGB bytes. */
+export interface ImagePart {
+  width: number;
+  height: number;
+  pixels: number;
 }
 
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new PayloadError("The data of this page is cut off or damaged (it is not JSON).");
-  }
+export interface SoundPart {
+  seconds: number;
+  count: number;
+  peaks: number;
 }
 
-/** `value` as a header, after a look at every field that the views rely on. */
-export function checkHeader(value: unknown): Header {
-  const header = value as Header;
-  need(isObject(value) && header.format === FORMAT, "it is not an explorer payload");
-  need(header.version === VERSION, `its version is ${header.version}, expected ${VERSION}`);
-  need(Array.isArray(header.traces) && header.traces.length > 0, "it has no trace");
-  need(Array.isArray(header.examples) && header.examples.length > 0, "it has no example");
-  for (const { traces } of header.examples) {
-    const known = traces?.every((index) => header.traces[index] !== undefined);
-    need(known && (traces.length === 1 || traces.length === 2), "an example names no trace");
-  }
-  for (const trace of header.traces) checkTrace(trace);
-  return header;
-}
+export type PiecePart = (string | number)[] | null;
 
-export function checkTrace(trace: TracePart): void {
-  need(isObject(trace.stacks) && Array.isArray(trace.blocks), "a trace has no tokens or blocks");
-  need(trace.blocks.length > 0, "a trace has no attention");
-  for (const tokens of Object.values(trace.stacks)) {
-    const n = tokens.tokens?.length;
-    for (const name of ["special", "segments", "generated", "words"] as const) {
-      need(tokens[name]?.length === n, `tokens and ${name} differ in length`);
-    }
-    need((tokens.pieces?.length ?? n) === n, "tokens and pieces differ in length");
-  }
-  for (const block of trace.blocks) checkBlock(block, trace);
-}
-
-function checkBlock(block: BlockPart, trace: TracePart): void {
-  const [layers, heads, queries, keys] = block.shape ?? [];
-  const where = `block ${block.name}`;
-  const isTable = (rows: unknown[][]) =>
-    rows?.length === layers && rows.every((row) => row.length === heads);
-  need(block.layers?.length === layers, `${where}: layers and shape differ`);
-  need(block.heads === heads, `${where}: heads and shape differ`);
-  need(block.coarse?.length === layers, `${where}: buffers and layers differ`);
-  const { heads: named, here } = block.roles ?? {};
-  need(isTable(named) && (!here || isTable(here)), `${where}: roles and heads differ`);
-  need(
-    trace.stacks[block.queries]?.tokens.length === queries,
-    `${where}: queries and tokens differ`,
-  );
-  need(trace.stacks[block.keys]?.tokens.length === keys, `${where}: keys and tokens differ`);
-}
-
-/** Refuse the payload, with the reason, unless `condition` holds. */
-export function need(condition: boolean, problem: string): void {
-  if (!condition) throw new PayloadError(`The data of this page cannot be read: ${problem}.`);
-}
-
-export function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null;
+/** One score as a sum over the terms of the residual stream. */
+export interface ScoreSum {
+  readonly total: number;
+  readonly parts: readonly {
+    readonly name: string;
+    readonly query_side: number;
+    readonly key_side: number;
+    readonly share: number;
+  }[];
+  /** Description of the contrast. */
+  readonly against: string;
 }

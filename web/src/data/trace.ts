@@ -1,9 +1,8 @@
-// A trace in memory: tokens and small things at once, layers and vectors as they are looked at.
+// Trace in memory: tokens at once, layers and vectors when they are first read.
 
-import type { Take } from "./buffer.ts";
-import { Planes } from "./codes.ts";
+import { type Signal, signal } from "@preact/signals";
+import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
-import { Lazy } from "./lazy.ts";
 import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import type {
   BlockPart,
@@ -14,24 +13,23 @@ import type {
   TracePart,
   VectorsPart,
 } from "./payload.ts";
-import { spelled } from "./spelling.ts";
-import { Numbers } from "./vectors.ts";
+import { spelled } from "./tokens.ts";
 
 export interface Tokens {
   readonly texts: readonly string[];
   readonly special: readonly boolean[];
   readonly segments: readonly number[];
   readonly generated: readonly boolean[];
-  /** The word of each token, -1 outside words. */
+  /** Word of each token; -1 outside words. */
   readonly words: readonly number[];
   /** Positions of each word's tokens; a token outside words is alone. */
   readonly groups: readonly (readonly number[])[];
   readonly wordTexts: readonly string[];
-  /** What tokens are that are no text; null for text. */
+  /** Patch or frame of each token; null for text. */
   readonly pieces: readonly (Piece | null)[];
 }
 
-/** The vectors of one layer. */
+/** Vectors of one layer. */
 export interface Vectors {
   readonly groups: readonly number[];
   readonly scale: number | null;
@@ -42,12 +40,8 @@ export interface Vectors {
   readonly scores: Numbers | null;
 }
 
-/** Every head as a small picture: the strongest weight under each cell, as coarse codes. */
-export interface Thumbs {
-  readonly rows: number;
-  readonly columns: number;
-  readonly codes: Uint8Array;
-}
+/** Thumbnails of all heads: maximum weight of each cell, as coarse codes. */
+type Thumbs = Readonly<{ rows: number; columns: number; codes: Uint8Array }>;
 
 export interface Block {
   readonly name: string;
@@ -56,16 +50,14 @@ export interface Block {
   readonly causal: boolean;
   readonly layers: readonly number[];
   readonly heads: number;
-  /** Attention by index of the layer. */
   readonly planes: readonly Lazy<Planes>[];
   readonly isFine: boolean;
   readonly thumbs: Thumbs;
   readonly groups: readonly (readonly number[])[] | null;
   readonly roles: BlockPart["roles"];
   readonly statistics: Readonly<Record<string, (number | null)[][]>>;
-  /** By the layer's own number; filled further where somebody can be asked. */
+  /** Vectors by layer number; more are added on request. */
   readonly vectors: Map<number, Lazy<Vectors>>;
-  /** Whether the layer (by index) has this head. */
   has(layerIndex: number, head: number): boolean;
 }
 
@@ -79,28 +71,35 @@ export interface Trace {
   readonly media: Media;
 }
 
-export async function openTraces(header: Pick<Header, "traces">, take: Take): Promise<Trace[]> {
-  return Promise.all(header.traces.map((part) => openTrace(part, take)));
+export async function openTraces(
+  header: Pick<Header, "traces">,
+  readBuffer: ReadBuffer,
+): Promise<Trace[]> {
+  return Promise.all(header.traces.map((part) => openTrace(part, readBuffer)));
 }
 
-async function openTrace(part: TracePart, take: Take): Promise<Trace> {
+async function openTrace(part: TracePart, readBuffer: ReadBuffer): Promise<Trace> {
   const stacks = new Map(Object.entries(part.stacks).map(([name, t]) => [name, openTokens(t)]));
   const { title, model, changed, predictions } = part;
   const [blocks, media, effects] = await Promise.all([
-    Promise.all(part.blocks.map((block) => openBlock(block, stacks, take))),
-    openMedia(part, take),
-    openEffects(part.effects, take),
+    Promise.all(part.blocks.map((block) => openBlock(block, stacks, readBuffer))),
+    openMedia(part, readBuffer),
+    openEffects(part.effects, readBuffer),
   ]);
   return { title, model, changed, predictions, effects, blocks, media };
 }
 
-async function openBlock(part: BlockPart, stacks: Map<string, Tokens>, take: Take): Promise<Block> {
+async function openBlock(
+  part: BlockPart,
+  stacks: Map<string, Tokens>,
+  readBuffer: ReadBuffer,
+): Promise<Block> {
   const [, heads, queries, keys] = part.shape;
   const size = heads * queries * keys;
   const layer = (index: number) =>
     new Lazy(async () => {
-      const coarse = take(part.coarse[index], size);
-      const fine = part.fine && take(part.fine[index], Math.ceil(size / 2));
+      const coarse = readBuffer(part.coarse[index], size);
+      const fine = part.fine && readBuffer(part.fine[index], Math.ceil(size / 2));
       return new Planes([heads, queries, keys], await coarse, await fine);
     });
   return {
@@ -115,24 +114,24 @@ async function openBlock(part: BlockPart, stacks: Map<string, Tokens>, take: Tak
     thumbs: {
       rows: part.thumb_shape[2],
       columns: part.thumb_shape[3],
-      codes: await take(part.thumb, product(part.thumb_shape)),
+      codes: await readBuffer(part.thumb, product(part.thumb_shape)),
     },
     groups: part.groups,
     roles: part.roles,
     statistics: part.statistics,
     vectors: new Map(
-      part.vectors.map((v) => [v.layer, new Lazy(() => openVectors(v, take))] as const),
+      part.vectors.map((v) => [v.layer, new Lazy(() => openVectors(v, readBuffer))] as const),
     ),
     has: (layerIndex, head) => part.present[layerIndex]?.[head] === 1,
   };
 }
 
-export async function openVectors(part: VectorsPart, take: Take): Promise<Vectors> {
+export async function openVectors(part: VectorsPart, readBuffer: ReadBuffer): Promise<Vectors> {
   const open = (numbers: NumbersPart | null | undefined) =>
-    numbers ? openNumbers(numbers, take) : null;
+    numbers ? openNumbers(numbers, readBuffer) : null;
   const [queries, keys, values, outputs, scores] = await Promise.all([
-    openNumbers(part.queries, take),
-    openNumbers(part.keys, take),
+    openNumbers(part.queries, readBuffer),
+    openNumbers(part.keys, readBuffer),
     open(part.values),
     open(part.outputs),
     open(part.scores),
@@ -140,10 +139,10 @@ export async function openVectors(part: VectorsPart, take: Take): Promise<Vector
   return { groups: part.groups, scale: part.scale, queries, keys, values, outputs, scores };
 }
 
-export async function openNumbers(part: NumbersPart, take: Take): Promise<Numbers> {
+export async function openNumbers(part: NumbersPart, readBuffer: ReadBuffer): Promise<Numbers> {
   const [data, steps] = await Promise.all([
-    take(part.data, 2 * product(part.shape)),
-    take(part.steps, 4 * product(part.shape.slice(0, part.axes))),
+    readBuffer(part.data, 2 * product(part.shape)),
+    readBuffer(part.steps, 4 * product(part.shape.slice(0, part.axes))),
   ]);
   return new Numbers(part.shape, part.axes, data, steps);
 }
@@ -153,13 +152,9 @@ function openTokens(part: TokensPart): Tokens {
   const groups: number[][] = [];
   const where = new Map<number, number[]>();
   part.words.forEach((word, position) => {
-    const known = word < 0 ? undefined : where.get(word);
-    if (known) {
-      known.push(position);
-      return;
-    }
-    const group = [position];
-    groups.push(group);
+    const group = (word >= 0 && where.get(word)) || [];
+    if (group.length === 0) groups.push(group);
+    group.push(position);
     if (word >= 0) where.set(word, group);
   });
   return {
@@ -178,4 +173,33 @@ function openTokens(part: TokensPart): Tokens {
 
 function product(shape: readonly number[]): number {
   return shape.reduce((total, size) => total * size, 1);
+}
+
+export class Lazy<T> {
+  private readonly arrived: Signal<T | null> = signal(null);
+  private started: Promise<T> | null = null;
+  /** Message if loading failed; empty otherwise. */
+  readonly error = signal("");
+
+  constructor(private readonly load: () => Promise<T>) {}
+
+  /** Value, or null until it arrives; reading it starts the loading. */
+  get value(): T | null {
+    if (!this.started) this.whole().catch(() => {});
+    return this.arrived.value;
+  }
+
+  whole(): Promise<T> {
+    this.started ??= this.load().then(
+      (result) => {
+        this.arrived.value = result;
+        return result;
+      },
+      (error: unknown) => {
+        this.error.value = error instanceof Error ? error.message : String(error);
+        throw error;
+      },
+    );
+    return this.started;
+  }
 }

@@ -1,15 +1,15 @@
-// The lab of `headscope serve`: a text to type, and the explorer of what the model made of it.
+// Lab of `headscope serve`: a form for texts, and an explorer of their traces.
 
-import { parseJson } from "../data/payload.ts";
+import { parseJson } from "../data/parse.ts";
+import { showError } from "../view/error_message.tsx";
 import { Lab, type LabStart } from "../view/lab.tsx";
-import { showProblem } from "../view/problem.ts";
 
 const host = document.getElementById("headscope");
-const given = document.getElementById("headscope-start")?.textContent ?? "";
+const start = document.getElementById("headscope-start")?.textContent ?? "";
 if (host) {
   try {
-    new Lab(host, parseJson(given) as LabStart);
+    new Lab(host, parseJson(start) as LabStart);
   } catch (error) {
-    showProblem(host, error);
+    showError(host, error);
   }
 }

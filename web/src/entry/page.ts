@@ -1,22 +1,22 @@
-// The offline page: reads its data from the document itself.
+// Offline page: reads its data from the document.
 
-import { bytesOfBase64, takeFrom } from "../data/buffer.ts";
-import { parseHeader } from "../data/payload.ts";
+import { bufferReader, bytesOfBase64 } from "../data/decode.ts";
+import { parseHeader } from "../data/parse.ts";
 import { openTraces } from "../data/trace.ts";
 import { Session } from "../state/session.ts";
+import { showError } from "../view/error_message.tsx";
 import { mount } from "../view/explorer.tsx";
-import { showProblem } from "../view/problem.ts";
 
 async function start(host: HTMLElement): Promise<void> {
   const header = parseHeader(document.getElementById("headscope-header")?.textContent ?? "");
   const elements = document.querySelectorAll<HTMLElement>("script[data-buffer]");
-  const take = takeFrom((index) => {
+  const readBuffer = bufferReader((index) => {
     const text = elements[index]?.textContent;
     return text ? bytesOfBase64(text) : null;
   });
-  const traces = await openTraces(header, take);
+  const traces = await openTraces(header, readBuffer);
   const session = new Session(header, traces, null, location.hash.slice(1));
-  // A page inside a frame of another has no address of its own.
+  // A page inside a frame (about:srcdoc) has no address.
   const hasAddress = location.protocol !== "about:";
   const explorer = mount(host, session, {
     changed: (fragment) => {
@@ -25,7 +25,7 @@ async function start(host: HTMLElement): Promise<void> {
     lab: null,
     around: null,
   });
-  addEventListener("hashchange", () => session.open(location.hash.slice(1)));
+  addEventListener("hashchange", () => session.store.open(location.hash.slice(1)));
   document.addEventListener("keydown", (event) => {
     if (event.target === document.body) explorer.key(event);
   });
@@ -33,4 +33,4 @@ async function start(host: HTMLElement): Promise<void> {
 }
 
 const host = document.getElementById("headscope");
-if (host) start(host).catch((error: unknown) => showProblem(host, error));
+if (host) start(host).catch((error: unknown) => showError(host, error));

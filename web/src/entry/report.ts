@@ -1,11 +1,9 @@
-// The offline report: reads its data from the document itself.
+// Offline report: reads its data from the document.
 
-import { bytesOfBase64, gunzip } from "../data/buffer.ts";
-import { PayloadError } from "../data/payload.ts";
-import { parseReport } from "../report/data.ts";
-import { ReportPage } from "../report/page.ts";
-import { sheet } from "../report/style/sheet.ts";
-import { showProblem } from "../view/problem.ts";
+import { bytesOfBase64, gunzip } from "../data/decode.ts";
+import { PayloadError, parseReport } from "../data/parse.ts";
+import { showReport } from "../report/report_page.tsx";
+import { showError } from "../view/error_message.tsx";
 
 async function start(host: HTMLElement): Promise<void> {
   const element = document.querySelector("script[data-buffer]");
@@ -13,12 +11,11 @@ async function start(host: HTMLElement): Promise<void> {
   const bytes = await gunzip(bytesOfBase64(element.textContent ?? ""));
   const report = parseReport(new TextDecoder().decode(bytes));
   element.remove();
-  const style = new CSSStyleSheet();
-  style.replaceSync(sheet);
-  document.adoptedStyleSheets = [style];
-  new ReportPage(host, report);
+  showReport(host, report);
+  // Figures are drawn once their width is measured.
+  await new Promise((resolve) => setTimeout(resolve));
   document.documentElement.dataset.ready = "true";
 }
 
 const host = document.getElementById("headscope");
-if (host) start(host).catch((error: unknown) => showProblem(host, error, "report"));
+if (host) start(host).catch((error: unknown) => showError(host, error, "report"));

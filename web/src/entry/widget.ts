@@ -1,16 +1,15 @@
-// The notebook widget (anywidget): data from the kernel's model, the rest on request.
+// Notebook widget (anywidget): data from the kernel's model, the rest on request.
 
-import { takeFrom } from "../data/buffer.ts";
-import { kernelAsker, type Model } from "../data/kernel.ts";
-import { parseHeader } from "../data/payload.ts";
+import { kernelBackend, type WidgetModel } from "../data/backend.ts";
+import { bufferReader } from "../data/decode.ts";
+import { parseHeader } from "../data/parse.ts";
 import { openTraces } from "../data/trace.ts";
 import { Session } from "../state/session.ts";
-import { make } from "../view/element.ts";
+import { showError } from "../view/error_message.tsx";
 import { type Mounted, mount } from "../view/explorer.tsx";
-import { showProblem } from "../view/problem.ts";
 
-/** What a closed notebook shows is not needed while the widget lives. */
-function hideStill(model: Model): void {
+/** Hide the static picture that a closed notebook shows. */
+function hideStill(model: WidgetModel): void {
   for (const still of document.querySelectorAll<HTMLElement>(
     `.headscope-still-${model.get("static_id")}`,
   )) {
@@ -19,20 +18,20 @@ function hideStill(model: Model): void {
   }
 }
 
-async function render({ model, el }: { model: Model; el: HTMLElement }): Promise<() => void> {
-  const host = make("div");
-  // JupyterLab takes keys before anyone else, unless it is asked not to; Control-S stays its own.
+async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<() => void> {
+  const host = document.createElement("div");
+  // JupyterLab handles keys first unless this attribute is set; it keeps Control-S.
   const guard = (event: KeyboardEvent) =>
     host.toggleAttribute("data-lm-suppress-shortcuts", !(event.ctrlKey || event.metaKey));
   addEventListener("keydown", guard, true);
   Object.assign(host.style, { display: "block", height: `${model.get("height")}px` });
   el.append(host);
-  const asker = kernelAsker(model);
+  const backend = kernelBackend(model);
   let explorer: Mounted | null = null;
   let session: Session | null = null;
   const follow = () => {
     const selection = model.get("selection") as string;
-    if (session && selection !== session.fragment) session.open(selection);
+    if (session && selection !== session.store.fragment) session.store.open(selection);
   };
   try {
     const header = parseHeader(model.get("header") as string);
@@ -41,9 +40,9 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
     );
     const traces = await openTraces(
       header,
-      takeFrom((index) => buffers[index] ?? null),
+      bufferReader((index) => buffers[index] ?? null),
     );
-    session = new Session(header, traces, asker, model.get("selection") as string);
+    session = new Session(header, traces, backend, model.get("selection") as string);
     explorer = mount(host, session, {
       changed(selection) {
         if (selection === model.get("selection")) return;
@@ -56,10 +55,10 @@ async function render({ model, el }: { model: Model; el: HTMLElement }): Promise
     hideStill(model);
     model.on("change:selection", follow);
   } catch (error) {
-    showProblem(host, error);
+    showError(host, error);
   }
   return () => {
-    asker.stop();
+    backend.stop();
     model.off("change:selection", follow);
     explorer?.dispose();
     removeEventListener("keydown", guard, true);

@@ -1,13 +1,8 @@
-// Marks with positions and colors, computed before anything is drawn.
+// Marks of a scene: positions and colors, computed before drawing.
 
-export interface Box {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
+export type Box = Readonly<{ x: number; y: number; width: number; height: number }>;
 
-/** A line that leaves and arrives level. */
+/** Curve with horizontal ends. */
 export interface CurveMark {
   readonly kind: "curve";
   readonly x1: number;
@@ -20,17 +15,10 @@ export interface CurveMark {
   readonly dashed?: boolean;
 }
 
-interface RectMark extends Box {
-  readonly kind: "rect";
-  readonly fill: string;
-}
+type RectMark = Box & Readonly<{ kind: "rect"; fill: string }>;
 
-/** The outline of a rectangle, drawn around it. */
-interface FrameMark extends Box {
-  readonly kind: "frame";
-  readonly color: string;
-  readonly thickness: number;
-}
+/** Outline of a rectangle, drawn around it. */
+type FrameMark = Box & Readonly<{ kind: "frame"; color: string; thickness: number }>;
 
 export interface TextMark {
   readonly kind: "text";
@@ -46,28 +34,24 @@ export interface TextMark {
   readonly turn?: number;
 }
 
-/** A picture as pixels; painters turn it into what they need. */
 export interface Raster {
   readonly columns: number;
   readonly rows: number;
-  /** RGBA, row after row. */
+  /** RGBA pixels, row by row. */
   readonly pixels: Uint8ClampedArray<ArrayBuffer>;
 }
 
-export interface ImageMark extends Box, Raster {
-  readonly kind: "image";
-  readonly smooth?: boolean;
-}
+export type ImageMark = Box & Raster & Readonly<{ kind: "image"; smooth?: boolean }>;
 
 export type Mark = CurveMark | RectMark | FrameMark | TextMark | ImageMark;
 
-/** Where the middle of a frame's line runs. */
+/** Center line of a frame. */
 export function outerFrame({ x, y, width, height, thickness }: FrameMark): Box {
   const half = thickness / 2;
   return { x: x - half, y: y - half, width: width + thickness, height: height + thickness };
 }
 
-/** A mark somewhere else. */
+/** Translate a mark. */
 export function moved(mark: Mark, x: number, y: number): Mark {
   if (mark.kind === "curve") {
     return { ...mark, x1: mark.x1 + x, x2: mark.x2 + x, y1: mark.y1 + y, y2: mark.y2 + y };
@@ -75,7 +59,7 @@ export function moved(mark: Mark, x: number, y: number): Mark {
   return { ...mark, x: mark.x + x, y: mark.y + y };
 }
 
-/** The two handles of a curve. */
+/** Control points of a curve. */
 export function handlesOf({ x1, y1, x2, y2 }: CurveMark): [number, number, number, number] {
   const middle = (x1 + x2) / 2;
   return [middle, y1, middle, y2];

@@ -1,128 +1,132 @@
-// What heads are called, and how a name looks: color, sign and word, never color alone.
+// Roles of heads: name, symbol and color, the same on pages and in reports; and series colors.
 
 import type { RoleId } from "../data/payload.ts";
-import { type Rgb, rgbOfHex } from "./color.ts";
-import type { Scheme } from "./theme.ts";
+import { cssOf, type Rgb, rgbOfHex, type Scheme, type Theme } from "./theme.ts";
 
 export interface RoleLook {
   readonly id: RoleId | "unnamed";
-  readonly sign: string;
-  /** Under a thumbnail. */
+  readonly symbol: string;
+  /** Label under a thumbnail. */
   readonly short: string;
   readonly name: string;
-  readonly says: string;
   readonly light: string;
   readonly dark: string;
+  readonly description: string;
 }
 
-const NAMED: readonly RoleLook[] = [
-  {
-    id: "equal",
-    sign: "⇄",
-    short: "equal",
-    name: "equal word elsewhere",
-    light: "#b8440d",
-    dark: "#f57f4f",
-    says: "reads the same word at another place, in the other sentence where there are two",
-  },
-  {
-    id: "after",
-    sign: "↷",
-    short: "after",
-    name: "after an earlier equal word",
-    light: "#d9a53a",
-    dark: "#f9d467",
-    says: "reads what followed the same word earlier in the text (induction)",
-  },
-  {
-    id: "previous",
-    sign: "←",
-    short: "prev",
-    name: "previous token",
-    light: "#054c7a",
-    dark: "#599ef3",
-    says: "reads the token right before",
-  },
-  {
-    id: "next",
-    sign: "→",
-    short: "next",
-    name: "next token",
-    light: "#17a3e9",
-    dark: "#b3defb",
-    says: "reads the token right after",
-  },
-  {
-    id: "same",
-    sign: "↺",
-    short: "same",
-    name: "same token",
-    light: "#8e31c2",
-    dark: "#a04ecc",
-    says: "reads the token itself",
-  },
-  {
-    id: "broad",
-    sign: "≋",
-    short: "broad",
-    name: "broad",
-    light: "#38966f",
-    dark: "#55d5b1",
-    says: "spreads over at least half of what it can see",
-  },
-  {
-    id: "first",
-    sign: "⇤",
-    short: "first",
-    name: "first token",
-    light: "#5a6673",
-    dark: "#939aa3",
-    says: "rests on the first token: usually it has nothing to read",
-  },
-  {
-    id: "special",
-    sign: "‖",
-    short: "sep",
-    name: "special tokens",
-    light: "#9da4ad",
-    dark: "#667483",
-    says: "rests on tokens like [SEP] that mark where a text ends",
-  },
-  {
-    id: "punctuation",
-    sign: "·",
-    short: "punct",
-    name: "punctuation",
-    light: "#c2ccd6",
-    dark: "#48525e",
-    says: "rests on periods and commas",
-  },
-];
+const NAMED = [
+  ["equal", "⇄", "equal", "equal word elsewhere", "#b8440d", "#f57f4f"],
+  ["after", "↷", "after", "after an earlier equal word", "#d9a53a", "#f9d467"],
+  ["previous", "←", "prev", "previous token", "#054c7a", "#599ef3"],
+  ["next", "→", "next", "next token", "#17a3e9", "#b3defb"],
+  ["same", "↺", "same", "same token", "#8e31c2", "#a04ecc"],
+  ["broad", "≋", "broad", "broad", "#38966f", "#55d5b1"],
+  ["first", "⇤", "first", "first token", "#5a6673", "#939aa3"],
+  ["special", "‖", "sep", "special tokens", "#9da4ad", "#667483"],
+  ["punctuation", "·", "punct", "punctuation", "#c2ccd6", "#48525e"],
+  // Lines of a head without a role have a color, its swatch is hollow.
+  ["unnamed", "", "", "unnamed", "#b3145e", "#ff86bb"],
+] as const;
 
-/** A head that no rule names. Its lines have a color of their own, its swatch is hollow. */
-const UNNAMED: RoleLook = {
-  id: "unnamed",
-  sign: "",
-  short: "",
-  name: "unnamed",
-  light: "#b3145e",
-  dark: "#ff86bb",
-  says: "no rule names it on this text",
+const DESCRIPTIONS: Record<RoleLook["id"], string> = {
+  equal: "reads the same word at another place, in the other sentence where there are two",
+  after: "reads what followed the same word earlier in the text (induction)",
+  previous: "reads the token right before",
+  next: "reads the token right after",
+  same: "reads the token itself",
+  broad: "spreads over at least half of what it can see",
+  first: "attention sink: reads the first token",
+  special: "attention sink: reads tokens like [SEP] that mark where a text ends",
+  punctuation: "attention sink: reads periods and commas",
+  unnamed: "no rule names it on this text",
 };
 
-export const ROLES: readonly RoleLook[] = [...NAMED, UNNAMED];
+/** All roles; the last is that of heads without one. */
+export const ROLES: readonly RoleLook[] = NAMED.map(([id, symbol, short, name, light, dark]) => ({
+  ...{ id, symbol, short, name, light, dark },
+  description: DESCRIPTIONS[id],
+}));
 
 export function roleLook(id: RoleId | null): RoleLook {
-  return NAMED.find((role) => role.id === id) ?? UNNAMED;
+  return ROLES.find((role) => role.id === id) ?? ROLES[ROLES.length - 1];
 }
 
 export function roleColor(role: RoleLook, scheme: Scheme): Rgb {
   return rgbOfHex(role[scheme]);
 }
 
-/** Ink or white on a color, whichever stands out more. */
+/** Choose black or white ink, whichever has more contrast on a color. */
 export function inkOn([red, green, blue]: Rgb): string {
   const linear = (part: number) => ((part / 255 + 0.055) / 1.055) ** 2.4;
   const light = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
   return light > 0.19 ? "#14171b" : "#ffffff";
+}
+
+/** Palette of Okabe and Ito (2008), safe for color-blind readers, toned for each scheme. */
+const SERIES = {
+  light:
+    "#1d6fb0 #d9822b #0b8f6b #b8508a #7a5cc0 #3fa3d1 #a08c00 #c8442e " +
+    "#5f6b76 #3c8a2e #8f3f71 #1f7a8c #b86b00 #6b4a2b #4a54a8 #d46a9f",
+  dark:
+    "#6cb0ee #f0a050 #3fc79c #e58abb #ab93ea #7fd0f5 #d8c440 #f0796a " +
+    "#a3afba #86cf74 #c98bd0 #5cc4d6 #ffb84d #c9a383 #8f9cf0 #ff9ec7",
+} as const;
+const COLORS = 16;
+const SHADES = 64;
+
+/** Color of a series as a CSS variable. */
+export function seriesColor(index: number): string {
+  return `var(--c${index % COLORS})`;
+}
+
+/** Shade of a value from 0 to 1 as a CSS variable. */
+export function shade(share: number): string {
+  return `var(--h${Math.round(Math.min(1, Math.max(0, share)) * (SHADES - 1))})`;
+}
+
+/** CSS variables of drawings: light, dark and print need no redrawing. */
+export function colorVariables(theme: Theme): Map<string, string> {
+  const variables = new Map<string, string>();
+  for (const [name, value] of Object.entries(theme.tone)) variables.set(`--${name}`, value);
+  for (let i = 0; i < SHADES; i++) {
+    variables.set(`--h${i}`, cssOf(theme.heat[Math.round((i / (SHADES - 1)) * 255)]));
+  }
+  for (const role of ROLES) {
+    variables.set(`--role-${role.id}`, role[theme.scheme]);
+    variables.set(`--on-${role.id}`, inkOn(roleColor(role, theme.scheme)));
+  }
+  SERIES[theme.scheme].split(" ").forEach((value, i) => {
+    variables.set(`--c${i}`, value);
+  });
+  return variables;
+}
+
+const OTHER = "other";
+
+/** Sort role names by their number of heads, most first; heads without a role last. */
+export function rolesByCount(names: readonly string[]): string[] {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const size = (name: string) => (name === OTHER ? 0 : counts.get(name)!);
+  return [...counts.keys()].sort((a, b) => size(b) - size(a));
+}
+
+/** Style of a head's dot. Roles have their color; other names, such as relations, have series
+ *  colors, and rings where these run out. */
+export function dotStyle(name: string, names: readonly string[]): Record<string, string | number> {
+  if (name === OTHER) return { class: "dot", fill: "var(--strong)" };
+  const roleOf = (label: string) => ROLES.find(({ name, id }) => name === label || id === label);
+  const role = roleOf(name);
+  if (role) return { class: "dot", fill: `var(--role-${role.id})` };
+  const index = names.filter((label) => !roleOf(label)).indexOf(name);
+  // Steps of 3 pass over the blues, which are roles of position, first.
+  const color = seriesColor(3 * (index + 1));
+  if (index < COLORS) return { class: "dot", fill: color };
+  return { class: "ring", fill: "var(--paper)", stroke: color, "stroke-width": 2 };
+}
+
+/** Shade of a layer: later ones are darker. */
+export function layerShade(layer: number, layers: readonly number[]): string {
+  const last = Math.max(1, layers.length - 1);
+  return shade(0.28 + (0.66 * layers.indexOf(layer)) / last);
 }

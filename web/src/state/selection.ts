@@ -1,24 +1,24 @@
-// The one selection that all views share: what is looked at, and through which filters.
+// The selection that all views share, and its URL fragment.
 
-import { type Filter, NO_FILTER } from "../data/lens.ts";
+import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
+import { isSink } from "../data/head_summary.ts";
 import type { Block, Trace } from "../data/trace.ts";
-import { isResting } from "../data/words.ts";
 
 export const TABS = ["lines", "matrix", "neurons", "evidence", "effect"] as const;
 export const COLORS = ["role", "effect", "spread", "distance"] as const;
-export const SOURCES = ["corpus", "text"] as const;
+const SOURCES = ["corpus", "text"] as const;
 export const THEMES = ["auto", "light", "dark"] as const;
 
 export type Tab = (typeof TABS)[number];
 export type ColorBy = (typeof COLORS)[number];
 
 export interface HeadId {
-  /** The layer's own number. */
+  /** Layer number, not index. */
   readonly layer: number;
   readonly head: number;
 }
 
-/** A change of the model. */
+/** Edit of the model. */
 export type Edit = HeadId &
   (
     | { readonly kind: "off" }
@@ -33,40 +33,39 @@ export type Edit = HeadId &
   );
 
 export interface Selection extends HeadId {
-  /** Heads whose mean with the chosen one is shown. */
+  /** Heads averaged with the chosen one. */
   readonly also: readonly HeadId[];
-  /** Whether all heads stand in the order of what they are colored by. */
+  /** Whether heads are sorted by the value that colors them. */
   readonly sorted: boolean;
-  /** Whether a matrix of two inputs is their difference, B − A. */
+  /** Whether two inputs are shown as their difference, B − A. */
   readonly minus: boolean;
   readonly example: number;
   readonly block: string;
-  /** Pinned token positions: who reads, and what is read. */
+  /** Pinned token positions. */
   readonly word: number | null;
   readonly key: number | null;
-  /** Null for what suits the length of the text. */
+  /** Null for the tab that suits the length of the text. */
   readonly tab: Tab | null;
   readonly color: ColorBy;
-  /** What roles are named from, where there is a corpus. */
+  /** Source of the roles. */
   readonly named: (typeof SOURCES)[number];
-  /** The role that is filtered by: its name, "unnamed", or empty for all. */
+  /** Role to filter by: its id, "unnamed", or empty for all. */
   readonly role: string;
-  /** The answer that the prediction is held against; empty for all others. */
+  /** Contrasted answer; empty for all others. */
   readonly against: string;
   readonly edits: readonly Edit[];
-  /** Step of the story from 1 on; 0 before it, -1 when it is closed. */
+  /** Step of the story from 1; 0 before it, -1 when closed. */
   readonly story: number;
   readonly theme: (typeof THEMES)[number];
-  /** What a small screen shows: 1 all heads, 2 this head, 3 effect; 4 is the sentence alone. */
+  /** Pane of a small screen: 1 all heads, 2 this head, 3 effect; 4 is the sentence alone. */
   readonly pane: number;
-  /** Which of two inputs a small screen shows. */
+  /** Input that a small screen shows. */
   readonly side: number;
   readonly filter: Filter;
-  /** Without bars, for slides and frames. */
+  /** Whether bars are hidden, for slides and frames. */
   readonly embed: boolean;
 }
 
-/** Named as the report names heads. */
 export function headName({ layer, head }: HeadId): string {
   return `L${layer} H${head}`;
 }
@@ -79,14 +78,13 @@ export function isSameHead(a: HeadId, b: HeadId): boolean {
   return a.layer === b.layer && a.head === b.head;
 }
 
-/** The selection that a page without a fragment opens with: the head with the strongest role that
- *  is not a resting place. */
+/** Selection of a page without a fragment: the head with the strongest role that is not a sink. */
 export function defaultSelection(trace: Trace): Selection {
   const block = trace.blocks[0];
   let [best, layer, head] = [-1, block.layers[0], 0];
   block.roles.heads.forEach((row, index) => {
     row.forEach(({ role, share }, h) => {
-      const strength = role && role !== "broad" && !isResting(role) ? (share ?? 0) : -1;
+      const strength = role && role !== "broad" && !isSink(role) ? (share ?? 0) : -1;
       if (strength > best) [best, layer, head] = [strength, block.layers[index], h];
     });
   });
@@ -119,7 +117,7 @@ export function blockOf(trace: Trace, name: string): Block {
   return trace.blocks.find((block) => block.name === name) ?? trace.blocks[0];
 }
 
-/** The selection with everything that this trace does not have put right. */
+/** Replace whatever this trace does not have. */
 export function fitSelection(selection: Selection, trace: Trace): Selection {
   const block = blockOf(trace, selection.block);
   const layer = block.layers.includes(selection.layer) ? selection.layer : block.layers[0];
@@ -141,11 +139,153 @@ export function fitSelection(selection: Selection, trace: Trace): Selection {
   };
 }
 
-/** Whether a later edit replaces an earlier one. */
 export function isSamePlace(a: Edit, b: Edit): boolean {
   if (a.kind !== b.kind || !isSameHead(a, b)) return false;
   if (a.kind === "cell" && b.kind === "cell") {
     return a.query === b.query && a.key === b.key && a.block === b.block;
   }
   return a.kind !== "neuron" || b.kind !== "neuron" || a.neuron === b.neuron;
+}
+
+const FILTER_CHOICES: Partial<Record<keyof Filter, readonly string[]>> = {
+  specials: ["shown", "dimmed", "hidden"],
+  pairs: ["all", "ab", "ba", "within"],
+  unit: ["tokens", "words"],
+  combine: ["off", "layer", "all"],
+};
+
+const EDITS = ["off", "cell", "neuron"] as const;
+
+/** Write the fields that differ from `base` in a fixed order, `head=L9H3&word=8`; the head is
+ *  always written. */
+export function formatFragment(selection: Selection, base: Selection): string {
+  const parts = [`head=${headCode(selection)}`];
+  type Value = string | number | boolean | null;
+  const add = (name: string, value: Value, usual: Value) => {
+    const text = typeof value === "boolean" ? Number(value) : (value ?? "");
+    if (value !== usual) parts.push(`${name}=${encodeURIComponent(text)}`);
+  };
+  add("block", selection.block, base.block);
+  add("word", selection.word, base.word);
+  add("key", selection.key, base.key);
+  add("tab", selection.tab, base.tab);
+  add("color", selection.color, base.color);
+  add("named", selection.named, base.named);
+  add("role", selection.role, base.role);
+  add("against", selection.against, base.against);
+  add("with", selection.also.map(headCode).join(), base.also.map(headCode).join());
+  add("sort", selection.sorted, base.sorted);
+  add("minus", selection.minus, base.minus);
+  const codes = (kind: Edit["kind"], { edits }: Selection) =>
+    edits.filter((edit) => edit.kind === kind).map((edit) => editCode(edit, base.block));
+  const isEdited = EDITS.some((kind) => `${codes(kind, selection)}` !== `${codes(kind, base)}`);
+  for (const kind of EDITS) add(kind, codes(kind, selection).join(), "");
+  if (isEdited && selection.edits.length === 0) add("off", "", null);
+  add("filter", filterCode(selection.filter), filterCode(base.filter));
+  add("example", selection.example, base.example);
+  add("story", stepCode(selection.story), stepCode(base.story));
+  add("theme", selection.theme, base.theme);
+  add("pane", selection.pane, base.pane);
+  add("side", selection.side, base.side);
+  add("embed", selection.embed, base.embed);
+  return parts.join("&").replaceAll("%2C", ",").replaceAll("%3A", ":");
+}
+
+function stepCode(step: number): string | number {
+  return step < 0 ? "off" : step;
+}
+
+/** Apply a fragment to `base`; invalid fields are ignored. */
+export function parseFragment(fragment: string, base: Selection): Selection {
+  const fields = new URLSearchParams(fragment.replace(/^#/, "").replaceAll("+", "%2B"));
+  const text = (name: string) => fields.get(name) ?? undefined;
+  const number = (name: string, least = 0, most = Number.POSITIVE_INFINITY) => {
+    const value = text(name) ?? "";
+    return /^\d+$/.test(value) ? Math.min(most, Math.max(least, Number(value))) : undefined;
+  };
+  const flag = (name: string) => (fields.has(name) ? text(name) === "1" : undefined);
+  const choice = <T extends string>(name: string, choices: readonly T[]) =>
+    choices.find((option) => option === text(name));
+  const block = text("block") || base.block;
+  const edits = EDITS.filter((kind) => fields.has(kind));
+  const changes = {
+    ...parseHead(text("head") ?? ""),
+    block,
+    word: text("word") === "" ? null : number("word"),
+    key: text("key") === "" ? null : number("key"),
+    tab: choice("tab", TABS),
+    color: choice("color", COLORS),
+    named: choice("named", SOURCES),
+    theme: choice("theme", THEMES),
+    role: text("role"),
+    against: text("against"),
+    example: number("example"),
+    story: text("story") === "off" ? -1 : number("story"),
+    pane: number("pane", 1, 4),
+    side: number("side", 0, 1),
+    embed: flag("embed"),
+    sorted: flag("sort"),
+    minus: flag("minus"),
+    also: fields.has("with") ? list(text("with"), parseHead) : undefined,
+    filter: fields.has("filter") ? parseFilter(text("filter")!) : undefined,
+    edits: edits.length
+      ? edits.flatMap((kind) => list(text(kind), (code) => parseEdit(kind, code, block)))
+      : undefined,
+  };
+  const present = Object.entries(changes).filter(([, value]) => value !== undefined);
+  return { ...base, ...(Object.fromEntries(present) as Partial<Selection>) };
+}
+
+export function parseHead(code: string): HeadId | null {
+  const match = /^L(\d+)H(\d+)$/.exec(code);
+  return match ? { layer: Number(match[1]), head: Number(match[2]) } : null;
+}
+
+function list<T>(text: string | undefined, parse: (code: string) => T | null): T[] {
+  return (text ?? "").split(",").flatMap((code) => parse(code) ?? []);
+}
+
+function editCode(edit: Edit, usual: string): string {
+  const head = headCode(edit);
+  if (edit.kind === "off") return head;
+  if (edit.kind === "neuron") return `${head}.${edit.neuron}x${edit.factor}`;
+  const name = edit.block === usual ? "" : `${edit.block}:`;
+  return `${name}${head}.${edit.query}.${edit.key}.${edit.weight}`;
+}
+
+function parseEdit(kind: Edit["kind"], code: string, usual: string): Edit | null {
+  const [, block, name, rest] = /^(?:(\w+):)?(L\d+H\d+)(?:\.(.+))?$/.exec(code) ?? [];
+  const id = parseHead(name ?? "");
+  if (!id) return null;
+  if (kind === "off") return { kind, ...id };
+  const match =
+    kind === "cell"
+      ? /^(\d+)\.(\d+)\.(\d*\.?\d+)$/.exec(rest ?? "")
+      : /^(\d+)x(-?\d*\.?\d+)$/.exec(rest ?? "");
+  if (!match) return null;
+  const [first, second, third] = match.slice(1).map(Number);
+  if (kind === "neuron") return { kind, ...id, neuron: first, factor: second };
+  const weight = Math.min(1, third);
+  return { kind, block: block ?? usual, ...id, query: first, key: second, weight };
+}
+
+function filterCode(filter: Filter): string {
+  return (Object.keys(NO_FILTER) as (keyof Filter)[])
+    .filter((name) => filter[name] !== NO_FILTER[name])
+    .map((name) => `${name}:${filter[name]}`)
+    .join(",");
+}
+
+function parseFilter(text: string): Filter {
+  const changes: Record<string, string | number> = {};
+  for (const part of text.split(",")) {
+    const [name, value] = part.split(":") as [keyof Filter, string | undefined];
+    if (!Object.hasOwn(NO_FILTER, name) || value === undefined) continue;
+    const choices = FILTER_CHOICES[name];
+    const number = Number(value);
+    if (choices?.includes(value)) changes[name] = value;
+    else if (!choices && value !== "" && number >= 0 && Number.isFinite(number))
+      changes[name] = name === "above" ? Math.min(number, 1) : Math.floor(number);
+  }
+  return { ...NO_FILTER, ...changes };
 }

@@ -1,93 +1,65 @@
-// What is open: traces, the selection, what the pointer is over, and who can be asked.
+// Session of one explorer: its traces, and the rows and weights that views show of them.
 
-import { batch, computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
-import { type Asker, type Progress, Refusal } from "../data/asker.ts";
-import { rowOf } from "../data/axis.ts";
-import type { EffectTable } from "../data/effects.ts";
-import { ExactRows } from "../data/exact.ts";
-import { Lazy } from "../data/lazy.ts";
-import { type Focus, Lens, LINES_LIMIT, type Matrix, meanOf, rowWeights } from "../data/lens.ts";
-import type { Precision } from "../data/number.ts";
-import type { Header, Role } from "../data/payload.ts";
-import type { Block, Trace, Vectors } from "../data/trace.ts";
-import { type Scheme, type Theme, themeOf } from "../paint/theme.ts";
-import { formatFragment, parseFragment } from "./fragment.ts";
+import { computed, type ReadonlySignal, signal } from "@preact/signals";
+import type { Backend } from "../data/backend.ts";
 import {
-  blockOf,
-  defaultSelection,
-  type Edit,
-  fitSelection,
-  type HeadId,
-  headCode,
-  isSameHead,
-  isSamePlace,
-  type Selection,
-  type Tab,
-} from "./selection.ts";
-import { tourOf } from "./tour.ts";
+  FilteredBlock,
+  type Focus,
+  LINES_LIMIT,
+  type Matrix,
+  meanOf,
+  rowWeights,
+} from "../data/filtered_block.ts";
+import type { Precision } from "../data/format.ts";
+import type { Header, Role } from "../data/payload.ts";
+import { rowOf } from "../data/tokens.ts";
+import type { Block, Lazy, Trace, Vectors } from "../data/trace.ts";
+import { type Scheme, type Theme, themeOf } from "../paint/theme.ts";
+import { Edits } from "./edits.ts";
+import { Requests } from "./requests.ts";
+import { blockOf, type HeadId, headCode, isSameHead, type Tab } from "./selection.ts";
+import { SelectionStore } from "./selection_store.ts";
 
-/** One input: of two that stand together, A or B. */
+/** One input; A or B where there are two. */
 export interface Side {
   /** Number of the trace in the payload. */
   readonly trace: number;
   readonly letter: string;
   readonly base: Trace;
-  /** As the model is now: the base itself without edits. */
+  /** Trace of the edited model; `base` without edits. */
   readonly now: Trace;
   readonly block: Block;
-  readonly lens: Lens;
-  readonly baseLens: Lens;
+  readonly filtered: FilteredBlock;
+  readonly baseFiltered: FilteredBlock;
 }
-
-/** What the pointer or the keyboard is over; never kept in the URL. */
-export interface Hover {
-  readonly query: number | null;
-  readonly key: number | null;
-}
-
-const NO_HOVER: Hover = { query: null, key: null };
 
 type Layout = "wide" | "middle" | "phone";
 
 export class Session {
-  readonly base: Selection;
-  /** The steps of the page's own story, else of the tour that every page has. */
-  readonly story: Header["story"];
-  readonly selection: Signal<Selection>;
-  readonly hover = signal<Hover>(NO_HOVER);
+  readonly store: SelectionStore;
+  readonly selection: SelectionStore["selection"];
+  readonly update: SelectionStore["update"];
+  readonly point: SelectionStore["point"];
+  readonly requests: Requests;
+  readonly edits: Edits;
   readonly size = signal({ width: 1440, height: 900 });
   readonly system = signal<Scheme>("light");
-  /** The traces under the edits that are on. */
-  readonly edited = signal<readonly Trace[] | null>(null);
-  readonly effects = signal<ReadonlyMap<number, EffectTable>>(new Map());
-  /** Which of the likeliest answers the heads are ranked by. */
+  /** Index of the prediction that heads are ranked by. */
   readonly candidate = signal(0);
-  readonly progress = signal<Progress | null>(null);
-  /** What is under way, and what went wrong, in words. */
-  readonly busy = signal("");
-  readonly problem = signal("");
-  private readonly exact: ExactRows;
-  private readonly means = new WeakMap<Lens, { names: string; mean: Matrix }>();
-  /** The edits that the picture is of. */
-  private acting: readonly Edit[] = [];
-  private running = { edit: new AbortController(), effects: new AbortController() };
+  private readonly means = new WeakMap<FilteredBlock, { names: string; mean: Matrix }>();
 
   constructor(
     readonly header: Header,
     readonly traces: readonly Trace[],
-    readonly asker: Asker | null,
+    readonly backend: Backend | null,
     fragment: string,
   ) {
-    this.exact = new ExactRows(asker?.row ?? null);
-    const first = traces[header.examples[0].traces[0]];
-    this.story = header.story;
-    this.base = this.fit(parseFragment(header.selection, defaultSelection(first)));
-    if (header.story.length === 0) {
-      this.story = tourOf(first, this.base, asker !== null);
-      this.base = { ...this.base, story: -1 };
-    }
-    this.selection = signal(this.fit(this.read(fragment, this.base)));
-    if (this.selection.value.edits.length > 0) void this.applyEdits();
+    this.store = new SelectionStore(header, traces, backend !== null, fragment);
+    this.selection = this.store.selection;
+    this.update = this.store.update;
+    this.point = this.store.point;
+    this.requests = new Requests(backend);
+    this.edits = new Edits(this.store, this.requests);
   }
 
   readonly layout: ReadonlySignal<Layout> = computed(() => {
@@ -102,133 +74,83 @@ export class Session {
 
   private readonly example = computed(() => this.selection.value.example);
   private readonly blockName = computed(() => this.selection.value.block);
-  private readonly lensKey = computed(() => {
+  private readonly filterKey = computed(() => {
     const { unit, specials, pairs } = this.selection.value.filter;
     return `${unit}/${specials}/${pairs}`;
   });
 
   readonly sides: ReadonlySignal<readonly Side[]> = computed(() => {
-    this.lensKey.value;
+    this.filterKey.value;
     const { filter } = this.selection.peek();
     const { traces } = this.header.examples[this.example.value] ?? this.header.examples[0];
     return traces.map((trace, i) => {
       const base = this.traces[trace];
-      const now = this.edited.value?.[trace] ?? base;
-      const [block, before] = [now, base].map((one) => blockOf(one, this.blockName.value));
-      const lens = new Lens(block, filter);
-      const baseLens = before === block ? lens : new Lens(before, filter);
-      return { trace, letter: traces.length > 1 ? "AB"[i] : "", base, now, block, lens, baseLens };
+      const now = this.edits.traces.value?.[trace] ?? base;
+      const [block, before] = [now, base].map((trace) => blockOf(trace, this.blockName.value));
+      const filtered = new FilteredBlock(block, filter);
+      const baseFiltered = before === block ? filtered : new FilteredBlock(before, filter);
+      const letter = traces.length > 1 ? "AB"[i] : "";
+      return { trace, letter, base, now, block, filtered, baseFiltered };
     });
   });
 
-  /** The inputs that there is room for. */
+  /** Inputs that fit the layout. */
   readonly shown: ReadonlySignal<readonly Side[]> = computed(() => {
     const sides = this.sides.value;
     if (this.layout.value === "wide" || sides.length === 1) return sides;
     return [sides[this.selection.value.side] ?? sides[0]];
   });
 
-  /** The input that panes with room for one show. */
+  /** Input of the panes that show one. */
   readonly lead: ReadonlySignal<Side> = computed(
     () => this.sides.value[this.selection.value.side] ?? this.sides.value[0],
   );
 
   readonly tab: ReadonlySignal<Tab> = computed(() => {
     const { tab } = this.selection.value;
-    const { rows, columns } = this.sides.value[0].lens;
+    const { rows, columns } = this.sides.value[0].filtered;
     const usual = Math.max(rows.length, columns.length) > LINES_LIMIT ? "matrix" : "lines";
     if (tab === null) return usual;
     return tab === "effect" && this.layout.value !== "middle" ? usual : tab;
   });
 
-  get fragment(): string {
-    const selection = this.selection.value;
-    return formatFragment(selection, this.stepFrom(selection.story, this.base));
-  }
-
-  /** What is selected, as a step for the story of any page: with its word, or without one. */
-  get step(): string {
-    const { story, theme, embed } = this.base;
-    return formatFragment(
-      { ...this.selection.value, story, theme, embed },
-      { ...this.base, word: this.selection.value.word === null ? -1 : null },
-    );
-  }
-
-  /** What a step of the story opens; before and without one, what the page does. */
-  private stepFrom(step: number, base: Selection): Selection {
-    const told = this.story[step - 1];
-    return told ? parseFragment(told.selection, base) : base;
-  }
-
-  /** What a fragment selects: on top of the step of the story that it names. */
-  private read(fragment: string, base: Selection): Selection {
-    return parseFragment(fragment, this.stepFrom(parseFragment(fragment, base).story, base));
-  }
-
-  update(changes: Partial<Selection>): void {
-    const before = this.selection.peek();
-    const moved = changes.example !== undefined && changes.example !== before.example;
-    const fresh = moved ? { word: null, key: null, edits: [] } : {};
-    batch(() => {
-      this.selection.value = this.fit({ ...before, ...fresh, ...changes });
-      if (this.selection.value.edits !== before.edits) void this.applyEdits();
-    });
-  }
-
-  /** Go where a fragment points; what it does not name opens as the page does. */
-  open(fragment: string, keep: Partial<Selection> = {}): void {
-    const { theme, embed } = this.selection.peek();
-    this.update({ ...this.read(fragment, { ...this.base, theme, embed }), ...keep });
-  }
-
-  point(hover: Partial<Hover>): void {
-    const next = { ...NO_HOVER, ...hover };
-    const now = this.hover.peek();
-    if (next.query !== now.query || next.key !== now.key) this.hover.value = next;
-  }
-
   layerIndex(block: Block): number {
     return Math.max(0, block.layers.indexOf(this.selection.value.layer));
   }
 
-  isOff(id: HeadId): boolean {
-    return this.selection.value.edits.some((edit) => edit.kind === "off" && isSameHead(edit, id));
-  }
-
-  /** What the heads of an input do: over the corpus, or in this text. */
+  /** Roles of an input's heads, over the corpus or in this text. */
   roles(side: Side): readonly (readonly Role[])[] {
-    const { heads, here } = side.baseLens.block.roles;
-    return (this.selection.value.named === "text" && here) || heads;
+    const { heads, here: inText } = side.baseFiltered.block.roles;
+    return (this.selection.value.named === "text" && inText) || heads;
   }
 
-  /** The position that a side has for one of the first input: the same, or the last for the last. */
+  /** Map a position of the first input to a side; the last position maps to the last. */
   place(side: Side, position: number | null, axis: "query" | "key"): number | null {
     if (position === null) return null;
     const count = ({ block }: Side) =>
       (axis === "query" ? block.queryTokens : block.keyTokens).texts.length;
-    const [first, own] = [count(this.sides.value[0]), count(side)];
-    return position === first - 1 ? own - 1 : Math.min(position, own - 1);
+    const [first, last] = [count(this.sides.value[0]), count(side) - 1];
+    return position === first - 1 ? last : Math.min(position, last);
   }
 
-  /** The weights that are drawn of the chosen head (or of the mean over heads), or null while they
-   *  are unpacked. A head that is off is drawn as it was. */
+  /** Drawn weights of a head, or of the mean over heads; null while they are unpacked. A head that
+   *  is off is drawn as it was. */
   matrix(side: Side, id: HeadId = this.selection.value): Matrix | null {
     const { layers } = side.block;
-    const lens = this.isOff(id) ? side.baseLens : side.lens;
+    const filtered = this.edits.isOff(id) ? side.baseFiltered : side.filtered;
     const heads = this.combined(side);
-    if (!heads) return lens.matrix(Math.max(0, layers.indexOf(id.layer)), id.head);
+    if (!heads) return filtered.matrix(Math.max(0, layers.indexOf(id.layer)), id.head);
     const names = heads.map(headCode).join();
-    const known = this.means.get(lens);
-    if (known?.names === names) return known.mean;
-    const all = heads.map(({ layer, head }) => lens.matrix(layers.indexOf(layer), head));
-    if (!all.every((one) => one !== null)) return null;
+    const cached = this.means.get(filtered);
+    if (cached?.names === names) return cached.mean;
+    const all = heads.map(({ layer, head }) => filtered.matrix(layers.indexOf(layer), head));
+    if (!all.every((matrix) => matrix !== null)) return null;
     const mean = meanOf(all);
-    this.means.set(lens, { names, mean });
+    this.means.set(filtered, { names, mean });
     return mean;
   }
 
-  /** The heads whose mean is shown; null for one head alone. */
+  /** Heads whose mean is shown; null for a single head. */
   combined({ block }: Side): readonly HeadId[] | null {
     const { layer, head, also, filter } = this.selection.value;
     if (filter.combine === "off") {
@@ -236,164 +158,68 @@ export class Session {
       return others.length > 0 ? [{ layer, head }, ...others] : null;
     }
     const layers = filter.combine === "layer" ? [layer] : block.layers;
-    const heads = layers.flatMap((own) =>
-      Array.from({ length: block.heads }, (_, h) => ({ layer: own, head: h })).filter((id) =>
+    const heads = layers.flatMap((number) =>
+      Array.from({ length: block.heads }, (_, h) => ({ layer: number, head: h })).filter((id) =>
         block.has(block.layers.indexOf(id.layer), id.head),
       ),
     );
     return heads.length > 0 ? heads : null;
   }
 
-  /** Show a head; a phone turns to its pane. */
+  /** Show a head; a phone switches to its pane. */
   choose({ layer, head }: HeadId): void {
     this.update({ layer, head, ...(this.layout.peek() === "phone" ? { pane: 2 } : {}) });
   }
 
-  /** Take a head into the mean, or out of it. */
-  toggleAlso(id: HeadId): void {
-    const { also } = this.selection.peek();
-    const rest = also.filter((one) => !isSameHead(one, id));
-    this.update({ also: rest.length < also.length ? rest : [...also, id] });
-  }
-
-  /** Whether two inputs can be subtracted, cell from cell. */
+  /** Whether the matrices of two inputs have equal shapes. */
   get hasDifference(): boolean {
     const [a, b] = this.sides.value;
     return (
       b !== undefined &&
-      a.lens.rows.length === b.lens.rows.length &&
-      a.lens.columns.length === b.lens.columns.length
+      a.filtered.rows.length === b.filtered.rows.length &&
+      a.filtered.columns.length === b.filtered.columns.length
     );
   }
 
-  /** Rows and columns of a side that are looked at: what the pointer is over, else what is pinned. */
+  /** Row and column in focus: hovered, else pinned. */
   focus(side: Side): Focus {
-    const { query, key } = this.hover.value;
+    const { query, key } = this.store.hover.value;
     const { word, key: pinned } = this.selection.value;
     const hovered = query !== null || key !== null;
     return {
-      row: rowOf(side.lens.rows, this.place(side, hovered ? query : word, "query")),
-      column: rowOf(side.lens.columns, this.place(side, hovered ? key : pinned, "key")),
+      row: rowOf(side.filtered.rows, this.place(side, hovered ? query : word, "query")),
+      column: rowOf(side.filtered.columns, this.place(side, hovered ? key : pinned, "key")),
     };
   }
 
-  /** The weights of one row, as well as they are known. */
+  /** Weights of one row, exact where the backend has them. */
   row(side: Side, row: number): { weights: Float32Array; precision: Precision } | null {
     const matrix = this.matrix(side);
     if (!matrix || row < 0) return null;
     const weights = rowWeights(matrix, row);
     const precision = side.block.isFine ? "fine" : "coarse";
     const { layer, head, edits } = this.selection.value;
-    const entry = side.lens.rows[row];
+    const entry = side.filtered.rows[row];
     const isPlain =
       this.combined(side) === null &&
       edits.length === 0 &&
       entry.positions.length === 1 &&
-      side.lens.columns.length === side.block.keyTokens.texts.length;
+      side.filtered.columns.length === side.block.keyTokens.texts.length;
     if (!isPlain) return { weights, precision };
     const { trace, block } = side;
     const query = entry.positions[0];
-    const exact = this.exact.row({ trace, block: block.name, layer, head, query });
+    const exact = this.requests.exact.row({ trace, block: block.name, layer, head, query });
     return exact ? { weights: exact, precision: "exact" } : { weights, precision };
   }
 
-  /** The vectors of the chosen layer: unpacked, asked for, or null where there are none (yet). */
-  vectors(side: Side): Lazy<Vectors> | null {
-    const { layer } = this.selection.value;
-    const { block, trace } = side;
-    const known = block.vectors.get(layer);
-    const { asker } = this;
-    if (known || !asker) return known ?? null;
-    const asked = new Lazy(() => asker.neurons(trace, block.name, layer));
-    block.vectors.set(layer, asked);
-    return asked;
+  /** Vectors of the chosen layer; null in a file without them. */
+  vectors({ trace, block }: Side): Lazy<Vectors> | null {
+    return this.requests.vectors(trace, block, this.selection.value.layer);
   }
 
-  effectsOf(side: Side): EffectTable | null {
-    return this.effects.value.get(side.trace) ?? side.base.effects;
-  }
-
-  edit(change: Edit): void {
-    const { edits } = this.selection.peek();
-    const rest = edits.filter((one) => !isSamePlace(one, change));
-    this.update({ edits: [...rest, change] });
-  }
-
-  removeEdit(change: Edit): void {
-    this.update({ edits: this.selection.peek().edits.filter((one) => one !== change) });
-  }
-
-  /** Let the model run with the edits that are on; a newer wish ends an older one. Edits that the
-   * model could not be run with are taken back: a chip says what the picture shows. */
-  private async applyEdits(): Promise<void> {
-    const { edits } = this.selection.peek();
-    this.running.edit.abort();
-    this.running.edit = new AbortController();
-    const { signal } = this.running.edit;
-    if (edits.length === 0 || !this.asker) {
-      this.edited.value = null;
-      this.acting = [];
-      return;
-    }
-    await this.run("The model runs with your edits …", signal, async (asker) => {
-      try {
-        this.edited.value = await asker.edit(edits, signal);
-        this.acting = edits;
-      } catch (error) {
-        if (!signal.aborted) {
-          this.selection.value = { ...this.selection.peek(), edits: this.acting };
-        }
-        throw error;
-      }
-    });
-  }
-
-  /** Measure what every head does to the output of an input. */
-  async measure(side: Side, position: number | null): Promise<void> {
-    this.running.effects.abort();
-    this.running.effects = new AbortController();
-    const { signal } = this.running.effects;
-    const follow = (progress: Progress) => {
-      this.progress.value = progress;
-    };
-    await this.run("", signal, async (asker) => {
-      const table = await asker.effects(side.trace, position, follow, signal);
-      this.effects.value = new Map(this.effects.peek()).set(side.trace, table);
-    });
-    if (!signal.aborted) this.progress.value = null;
-  }
-
-  private async run(
-    words: string,
-    signal: AbortSignal,
-    work: (asker: Asker) => Promise<void>,
-  ): Promise<void> {
-    if (!this.asker) return;
-    batch(() => {
-      this.busy.value = words;
-      this.problem.value = "";
-    });
-    try {
-      await work(this.asker);
-    } catch (error) {
-      if (!signal.aborted) {
-        this.problem.value = error instanceof Refusal ? error.message : String(error);
-      }
-    }
-    if (!signal.aborted) this.busy.value = "";
-  }
-
-  /** End what is under way. */
+  /** End running requests. */
   dispose(): void {
-    this.running.edit.abort();
-    this.running.effects.abort();
-  }
-
-  private fit(selection: Selection): Selection {
-    const { examples } = this.header;
-    const example = selection.example < examples.length ? selection.example : 0;
-    const trace = this.traces[examples[example].traces[0]];
-    const step = Math.min(selection.story, this.story.length);
-    return fitSelection({ ...selection, example, story: step }, trace);
+    this.edits.dispose();
+    this.requests.dispose();
   }
 }

@@ -1,30 +1,29 @@
-// The tour of a page that was saved without a story: what a newcomer is looking at.
+// Tour of a page that was saved without a story.
 
-import { printed } from "../data/axis.ts";
 import type { Header } from "../data/payload.ts";
+import { printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
 import { blockOf, headCode, headName, type Selection } from "./selection.ts";
 
 type Step = Header["story"][number];
 
-const RESTS = {
+const SINKS = {
   first: "the first token",
   special: "special tokens such as [SEP]",
   punctuation: "punctuation",
 } as const;
 
-/** Steps that hold for every text, told with its own words and numbers.
- *  @param canAsk whether somebody can run the model. */
-export function tourOf(trace: Trace, base: Selection, canAsk: boolean): Step[] {
+/** Build steps that hold for every text, with its words and numbers. */
+export function tourOf(trace: Trace, base: Selection, canRun: boolean): Step[] {
   const block = blockOf(trace, base.block);
-  const { heads, here } = block.roles;
-  const roles = ((base.named === "text" && here) || heads).flatMap((row, i) =>
+  const { heads, here: inText } = block.roles;
+  const roles = ((base.named === "text" && inText) || heads).flatMap((row, i) =>
     row.filter((_, h) => block.has(i, h)).map(({ role }) => role),
   );
   const all = roles.length;
-  const resting = (["first", "special", "punctuation"] as const)
-    .map((role) => ({ role, count: roles.filter((own) => own === role).length }))
-    .reduce((most, one) => (one.count > most.count ? one : most));
+  const sinks = (["first", "special", "punctuation"] as const)
+    .map((role) => ({ role, count: roles.filter((other) => other === role).length }))
+    .reduce((most, sink) => (sink.count > most.count ? sink : most));
   const word = base.word === null ? "a word" : `“${printed(block.queryTokens.texts[base.word])}”`;
   const head = `head=${headCode(base)}`;
   const steps: Step[] = [
@@ -37,13 +36,13 @@ export function tourOf(trace: Trace, base: Selection, canAsk: boolean): Step[] {
       selection: "color=role",
     },
   ];
-  if (resting.count > 0) {
+  if (sinks.count > 0) {
     steps.push({
-      caption: `${resting.count} of the ${all} rest on ${RESTS[resting.role]}: usually they have nothing to read.`,
-      selection: `color=role&role=${resting.role}`,
+      caption: `${sinks.count} of the ${all} are attention sinks: most of their attention goes to ${SINKS[sinks.role]}.`,
+      selection: `color=role&role=${sinks.role}`,
     });
   }
-  if (canAsk || block.vectors.has(base.layer)) {
+  if (canRun || block.vectors.has(base.layer)) {
     steps.push({
       caption: `Why that word? What ${word} asks for (query) meets what each word offers (key); where they agree, the share is high.`,
       selection: `${head}&tab=neurons`,
@@ -51,7 +50,7 @@ export function tourOf(trace: Trace, base: Selection, canAsk: boolean): Step[] {
   }
   steps.push({
     caption:
-      trace.effects || canAsk
+      trace.effects || canRun
         ? "Does it matter? Reading is not using: Effect says what changes when a head is switched off."
         : "Does it matter? Reading is not using: only a run without the head can tell. Effect says how.",
     selection: `${head}&tab=effect${trace.effects ? "&color=effect" : ""}`,

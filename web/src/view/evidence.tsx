@@ -1,15 +1,13 @@
-// What the head does in general: its card from a corpus run.
+// Evidence tab: the head's card from a corpus run.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { printed } from "../data/axis.ts";
-import { formatNumber } from "../data/number.ts";
+import { formatNumber, ordinal } from "../data/format.ts";
 import type { Card, Measured, Relation } from "../data/payload.ts";
-import { inText, joinedTokens, spelled } from "../data/spelling.ts";
-import { ordinal } from "../data/words.ts";
-import { parseHead } from "../state/fragment.ts";
-import { headCode, headName } from "../state/selection.ts";
-import { useSession } from "./context.ts";
-import { Command, classes } from "./parts.tsx";
+import { inText, joinedTokens, printed, spelled } from "../data/tokens.ts";
+import { arcPath } from "../layout/arcs_layout.ts";
+import { headCode, headName, parseHead } from "../state/selection.ts";
+import { Button, Command, classes } from "./controls.tsx";
+import { useSession } from "./explorer_context.ts";
 
 export function EvidenceTab() {
   const session = useSession();
@@ -55,9 +53,9 @@ function CardParts({ card }: { card: Card }) {
   const { cards, meanings } = session.header.evidence!;
   const placeOf = (kind: "looks" | "numbers", { name, value }: Measured) => {
     const all = Object.values(cards).flatMap(
-      (one) => one[kind].find((own) => own.name === name) ?? [],
+      (other) => other[kind].find((measured) => measured.name === name) ?? [],
     );
-    return `${ordinal(1 + all.filter((own) => own.value > value).length)} of ${all.length}`;
+    return `${ordinal(1 + all.filter((other) => other.value > value).length)} of ${all.length}`;
   };
   return (
     <>
@@ -70,13 +68,13 @@ function CardParts({ card }: { card: Card }) {
       )}
       <div>
         <h3>Where it looks</h3>
-        {card.looks.map((one) => (
+        {card.looks.map((measured) => (
           <Interval
-            key={one.name}
-            {...one}
-            name={one.title}
-            place={placeOf("looks", one)}
-            meaning={meanings[one.name]}
+            key={measured.name}
+            {...measured}
+            name={measured.title}
+            place={placeOf("looks", measured)}
+            meaning={meanings[measured.name]}
           />
         ))}
       </div>
@@ -104,9 +102,9 @@ function CardParts({ card }: { card: Card }) {
             {card.neighbors.map((code) => {
               const id = parseHead(code);
               return id ? (
-                <button key={code} type="button" class="b" onClick={() => session.update(id)}>
+                <Button key={code} class="b" onClick={() => session.update(id)}>
                   {headName(id)}
-                </button>
+                </Button>
               ) : null;
             })}
           </div>
@@ -116,13 +114,13 @@ function CardParts({ card }: { card: Card }) {
         <div class="wide">
           <h3>What else was measured</h3>
           <div class="more">
-            {card.numbers.map((one) => (
-              <span key={one.name} title={meanings[one.name]}>
-                {one.title}{" "}
+            {card.numbers.map((measured) => (
+              <span key={measured.name} title={meanings[measured.name]}>
+                {measured.title}{" "}
                 <b class="num">
-                  {formatNumber(one.value)} {/^share/.test(one.unit) ? "" : one.unit}
+                  {formatNumber(measured.value)} {/^share/.test(measured.unit) ? "" : measured.unit}
                 </b>{" "}
-                <small class="mut">{placeOf("numbers", one)}</small>
+                <small class="mut">{placeOf("numbers", measured)}</small>
               </span>
             ))}
           </div>
@@ -135,7 +133,7 @@ function CardParts({ card }: { card: Card }) {
 type IntervalProps = Omit<Relation, "baseline" | "baseline_name"> &
   Partial<Relation> & { readonly place?: string; readonly meaning?: string };
 
-/** A share from 0 to 1 with its interval and what a rule reaches. */
+/** Share from 0 to 1 with its interval and the baseline of a fixed rule. */
 function Interval(props: IntervalProps) {
   const { name, value, low, high, baseline, baseline_name, place, meaning } = props;
   const x = (share: number) => 4 + 68 * Math.min(1, Math.max(0, share));
@@ -163,10 +161,10 @@ function Interval(props: IntervalProps) {
   );
 }
 
-/** Tokens that an exemplar leaves out, unless its link ends there: spaces, marks of a text's ends. */
+/** Tokens that an exemplar omits unless its link ends there: spaces, text boundaries. */
 const UNSAID = /^(\s+|\[(CLS|SEP)\]|<\/?s>)$/;
 
-/** A sentence of the corpus with its strongest links as arcs. */
+/** Sentence of the corpus with its strongest links as arcs. */
 function Exemplar({ tokens, links }: Card["exemplars"][number]) {
   const ref = useRef<HTMLParagraphElement>(null);
   const [arcs, setArcs] = useState<{ path: string; weight: number }[]>([]);
@@ -182,7 +180,7 @@ function Exemplar({ tokens, links }: Card["exemplars"][number]) {
         if (spans[query].offsetTop !== spans[key].offsetTop) return [];
         const y = spans[query].offsetTop + 2;
         const rise = Math.min(16, 5 + Math.abs(a - b) / 16);
-        return [{ path: `M${a} ${y}C${a} ${y - rise} ${b} ${y - rise} ${b} ${y}`, weight }];
+        return [{ path: arcPath([a, y], [b, y], y - rise), weight }];
       }),
     );
   }, [tokens, links]);

@@ -1,34 +1,35 @@
-// The explorer: sentence, heads, one head and its effect, inside one shadow root.
+// Explorer: sentence, heads, one head and its effect, inside one shadow root.
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
-import { gridWidth } from "../layout/grid.ts";
+import { gridWidth } from "../layout/heads_layout.ts";
 import { applyTheme } from "../paint/theme.ts";
 import type { Session } from "../state/session.ts";
-import { Bar } from "./bar.tsx";
-import { Here, HereContext, type LabActions, useHere } from "./context.ts";
-import { EffectPane } from "./effect.tsx";
-import { HeadPane } from "./head.tsx";
-import { HeadsPane } from "./heads.tsx";
+import { BottomSheet } from "./bottom_sheet.tsx";
+import { Button, Tooltip } from "./controls.tsx";
+import { EffectPane } from "./effect_view.tsx";
+import { Context, ExplorerContext, type LabActions, useExplorer } from "./explorer_context.ts";
+import { HeadPane } from "./head_view.tsx";
+import { HeadsPane } from "./heads_view.tsx";
 import { Help } from "./help.tsx";
 import { handleKey } from "./keyboard.ts";
 import { Sentence } from "./sentence.tsx";
 import { StoryBar } from "./story.tsx";
-import { sheet } from "./style/sheet.ts";
-import { WordSheet } from "./word_sheet.tsx";
+import { sheet } from "./style/explorer_style.ts";
+import { Toolbar } from "./toolbar.tsx";
 
 export interface Mounted {
-  /** Takes a key that nobody inside the explorer had. */
+  /** Handle a key that no element inside the explorer handled. */
   key(event: KeyboardEvent): void;
   dispose(): void;
 }
 
 interface MountOptions {
-  /** Told of every change of the selection. */
+  /** Called on every change of the selection. */
   changed(fragment: string): void;
   readonly lab: LabActions | null;
-  /** Whose color scheme the explorer follows where it is left to: a notebook's; else the system's. */
+  /** Element whose color scheme the explorer follows (a notebook); null for the system's. */
   readonly around: HTMLElement | null;
 }
 
@@ -40,7 +41,7 @@ export function mount(host: HTMLElement, session: Session, options: MountOptions
   const root = document.createElement("div");
   root.className = "root";
   shadow.replaceChildren(root);
-  const here = new Here(session, root, options.lab);
+  const explorer = new ExplorerContext(session, root, options.lab);
   const measure = () => {
     const { clientWidth: width, clientHeight: height } = root;
     const now = session.size.peek();
@@ -62,14 +63,14 @@ export function mount(host: HTMLElement, session: Session, options: MountOptions
       applyTheme(root, session.theme.value);
       root.dataset.theme = session.theme.value.scheme;
     }),
-    effect(() => options.changed(session.fragment)),
+    effect(() => options.changed(session.store.fragment)),
   ];
-  const key = (event: KeyboardEvent) => handleKey(event, here);
+  const key = (event: KeyboardEvent) => handleKey(event, explorer);
   root.addEventListener("keydown", key);
   render(
-    <HereContext.Provider value={here}>
+    <Context.Provider value={explorer}>
       <Explorer />
-    </HereContext.Provider>,
+    </Context.Provider>,
     root,
   );
   return {
@@ -84,7 +85,7 @@ export function mount(host: HTMLElement, session: Session, options: MountOptions
   };
 }
 
-/** Whether the host's own ground is dark, or without one the system. */
+/** Whether the background is dark; without one, the system's scheme. */
 function isDark(around: HTMLElement | null): boolean {
   for (let element = around; element; element = element.parentElement) {
     const parts = /^rgba?\((\d+), (\d+), (\d+)(?:, ([\d.]+))?\)$/.exec(
@@ -98,8 +99,8 @@ function isDark(around: HTMLElement | null): boolean {
 }
 
 function Explorer() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const { embed, pane } = session.selection.value;
   const layout = session.layout.value;
   const { width, height } = session.size.value;
@@ -116,17 +117,17 @@ function Explorer() {
       const inside = event
         .composedPath()
         .some((node) => node instanceof HTMLElement && node.matches(".pop, [aria-haspopup]"));
-      if (!inside) here.close();
+      if (!inside) explorer.close();
     };
-    here.root.addEventListener("pointerdown", close);
-    return () => here.root.removeEventListener("pointerdown", close);
+    explorer.root.addEventListener("pointerdown", close);
+    return () => explorer.root.removeEventListener("pointerdown", close);
   }, []);
   const kind = `page ${layout} ${height <= 560 ? "low" : ""} ${embed ? "embed" : ""}`;
-  const isCovered = ["help", "word"].includes(here.open.value);
+  const isCovered = ["help", "word"].includes(explorer.open.value);
   return (
     <div class={kind}>
       <div class="under" inert={isCovered}>
-        {!embed && <Bar />}
+        {!embed && <Toolbar />}
         {(!isAlone || pane === 4) && <Sentence />}
         {!(embed && pane === 4) && (
           <div class="panes" style={{ gridTemplateColumns: columns }}>
@@ -138,9 +139,9 @@ function Explorer() {
         {!embed && <StoryBar />}
         {!embed && layout === "phone" && <Navigation />}
       </div>
-      {layout === "phone" && <WordSheet />}
+      {layout === "phone" && <BottomSheet />}
       <Help />
-      <Note />
+      <Tooltip kind="tip" signal={explorer.tip} />
       <Status />
     </div>
   );
@@ -149,68 +150,39 @@ function Explorer() {
 const PANES = ["Heads", "This head", "Effect"];
 
 function Navigation() {
-  const { session } = useHere();
+  const { session } = useExplorer();
   const { pane } = session.selection.value;
   return (
     <nav aria-label="Panes">
       {PANES.map((name, i) => (
-        <button
+        <Button
           key={name}
-          type="button"
           aria-current={pane === i + 1 ? "page" : undefined}
           onClick={() => session.update({ pane: i + 1 })}
         >
           {name}
-        </button>
+        </Button>
       ))}
     </nav>
   );
 }
 
-/** The note beside the pointer. */
-function Note() {
-  const { tip, session } = useHere();
-  const note = tip.value;
-  if (!note) return null;
-  const { width, height } = session.size.value;
-  const isRight = note.x > width - 280;
-  const isLow = note.y > height - 160;
-  const style = {
-    left: isRight ? "auto" : `${note.x + 14}px`,
-    right: isRight ? `${width - note.x + 12}px` : "auto",
-    top: isLow ? "auto" : `${note.y + 16}px`,
-    bottom: isLow ? `${height - note.y + 10}px` : "auto",
-  };
-  return (
-    <div class="tip" role="tooltip" style={style}>
-      <strong>{note.heading}</strong>
-      {note.rows.map(([label, value]) => (
-        <div key={label}>
-          <span>{label}</span>
-          <b>{value}</b>
-        </div>
-      ))}
-    </div>
-  );
-}
-
-/** What is under way or went wrong, said aloud too. */
+/** Running request or error, also announced. */
 function Status() {
-  const { session } = useHere();
-  const problem = session.problem.value;
-  const words = problem || session.busy.value;
+  const { session } = useExplorer();
+  const error = session.requests.error.value;
+  const text = error || session.requests.busy.value;
   return (
-    <div class={`status ${problem ? "problem" : ""}`} role="status" hidden={!words}>
-      {words}
-      {problem && (
-        <button
-          type="button"
+    <div class={`status ${error ? "problem" : ""}`} role="status" hidden={!text}>
+      {text}
+      {error && (
+        <Button
           onClick={() => {
-            session.problem.value = "";
+            session.requests.error.value = "";
           }}
         >
           Close
-        </button>
+        </Button>
       )}
     </div>
   );

@@ -1,33 +1,49 @@
-// What is shown as a file: a drawing, a picture, a table, a link.
+// Export menu: drawing, picture, tables, link; and the scene of the chosen head.
 
-import { printed } from "../data/axis.ts";
-import { placeIn } from "../data/effects.ts";
+import { indexOfHead } from "../data/effects.ts";
+import type { Matrix } from "../data/filtered_block.ts";
+import { shortWeight } from "../data/format.ts";
+import { neuronOrder } from "../data/neurons.ts";
+import { type Entry, printed } from "../data/tokens.ts";
+import { columnsOf, lineMarks, rowY } from "../layout/lines_layout.ts";
+import { heatOf, matrixLayout, matrixMarks, wholeWindow } from "../layout/matrix_layout.ts";
+import { neuronLayout, neuronMarks } from "../layout/neurons_layout.ts";
+import type { Mark, Scene } from "../layout/scene.ts";
+import { labelEms, widestEms } from "../paint/painter.ts";
+import { cssOf } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
-import type { Session } from "../state/session.ts";
-import { useHere } from "./context.ts";
-import { headEffects } from "./effect_numbers.ts";
-import { csvText, download, pngFile, type Row, svgFile } from "./saving.ts";
-import { sceneOf } from "./scenes.ts";
+import type { Session, Side } from "../state/session.ts";
+import { Button } from "./controls.tsx";
+import { csvText, type Drawn, download, pngFile, type Row, sheet, svgFile } from "./download.ts";
+import { useExplorer } from "./explorer_context.ts";
+import { headEffects } from "./head_values.ts";
+import {
+  groundOf,
+  headColor,
+  linesInput,
+  neuronsAt,
+  roleLookOf,
+  titleParts,
+} from "./selected_head.ts";
 
 export function ExportMenu() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const name = `headscope-${headCode(session.selection.value)}`;
   const save = async (file: Blob | Promise<Blob>, as: string) => download(await file, as);
   const table = (rows: readonly Row[]) =>
     new Blob([csvText(rows, "\n")], { type: "text/csv;charset=utf-8" });
   const copy = (text: string) => navigator.clipboard?.writeText(text);
   const choice = (label: string, act: () => Promise<void>) => (
-    <button
-      type="button"
+    <Button
       role="menuitem"
       onClick={() => {
-        here.close();
+        explorer.close();
         void act();
       }}
     >
       {label}
-    </button>
+    </Button>
   );
   return (
     <div class="pop menu" role="menu" aria-label="Export">
@@ -38,12 +54,12 @@ export function ExportMenu() {
         save(table(headRows(session)), "headscope-heads.csv"),
       )}
       {choice("Copy link", () => copy(location.href))}
-      {choice("Copy as a story step", () => copy(`("", "${session.step}"),`))}
+      {choice("Copy as a story step", () => copy(`("", "${session.store.step}"),`))}
     </div>
   );
 }
 
-/** The visible weights of the chosen head, a row per pair. */
+/** Visible weights of the chosen head, a row per pair. */
 function weightRows(session: Session): Row[] {
   const { layer, head } = session.selection.peek();
   const rows: Row[] = [
@@ -52,8 +68,8 @@ function weightRows(session: Session): Row[] {
   for (const side of session.sides.peek()) {
     const matrix = session.matrix(side);
     if (!matrix) continue;
-    side.lens.rows.forEach((from, r) => {
-      side.lens.columns.forEach((to, c) => {
+    side.filtered.rows.forEach((from, r) => {
+      side.filtered.columns.forEach((to, c) => {
         const weight = matrix.weights[r * matrix.columns + c];
         rows.push([
           ...[side.letter || "A", layer, head],
@@ -66,7 +82,6 @@ function weightRows(session: Session): Row[] {
   return rows;
 }
 
-/** A row per head: role, statistics, effect. */
 function headRows(session: Session): Row[] {
   const side = session.lead.peek();
   const { block } = side;
@@ -79,13 +94,120 @@ function headRows(session: Session): Row[] {
     for (let head = 0; head < block.heads; head++) {
       if (!block.has(layerIndex, head)) continue;
       const { role, share } = session.roles(side)[layerIndex][head];
-      const own = effects?.all[placeIn(effects.all, layerIndex, head)];
+      const effect = effects?.all[indexOfHead(effects.all, layerIndex, head)];
       rows.push([
         ...[layer, head, headName({ layer, head }), role, share],
         ...names.map((name) => block.statistics[name][layerIndex][head]),
-        ...(effects ? [own?.value ?? null] : []),
+        ...(effects ? [effect?.value ?? null] : []),
       ]);
     }
   });
   return rows;
+}
+
+/** Draw the chosen head of every input, side by side under its title. */
+function sceneOf(session: Session): Scene {
+  const scenes = session.sides.peek().map((side) => ({
+    scene: sideScene(session, side),
+    caption: [side.letter, side.base.title, side.base.changed].filter(Boolean).join(" · "),
+  }));
+  return sheet(headTitle(session), scenes, session.theme.peek());
+}
+
+function headTitle(session: Session): string {
+  const selection = session.selection.peek();
+  const title = titleParts(session);
+  const parts = title.links.map(
+    ({ from, to, weight }) =>
+      `${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
+  );
+  const { symbol } = roleLookOf(session, session.lead.peek(), selection);
+  const words = title.words.map((word) => `“${word}”`).join(" and ");
+  const start = words ? `${title.lead} ${words}:` : title.lead;
+  return `${symbol} ${headName(selection)} ${start} ${parts.join(", ")}`.trim();
+}
+
+function sideScene(session: Session, side: Side): Drawn {
+  const tab = session.tab.peek();
+  const matrix = session.matrix(side);
+  if (!matrix) return { width: 200, height: 40, marks: [] };
+  if (tab === "matrix") return matrixScene(session, side, matrix);
+  const neurons = tab === "neurons" ? neuronScene(session, side) : null;
+  return neurons ?? linesScene(session, side, matrix);
+}
+
+function matrixScene(session: Session, side: Side, matrix: Matrix): Drawn {
+  const theme = session.theme.peek();
+  const { rows, columns: keys } = side.filtered;
+  const ems = Math.max(labelEms(rows), labelEms(keys));
+  const cell = Math.max(3, Math.min(24, 900 / Math.max(rows.length, keys.length)));
+  const labels = Math.min(120, ems * 13 + 14);
+  const size = {
+    width: labels + keys.length * cell + 40,
+    height: labels + rows.length * cell + 20,
+  };
+  const layout = matrixLayout(size, rows.length, keys.length, ems);
+  const heat = heatOf(matrix, theme, headColor(session, side));
+  const pinned = { row: -1, column: -1 };
+  const input = { heat, rows, keys, focus: session.focus(side), pinned };
+  return { ...size, marks: matrixMarks(input, wholeWindow(layout), layout, theme) };
+}
+
+/** Null without a word in focus, or without its vectors. */
+function neuronScene(session: Session, side: Side): Drawn | null {
+  const { rows, columns: keys } = side.filtered;
+  const { row, column } = session.focus(side);
+  const neurons = row < 0 ? null : neuronsAt(session, side, rows[row].positions[0]);
+  if (!neurons) return null;
+  const room = { width: 860, height: 26 * keys.length };
+  const layout = neuronLayout(
+    room,
+    keys.length,
+    { rows: labelEms(rows), keys: labelEms(keys) },
+    20,
+  );
+  const chosen = column >= 0 ? keys[column].positions[0] : -1;
+  const order = neuronOrder(neurons, "number");
+  const input = { neurons, rows, keys, chosen, order, color: headColor(session, side) };
+  const marks = neuronMarks(input, layout, session.theme.peek());
+  return { width: layout.width, height: layout.height, marks };
+}
+
+function linesScene(session: Session, side: Side, matrix: Matrix): Drawn {
+  const theme = session.theme.peek();
+  const { ink, soft } = theme.tone;
+  const { rows, columns: keys } = side.filtered;
+  const focus = session.focus(side);
+  const columns = columnsOf({
+    width: 620,
+    height: 28 * Math.max(rows.length, keys.length),
+    rows: rows.length,
+    columns: keys.length,
+    rowEms: labelEms(rows),
+    columnEms: labelEms(keys),
+    least: 16,
+  });
+  const marks: Mark[] = lineMarks(linesInput(session, side, matrix), columns, theme);
+  const read = session.row(side, focus.row)?.weights;
+  const label = (entry: Entry, row: number, isReader: boolean) => {
+    const y = rowY(columns, row);
+    const weight = isReader ? null : (read?.[row] ?? null);
+    const ground = groundOf(session, side, weight);
+    const x = isReader ? columns.labels.left : columns.labels.right + 4;
+    const text = printed(entry.label);
+    if (weight !== null && ground) {
+      const width = widestEms([text], true) * columns.fontSize + 10;
+      const height = columns.rowHeight - 4;
+      marks.push({ kind: "rect", x: x - 5, y: y - height / 2, width, height, fill: cssOf(ground) });
+      const number = { x: columns.numbers.x, y: y + 4, text: shortWeight(weight), size: 11.5 };
+      marks.push({ kind: "text", ...number, anchor: "start", fill: ink });
+    }
+    const place = { x, y: y + columns.fontSize * 0.35, text, size: columns.fontSize, serif: true };
+    const fill = entry.special ? soft : ink;
+    const bold = isReader && row === focus.row;
+    marks.push({ kind: "text", ...place, bold, fill, anchor: isReader ? "end" : "start" });
+  };
+  for (const [row, entry] of rows.entries()) label(entry, row, true);
+  for (const [row, entry] of keys.entries()) label(entry, row, false);
+  return { width: columns.width, height: columns.height, marks };
 }

@@ -1,14 +1,14 @@
-// What everything is, and the keys.
+// Help: introduction, roles, keys.
 
 import { ROLES } from "../paint/roles.ts";
-import { useDialog, useHere } from "./context.ts";
+import { Button, Swatch } from "./controls.tsx";
+import { useDialog, useExplorer } from "./explorer_context.ts";
 import { KEYS } from "./keyboard.ts";
-import { Swatch } from "./parts.tsx";
 import { goTo } from "./story.tsx";
 
 export function Help() {
-  const here = useHere();
-  const isOpen = here.open.value === "help";
+  const explorer = useExplorer();
+  const isOpen = explorer.open.value === "help";
   const ref = useDialog(isOpen);
   if (!isOpen) return null;
   return (
@@ -38,7 +38,7 @@ export function Help() {
               <p class="role-line" key={look.id}>
                 <Swatch look={look} />
                 <span>
-                  <b>{look.name}</b> {look.says}
+                  <b>{look.name}</b> {look.description}
                 </span>
               </p>
             ))}
@@ -60,26 +60,38 @@ export function Help() {
           </div>
         </div>
         <div class="ends-row">
-          <button
-            type="button"
+          <Button
             class="b"
             onClick={() => {
-              here.close();
-              goTo(here.session, 1);
+              explorer.close();
+              goTo(explorer.session, 1);
             }}
           >
             ▸ Tour
-          </button>
-          <button type="button" class="go" onClick={here.close}>
+          </Button>
+          <Button class="go" onClick={explorer.close}>
             Close
-          </button>
+          </Button>
         </div>
       </div>
     </div>
   );
 }
 
-/** A sentence with one arc, and what is what. */
+const PICTURE = [
+  [129, 16, "n", "0.32"],
+  [2, 66, "word", "The"],
+  [38, 66, "word", "doctor"],
+  [92, 66, "word", "asked …"],
+  [180, 66, "word pin", "She"],
+  [64, 96, "s", "… from this word"],
+  [176, 96, "s", "this word reads …"],
+  [248, 52, "t", "said"],
+  [248, 70, "t", "asked"],
+  [288, 96, "s", "what may come next"],
+] as const;
+
+/** Example sentence with one arc, annotated. */
 function Picture() {
   return (
     <svg
@@ -89,42 +101,15 @@ function Picture() {
       aria-label="An arc from the word She to the word doctor with 0.32: She reads doctor. Behind it, what may come next."
     >
       <path class="arc" d="M64 48C64 14 194 14 194 48" />
-      <text x="129" y="16" class="n">
-        0.32
-      </text>
-      <g class="words">
-        <text x="2" y="66">
-          The
-        </text>
-        <text x="38" y="66">
-          doctor
-        </text>
-        <text x="92" y="66">
-          asked …
-        </text>
-        <rect x="172" y="50" width="44" height="22" rx="4" />
-        <text x="180" y="66" class="pin">
-          She
-        </text>
-      </g>
+      <rect class="pinned" x="172" y="50" width="44" height="22" rx="4" />
       <path class="line" d="M64 72V82M194 76V82M218 61H236" />
-      <text x="64" y="96" class="s">
-        … from this word
-      </text>
-      <text x="176" y="96" class="s">
-        this word reads …
-      </text>
-      <text x="248" y="52" class="t">
-        said
-      </text>
-      <text x="248" y="70" class="t">
-        asked
-      </text>
       <rect x="284" y="45" width="40" height="7" rx="1" />
       <rect x="284" y="63" width="18" height="7" rx="1" />
-      <text x="288" y="96" class="s">
-        what may come next
-      </text>
+      {PICTURE.map(([x, y, kind, text]) => (
+        <text key={text} x={x} y={y} class={kind}>
+          {text}
+        </text>
+      ))}
     </svg>
   );
 }

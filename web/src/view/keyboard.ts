@@ -1,12 +1,13 @@
-// Keys for everything. Text fields and lists keep their own keys.
+// Keyboard shortcuts. Text fields and lists keep their keys.
 
-import { rowOf } from "../data/axis.ts";
-import { placeIn } from "../data/effects.ts";
-import type { Filter } from "../data/lens.ts";
+import { indexOfHead } from "../data/effects.ts";
+import type { Filter } from "../data/filtered_block.ts";
+import { rowOf } from "../data/tokens.ts";
 import { COLORS, isSameHead, TABS, THEMES } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
-import type { Here } from "./context.ts";
-import { shareOf, spotsOf } from "./order.ts";
+import { consume } from "./controls.tsx";
+import type { ExplorerContext } from "./explorer_context.ts";
+import { headOrder, shareOf } from "./head_values.ts";
 import { goTo } from "./story.tsx";
 
 export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
@@ -28,8 +29,8 @@ export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
   ["T, ?", "light or dark; help"],
 ];
 
-export function handleKey(event: KeyboardEvent, here: Here): void {
-  const { session } = here;
+export function handleKey(event: KeyboardEvent, explorer: ExplorerContext): void {
+  const { session } = explorer;
   const target = event.composedPath()[0] as HTMLElement;
   if (target.matches?.("input:not([type=range]), select, textarea")) return;
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") {
@@ -44,32 +45,31 @@ export function handleKey(event: KeyboardEvent, here: Here): void {
   const isButton = target.matches?.("button") && (event.key === "Enter" || event.key === " ");
   const isRange = target.matches?.("input[type=range]") && event.key.startsWith("Arrow");
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  const action = isButton || isRange ? undefined : actions(here)[key];
+  const action = isButton || isRange ? undefined : actions(explorer)[key];
   if (!action) return;
   action();
-  event.preventDefault();
-  event.stopPropagation();
+  consume(event);
 }
 
-function actions(here: Here): Record<string, () => void> {
-  const { session } = here;
+function actions(explorer: ExplorerContext): Record<string, () => void> {
+  const { session } = explorer;
   const selection = session.selection.peek();
   const { filter, story } = selection;
   const set = (changes: Partial<Filter>) => session.update({ filter: { ...filter, ...changes } });
   const above = (step: number) =>
     set({ above: Math.round(Math.min(0.5, Math.max(0, filter.above + step)) * 100) / 100 });
-  const found: Record<string, () => void> = {
-    ArrowLeft: () => stepHead(here, -1),
-    ArrowRight: () => stepHead(here, 1),
-    ArrowUp: () => stepLayer(here, -1),
-    ArrowDown: () => stepLayer(here, 1),
+  const bindings: Record<string, () => void> = {
+    ArrowLeft: () => stepHead(explorer, -1),
+    ArrowRight: () => stepHead(explorer, 1),
+    ArrowUp: () => stepLayer(explorer, -1),
+    ArrowDown: () => stepLayer(explorer, 1),
     ",": () => stepWord(session, -1),
     ".": () => stepWord(session, 1),
-    Escape: () => clearStep(here),
-    "?": () => here.toggle("help"),
-    f: () => here.toggle("filter"),
-    "/": () => here.toggle("find"),
-    m: () => session.toggleAlso(selection),
+    Escape: () => clearStep(explorer),
+    "?": () => explorer.toggle("help"),
+    f: () => explorer.toggle("filter"),
+    "/": () => explorer.toggle("find"),
+    m: () => session.store.toggleAlso(selection),
     w: () => set({ unit: filter.unit === "tokens" ? "words" : "tokens" }),
     s: () => set({ specials: after(["shown", "dimmed", "hidden"], filter.specials) }),
     c: () => session.update({ color: after(COLORS, selection.color) }),
@@ -79,11 +79,11 @@ function actions(here: Here): Record<string, () => void> {
     o: () => toggleHead(session),
   };
   TABS.forEach((tab, i) => {
-    found[String(i + 1)] = () =>
+    bindings[String(i + 1)] = () =>
       session.update(tab === "effect" && session.layout.peek() === "phone" ? { pane: 3 } : { tab });
   });
-  if (story >= 0) found[" "] = () => goTo(session, story + 1);
-  return found;
+  if (story >= 0) bindings[" "] = () => goTo(session, story + 1);
+  return bindings;
 }
 
 export function nextTheme(session: Session): void {
@@ -96,30 +96,30 @@ function after<T>(list: readonly T[], now: T): T {
 
 function toggleHead(session: Session): void {
   const { layer, head, edits } = session.selection.peek();
-  if (!session.asker) return;
-  const on = edits.find((one) => one.kind === "off" && isSameHead(one, { layer, head }));
-  if (on) session.removeEdit(on);
-  else session.edit({ kind: "off", layer, head });
+  if (!session.backend) return;
+  const on = edits.find((edit) => edit.kind === "off" && isSameHead(edit, { layer, head }));
+  if (on) session.edits.remove(on);
+  else session.edits.add({ kind: "off", layer, head });
 }
 
-/** Among sorted heads: on by so many places. */
-function stepPlace({ session }: Here, step: number): void {
+/** Move by `step` places among sorted heads. */
+function stepPlace({ session }: ExplorerContext, step: number): void {
   const side = session.lead.peek();
   const { block } = side;
   const { head } = session.selection.peek();
   const index = session.layerIndex(block);
-  const spots = spotsOf(session, side, shareOf(session, side));
-  const known = spots.filter((spot) => block.has(spot.layerIndex, spot.head));
-  const at = placeIn(known, index, head);
-  const next = known[Math.min(known.length - 1, Math.max(0, at + step))];
+  const spots = headOrder(session, side, shareOf(session, side));
+  const present = spots.filter((spot) => block.has(spot.layerIndex, spot.head));
+  const current = indexOfHead(present, index, head);
+  const next = present[Math.min(present.length - 1, Math.max(0, current + step))];
   session.update({ layer: block.layers[next.layerIndex], head: next.head });
 }
 
-function stepHead(here: Here, step: number): void {
-  const { session } = here;
+function stepHead(explorer: ExplorerContext, step: number): void {
+  const { session } = explorer;
   const { head, sorted } = session.selection.peek();
   const { block } = session.lead.peek();
-  if (sorted) stepPlace(here, step);
+  if (sorted) stepPlace(explorer, step);
   else {
     const index = session.layerIndex(block);
     let next = head;
@@ -127,44 +127,45 @@ function stepHead(here: Here, step: number): void {
     while (!block.has(index, next) && next !== head);
     session.update({ head: next });
   }
-  keepFocus(here);
+  keepFocus(explorer);
 }
 
-function stepLayer(here: Here, step: number): void {
-  const { session } = here;
+function stepLayer(explorer: ExplorerContext, step: number): void {
+  const { session } = explorer;
   const { block } = session.lead.peek();
-  if (session.selection.peek().sorted) stepPlace(here, step * block.heads);
+  if (session.selection.peek().sorted) stepPlace(explorer, step * block.heads);
   else {
     const index = Math.min(block.layers.length - 1, Math.max(0, session.layerIndex(block) + step));
     session.update({ layer: block.layers[index] });
   }
-  keepFocus(here);
+  keepFocus(explorer);
 }
 
-/** The focus goes along where it was in the grid. */
-function keepFocus(here: Here): void {
-  const root = here.root.getRootNode() as ShadowRoot;
+/** Keep the focus on the chosen cell if the grid has it. */
+function keepFocus(explorer: ExplorerContext): void {
+  const root = explorer.root.getRootNode() as ShadowRoot;
   if (root.activeElement?.matches("[role=gridcell]")) {
-    requestAnimationFrame(() => here.root.querySelector<HTMLElement>(".cell.sel")?.focus());
+    requestAnimationFrame(() => explorer.root.querySelector<HTMLElement>(".cell.sel")?.focus());
   }
 }
 
 function stepWord(session: Session, step: number): void {
-  const { rows } = session.sides.peek()[0].lens;
-  const at = rowOf(rows, session.selection.peek().word);
-  const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : (at + step + rows.length) % rows.length;
+  const { rows } = session.sides.peek()[0].filtered;
+  const current = rowOf(rows, session.selection.peek().word);
+  const next =
+    current < 0 ? (step > 0 ? 0 : rows.length - 1) : (current + step + rows.length) % rows.length;
   session.update({ word: rows[next]?.positions[0] ?? null });
 }
 
-function clearStep(here: Here): void {
-  const { session } = here;
+function clearStep(explorer: ExplorerContext): void {
+  const { session } = explorer;
   const { word, key, role, story, also } = session.selection.peek();
-  here.leave();
-  if (here.open.peek()) here.close();
+  explorer.clearHover();
+  if (explorer.open.peek()) explorer.close();
   else if (story > 0) session.update({ story: -1 });
   else if (also.length > 0) session.update({ also: [] });
   else if (key !== null) session.update({ key: null });
   else if (word !== null) session.update({ word: null });
   else if (role) session.update({ role: "" });
-  else session.update({ filter: session.base.filter });
+  else session.update({ filter: session.store.base.filter });
 }

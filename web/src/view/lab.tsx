@@ -1,34 +1,33 @@
-// The lab: asks the server for traces and opens an explorer on each.
+// Lab: requests traces from the server and opens an explorer on each.
 
 import { render } from "preact";
-import { Refusal } from "../data/asker.ts";
-import { askTrace, type Wish } from "../data/server.ts";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Input, RequestError, requestTrace, type TraceRequest } from "../data/backend.ts";
 import { applyTheme, themeOf } from "../paint/theme.ts";
 import { Session } from "../state/session.ts";
-import { formatWish, parseWish } from "../state/wish.ts";
-import { make } from "./element.ts";
+import { formatRequest, parseRequest } from "../state/trace_request.ts";
+import { Button, Select } from "./controls.tsx";
+import { showError } from "./error_message.tsx";
 import { type Mounted, mount } from "./explorer.tsx";
-import { type LabExample, LabForm, type ServedModel } from "./lab_form.tsx";
-import { showProblem } from "./problem.ts";
-import { sheet } from "./style/sheet.ts";
+import { sheet } from "./style/explorer_style.ts";
 
-/** The data that a lab page starts with. */
+/** Data that a lab page starts with. */
 export interface LabStart {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
-  /** What it opens with; empty for an example. */
-  readonly first: Wish["inputs"];
+  /** Inputs to open with; empty for an example. */
+  readonly first: TraceRequest["inputs"];
   readonly limits: { readonly tokens: number; readonly seconds: number };
 }
 
 export class Lab {
-  private readonly stage = make("div", { class: "stage" });
-  private readonly dialog = make("div");
+  private readonly stage = document.createElement("div");
+  private readonly dialog = document.createElement("div");
   private readonly root: HTMLElement;
   private session: Session | null = null;
   private explorer: Mounted | null = null;
   private running = new AbortController();
-  private wish: Wish;
+  private request: TraceRequest;
 
   constructor(
     host: HTMLElement,
@@ -38,34 +37,35 @@ export class Lab {
     const style = new CSSStyleSheet();
     style.replaceSync(`${sheet}\n:host { position: static; height: auto; }`);
     shadow.adoptedStyleSheets = [style];
-    this.root = make("div");
+    this.root = document.createElement("div");
+    this.stage.className = "stage";
     shadow.append(this.root);
     host.replaceChildren(this.stage, this.dialog);
     const usual = start.models[0].name;
-    const asked = parseWish(location.hash.slice(1), usual);
+    const addressed = parseRequest(location.hash.slice(1), usual);
     const example = start.examples.at(0);
-    const given: Wish = start.first.length
+    const initial: TraceRequest = start.first.length
       ? { model: usual, inputs: start.first }
       : { model: example?.model ?? usual, inputs: example?.inputs ?? [{ text: "" }] };
-    this.wish = asked ?? given;
+    this.request = addressed ?? initial;
     document.addEventListener("keydown", (event) => {
       if (event.target === document.body) this.explorer?.key(event);
     });
     addEventListener("hashchange", () => {
-      const wish = parseWish(location.hash.slice(1), usual);
-      const isNew = wish && JSON.stringify(wish) !== JSON.stringify(this.wish);
-      if (isNew) void this.ask(wish, location.hash.slice(1));
-      else this.session?.open(location.hash.slice(1));
+      const request = parseRequest(location.hash.slice(1), usual);
+      const isNew = request && JSON.stringify(request) !== JSON.stringify(this.request);
+      if (isNew) void this.open(request, location.hash.slice(1));
+      else this.session?.store.open(location.hash.slice(1));
     });
-    if (this.wish.inputs[0].text) void this.ask(this.wish, location.hash.slice(1));
+    if (this.request.inputs[0].text) void this.open(this.request, location.hash.slice(1));
     else {
       this.edit();
       document.documentElement.dataset.ready = "true";
     }
   }
 
-  /** Show the form, with what was said against the last wish. */
-  private edit(problem = ""): void {
+  /** Show the form, with the error of the last request. */
+  private edit(error = ""): void {
     const { models, examples, limits } = this.start;
     const scheme = this.session?.theme.peek().scheme ?? systemScheme();
     applyTheme(this.root, themeOf(scheme));
@@ -73,10 +73,10 @@ export class Lab {
     this.stage.inert = true;
     render(
       <LabForm
-        {...{ models, examples, limits, problem }}
-        wish={this.wish}
+        {...{ models, examples, limits, error }}
+        request={this.request}
         isFirst={this.session === null}
-        ask={(wish) => void this.ask(wish, "")}
+        submit={(request) => void this.open(request, "")}
         close={() => this.close()}
       />,
       this.root,
@@ -89,43 +89,220 @@ export class Lab {
     this.stage.inert = false;
   }
 
-  /** Let the model read; a newer wish ends an older one. */
-  private async ask(wish: Wish, fragment: string): Promise<void> {
+  /** Request a trace; a newer request ends an older one. */
+  private async open(request: TraceRequest, fragment: string): Promise<void> {
     this.running.abort();
     this.running = new AbortController();
     const { signal } = this.running;
     const before = this.session;
-    this.wish = wish;
+    this.request = request;
     this.close();
-    if (before) before.busy.value = "The model is reading …";
+    if (before) before.requests.busy.value = "The model is reading …";
     try {
-      const { header, traces, asker } = await askTrace(wish, signal);
+      const { header, traces, backend } = await requestTrace(request, signal);
       if (signal.aborted) return;
-      // A text that was typed is a place of its own: Back returns to the one before.
+      // A typed text is a new history entry: Back returns to the last one.
       if (before && fragment === "") history.pushState(null, "", location.href);
-      const view = make("div");
+      const view = document.createElement("div");
       this.explorer?.dispose();
       this.stage.replaceChildren(view);
-      this.session = new Session(header, traces, asker, fragment);
+      this.session = new Session(header, traces, backend, fragment);
       this.explorer = mount(view, this.session, {
-        changed: (now) => history.replaceState(null, "", `#${formatWish(wish)}&${now}`),
+        changed: (now) => history.replaceState(null, "", `#${formatRequest(request)}&${now}`),
         lab: { editText: () => this.edit() },
         around: null,
       });
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Refusal) this.edit(error.message);
+      if (error instanceof RequestError) this.edit(error.message);
       else {
         this.explorer?.dispose();
         this.explorer = null;
-        showProblem(this.stage, error);
+        showError(this.stage, error);
       }
     }
-    if (before) before.busy.value = "";
+    if (before) before.requests.busy.value = "";
     document.documentElement.dataset.ready = "true";
   }
 }
 
 function systemScheme(): "light" | "dark" {
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+interface ServedModel {
+  readonly name: string;
+  readonly title: string;
+  /** Whether it takes a second text or a target, generates, predicts. */
+  readonly pairs: boolean;
+  readonly targets: boolean;
+  readonly generates: boolean;
+  readonly predicts: boolean;
+}
+
+type LabExample = Readonly<{ title: string; model?: string; inputs: readonly Input[] }>;
+
+interface LabFormProps {
+  readonly models: readonly ServedModel[];
+  readonly examples: readonly LabExample[];
+  readonly limits: { readonly tokens: number; readonly seconds: number };
+  readonly request: TraceRequest;
+  readonly error: string;
+  readonly isFirst: boolean;
+  submit(request: TraceRequest): void;
+  close(): void;
+}
+
+function LabForm(props: LabFormProps) {
+  const { models, examples, limits, error, isFirst } = props;
+  const [request, setRequest] = useState(props.request);
+  const first = request.inputs[0] ?? { text: "" };
+  const second = request.inputs[1];
+  const served = models.find(({ name }) => name === request.model) ?? models[0];
+  const ref = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => ref.current?.focus(), []);
+  const change = (index: number, changes: Partial<Input>) => {
+    const inputs = [first, ...(second ? [second] : [])].map((input, i) =>
+      i === index ? { ...input, ...changes } : input,
+    );
+    setRequest({ ...request, inputs });
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    props.submit({
+      model: served.name,
+      inputs: request.inputs.map((input) => fitted(input, served)),
+    });
+  };
+  const field = (index: number, input: Input, letter: string) => {
+    const optional = (name: "pair" | "target", label: string, hint: string) => (
+      <label>
+        <span>{label}</span>
+        <input
+          dir="auto"
+          value={input[name] ?? ""}
+          placeholder={`optional: ${hint}`}
+          onInput={(event) => change(index, { [name]: event.currentTarget.value })}
+        />
+      </label>
+    );
+    return (
+      <>
+        <label>
+          <span>{second ? `Text ${letter}` : "Text"}</span>
+          <textarea
+            ref={index === 0 ? ref : null}
+            rows={2}
+            dir="auto"
+            spellcheck={false}
+            value={input.text}
+            placeholder="What should the model read?"
+            onInput={(event) => change(index, { text: event.currentTarget.value })}
+            onKeyDown={(event) => {
+              event.stopPropagation();
+              if (event.key === "Enter" && !event.shiftKey) submit(event);
+              if (event.key === "Escape" && !isFirst) props.close();
+            }}
+          />
+        </label>
+        {served.pairs && optional("pair", "with a second sentence", "read together with the text")}
+        {served.targets && optional("target", "decoder reads", "what the decoder reads")}
+      </>
+    );
+  };
+  return (
+    <div class="cover">
+      <form
+        class="pop dialog"
+        aria-label="Text and examples"
+        onSubmit={submit}
+        onKeyDown={(event) => {
+          if (event.key === "Escape" && !isFirst) props.close();
+        }}
+      >
+        {models.length > 1 && (
+          <label>
+            <span>Model</span>
+            <Select
+              label="Model"
+              value={served.name}
+              options={models.map(({ name, title }) => [name, title || name])}
+              choose={(model) => setRequest({ ...request, model })}
+            />
+          </label>
+        )}
+        {field(0, first, "A")}
+        {second && field(1, second, "B")}
+        {served.generates && (
+          <label>
+            <span>write on by</span>
+            <input
+              type="number"
+              min="0"
+              max="200"
+              value={String(first.generate ?? 0)}
+              onInput={(event) => change(0, { generate: Number(event.currentTarget.value) || 0 })}
+            />
+          </label>
+        )}
+        {error && (
+          <p class="refused" role="alert">
+            {error}
+          </p>
+        )}
+        <p class="mut">
+          At most {limits.tokens} tokens and {limits.seconds} seconds.
+        </p>
+        {examples.length > 0 && (
+          <div class="examples">
+            <h2 class="sec">Examples</h2>
+            {examples.map((example) => (
+              <Button
+                key={example.title}
+                onClick={() =>
+                  props.submit({ model: example.model ?? served.name, inputs: example.inputs })
+                }
+              >
+                {example.title}
+                <span dir="auto">
+                  {example.inputs
+                    .map(({ text, pair }) => (pair ? `${text} / ${pair}` : text))
+                    .join(" | ")}
+                </span>
+              </Button>
+            ))}
+          </div>
+        )}
+        <div class="ends-row">
+          <Button
+            class="b"
+            onClick={() =>
+              setRequest({ ...request, inputs: second ? [first] : [first, { ...first }] })
+            }
+          >
+            {second ? "One text" : "Compare two"}
+          </Button>
+          <span class="gap" />
+          {!isFirst && (
+            <Button class="b" onClick={props.close}>
+              Cancel
+            </Button>
+          )}
+          <button type="submit" class="go">
+            Read it
+          </button>
+        </div>
+      </form>
+    </div>
+  );
+}
+
+/** Keep the fields that the model takes. */
+function fitted(input: Input, served: ServedModel): Input {
+  return {
+    text: input.text,
+    ...(served.pairs && input.pair ? { pair: input.pair } : {}),
+    ...(served.targets && input.target ? { target: input.target } : {}),
+    ...(served.generates && input.generate ? { generate: input.generate } : {}),
+  };
 }

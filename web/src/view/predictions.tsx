@@ -1,10 +1,10 @@
-// What the model expects, where the next word would stand.
+// Predictions of the model beside the text.
 
-import { printed } from "../data/axis.ts";
 import type { Answer } from "../data/payload.ts";
+import { printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
 import type { Side } from "../state/session.ts";
-import { useSession } from "./context.ts";
+import { useSession } from "./explorer_context.ts";
 
 const KINDS = {
   next: "next word",
@@ -12,23 +12,23 @@ const KINDS = {
   label: "label",
 } as const;
 
-export interface Predicted {
+interface Predicted {
   readonly position: number | null;
   readonly top: readonly Answer[];
   readonly title: string;
-  /** The word it stands after or at; empty for the whole text. */
+  /** Word before or at the prediction; empty for the whole text. */
   readonly word: string;
-  /** Whether it is what follows the whole text, or is about it. */
+  /** Whether it follows the whole text, or is about it. */
   readonly isLast: boolean;
 }
 
-/** What is predicted at a pinned word, else at the last position there is. */
+/** Prediction at the pinned word, else at the last position. */
 export function predictedAt(trace: Trace, word: number | null): Predicted | null {
   const { predictions } = trace;
   if (!predictions || predictions.positions.length === 0) return null;
   const { kind, positions } = predictions;
-  const found = positions.find(({ position }) => position !== null && position === word);
-  const { position, top } = found ?? positions[positions.length - 1];
+  const pinned = positions.find(({ position }) => position !== null && position === word);
+  const { position, top } = pinned ?? positions[positions.length - 1];
   const tokens = trace.blocks.at(-1)!.queryTokens;
   const text = position === null ? "" : printed(tokens.texts[position] ?? "");
   const isLast = kind !== "next" || position === tokens.texts.length - 1;
@@ -40,10 +40,10 @@ const SHOWN = 5;
 export function Predictions({ side }: { side: Side }) {
   const session = useSession();
   const { word } = session.selection.value;
-  const at = session.place(side, word, "query");
-  const now = predictedAt(side.now, at);
+  const position = session.place(side, word, "query");
+  const now = predictedAt(side.now, position);
   if (!now) return null;
-  const before = side.now === side.base ? null : predictedAt(side.base, at);
+  const before = side.now === side.base ? null : predictedAt(side.base, position);
   const most = Math.max(0.01, ...now.top.map(({ probability }) => probability));
   return (
     <div class="pred">
@@ -53,7 +53,7 @@ export function Predictions({ side }: { side: Side }) {
         {before ? ", edited" : ""}
       </h2>
       {now.top.slice(0, SHOWN).map(({ text, probability }) => {
-        const was = before?.top.find((one) => one.text === text)?.probability;
+        const was = before?.top.find((answer) => answer.text === text)?.probability;
         return (
           <div class="r" key={text}>
             <span class="t" dir="auto">

@@ -1,26 +1,25 @@
-// The text on top, with what the chosen word reads as arcs, and what the model predicts.
+// The text on top, with attention of the chosen word as arcs, and predictions.
 
 import { Fragment } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { printed, rowOf } from "../data/axis.ts";
-import { columnWeights } from "../data/lens.ts";
-import { shortWeight } from "../data/number.ts";
-import { inText, joinedTokens } from "../data/spelling.ts";
+import { columnWeights } from "../data/filtered_block.ts";
+import { shortWeight } from "../data/format.ts";
+import { summary } from "../data/head_summary.ts";
+import { inText, joinedTokens, printed, rowOf } from "../data/tokens.ts";
 import type { Tokens } from "../data/trace.ts";
-import { summary } from "../data/words.ts";
-import { type Arc, arcsOf, type Place } from "../layout/arcs.ts";
-import { widestEms } from "../paint/canvas.ts";
-import { cssOf, mix } from "../paint/color.ts";
+import { type Arc, arcsOf, type Place } from "../layout/arcs_layout.ts";
+import { widestEms } from "../paint/painter.ts";
 import { inkOn } from "../paint/roles.ts";
+import { cssOf, mix } from "../paint/theme.ts";
 import type { Session, Side } from "../state/session.ts";
-import { useHere, useSession } from "./context.ts";
-import { headColor } from "./look.ts";
-import { classes, Segments, Where } from "./parts.tsx";
+import { Button, classes, consume, Segments, Where } from "./controls.tsx";
+import { useExplorer, useSession } from "./explorer_context.ts";
 import { Predictions } from "./predictions.tsx";
+import { headColor } from "./selected_head.ts";
 
-/** A text that would take more lines than these is one line that scrolls. */
+/** Maximum lines of a text; a longer one is one line that scrolls. */
 const LINES = { wide: 2, middle: 2, phone: 4 } as const;
-/** Pixels around a word, and beside the text for what is predicted. */
+/** Pixels around a word, and beside the text for predictions. */
 const SPACE = 9;
 const PREDICTED = 250;
 
@@ -57,7 +56,7 @@ interface Word {
   readonly text: string;
   readonly special: boolean;
   readonly generated: boolean;
-  /** Whether it stands right after the one before, without a space. */
+  /** Whether it follows without a space. */
   readonly joined: boolean;
   readonly axis: "query" | "key";
 }
@@ -65,19 +64,20 @@ interface Word {
 interface Band {
   readonly letter: string;
   readonly name: string;
-  readonly words: readonly Word[];
+  readonly words: Word[];
   readonly special: boolean;
+  readonly segment: number;
 }
 
-/** The tokens of one side in bands: A and B where there are two texts, special tokens between. */
+/** Group the tokens of a side into bands: texts A and B, special tokens between. */
 function bandsOf(side: Side): Band[] {
   const { block } = side;
   const isCross = block.queryTokens !== block.keyTokens;
   const bands: Band[] = isCross ? bandsOfTokens(block.keyTokens, "key", "", "is read") : [];
-  const own = block.queryTokens;
-  const several = new Set(own.segments).size > 1;
+  const tokens = block.queryTokens;
+  const several = new Set(tokens.segments).size > 1;
   const letter = several ? null : side.letter;
-  return [...bands, ...bandsOfTokens(own, "query", letter, isCross ? "reads" : "")];
+  return [...bands, ...bandsOfTokens(tokens, "query", letter, isCross ? "reads" : "")];
 }
 
 function bandsOfTokens(
@@ -86,7 +86,7 @@ function bandsOfTokens(
   letter: string | null,
   name: string,
 ): Band[] {
-  const bands: { letter: string; name: string; words: Word[]; special: boolean; of: number }[] = [];
+  const bands: Band[] = [];
   const joined = joinedTokens(tokens.texts, tokens.words);
   tokens.texts.forEach((text, position) => {
     if (tokens.pieces[position] !== null) return;
@@ -101,10 +101,10 @@ function bandsOfTokens(
       joined: joined[position] && !tokens.special[position - 1],
       axis,
     };
-    if (last && last.special === special && last.of === segment) last.words.push(word);
+    if (last && last.special === special && last.segment === segment) last.words.push(word);
     else {
-      const own = letter ?? "AB"[segment] ?? "";
-      bands.push({ letter: special ? "" : own, name, words: [word], special, of: segment });
+      const mark = special ? "" : (letter ?? "AB"[segment] ?? "");
+      bands.push({ letter: mark, name, words: [word], special, segment });
     }
   });
   return bands;
@@ -112,12 +112,12 @@ function bandsOfTokens(
 
 function Flow({ side }: { side: Side }) {
   const session = useSession();
-  const here = useHere();
+  const explorer = useExplorer();
   const theme = session.theme.value;
   const { above } = session.selection.value.filter;
   const { row, column } = session.focus(side);
   const { word } = session.selection.value;
-  const { block, lens } = side;
+  const { block, filtered } = side;
   const pinned = session.place(side, word, "query");
   const bands = useMemo(() => bandsOf(side), [side]);
   const color = headColor(session, side);
@@ -131,16 +131,16 @@ function Flow({ side }: { side: Side }) {
   const measure = () => {
     const box = ref.current;
     if (!box) return;
-    const found = new Map<string, Place>();
+    const measured = new Map<string, Place>();
     for (const element of box.querySelectorAll<HTMLElement>("[data-at]")) {
       const { offsetLeft, offsetTop, offsetWidth } = element;
-      found.set(element.dataset.at!, {
+      measured.set(element.dataset.at!, {
         x: offsetLeft + offsetWidth / 2,
         y: offsetTop,
         width: offsetWidth,
       });
     }
-    setPlaces(found);
+    setPlaces(measured);
   };
   const { embed } = session.selection.value;
   useLayoutEffect(measure, [bands, width, isLong, session.layout.value, embed]);
@@ -154,25 +154,25 @@ function Flow({ side }: { side: Side }) {
   }, []);
   const weightAt = (axis: "query" | "key", position: number): number => {
     if (read && (axis === "key" || !isCross)) {
-      return read[rowOf(lens.columns, position)] ?? 0;
+      return read[rowOf(filtered.columns, position)] ?? 0;
     }
     if (row < 0 && column >= 0 && matrix && (axis === "query" || !isCross)) {
-      const at = rowOf(lens.rows, position);
-      return at < 0 ? 0 : matrix.weights[at * matrix.columns + column];
+      const index = rowOf(filtered.rows, position);
+      return index < 0 ? 0 : matrix.weights[index * matrix.columns + column];
     }
     return 0;
   };
   const arcs: Arc[] = matrix
-    ? arcsOf({ matrix, lens, focus: { row, column }, read, above, isCross }, places)
+    ? arcsOf({ matrix, filtered, focus: { row, column }, read, above, isCross }, places)
     : [];
   const first = Math.min(...[...places.values()].map(({ y }) => y));
-  const dashed = session.isOff(session.selection.value);
+  const dashed = session.edits.isOff(session.selection.value);
   const act = (w: Word) => {
     const field = w.axis === "query" ? "word" : "key";
     const now = session.selection.value[field];
     session.point({});
     session.update({ [field]: now === w.position ? null : w.position });
-    if (session.layout.peek() === "phone") here.open.value = now === w.position ? "" : "word";
+    if (session.layout.peek() === "phone") explorer.open.value = now === w.position ? "" : "word";
   };
   const keyDown = (event: KeyboardEvent, w: Word) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -181,8 +181,7 @@ function Flow({ side }: { side: Side }) {
       const all = [...ref.current!.querySelectorAll<HTMLElement>("[data-at]")];
       all[all.indexOf(event.currentTarget as HTMLElement) + step]?.focus();
     } else return;
-    event.preventDefault();
-    event.stopPropagation();
+    consume(event);
   };
   const reachable = pinned ?? firstOf(bands);
   const hover = (w: Word | null) => session.point(w ? { [w.axis]: w.position } : {});
@@ -196,7 +195,7 @@ function Flow({ side }: { side: Side }) {
               class={band.special ? "marks" : `band ${band.letter.toLowerCase()}`}
               dir="auto"
             >
-              {/* With a direction of their own, names do not decide that of the text. */}
+              {/* With `dir`, names do not decide the direction of the text. */}
               {[band.letter, band.special ? "" : band.name].filter(Boolean).map((name) => (
                 <b class="letter" dir="ltr" key={name}>
                   {name}
@@ -206,17 +205,17 @@ function Flow({ side }: { side: Side }) {
                 const weight = weightAt(w.axis, w.position);
                 const isPin = w.axis === "query" && w.position === pinned;
                 const isRow = w.axis === "query" && row >= 0 &&
-                  lens.rows[row].positions.includes(w.position); // biome-ignore format: one claim
+                  filtered.rows[row].positions.includes(w.position); // biome-ignore format: one claim
                 const shade = weight >= Math.max(above, 0.005) ? weight ** 0.7 : 0;
                 const ground = mix(theme.rgb.paper, color, 0.08 + 0.55 * shade);
                 const style =
                   shade && !isPin ? { background: cssOf(ground), color: inkOn(ground) } : {};
                 return (
                   <Fragment key={`${w.axis}${w.position}`}>
-                    {/* Lines may break here, and Arabic letters do not join across words. */}
+                    {/* Lines may break at this point, and Arabic letters do not join across words. */}
                     {!w.joined && "\u200c"}
                     {!w.joined && <wbr />}
-                    {/* A span, so that the letters of a word of several tokens join. */}
+                    {/* A span, so that letters of a word in several tokens join. */}
                     <span
                       role="button"
                       data-at={`${w.axis}${w.position}`}
@@ -277,10 +276,10 @@ function firstOf(bands: readonly Band[]): number {
   return (bands.find((band) => !band.special) ?? bands[0])?.words[0].position ?? 0;
 }
 
-/** What the word reads, in words and numbers that add up. */
+/** Attention of the word in focus, as words and numbers. */
 function Caption() {
-  const here = useHere();
-  const { session } = here;
+  const explorer = useExplorer();
+  const { session } = explorer;
   const sides = session.shown.value;
   const { side: chosen, filter, embed, word, key } = session.selection.value;
   const all = session.sides.value;
@@ -288,18 +287,18 @@ function Caption() {
   const apart = second ? first.findIndex((text, i) => text !== second[i]) : -1;
   return (
     <div class="cap">
-      {here.lab && !embed && (
-        <button type="button" class="b" onClick={() => here.lab?.editText()}>
+      {explorer.lab && !embed && (
+        <Button class="b" onClick={() => explorer.lab?.editText()}>
           ✎ Text and examples
-        </button>
+        </Button>
       )}
       {all.length > 1 && sides.length === 1 && (
         <Segments
           label="Input"
           value={chosen}
           options={all.map(({ letter, base, block }, i) => {
-            const own = printed(block.queryTokens.texts[apart] ?? "");
-            const what = base.changed ?? (apart >= 0 ? own : "");
+            const text = printed(block.queryTokens.texts[apart] ?? "");
+            const what = base.changed ?? (apart >= 0 ? text : "");
             return [i, what ? `${letter} · ${what}` : letter];
           })}
           choose={(side) => session.update({ side })}
@@ -324,7 +323,7 @@ function Caption() {
 function Reading({ side, above }: { side: Side; above: number }) {
   const session = useSession();
   const { row, column } = session.focus(side);
-  const { lens } = side;
+  const { filtered } = side;
   const isPhone = session.layout.value === "phone";
   const isReader = row >= 0;
   const matrix = session.matrix(side);
@@ -335,13 +334,13 @@ function Reading({ side, above }: { side: Side; above: number }) {
     return side === session.shown.value[0] ? <span class="mut">{text}</span> : null;
   }
   const weights = isReader ? session.row(side, row)!.weights : columnWeights(matrix, column);
-  const entries = isReader ? lens.columns : lens.rows;
-  const own = isReader ? lens.rows[row] : lens.columns[column];
+  const entries = isReader ? filtered.columns : filtered.rows;
+  const entry = isReader ? filtered.rows[row] : filtered.columns[column];
   const { top, others, rest } = summary(weights, 3, Math.max(above, 0.01));
   return (
     <span class="reading">
       {side.letter && <b class="letter">{side.letter}</b>}
-      <em>{printed(own.label)}</em> {isReader ? "reads from" : "is read by"}{" "}
+      <em>{printed(entry.label)}</em> {isReader ? "reads from" : "is read by"}{" "}
       {top.length === 0 && `no word above ${Math.max(above, 0.01)}`}
       {top.map(({ index, weight }, i) => (
         <span key={index}>

@@ -1,30 +1,31 @@
-// The tour: captions, each with a state of the page.
+// Story: captions, each with a selection.
 
-import { parseHead } from "../state/fragment.ts";
+import { parseHead } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
-import { useSession } from "./context.ts";
+import { Button } from "./controls.tsx";
+import { useSession } from "./explorer_context.ts";
 
-/** Go to a step of the story; past the last one it closes. */
+/** Go to a step of the story; after the last one it closes. */
 export function goTo(session: Session, step: number): void {
-  const { story } = session;
+  const { story } = session.store;
   if (step < 1 || step > story.length) {
     session.update({ story: step > story.length ? -1 : 0 });
     return;
   }
   const { selection } = story[step - 1];
-  session.open(selection, { story: step, ...paneOf(session, selection) });
+  session.store.open(selection, { story: step, ...paneOf(session, selection) });
 }
 
-/** A phone shows one pane: the one that a step is about, unless the step says. */
+/** Pane that a step is about, on a phone. */
 function paneOf(session: Session, selection: string): { pane?: number } {
-  const says = new URLSearchParams(selection);
-  if (session.layout.peek() !== "phone" || says.has("pane")) return {};
-  return { pane: says.get("tab") === "effect" ? 3 : parseHead(says.get("head") ?? "") ? 2 : 1 };
+  const fields = new URLSearchParams(selection);
+  if (session.layout.peek() !== "phone" || fields.has("pane")) return {};
+  return { pane: fields.get("tab") === "effect" ? 3 : parseHead(fields.get("head") ?? "") ? 2 : 1 };
 }
 
 export function StoryBar() {
   const session = useSession();
-  const { story } = session;
+  const { story } = session.store;
   const { story: step } = session.selection.value;
   if (story.length === 0 || step < 0) return null;
   const caption =
@@ -38,10 +39,9 @@ export function StoryBar() {
       <p aria-live="polite">{caption}</p>
       {step > 0 && (
         <span class="dots">
-          {story.map((one, i) => (
-            <button
-              key={`${i}${one.selection}`}
-              type="button"
+          {story.map((item, i) => (
+            <Button
+              key={`${i}${item.selection}`}
               aria-label={`Step ${i + 1}`}
               aria-current={step === i + 1 ? "step" : undefined}
               onClick={() => goTo(session, i + 1)}
@@ -50,30 +50,22 @@ export function StoryBar() {
         </span>
       )}
       {step > 1 && (
-        <button type="button" class="b" aria-label="Back" onClick={() => goTo(session, step - 1)}>
+        <Button class="b" aria-label="Back" onClick={() => goTo(session, step - 1)}>
           ◂
-        </button>
+        </Button>
       )}
-      {step === 0 && (
-        <button type="button" onClick={() => session.update({ story: -1 })}>
-          Skip
-        </button>
-      )}
-      <button type="button" class="go" onClick={() => goTo(session, step + 1)}>
+      {step === 0 && <Button onClick={() => session.update({ story: -1 })}>Skip</Button>}
+      <Button class="go" onClick={() => goTo(session, step + 1)}>
         {step === 0
           ? `Start, ${story.length} ${story.length > 1 ? "steps" : "step"} ▸`
           : isLast
             ? "Done"
             : "Next ▸"}
-      </button>
+      </Button>
       {step > 0 && (
-        <button
-          type="button"
-          aria-label="Close the tour"
-          onClick={() => session.update({ story: -1 })}
-        >
+        <Button aria-label="Close the tour" onClick={() => session.update({ story: -1 })}>
           ×
-        </button>
+        </Button>
       )}
     </footer>
   );

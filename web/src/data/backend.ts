@@ -1,0 +1,224 @@
+// Backends that run the model for an open page: the lab's server and a notebook's kernel.
+
+import type { Edit } from "../state/selection.ts";
+import { bufferReader, bytesOfBase64, type ReadBuffer } from "./decode.ts";
+import { type EffectTable, openEffects } from "./effects.ts";
+import type { RequestRow } from "./exact_rows.ts";
+import { checkHeader, checkTrace } from "./parse.ts";
+import type { EffectsPart, Header, ScoreSum, TracePart, VectorsPart } from "./payload.ts";
+import { openTraces, openVectors, type Trace, type Vectors } from "./trace.ts";
+
+/** Progress of a long measurement. */
+export type Progress = Readonly<{ done: number; total: number }>;
+
+/** Request that the backend rejected; the page shows the message. */
+export class RequestError extends Error {}
+
+/** Requests that a page can send. A saved file has no backend. */
+export interface Backend {
+  /** One exact row of attention; null if the backend lost the trace. */
+  row: RequestRow;
+  /** Query, key and value vectors of a layer. */
+  neurons(trace: number, block: string, layer: number): Promise<Vectors>;
+  /** Traces of the model with edits. */
+  edit(edits: readonly Edit[], signal: AbortSignal): Promise<Trace[]>;
+  /** Effects of ablating each head alone. Only a server reports progress and can be aborted. */
+  effects(
+    trace: number,
+    position: number | null,
+    follow: (progress: Progress) => void,
+    signal: AbortSignal,
+  ): Promise<EffectTable>;
+  /** One attention score as a sum over the terms of the residual stream. */
+  score(
+    trace: number,
+    place: { layer: number; head: number; query: number; key: number },
+  ): Promise<ScoreSum>;
+}
+
+/** JSON content, and a reader of the buffers that it numbers. */
+interface Reply<T> {
+  readonly content: T;
+  readonly readBuffer: ReadBuffer;
+}
+
+type Send = <T>(kind: string, request: object, signal?: AbortSignal) => Promise<Reply<T>>;
+
+/** Build the requests that servers and kernels take in the same form. */
+function sharedRequests(send: Send): Pick<Backend, "neurons" | "edit" | "score"> {
+  return {
+    async neurons(trace, block, layer) {
+      const request = { trace, block, layer };
+      const { content, readBuffer } = await send<{ part: VectorsPart }>("neurons", request);
+      return openVectors(content.part, readBuffer);
+    },
+    async edit(edits, signal) {
+      const { content, readBuffer } = await send<{ traces: TracePart[] }>(
+        "edit",
+        { edits },
+        signal,
+      );
+      content.traces.forEach(checkTrace);
+      return openTraces(content, readBuffer);
+    },
+    async score(trace, place) {
+      return (await send<ScoreSum>("score", { trace, ...place })).content;
+    },
+  };
+}
+
+/** Input of one trace: a text, or two that the model reads together. */
+export type Input = Readonly<{ text: string; pair?: string; target?: string; generate?: number }>;
+
+/** Request for a trace of one input, or of two to compare. */
+export type TraceRequest = Readonly<{ model: string; inputs: readonly Input[] }>;
+
+type TraceReply = Readonly<{ header: Header; traces: Trace[]; backend: Backend }>;
+
+/** Request a trace from `headscope serve`; the reply's backend takes further requests on it. */
+export async function requestTrace(
+  request: TraceRequest,
+  signal: AbortSignal,
+): Promise<TraceReply> {
+  const { content, readBuffer } = await postJson<{ id: string; header: unknown }>(
+    "trace",
+    request,
+    signal,
+  );
+  const header = checkHeader(content.header);
+  const traces = await openTraces(header, readBuffer);
+  return { header, traces, backend: serverBackend(content.id) };
+}
+
+function serverBackend(id: string): Backend {
+  return {
+    ...sharedRequests((kind, request, signal) => postJson(kind, { id, ...request }, signal)),
+    async row(row) {
+      try {
+        return new Float32Array(await (await post("row", { id, ...row })).arrayBuffer());
+      } catch {
+        return null; // The trace expired, or the server stopped: the drawn value stays.
+      }
+    },
+    async effects(trace, position, follow, signal) {
+      const response = await post("effects", { id, trace, position }, signal);
+      const { content, readBuffer } = replyOf(await lastEvent(response, follow));
+      return (await openEffects(content.effects, readBuffer))!;
+    },
+  };
+}
+
+async function post(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+      signal: signal ?? null,
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new RequestError("The server does not answer. Is `headscope serve` still running?");
+  }
+  if (response.ok) return response;
+  const reason = (await response.json().catch(() => null)) as { error?: string } | null;
+  throw new RequestError(reason?.error ?? `The server answered ${response.status}.`);
+}
+
+const postJson: Send = async <T>(path: string, body: object, signal?: AbortSignal) =>
+  replyOf((await (await post(path, body, signal)).json()) as T);
+
+/** Wrap JSON whose buffers are base64. */
+function replyOf<T>(content: T): Reply<T> {
+  const { buffers } = content as { buffers?: string[] };
+  return {
+    content,
+    readBuffer: bufferReader((index) => (buffers?.[index] ? bytesOfBase64(buffers[index]) : null)),
+  };
+}
+
+type EffectsReply = Readonly<{ effects: EffectsPart }>;
+
+/** Read server-sent events up to the last, which holds the effects. */
+async function lastEvent(
+  response: Response,
+  follow: (progress: Progress) => void,
+): Promise<EffectsReply> {
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let pending = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    pending += value ?? "";
+    const events = pending.split(/\r?\n\r?\n/);
+    pending = done ? "" : events.pop()!;
+    for (const event of events) {
+      const lines = event.split(/\r?\n/).filter((line) => line.startsWith("data:"));
+      if (lines.length === 0) continue;
+      const data = JSON.parse(lines.map((line) => line.slice(5)).join("\n")) as
+        | Progress
+        | EffectsReply
+        | { error: string };
+      if ("error" in data) throw new RequestError(data.error);
+      if ("effects" in data) return data;
+      follow(data);
+    }
+    if (done) throw new RequestError("The measurement ended before all heads were done.");
+  }
+}
+
+/** Model of an anywidget: shared values and messages. */
+export interface WidgetModel {
+  get(name: string): unknown;
+  set(name: string, value: unknown): void;
+  save_changes(): void;
+  on(event: string, listener: (...values: never[]) => void): void;
+  off(event: string, listener: (...values: never[]) => void): void;
+  send(content: unknown): void;
+}
+
+interface KernelReply {
+  readonly content: { readonly id: number; readonly found?: boolean; readonly error?: string };
+  readonly buffers: readonly Uint8Array<ArrayBuffer>[];
+}
+
+/** Send requests to the kernel as messages; `stop` ends it. */
+export function kernelBackend(model: WidgetModel): Backend & { stop(): void } {
+  const waiting = new Map<number, (reply: KernelReply) => void>();
+  let count = 0;
+  const receive = (content: KernelReply["content"], views: DataView<ArrayBuffer>[] | undefined) => {
+    const buffers = (views ?? []).map(
+      ({ buffer, byteOffset, byteLength }) =>
+        new Uint8Array(buffer.slice(byteOffset, byteOffset + byteLength)),
+    );
+    waiting.get(content.id)?.({ content, buffers });
+    waiting.delete(content.id);
+  };
+  model.on("msg:custom", receive);
+  const message = (kind: string, request: object): Promise<KernelReply> =>
+    new Promise((resolve, reject) => {
+      waiting.set(++count, (reply) => {
+        const { error } = reply.content;
+        if (error) reject(new RequestError(error));
+        else resolve(reply);
+      });
+      model.send({ ...request, kind, id: count });
+    });
+  const send: Send = async <T>(kind: string, request: object) => {
+    const { content, buffers } = await message(kind, request);
+    return { content: content as T, readBuffer: bufferReader((index) => buffers[index] ?? null) };
+  };
+  return {
+    ...sharedRequests(send),
+    async row(row) {
+      const reply = await message("row", row).catch(() => null);
+      const [weights] = reply?.content.found ? reply.buffers : [];
+      return weights ? new Float32Array(weights.buffer) : null;
+    },
+    async effects(trace, position) {
+      const { content, readBuffer } = await send<EffectsReply>("effects", { trace, position });
+      return (await openEffects(content.effects, readBuffer))!;
+    },
+    stop: () => model.off("msg:custom", receive),
+  };
+}

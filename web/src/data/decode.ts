@@ -1,0 +1,133 @@
+// Decode buffers: base64 and gzip to bytes, codes to attention weights, integers to vectors.
+
+import { PayloadError } from "./parse.ts";
+
+interface Base64Bytes {
+  fromBase64?: (text: string) => Uint8Array<ArrayBuffer>;
+}
+
+export function bytesOfBase64(text: string): Uint8Array<ArrayBuffer> {
+  const native = (Uint8Array as Base64Bytes).fromBase64;
+  try {
+    if (native) return native.call(Uint8Array, text);
+    const binary = atob(text);
+    const bytes = new Uint8Array(binary.length);
+    for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+    return bytes;
+  } catch {
+    throw new PayloadError("The data of this page is cut off or damaged (not base64).");
+  }
+}
+
+export async function gunzip(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  try {
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  } catch {
+    throw new PayloadError(
+      "The data of this page is cut off or damaged (a block does not unpack).",
+    );
+  }
+}
+
+/** Read a numbered buffer of a payload, unpacked and checked for its length. */
+export type ReadBuffer = (index: number, bytes: number) => Promise<Uint8Array<ArrayBuffer>>;
+
+/** Unpack buffers on request. `read` returns the packed bytes of a buffer, or null. */
+export function bufferReader(read: (index: number) => Uint8Array<ArrayBuffer> | null): ReadBuffer {
+  return async (index, bytes) => {
+    const packed = read(index);
+    const bytesRead = packed ? await gunzip(packed) : null;
+    if (bytesRead?.length !== bytes) {
+      throw new PayloadError(
+        `The data of this page is cut off or damaged: block ${index} has ` +
+          `${bytesRead?.length ?? 0} bytes, expected ${bytes}.`,
+      );
+    }
+    return bytesRead;
+  };
+}
+
+const LAST_CODE = 254;
+const MISSING_CODE = 255;
+const FIRST_FINE_CODE = 24;
+const FINE_LEVELS = 16;
+
+/** Weight of each coarse code; NaN for missing. */
+export const COARSE = Float32Array.from({ length: 256 }, (_, code) =>
+  code === MISSING_CODE ? Number.NaN : (code / LAST_CODE) ** 2,
+);
+
+/** Weight of each code and fine level, at `code * 16 + level`. */
+const FINE = Float32Array.from({ length: 256 * FINE_LEVELS }, (_, index) => {
+  const code = index >> 4;
+  if (code < FIRST_FINE_CODE || code === MISSING_CODE) return COARSE[code];
+  const low = ((code - 0.5) / LAST_CODE) ** 2;
+  const high = (Math.min(code + 0.5, LAST_CODE) / LAST_CODE) ** 2;
+  return low + ((high - low) * (index & 15)) / (FINE_LEVELS - 1);
+});
+
+/** Attention of one layer: a coarse plane, and a fine one where it was stored. */
+export class Planes {
+  constructor(
+    readonly shape: readonly [heads: number, queries: number, keys: number],
+    readonly coarse: Uint8Array,
+    readonly fine: Uint8Array | null,
+  ) {}
+
+  weights(head: number): Float32Array {
+    const size = this.shape[1] * this.shape[2];
+    const weights = new Float32Array(size);
+    for (let i = 0; i < size; i++) weights[i] = this.at(head * size + i);
+    return weights;
+  }
+
+  weight(head: number, query: number, key: number): number {
+    const [, queries, keys] = this.shape;
+    return this.at((head * queries + query) * keys + key);
+  }
+
+  private at(place: number): number {
+    const code = this.coarse[place];
+    if (this.fine === null) return COARSE[code];
+    const pair = this.fine[place >> 1];
+    return FINE[(code << 4) | (place & 1 ? pair >> 4 : pair & 15)];
+  }
+}
+
+const MISSING_VALUE = -32768;
+
+export class Numbers {
+  private readonly codes: Int16Array;
+  private readonly steps: Float32Array;
+  private readonly perStep: number;
+
+  constructor(
+    readonly shape: readonly number[],
+    axes: number,
+    data: Uint8Array<ArrayBuffer>,
+    steps: Uint8Array<ArrayBuffer>,
+  ) {
+    this.codes = new Int16Array(data.buffer, data.byteOffset, data.byteLength / 2);
+    this.steps = new Float32Array(steps.buffer, steps.byteOffset, steps.byteLength / 4);
+    this.perStep = shape.slice(axes).reduce((product, size) => product * size, 1);
+  }
+
+  get length(): number {
+    return this.shape[this.shape.length - 1];
+  }
+
+  /** Vector along the last axis; NaN for masked or missing numbers. */
+  vector(...index: number[]): Float32Array {
+    let row = 0;
+    for (let axis = 0; axis < index.length; axis++) row = row * this.shape[axis] + index[axis];
+    const start = row * this.length;
+    const vector = new Float32Array(this.length);
+    const step = this.steps[Math.floor(start / this.perStep)];
+    for (let i = 0; i < vector.length; i++) {
+      const code = this.codes[start + i];
+      vector[i] = code === MISSING_VALUE ? Number.NaN : code * step;
+    }
+    return vector;
+  }
+}

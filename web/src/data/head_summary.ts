@@ -1,0 +1,103 @@
+// Summary of a head on one text: a title written by rules from numbers.
+
+import type { Matrix } from "./filtered_block.ts";
+import { percent } from "./format.ts";
+import type { RoleId } from "./payload.ts";
+import { type Entry, printed } from "./tokens.ts";
+
+export type Link = Readonly<{ from: Entry; to: Entry; weight: number }>;
+
+/** Title of a head, in parts. */
+export interface TitleParts {
+  readonly lead: string;
+  /** Words quoted after the lead. */
+  readonly words: readonly string[];
+  readonly links: readonly Link[];
+}
+
+/** Strongest link of a row, or of the whole text. Links to the first token, to special tokens,
+ *  and to the token itself are skipped unless the role is about them. */
+export function strongestLink(
+  matrix: Matrix,
+  rows: readonly Entry[],
+  columns: readonly Entry[],
+  row: number,
+  role: RoleId | null,
+): Link | null {
+  let best: Link | null = null;
+  const candidates = row >= 0 ? [row] : rows.keys();
+  for (const r of candidates) {
+    if (row < 0 && rows[r].special) continue;
+    columns.forEach((to, c) => {
+      const weight = matrix.weights[r * matrix.columns + c];
+      const isItself = to.positions[0] === rows[r].positions[0] && role !== "same";
+      if (to.special || isItself || (to.positions[0] === 0 && columns.length > 2)) return;
+      if (weight > (best?.weight ?? 0)) best = { from: rows[r], to, weight };
+    });
+  }
+  return best;
+}
+
+const LEADS: Record<RoleId, string> = {
+  previous: "reads the token before",
+  next: "reads the token after",
+  same: "reads each token itself",
+  equal: "links equal words",
+  after: "reads what followed an earlier equal word",
+  broad: "broad attention",
+  first: "attention sink: first token",
+  special: "attention sink: special tokens",
+  punctuation: "attention sink: punctuation",
+};
+
+/** Whether a role is an attention sink. */
+export function isSink(role: string | null): role is "first" | "special" | "punctuation" {
+  return role === "first" || role === "special" || role === "punctuation";
+}
+
+/** Minimum weight of a pinned word for a sink head to be titled by what the word reads. */
+const MIN_PINNED = 0.25;
+
+/** Build the title of a head from its role and its strongest links, one per input. */
+export function titleOf(
+  role: RoleId | null,
+  share: number | null,
+  candidates: readonly (Link | null)[],
+  isPinned: boolean,
+): TitleParts {
+  const present = candidates.filter((link) => link !== null);
+  const isSinkRole = isSink(role);
+  const isStrong = isPinned && present.some(({ weight }) => weight >= MIN_PINNED);
+  const parts = (lead: string, links: readonly Link[] = present) => ({ lead, words: [], links });
+  if (isSinkRole && !isStrong) {
+    const lead = `${LEADS[role]}, ${percent(share)} on average`;
+    const shown = isPinned ? present : [];
+    return parts(shown.length ? `${lead};` : lead, shown);
+  }
+  if (role === "broad") return parts(`${LEADS.broad}${present.length ? ", most of all" : ""}`);
+  if (role !== null && !isSinkRole) {
+    const across = role === "equal" && present.some(({ from, to }) => from.segment !== to.segment);
+    const lead = across ? "links equal words across the two sentences" : LEADS[role];
+    return parts(present.length ? `${lead}:` : lead);
+  }
+  if (present.length === 0) return parts("reads hardly any word here");
+  if (!isPinned) return parts("has no single role; strongest:");
+  const { from, to } = present[0];
+  const way = to.positions[0] < from.positions[0] ? "reads back" : "reads ahead";
+  const words = [...new Set(present.map((link) => printed(link.from.label)))];
+  return { lead: `${way} from`, words, links: present };
+}
+
+/** Largest weights of a row, and the sum of the rest. */
+export function summary(
+  weights: ArrayLike<number>,
+  most: number,
+  above: number,
+): { top: { index: number; weight: number }[]; others: number; rest: number } {
+  const all = Array.from(weights, (weight, index) => ({ index, weight }))
+    .filter(({ weight }) => weight > 0)
+    .sort((a, b) => b.weight - a.weight);
+  const top = all.filter(({ weight }) => weight >= above).slice(0, most);
+  const rest = all.slice(top.length);
+  return { top, others: rest.length, rest: rest.reduce((sum, { weight }) => sum + weight, 0) };
+}

@@ -1,0 +1,78 @@
+// Requests to the backend: exact rows, vectors, effects; their progress and errors.
+
+import { batch, signal } from "@preact/signals";
+import { type Backend, type Progress, RequestError } from "../data/backend.ts";
+import type { EffectTable } from "../data/effects.ts";
+import { ExactRows } from "../data/exact_rows.ts";
+import { type Block, Lazy, type Trace, type Vectors } from "../data/trace.ts";
+
+export class Requests {
+  /** Text on what is running; empty for nothing. */
+  readonly busy = signal("");
+  /** Message of the last error; empty for none. */
+  readonly error = signal("");
+  readonly progress = signal<Progress | null>(null);
+  /** Measured effects by number of the trace. */
+  readonly effects = signal<ReadonlyMap<number, EffectTable>>(new Map());
+  readonly exact: ExactRows;
+  private measuring = new AbortController();
+
+  constructor(private readonly backend: Backend | null) {
+    this.exact = new ExactRows(backend?.row ?? null);
+  }
+
+  /** Vectors of a layer: stored, requested once, or null in a file without them. */
+  vectors(trace: number, block: Block, layer: number): Lazy<Vectors> | null {
+    const stored = block.vectors.get(layer);
+    const { backend } = this;
+    if (stored || !backend) return stored ?? null;
+    const requested = new Lazy(() => backend.neurons(trace, block.name, layer));
+    block.vectors.set(layer, requested);
+    return requested;
+  }
+
+  /** Effects measured for a trace, else those stored with it. */
+  effectsOf({ trace, base }: { trace: number; base: Trace }): EffectTable | null {
+    return this.effects.value.get(trace) ?? base.effects;
+  }
+
+  /** Measure the effect of every head on a trace; a newer measurement ends an older one. */
+  async measure(trace: number, position: number | null): Promise<void> {
+    this.measuring.abort();
+    this.measuring = new AbortController();
+    const { signal } = this.measuring;
+    const follow = (progress: Progress) => {
+      this.progress.value = progress;
+    };
+    await this.run("", signal, async (backend) => {
+      const table = await backend.effects(trace, position, follow, signal);
+      this.effects.value = new Map(this.effects.peek()).set(trace, table);
+    });
+    if (!signal.aborted) this.progress.value = null;
+  }
+
+  /** Run `work` under a status text, and show its error. */
+  async run(
+    text: string,
+    signal: AbortSignal,
+    work: (backend: Backend) => Promise<void>,
+  ): Promise<void> {
+    if (!this.backend) return;
+    batch(() => {
+      this.busy.value = text;
+      this.error.value = "";
+    });
+    try {
+      await work(this.backend);
+    } catch (error) {
+      if (!signal.aborted) {
+        this.error.value = error instanceof RequestError ? error.message : String(error);
+      }
+    }
+    if (!signal.aborted) this.busy.value = "";
+  }
+
+  dispose(): void {
+    this.measuring.abort();
+  }
+}

@@ -1,0 +1,124 @@
+// Values of all heads: colors, order and effects.
+
+import { type EffectTable, type HeadIndex, type RankedHead, rank } from "../data/effects.ts";
+import { points, signed } from "../data/format.ts";
+import { printed } from "../data/tokens.ts";
+import { ROLES } from "../paint/roles.ts";
+import type { Session, Side } from "../state/session.ts";
+
+export function rangeOf(side: Side, color: "spread" | "distance") {
+  const table = side.block.statistics[color === "spread" ? "entropy" : "distance"] ?? [];
+  const values = table.flat().filter((value) => value !== null);
+  return { table, low: Math.min(...values), high: Math.max(...values) };
+}
+
+/** Value of each head from 0 to 1 (or −1 to 1), null without one. Null instead of a function if
+ *  roles color the grid. */
+export type Share = ((layerIndex: number, head: number) => number | null) | null;
+
+export function shareOf(session: Session, side: Side): Share {
+  const { color } = session.selection.value;
+  if (color === "role") return null;
+  if (color === "effect") {
+    const effects = headEffects(session, side);
+    if (!effects) return () => null;
+    const most = Math.max(1e-9, ...effects.all.map(({ value }) => Math.abs(value)));
+    const values = new Map(
+      effects.all.map((effect) => [`${effect.layerIndex}/${effect.head}`, effect.value]),
+    );
+    return (layerIndex, head) => {
+      const value = values.get(`${layerIndex}/${head}`);
+      return value === undefined ? null : value / most;
+    };
+  }
+  const { low, high, table } = rangeOf(side, color);
+  return (layerIndex, head) => {
+    const value = table[layerIndex]?.[head] ?? null;
+    return value === null ? null : (value - low) / Math.max(high - low, 1e-9);
+  };
+}
+
+/** List the heads row by row; largest first if they are sorted. */
+export function headOrder(session: Session, side: Side, share: Share): HeadIndex[] {
+  const { block } = side;
+  const spots = block.layers.flatMap((_, layerIndex) =>
+    Array.from({ length: block.heads }, (_, head) => ({ layerIndex, head })),
+  );
+  if (!session.selection.value.sorted) return spots;
+  const roles = session.roles(side);
+  const size = ({ layerIndex, head }: HeadIndex): number => {
+    if (!block.has(layerIndex, head)) return Number.NEGATIVE_INFINITY;
+    if (share) return Math.abs(share(layerIndex, head) ?? -1);
+    const { role, share: roleShare } = roles[layerIndex][head];
+    const place = ROLES.findIndex(({ id }) => id === (role ?? "unnamed"));
+    return (roleShare ?? 0) - 2 * place;
+  };
+  const sizes = new Map(spots.map((spot) => [spot, size(spot)]));
+  return spots.sort((a, b) => sizes.get(b)! - sizes.get(a)!);
+}
+
+interface HeadEffect {
+  /** Change of a probability, of log-odds, or of the text's vector. */
+  readonly kind: "prediction" | "odds" | "turn";
+  /** Description of what changes. */
+  readonly what: string;
+  /** Index of the answer that heads are ranked by. */
+  readonly candidate: number;
+  readonly all: readonly RankedHead[];
+  readonly format: (value: number) => string;
+  readonly unit: string;
+}
+
+const cache = new WeakMap<EffectTable, Map<string, HeadEffect>>();
+
+/** Effects of all heads; null if they were not measured. */
+export function headEffects(session: Session, side: Side): HeadEffect | null {
+  const table = session.requests.effectsOf(side);
+  if (!table) return null;
+  const last = table.kind === "turn" ? 0 : table.candidates.length - 1;
+  const candidate = Math.min(session.candidate.value, last);
+  const against = rivalOf(table, session.selection.value.against, candidate);
+  const made = cache.get(table) ?? new Map<string, HeadEffect>();
+  cache.set(table, made);
+  const name = `${candidate}/${against}`;
+  const effect = made.get(name) ?? effectOf(table, candidate, against, side);
+  made.set(name, effect);
+  return effect;
+}
+
+/** Index of the contrasted candidate, or -1. */
+function rivalOf(table: EffectTable, against: string, candidate: number): number {
+  if (table.kind === "turn" || !against.trim()) return -1;
+  const index = table.candidates.findIndex((text) => text.trim() === against.trim());
+  return index === candidate ? -1 : index;
+}
+
+function effectOf(
+  table: EffectTable,
+  candidate: number,
+  against: number,
+  { block }: Side,
+): HeadEffect {
+  const [layers, heads] = [block.layers.length, block.heads];
+  if (table.kind === "turn") {
+    const all = rank(layers, heads, table.turn);
+    const format = (value: number) => value.toFixed(3);
+    return { kind: "turn", what: "the text's vector turns by", candidate, all, format, unit: "" };
+  }
+  const { before, without } = table;
+  const name = (index: number) => `“${printed(table.candidates[index])}”`;
+  if (against < 0) {
+    const change = (layerIndex: number, head: number) =>
+      without(layerIndex, head, candidate) - before[candidate];
+    const all = rank(layers, heads, change);
+    const what = name(candidate);
+    return { kind: "prediction", what, candidate, all, format: points, unit: "points" };
+  }
+  const usual = Math.log(before[candidate] / before[against]);
+  const all = rank(layers, heads, (layerIndex, head) => {
+    const probability = (index: number) => without(layerIndex, head, index);
+    return Math.log(probability(candidate) / probability(against)) - usual;
+  });
+  const what = `${name(candidate)} over ${name(against)}`;
+  return { kind: "odds", what, candidate, all, format: signed, unit: "in log-odds" };
+}

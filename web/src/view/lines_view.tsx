@@ -1,0 +1,297 @@
+// A head as lines from queries to keys.
+
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { columnMeans, columnWeights } from "../data/filtered_block.ts";
+import { formatWeight, shortWeight } from "../data/format.ts";
+import { type Media, type Piece, pieceOf } from "../data/media.ts";
+import { type Entry, printed, rowOf } from "../data/tokens.ts";
+import { type Columns, columnsOf, lineMarks, rowY } from "../layout/lines_layout.ts";
+import { canvasOf, labelEms } from "../paint/painter.ts";
+import { inkOn } from "../paint/roles.ts";
+import { cssOf } from "../paint/theme.ts";
+import type { Side } from "../state/session.ts";
+import { classes, consume, Drawing, px } from "./controls.tsx";
+import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
+import { groundOf, headColor, linesInput } from "./selected_head.ts";
+
+const MIN_ROW = { wide: 15, middle: 15, phone: 32 } as const;
+
+export function LinesTab() {
+  const session = useSession();
+  const { ref, width, height } = useSize<HTMLDivElement>();
+  const sides = session.shown.value;
+  const half = sides.length > 1 ? (width - 1) / 2 : width;
+  const { word, key, filter } = session.selection.value;
+  useLayoutEffect(() => {
+    const axis = word === null ? "key" : "query";
+    const pinned = ref.current?.querySelector<HTMLElement>(`.words.${axis} .word.pin`);
+    const heading = ref.current?.querySelector<HTMLElement>(".heading")?.offsetHeight ?? 0;
+    if (pinned && height > 0) reveal(ref.current!, pinned, heading);
+  }, [word, key, sides, filter, width, height]);
+  return (
+    <div class="panels" ref={ref}>
+      {width > 0 &&
+        sides.map((side) => <Panel key={side.trace} side={side} width={half} height={height} />)}
+    </div>
+  );
+}
+
+function Panel({ side, width, height }: { side: Side; width: number; height: number }) {
+  const session = useSession();
+  const theme = session.theme.value;
+  const { filter } = session.selection.value;
+  const { filtered } = side;
+  const matrix = session.matrix(side);
+  const layout = session.layout.value;
+  const columns = useMemo(
+    () =>
+      columnsOf({
+        width,
+        height: height - 40,
+        rows: filtered.rows.length,
+        columns: filtered.columns.length,
+        rowEms: labelEms(filtered.rows),
+        columnEms: labelEms(filtered.columns),
+        least: MIN_ROW[layout],
+      }),
+    [filtered, width, height, layout],
+  );
+  const input = matrix && linesInput(session, side, matrix);
+  const { row, column } = session.focus(side);
+  const marks = useMemo(
+    () => (input ? lineMarks(input, columns, theme) : []),
+    [matrix, columns, row, column, filter, input?.color.join(), input?.dashed, theme],
+  );
+  const by =
+    row >= 0 ? `by “${printed(filtered.rows[row].label)}”` : column < 0 ? "on average" : "";
+  const isNarrow = columns.numbers.bar === 0;
+  return (
+    <div class={`panel ${matrix ? "" : "waiting"}`}>
+      <div class="heading" style={px({ width: columns.width })}>
+        <b style={px({ right: columns.width - columns.labels.left })}>
+          {side.letter && <span class="letter">{side.letter} </span>}reads ▸
+        </b>
+        <span class="read" style={px({ minWidth: columns.width - columns.labels.right - 4 })}>
+          <b>is read</b> {isNarrow && by}
+        </span>
+        {!isNarrow && (
+          <span class="mut" style={px({ left: columns.numbers.x })}>
+            {by}
+          </span>
+        )}
+      </div>
+      <div class="columns" style={px({ width: columns.width, height: columns.height })}>
+        <Drawing marks={marks} width={columns.width} height={columns.height} />
+        <Edges side={side} columns={columns} />
+        <Words side={side} axis="query" columns={columns} />
+        <Words side={side} axis="key" columns={columns} />
+      </div>
+    </div>
+  );
+}
+
+/** Bars along the columns, in the colors of the texts. */
+function Edges({ side, columns }: { side: Side; columns: Columns }) {
+  const runs = (entries: readonly Entry[]) => {
+    const runs: { from: number; to: number; input: string }[] = [];
+    entries.forEach((entry, i) => {
+      if (entry.special) return;
+      const input = side.letter ? side.letter.toLowerCase() : entry.segment === 1 ? "b" : "a";
+      const last = runs.at(-1);
+      if (last && last.input === input && last.to === i - 1) last.to = i;
+      else runs.push({ from: i, to: i, input: input });
+    });
+    return runs;
+  };
+  const bar = (x: number) => (run: { from: number; to: number; input: string }) => (
+    <i
+      key={`${x}/${run.from}`}
+      class={`edge ${run.input}`}
+      style={px({
+        left: x,
+        top: columns.top + run.from * columns.rowHeight,
+        height: (run.to - run.from + 1) * columns.rowHeight,
+      })}
+    />
+  );
+  return (
+    <>
+      {runs(side.filtered.rows).map(bar(columns.lines.left - 4))}
+      {runs(side.filtered.columns).map(bar(columns.lines.right))}
+    </>
+  );
+}
+
+function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; columns: Columns }) {
+  const explorer = useExplorer();
+  const { session } = explorer;
+  const selection = session.selection.value;
+  const isReaders = axis === "query";
+  const { filtered } = side;
+  const entries = isReaders ? filtered.rows : filtered.columns;
+  const tokens = isReaders ? side.block.queryTokens : side.block.keyTokens;
+  const hasPieces = side.now.media.pictures.length > 0;
+  const { row, column } = session.focus(side);
+  const matrix = session.matrix(side);
+  const reading = !isReaders && row >= 0 ? session.row(side, row) : null;
+  const readers = isReaders && row < 0 && column >= 0 && matrix;
+  const averages = useMemo(
+    () => (!isReaders && row < 0 && column < 0 && matrix ? columnMeans(matrix) : null),
+    [isReaders, row, column, matrix],
+  );
+  const color = headColor(session, side);
+  const pinned = session.place(side, isReaders ? selection.word : selection.key, axis);
+  const field = isReaders ? "word" : "key";
+  const numberOf = (i: number): number | null => {
+    if (reading) return reading.weights[i];
+    if (averages) return averages[i];
+    return readers ? readers.weights[i * readers.columns + column] : null;
+  };
+  const focused = isReaders ? row : column;
+  const pin = (entry: Entry) => {
+    const now = session.selection.peek()[field];
+    const isNow = now !== null && entry.positions.includes(now);
+    session.point({});
+    session.update({ [field]: isNow ? null : entry.positions[0] });
+    if (session.layout.value === "phone" && isReaders) explorer.open.value = isNow ? "" : "word";
+  };
+  const move = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    const list = event.currentTarget as HTMLElement;
+    const root = list.getRootNode() as ShadowRoot;
+    const options = [...list.querySelectorAll<HTMLElement>("[role=option]")];
+    const focused = options.indexOf(root.activeElement as HTMLElement);
+    if (step) options[Math.min(options.length - 1, Math.max(0, focused + step))]?.focus();
+    else if (event.key === "Enter" || event.key === " ") pin(entries[focused]);
+    else return;
+    consume(event);
+  };
+  const atTab = Math.max(0, rowOf(entries, pinned));
+  return (
+    <div
+      class={`words ${axis}`}
+      role="listbox"
+      aria-label={isReaders ? "Words that read" : "Words that are read"}
+      aria-multiselectable="false"
+      onKeyDown={move}
+    >
+      {entries.map((entry, i) => {
+        const weight = numberOf(i);
+        const y = rowY(columns, i) - columns.rowHeight / 2;
+        const isPinned = pinned !== null && entry.positions.includes(pinned);
+        const isSpecial = entry.special && selection.filter.specials === "dimmed";
+        const ground = groundOf(session, side, weight);
+        const place = isReaders
+          ? { right: columns.width - columns.labels.left }
+          : { left: columns.labels.right };
+        return (
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the list has the keys
+          <div
+            key={entry.positions[0]}
+            role="option"
+            data-position={entry.positions[0]}
+            class={classes(
+              "word",
+              isSpecial && "sp",
+              entry.generated && "written",
+              isPinned && "pin",
+              i === focused && !isPinned && "over",
+            )}
+            aria-selected={isPinned}
+            tabIndex={i === atTab ? 0 : -1}
+            style={px({ top: y, height: columns.rowHeight, fontSize: columns.fontSize, ...place })}
+            onPointerEnter={(event) => {
+              if (event.pointerType !== "mouse") return;
+              session.point({ [axis]: entry.positions[0] });
+            }}
+            onPointerMove={(event) => {
+              if (event.pointerType === "mouse" && matrix) note(event, entry);
+            }}
+            onPointerLeave={explorer.clearHover}
+            onFocus={() => session.point({ [axis]: entry.positions[0] })}
+            onBlur={() => session.point({})}
+            onClick={() => pin(entry)}
+          >
+            {hasPieces && (
+              <PatchThumbnail
+                piece={pieceOf(tokens.pieces, entry.positions)}
+                media={side.now.media}
+              />
+            )}
+            <bdi style={ground ? { background: cssOf(ground), color: inkOn(ground) } : {}}>
+              {printed(entry.label)}
+            </bdi>
+            {weight !== null && (
+              <Share columns={columns} axis={axis} weight={weight} color={cssOf(color)} />
+            )}
+          </div>
+        );
+      })}
+    </div>
+  );
+
+  /** Show the exact weights of the word under the pointer. */
+  function note(event: PointerEvent, entry: Entry): void {
+    const index = entries.indexOf(entry);
+    const reading = isReaders ? session.row(side, index) : null;
+    const values = reading ? reading.weights : columnWeights(matrix!, index);
+    const others = isReaders ? filtered.columns : filtered.rows;
+    const order = Array.from(values.keys()).sort((a, b) => (values[b] || 0) - (values[a] || 0));
+    const precision = reading?.precision ?? (side.block.isFine ? "fine" : "coarse");
+    explorer.showTip(
+      event,
+      `${printed(entry.label)} · ${axis} ${entry.positions[0]}`,
+      order
+        .slice(0, 5)
+        .map((i) => [
+          `${isReaders ? "→" : "←"} ${printed(others[i].label)} (${others[i].positions[0]})`,
+          formatWeight(values[i], precision),
+        ]),
+    );
+  }
+}
+
+interface ShareProps {
+  readonly columns: Columns;
+  readonly axis: "query" | "key";
+  readonly weight: number;
+  readonly color: string;
+}
+
+function Share({ columns, axis, weight, color }: ShareProps) {
+  if (Number.isNaN(weight)) return <span class="share">missing</span>;
+  if (weight < 0.005) return null;
+  const isKey = axis === "key";
+  const x = isKey
+    ? { left: columns.numbers.x - columns.labels.right }
+    : { right: columns.labels.left - columns.readers + 2 };
+  const bar = isKey ? columns.numbers.bar : 0;
+  return (
+    <span class="share num" style={px(x)}>
+      {bar > 0 && (
+        <i style={{ width: `${Math.max(1.5, bar * Math.min(1, weight))}px`, background: color }} />
+      )}
+      {shortWeight(weight)}
+    </span>
+  );
+}
+
+const SIDE = 28;
+
+/** Patch of a picture, as small as a word. */
+function PatchThumbnail({ piece, media }: { piece: Piece | null; media: Media }) {
+  const ref = useRef<HTMLCanvasElement>(null);
+  const patch = piece?.kind === "patch" ? piece : null;
+  const picture = patch ? media.pictures[patch.image] : undefined;
+  useLayoutEffect(() => {
+    const context = ref.current?.getContext("2d");
+    if (!context || !patch || !picture) return;
+    const { width, height, pixels } = picture;
+    const { left, top, right, bottom } = patch;
+    const [w, h] = [(right - left) * width, (bottom - top) * height];
+    const whole = canvasOf({ columns: width, rows: height, pixels });
+    context.drawImage(whole, left * width, top * height, w, h, 0, 0, SIDE, SIDE);
+  }, [patch, picture]);
+  if (!picture) return null;
+  return <canvas class="thumbnail" width={SIDE} height={SIDE} ref={ref} />;
+}

@@ -1,0 +1,168 @@
+// Picture with attention over it, or a recording on a time axis.
+
+import { useMemo } from "preact/hooks";
+import type { Focus } from "../data/filtered_block.ts";
+import { formatWeight } from "../data/format.ts";
+import { type Piece, pieceOf } from "../data/media.ts";
+import { type Entry, printed } from "../data/tokens.ts";
+import type { Tokens } from "../data/trace.ts";
+import {
+  patchAt,
+  patchBox,
+  pictureBoxes,
+  pictureMarks,
+  type Shares,
+  sharesOf,
+  timelineMarks,
+} from "../layout/media_layout.ts";
+import type { Box, Mark } from "../layout/scene.ts";
+import type { Session, Side } from "../state/session.ts";
+import { Drawing } from "./controls.tsx";
+import { useExplorer, useSession, useSize } from "./explorer_context.ts";
+
+export function MediaStrip() {
+  const session = useSession();
+  return (
+    <>
+      {session.shown.value.map((side) =>
+        showsMedia(side) ? <Medium key={side.trace} side={side} /> : null,
+      )}
+    </>
+  );
+}
+
+/** Whether tokens of this block are patches or frames of stored media. */
+function showsMedia({ now, block }: Side): boolean {
+  const { pictures, sound } = now.media;
+  const pieces = [...block.queryTokens.pieces, ...block.keyTokens.pieces];
+  return pieces.some((piece) =>
+    piece?.kind === "patch" ? pictures.length > 0 : piece !== null && sound !== null,
+  );
+}
+
+function Medium({ side }: { side: Side }) {
+  const explorer = useExplorer();
+  const { session } = explorer;
+  const theme = session.theme.value;
+  const { ref, width, height } = useSize<HTMLDivElement>();
+  const { media } = side.now;
+  const isSound = media.pictures.length === 0;
+  const { rows, columns } = side.filtered;
+  const { block } = side;
+  const queries = useMemo(() => piecesOf(rows, block.queryTokens), [side.filtered]);
+  const keys = useMemo(() => piecesOf(columns, block.keyTokens), [side.filtered]);
+  const matrix = session.matrix(side);
+  const focus = session.focus(side);
+  const shares = matrix && sharesOf(matrix, focus, queries, keys);
+  const room = { width: Math.max(40, width - 28), height: Math.max(40, height - 34) };
+  const boxes = isSound ? [] : pictureBoxes(media.pictures, room.width, room.height);
+  const last = boxes.at(-1);
+  const size = last ? { width: last.x + last.width, height: last.height } : room;
+  const marks: Mark[] = useMemo(() => {
+    if (width === 0) return [];
+    const drawn = isSound
+      ? timelineMarks(media.sound!, shares, size.width, size.height, theme)
+      : pictureMarks(media.pictures, boxes, shares, theme);
+    const frames = focusBoxes(side, focus, boxes).map((box) => ({
+      kind: "frame" as const,
+      ...box,
+      color: theme.tone.ink,
+      thickness: 2,
+    }));
+    return [...drawn, ...frames];
+  }, [shares?.weights, matrix, focus.row, focus.column, width, height, theme]);
+  // Patches are pointed at as queries, or as keys if queries are text.
+  const axis = block.queryTokens.pieces.some(Boolean) ? "query" : "key";
+  const entryAt = (event: MouseEvent): Entry | null => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const [entries, pieces] = axis === "query" ? [rows, queries] : [columns, keys];
+    if (!isSound) return entries[patchAt(pieces, boxes, x, y)] ?? null;
+    const second = (x / size.width) * media.sound!.seconds;
+    const index = pieces.findIndex(
+      (piece) => piece?.kind === "frame" && second >= piece.start && second < piece.end,
+    );
+    return entries[index] ?? null;
+  };
+  const words = shares ? captionOf(session, side, shares, isSound) : "";
+  return (
+    <div class={`media ${isSound ? "sound" : ""}`} ref={ref}>
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: the words below have the keys */}
+      <div
+        class="medium"
+        role="presentation"
+        onPointerMove={(event) => {
+          const entry = entryAt(event);
+          session.point(entry ? { [axis]: entry.positions[0] } : {});
+          if (entry)
+            explorer.showTip(event, `${printed(entry.label)} · ${axis} ${entry.positions[0]}`);
+          else explorer.hideTip();
+        }}
+        onPointerLeave={explorer.clearHover}
+        onClick={(event) => {
+          const entry = entryAt(event);
+          if (!entry) return;
+          const field = axis === "query" ? "word" : "key";
+          const now = session.selection.peek()[field];
+          session.update({ [field]: now === entry.positions[0] ? null : entry.positions[0] });
+        }}
+      >
+        <Drawing marks={marks} width={size.width} height={size.height} label={words} />
+      </div>
+      <p class="mut media-words">{words}</p>
+    </div>
+  );
+}
+
+function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
+  return entries.map((entry) => pieceOf(tokens.pieces, entry.positions));
+}
+
+/** Boxes of the patches in focus. */
+function focusBoxes(
+  { filtered, block }: Side,
+  { row, column }: Focus,
+  boxes: readonly Box[],
+): Box[] {
+  const pieces = [
+    row >= 0 ? pieceOf(block.queryTokens.pieces, filtered.rows[row].positions) : null,
+    column >= 0 ? pieceOf(block.keyTokens.pieces, filtered.columns[column].positions) : null,
+  ];
+  return pieces.flatMap((piece) => {
+    const box = piece?.kind === "patch" ? patchBox(piece, boxes) : null;
+    return box ? [box] : [];
+  });
+}
+
+/** Describe the attention over the picture. */
+function captionOf(session: Session, side: Side, shares: Shares, isSound: boolean): string {
+  const { rows, columns } = side.filtered;
+  const { row, column } = session.focus(side);
+  const turned = shares.side === "query";
+  const word = turned ? columns[column] : rows[row];
+  const who = word ? `“${printed(word.label)}”` : "";
+  const what = !word
+    ? `Where all ${rows.length} words look, on average`
+    : turned
+      ? `Attention to ${who} comes from`
+      : `Where ${who} looks`;
+  const best = shares.weights.reduce(
+    (top, weight, i) => (shares.pieces[i] && weight > shares.weights[top] ? i : top),
+    Math.max(0, shares.pieces.findIndex(Boolean)),
+  );
+  const other = (turned ? rows : columns)[best];
+  const precision = side.block.isFine ? "fine" : "coarse";
+  const most = `${formatWeight(shares.weights[best], precision)} at ${printed(other?.label ?? "")}`;
+  const seconds = side.now.media.sound?.seconds ?? 0;
+  let [inside, all] = [0, 0];
+  shares.weights.forEach((weight, i) => {
+    const piece = shares.pieces[i];
+    all += weight;
+    if (piece && (piece.kind === "patch" || piece.start < seconds)) inside += weight;
+  });
+  const part =
+    turned || all === 0
+      ? ""
+      : ` · ${Math.round((100 * inside) / all)} % of it on ${isSound ? "the recording" : "the image"}`;
+  return `${what}: most ${most}${part}`;
+}

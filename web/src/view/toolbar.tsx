@@ -1,0 +1,228 @@
+// Toolbar: model, blocks, examples, and the search, filter and export popovers.
+
+import type { ComponentChildren } from "preact";
+import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
+import { Button, classes, Logo, Segments, Select } from "./controls.tsx";
+import { useExplorer, useSession } from "./explorer_context.ts";
+import { ExportMenu } from "./export_menu.tsx";
+import { nextTheme } from "./keyboard.ts";
+import { Search } from "./search.tsx";
+import { goTo } from "./story.tsx";
+
+const PLACES = { file: "saved file", notebook: "notebook", lab: "lab" } as const;
+
+export function Toolbar() {
+  const explorer = useExplorer();
+  const { session } = explorer;
+  const side = session.sides.value[0];
+  const { place, examples } = session.header;
+  const { story: step, filter, example, theme } = session.selection.value;
+  return (
+    <header class="bar">
+      <h1 class="logo">
+        <Logo />
+        headscope
+      </h1>
+      <span class="model roomy">{side.base.model}</span>
+      <span class="mut spacious">
+        {side.block.layers.length} layers × {side.block.heads} heads
+      </span>
+      <span class="where">
+        {place === "lab" && <i />}
+        {PLACES[place]}
+      </span>
+      <BlockChoice />
+      <span class="gap" />
+      {examples.length > 1 && (
+        <Select
+          kind="b roomy"
+          label="Example"
+          value={String(example)}
+          options={examples.map(({ title }, i) => [String(i), title])}
+          choose={(value) => session.update({ example: Number(value) })}
+        />
+      )}
+      {step < 0 && (
+        <Button class="b roomy" onClick={() => goTo(session, 1)}>
+          ▸ Tour
+        </Button>
+      )}
+      <Opener name="find" label="Find">
+        <Search />
+      </Opener>
+      <Opener name="filter" label="Filter" about={describeFilter(filter)}>
+        <FilterPopover />
+      </Opener>
+      <Opener name="export" label="Export ▾" kind="menu">
+        <ExportMenu />
+      </Opener>
+      <Button class="b" aria-label={`Theme: ${theme}`} onClick={() => nextTheme(session)}>
+        ◐
+      </Button>
+      <Button
+        class="b"
+        aria-label="Help"
+        aria-haspopup="dialog"
+        onClick={() => explorer.toggle("help")}
+      >
+        ?
+      </Button>
+    </header>
+  );
+}
+
+interface OpenerProps {
+  readonly name: string;
+  readonly label: string;
+  /** Summary of the state, where there is room. */
+  readonly about?: string;
+  readonly kind?: "dialog" | "menu";
+  readonly children: ComponentChildren;
+}
+
+/** Button, and the popover that it opens. Phones have no menus. */
+function Opener({ name, label, about, kind = "dialog", children }: OpenerProps) {
+  const explorer = useExplorer();
+  const isOpen = explorer.open.value === name;
+  return (
+    <span class={classes("anchor", kind === "menu" && "roomy")}>
+      <Button
+        class="b"
+        aria-haspopup={kind}
+        aria-expanded={isOpen}
+        onClick={() => explorer.toggle(name)}
+      >
+        {label}
+        {about && <span class="mut spacious"> · {about}</span>}
+      </Button>
+      {isOpen && children}
+    </span>
+  );
+}
+
+const BLOCKS: Record<string, string> = {
+  self: "attention",
+  encoder: "encoder",
+  decoder: "decoder",
+  cross: "decoder reads encoder",
+  vision: "image",
+  audio: "sound",
+};
+
+/** Choice of a block, if the model has several. */
+function BlockChoice() {
+  const session = useSession();
+  const { blocks } = session.sides.value[0].now;
+  if (blocks.length < 2) return null;
+  return (
+    <Select
+      kind="b"
+      label="Attention"
+      value={session.selection.value.block}
+      options={blocks.map(({ name }) => [name, BLOCKS[name] ?? name])}
+      choose={(block) => session.update({ block, word: null, key: null })}
+    />
+  );
+}
+
+/** Summarize a filter in a few words. */
+function describeFilter(filter: Filter): string {
+  const parts = [`special tokens ${filter.specials}`];
+  if (filter.above !== NO_FILTER.above) parts.push(`above ${filter.above}`);
+  if (filter.top > 0) parts.push(`${filter.top} per word`);
+  if (filter.pairs !== "all") parts.push(PAIRS[filter.pairs]);
+  if (filter.unit === "words") parts.push("words");
+  if (filter.combine !== "off")
+    parts.push(filter.combine === "all" ? "mean of all heads" : "mean of the layer");
+  return parts.join(", ");
+}
+
+const PAIRS = { all: "all", ab: "A→B", ba: "B→A", within: "within" } as const;
+
+function FilterPopover() {
+  const session = useSession();
+  const { filter } = session.selection.value;
+  const { block } = session.lead.value;
+  const hasPair = block.name !== "cross" && new Set(block.queryTokens.segments).size > 1;
+  const hasWords = [block.queryTokens, block.keyTokens].some(
+    ({ groups, texts }) => groups.length < texts.length,
+  );
+  const set = (changes: Partial<Filter>) => session.update({ filter: { ...filter, ...changes } });
+  return (
+    <div class="pop" role="dialog" aria-label="What is drawn">
+      <h2 class="sec">What is drawn</h2>
+      <Choice
+        name="Special tokens"
+        value={filter.specials}
+        options={{ shown: "shown", dimmed: "dimmed", hidden: "hidden" }}
+        choose={(specials) => set({ specials })}
+      />
+      <label class="field">
+        <span>Weights above</span>
+        <span class="range">
+          <input
+            type="range"
+            min="0"
+            max="0.5"
+            step="0.01"
+            value={filter.above}
+            onInput={(event) => set({ above: Number(event.currentTarget.value) })}
+          />
+          <b class="num">{filter.above.toFixed(2)}</b>
+        </span>
+      </label>
+      <Choice
+        name="Links per word"
+        value={String(filter.top)}
+        options={{ 0: "all", 1: "1", 3: "3", 5: "5" }}
+        choose={(top) => set({ top: Number(top) })}
+      />
+      {hasPair && (
+        <Choice
+          name="Sentences"
+          value={filter.pairs}
+          options={PAIRS}
+          choose={(pairs) => set({ pairs })}
+        />
+      )}
+      {hasWords && (
+        <Choice
+          name="Units"
+          value={filter.unit}
+          options={{ tokens: "tokens", words: "words" }}
+          choose={(unit) => set({ unit })}
+        />
+      )}
+      <Choice
+        name="Combine heads"
+        value={filter.combine}
+        options={{ off: "off", layer: "layer", all: "all" }}
+        choose={(combine) => set({ combine })}
+      />
+      <p class="mut">
+        The filter changes no number, but “hidden” rescales what each word reads to 1. Attention to
+        a word of several tokens is added up; attention from it is averaged.
+      </p>
+      <Button class="b" onClick={() => session.update({ filter: NO_FILTER, role: "" })}>
+        Clear
+      </Button>
+    </div>
+  );
+}
+
+interface ChoiceProps<T extends string> {
+  readonly name: string;
+  readonly value: T;
+  readonly options: Readonly<Record<T, string>>;
+  choose(value: T): void;
+}
+
+function Choice<T extends string>({ name, value, options, choose }: ChoiceProps<T>) {
+  const listed = Object.entries(options) as [T, string][];
+  return (
+    <div class="field">
+      <span>{name}</span>
+      <Segments label={name} value={value} options={listed} choose={choose} />
+    </div>
+  );
+}
