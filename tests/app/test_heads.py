@@ -38,7 +38,7 @@ def test_map(run: Path, tmp_path: Path) -> None:
     figures = {f"clark-{n}.png" for n in (1, 2, 4, 6)}
     assert names == {"map.html", "clusters.png", *figures}
     assert json.loads(json.dumps(answer.data)) is not None
-    assert sum(len(heads) for heads in answer.data["behaviors"].values()) == 8
+    assert sum(len(heads) for heads in answer.data["roles"].values()) == 8
     assert sum(cluster["size"] for cluster in answer.data["clusters"]) == 8
     assert "cluster 0: " in answer.text
 

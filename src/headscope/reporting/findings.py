@@ -409,7 +409,7 @@ def _correlation(other: str, more: str, less: str) -> Rule:
 
 
 def _offsets(subject: ModelResults, number: int) -> Phrase | None:
-    limit = RoleThresholds().offset
+    limit = RoleThresholds().share
     parts: list[Phrase] = []
     for offset, name in ((-1, "previous"), (1, "next")):
         above = heads_beyond(subject, "offset_share", limit, offset=offset)
@@ -535,7 +535,7 @@ TOPICS: dict[str, tuple[Rule, ...]] = {
 def notable_heads(subject: ModelResults) -> dict[tuple[int, int], str]:
     """Heads worth seeing at work, and why: the strongest of each kind."""
     notable: dict[tuple[int, int], str] = {}
-    offset = RoleThresholds().offset
+    offset = RoleThresholds().share
     baseline = subject.jackknife("dep_baseline")
     reach = subject.jackknife("distance")
     mean = None if reach is None else reach.mean((0, 1))
