@@ -14,6 +14,7 @@ from headscope.app.cli.importance import check_importance
 from headscope.errors import InputError
 from headscope.results.effect_data import result_of_effects
 from headscope.run.analyze import analyze
+from tests.reporting.test_report import content_of
 from tests.run.corpora import make_corpus
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def test_map_with_effects_and_by_norm(tiny_llama: Model, tmp_path: Path) -> None
     assert normed.data["title"].endswith("weighted by norms")
     assert "size: by how much the loss changes without the head" in plain.text
     page = (tmp_path / "norm" / "map.html").read_text("utf-8")
-    assert "Effect on the loss" in page  # the cards
+    assert "Effect on the loss" in json.dumps(content_of(page)["cards"])
 
 
 def test_card(run: Path) -> None:

@@ -62,7 +62,7 @@ def test_every_role_has_its_name() -> None:
     named = name_heads(patterns(), probes={(1, 2): "direct object"})
     assert named.sel(layer=1, head=2).item() == "direct object"
     loose = name_heads(patterns(), RoleThresholds(share=0.3))
-    assert loose.sel(layer=1, head=2).item() == "previous token"
+    assert loose.sel(layer=1, head=2).item() == "current token"
 
 
 def test_map_keeps_like_heads_together() -> None:
