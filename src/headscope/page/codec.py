@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from headscope.page.payload_types import NumbersPart
+
 LAST_CODE = 254
 """The coarse code of weight 1. Code c stands for (c / 254)²: steps are smallest near zero, where
 most weights are. Half a step is at most 0.004."""
@@ -128,7 +130,7 @@ class Buffers:
         self._jobs.append(self._threads.submit(_packed, np.ascontiguousarray(array).tobytes()))
         return len(self._jobs) - 1
 
-    def add_numbers(self, numbers: np.ndarray, axes: int) -> dict[str, object]:
+    def add_numbers(self, numbers: np.ndarray, axes: int) -> NumbersPart:
         """Store real numbers with two bytes each and a scale per index of the first `axes`."""
         codes, steps = scale(numbers, axes)
         return {

@@ -12,15 +12,15 @@ import numpy as np
 import xarray as xr
 
 from headscope.metrics.core.finalize import block_jackknives, state_of
-from headscope.reporting.figure_data import Figure, describe, figure_of, parent_label
+from headscope.reporting.figure_data import describe, figure_of, parent_label
 from headscope.reporting.hypothesis_tests import LEVEL
 from headscope.reporting.layer_figures import SHOWN as GROUPED
 from headscope.reporting.layer_figures import group_values
 from headscope.reporting.model_results import ModelResults
-from headscope.reporting.report_tables import COMPARED, Cell, cell, p_shown
+from headscope.reporting.report_tables import COMPARED, cell, p_shown
+from headscope.reporting.report_types import Cell, Figure, Phrase
 from headscope.reporting.wording import (
     SPACE,
-    Phrase,
     ValueText,
     aside,
     count_of,

@@ -13,28 +13,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypedDict, Unpack
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
 
 from headscope.heads.roles import corpus_roles
 from headscope.reporting.model_results import ModelResults
-from headscope.reporting.wording import Phrase
+from headscope.reporting.report_types import (
+    Axis,
+    Figure,
+    HeadValues,
+    MaybeNumber,
+    Phrase,
+    Section,
+    VariableEntry,
+)
 from headscope.results.display import VariableDisplay, display_of, is_shown, label_of
 
 MAX_LABELS = 120
-Number: TypeAlias = float | None
-"""None stands for NaN, which JSON does not have."""
-Numbers: TypeAlias = "list[Number] | list[Numbers]"
-
-
-class HeadValues(TypedDict, total=False):
-    """`layer head`: the values of all heads, with the bounds of their intervals."""
-
-    value: Numbers
-    low: Numbers
-    high: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,76 +117,17 @@ def parent_label(array: xr.DataArray) -> dict[str, str]:
     return {"parent": "either"} if "parent" in array.dims else {}
 
 
-def rounded(value: float) -> Number:
+def rounded(value: float) -> MaybeNumber:
     """A number with six significant digits; None for NaN and infinity."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
-def numbers(array: np.ndarray | xr.DataArray) -> Numbers:
+def numbers(array: np.ndarray | xr.DataArray) -> Any:
     """Lists of numbers, nested as the array's axes are."""
     values = np.asarray(array, dtype=np.float64)
     if values.ndim == 1:
         return [rounded(value) for value in values.tolist()]
     return [numbers(part) for part in values]
-
-
-class Axis(TypedDict):
-    """What an axis or a column of small panels shows."""
-
-    title: str
-    units: str
-    share: bool
-
-
-class VariableEntry(TypedDict):
-    """A variable of `heads_figure`."""
-
-    id: str
-    name: str
-    group: str
-    label: str
-    units: str
-    share: bool
-    paper: str
-    meaning: str
-    values: list[HeadValues | None]
-
-
-class Content(TypedDict, total=False):
-    """What figures of some kinds have; `web/src/report/data.ts` says which."""
-
-    variables: Sequence[VariableEntry]
-    roles: Sequence[Sequence[Sequence[str]] | None]
-    columns: Sequence[Mapping[str, object]]
-    rows: Sequence[object]
-    panels: Sequence[Mapping[str, object]]
-    presets: Sequence[Mapping[str, object]]
-    axis: str
-    labels: Sequence[str]
-    units: str
-    share: bool
-    groups: Sequence[str]
-    subjects: Sequence[int]
-
-
-class Figure(Content):
-    """What figures of all kinds have."""
-
-    id: str
-    kind: str
-    title: str
-    caption: Phrase
-    equation: str | None
-    paper: str
-
-
-class Section(TypedDict):
-    """A section of the report, with its figures."""
-
-    id: str
-    title: str
-    text: list[Phrase]
-    figures: list[Figure]
 
 
 def figure_of(
@@ -200,19 +138,21 @@ def figure_of(
     *,
     equation: str | None = None,
     paper: str = "",
-    **content: Unpack[Content],
+    **content: object,
 ) -> Figure:
-    """A figure: what all figures have, then the content of its kind."""
-    caption = [caption] if isinstance(caption, str) else caption
-    return {
+    """Return a figure: the fields of all figures, then the content of its kind.
+
+    `tests/reporting/test_types.py` checks the content against `report_types`.
+    """
+    common = {
         "id": key,
         "kind": kind,
         "title": title,
-        "caption": caption,
+        "caption": [caption] if isinstance(caption, str) else caption,
         "equation": equation,
         "paper": paper,
-        **content,
     }
+    return cast("Figure", {**common, **content})
 
 
 def section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:

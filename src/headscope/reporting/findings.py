@@ -37,9 +37,8 @@ from headscope.reporting.report_tables import (
     probe_name,
     probe_scores,
 )
+from headscope.reporting.report_types import Phrase, SentencePart
 from headscope.reporting.wording import (
-    Phrase,
-    SentencePart,
     ValueText,
     aside,
     count_of,

@@ -10,46 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import NotRequired, TypedDict
 
 import numpy as np
 import xarray as xr
 
 from headscope.probes.tables import ProbeRow, probe_table
-from headscope.reporting.figure_data import (
-    Figure,
-    Number,
-    describe,
-    figure_of,
-    parent_label,
-    rounded,
-)
+from headscope.reporting.figure_data import describe, figure_of, parent_label, rounded
 from headscope.reporting.head_figures import roles_of
 from headscope.reporting.hypothesis_tests import LEVEL
 from headscope.reporting.model_results import ModelResults, measured_elsewhere
-from headscope.reporting.wording import HeadPart, ValueText, head, measured
+from headscope.reporting.report_types import Cell, Figure, IntervalCell, MaybeNumber
+from headscope.reporting.wording import ValueText, head, measured
 from headscope.results.probe import Probe
 from headscope.statistics.multiple_testing import benjamini_hochberg
 
-
-class IntervalCell(TypedDict):
-    """A value and the bounds of its interval."""
-
-    value: Number
-    low: Number
-    high: Number
-    share: NotRequired[bool]
-    """Is it shown in percent? Said where the rows of a column differ."""
-
-
-Cell = str | Number | IntervalCell | HeadPart
 CROSS_FITTED = (
     "“Honest” is the accuracy of heads that were chosen on one half of the documents and scored "
     "on the other half: the best of many heads looks better than it is."
 )
 
 
-def cell(value: ValueText, *, share: bool | None = None) -> Number | IntervalCell:
+def cell(value: ValueText, *, share: bool | None = None) -> MaybeNumber | IntervalCell:
     """A value with its interval as a cell; a bare number if there is nothing beside it."""
     if not value.has_interval and share is None:
         return rounded(value.value)

@@ -1,11 +1,17 @@
 // Backends that run the model for an open page: the lab's server and a notebook's kernel.
 
+import type {
+  EffectsPart,
+  Header,
+  ScoreSum,
+  TracePart,
+  VectorsPart,
+} from "../../generated/payload.ts";
 import type { Edit } from "../state/selection.ts";
 import { bufferReader, bytesOfBase64, type ReadBuffer } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
 import type { RequestRow } from "./exact_rows.ts";
 import { checkHeader, checkTrace } from "./parse.ts";
-import type { EffectsPart, Header, ScoreSum, TracePart, VectorsPart } from "./payload.ts";
 import { openTraces, openVectors, type Trace, type Vectors } from "./trace.ts";
 
 /** Progress of a long measurement. */

@@ -1,6 +1,6 @@
 // Numbers as text, on pages and in reports.
 
-import type { Axis, Interval } from "../report/report_data.ts";
+import type { Axis, IntervalCell } from "../../generated/report.ts";
 
 /** Precision to which a weight was stored. */
 export type Precision = "exact" | "fine" | "coarse";
@@ -76,7 +76,7 @@ function bare(value: number, share: boolean): string {
   return share ? minus((100 * value).toFixed(1)) : formatSmall(value);
 }
 
-export function isInterval(value: unknown): value is Interval {
+export function isInterval(value: unknown): value is IntervalCell {
   return typeof value === "object" && value !== null && "low" in value;
 }
 

@@ -1,8 +1,8 @@
 // Summary of a head on one text: a title written by rules from numbers.
 
+import type { RoleId } from "../../generated/payload.ts";
 import type { Matrix } from "./filtered_block.ts";
 import { percent } from "./format.ts";
-import type { RoleId } from "./payload.ts";
 import { type Entry, printed } from "./tokens.ts";
 
 export type Link = Readonly<{ from: Entry; to: Entry; weight: number }>;

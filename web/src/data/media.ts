@@ -1,7 +1,7 @@
 // Images and sound, and the patch or frame that a token stands for.
 
+import type { ImagePart, PiecePart, SoundPart } from "../../generated/payload.ts";
 import type { ReadBuffer } from "./decode.ts";
-import type { ImagePart, PiecePart, SoundPart } from "./payload.ts";
 
 export interface Picture {
   readonly width: number;

@@ -1,9 +1,6 @@
 // Trace in memory: tokens at once, layers and vectors when they are first read.
 
 import { type Signal, signal } from "@preact/signals";
-import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
-import { type EffectTable, openEffects } from "./effects.ts";
-import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import type {
   BlockPart,
   Header,
@@ -12,7 +9,10 @@ import type {
   TokensPart,
   TracePart,
   VectorsPart,
-} from "./payload.ts";
+} from "../../generated/payload.ts";
+import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
+import { type EffectTable, openEffects } from "./effects.ts";
+import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import { spelled } from "./tokens.ts";
 
 export interface Tokens {

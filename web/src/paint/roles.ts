@@ -1,6 +1,6 @@
 // Roles of heads: name, symbol and color, the same on pages and in reports; and series colors.
 
-import type { RoleId } from "../data/payload.ts";
+import type { RoleId } from "../../generated/payload.ts";
 import { cssOf, type Rgb, rgbOfHex, type Scheme, type Theme } from "./theme.ts";
 
 export interface RoleLook {
@@ -48,7 +48,7 @@ export const ROLES: readonly RoleLook[] = NAMED.map(([id, symbol, short, name, l
   description: DESCRIPTIONS[id],
 }));
 
-export function roleLook(id: RoleId | null): RoleLook {
+export function roleLook(id: string | null): RoleLook {
   return ROLES.find((role) => role.id === id) ?? ROLES[ROLES.length - 1];
 }
 

@@ -2,12 +2,12 @@
 
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
+import type { HeadId } from "../../generated/report.ts";
 import { textWidth } from "../paint/painter.ts";
 import { dotStyle } from "../paint/roles.ts";
 import { SANS } from "../paint/theme.ts";
 import type { Tip } from "../view/controls.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { HeadId } from "./report_data.ts";
 
 /** Round coordinates to hundredths of a pixel. */
 export function round<T extends Record<string, number>>(values: T): T {

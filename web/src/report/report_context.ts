@@ -3,8 +3,8 @@
 import { signal } from "@preact/signals";
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
+import type { HeadId, Report } from "../../generated/report.ts";
 import type { Tip } from "../view/controls.tsx";
-import type { HeadId, Report } from "./report_data.ts";
 
 export class ReportContext {
   readonly tip = signal<Tip | null>(null);

@@ -1,7 +1,7 @@
 // Store of the selection: its signal, its address, the steps of the story, and the hover.
 
 import { type Signal, signal } from "@preact/signals";
-import type { Header } from "../data/payload.ts";
+import type { Header } from "../../generated/payload.ts";
 import type { Trace } from "../data/trace.ts";
 import {
   defaultSelection,

@@ -1,6 +1,7 @@
 // Session of one explorer: its traces, and the rows and weights that views show of them.
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
+import type { Header, RolePart } from "../../generated/payload.ts";
 import type { Backend } from "../data/backend.ts";
 import {
   FilteredBlock,
@@ -11,7 +12,6 @@ import {
   rowWeights,
 } from "../data/filtered_block.ts";
 import type { Precision } from "../data/format.ts";
-import type { Header, Role } from "../data/payload.ts";
 import { rowOf } from "../data/tokens.ts";
 import type { Block, Lazy, Trace, Vectors } from "../data/trace.ts";
 import { type Scheme, type Theme, themeOf } from "../paint/theme.ts";
@@ -119,7 +119,7 @@ export class Session {
   }
 
   /** Roles of an input's heads, over the corpus or in this text. */
-  roles(side: Side): readonly (readonly Role[])[] {
+  roles(side: Side): readonly (readonly RolePart[])[] {
     const { heads, here: inText } = side.baseFiltered.block.roles;
     return (this.selection.value.named === "text" && inText) || heads;
   }

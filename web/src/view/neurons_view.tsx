@@ -1,10 +1,10 @@
 // Neurons tab: q, k, q×k, the sum and the weight, with one sum worked out.
 
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { ScoreSum } from "../../generated/payload.ts";
 import { RequestError } from "../data/backend.ts";
 import { formatNumber, formatSigned, formatWeight } from "../data/format.ts";
 import { type Neurons, neuronOrder } from "../data/neurons.ts";
-import type { ScoreSum } from "../data/payload.ts";
 import { type Entry, printed } from "../data/tokens.ts";
 import { neuronLayout, neuronMarks, workedSum } from "../layout/neurons_layout.ts";
 import { labelEms } from "../paint/painter.ts";
