@@ -1,9 +1,6 @@
-"""Numbers as few bytes: attention in one or two planes, vectors as scaled 16-bit integers.
+"""Encoding of the payload: weights in one or two byte planes, vectors as 16-bit integers, gzipped.
 
-`web/src/data/codes.ts` and `web/src/data/vectors.ts` read what this file writes; the golden
-payload in `tests/page/golden` holds both sides to the same bytes.
-
-The payload as it travels: a JSON header, and the gzipped arrays that it names by number.
+`web/src/data/decode.ts` reads these bytes; `tests/page/golden` holds both sides to them.
 """
 
 from __future__ import annotations

@@ -1,17 +1,7 @@
-"""The payload: everything the front end is given, as one JSON header and binary buffers.
+"""Payload of a page: one JSON header (`payload_types`) and gzipped buffers, named by number.
 
-This is the whole contract between Python and `web/src/data/payload.ts`. The header names
-its buffers by number; each buffer is gzipped. A page carries them as base64, a notebook as
-bytes. `tests/page/golden/payload.json` is read by the tests of both sides.
-
-What the model made of the text, as parts of the payload: predictions, and effects on them.
-
-Images, sound and what tokens are of them, as parts of the payload.
-
-Pixels go along as bytes that the front end paints itself, so a page loads no image. In a stack,
-`pieces` has for each token null (text), `["patch", image, row, column, top, left, bottom, right]`
-or `["frame", start, end]` in seconds; it is missing where all of it is text.
-`web/src/data/media.ts` reads this.
+A page carries buffers as base64, a notebook as bytes. Pixels of images go along as bytes that the
+front end paints itself, so a page loads no image.
 """
 
 from __future__ import annotations
@@ -91,7 +81,7 @@ def _peaks(sound: np.ndarray) -> np.ndarray:
 
 
 MAX_POSITIONS = 64
-"""Of a language model: all of a text up to so many tokens, else its last ones."""
+"""Maximum positions of a language model whose predictions are stored, the last ones."""
 MAX_ANSWERS = 10
 
 
@@ -120,7 +110,7 @@ def predictions_part(predictions: Predictions | None) -> PredictionsPart | None:
 def effects_part(
     effects: HeadEffects | None, other: HeadEffects | None, buffers: Buffers
 ) -> EffectsPart | None:
-    """What each head does to the prediction, or to the text's vector.
+    """Return the effect of each head on the prediction, or on the text's vector.
 
     Args:
         effects: of this trace.
@@ -167,7 +157,7 @@ Step = tuple[str, Mapping[str, object] | str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a corpus run says of a model's heads, ready for the page.
+    """Cards and roles of a model's heads over a corpus, ready for the page.
 
     Attributes:
         part: as the header has it: `about`, and `cards` by head.
@@ -180,7 +170,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a page holds besides its traces, and where it opens.
+    """Contents of a page besides its traces, and where it opens.
 
     Attributes:
         titles: what to call each trace; its text, or what was changed, by default.
@@ -295,7 +285,7 @@ def trace_part(
 
 
 def live_command(trace: Trace, other: Trace | None = None) -> str:
-    """What to type for a page of this text (and one to compare it with) that can run the model."""
+    """Return the shell command for a page of this text that can run the model."""
     words = ["headscope", "serve", "--model", str(trace.provenance.get("load") or "FOLDER")]
     texts = trace.text.texts
     if texts and 0 < sum(map(len, texts)) <= LONGEST_COMMAND and not trace.media:

@@ -1,10 +1,6 @@
-"""One attention of a trace as a part of the payload: weights by layer, thumbnails, statistics.
+"""Attention blocks in the payload: weights by layer, thumbnails, roles, statistics, vectors.
 
-Simple statistics of every head over one input, by which the explorer sorts and colors.
-
-They describe this input only; what is measured over a corpus is in `metrics/`.
-
-The queries, keys and values of one layer as a part of the payload.
+The statistics describe one input; corpus numbers are in `metrics`.
 """
 
 from __future__ import annotations
@@ -111,7 +107,7 @@ def layer_vectors(block: Block, layer: int, buffers: Buffers) -> VectorsPart:
 
 
 def _is_weighted_sum(data: xr.Dataset, groups: np.ndarray) -> bool:
-    """Whether the front end can compute the head outputs from attention and values.
+    """Check that attention times values gives the head outputs, so the front end can compute them.
 
     True of most families; not of those with gates.
     """

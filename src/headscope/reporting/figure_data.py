@@ -1,11 +1,6 @@
-"""Figures as plain data: what figures of all kinds have, and the figure of all heads.
+"""Common fields of figures, variables with one value per head, and the figure of all heads.
 
-A figure has an id, a kind (which the page knows how to draw), a title, a caption, the name of
-an equation, a paper, and the numbers of its kind.
-
-The variables that have a value for each head, with their names and their values as plain lists.
-
-A metric writes the names of its variables into their attributes; they are read from there.
+Titles, units and papers of variables come from the attributes that their metrics wrote.
 """
 
 from __future__ import annotations
@@ -87,7 +82,7 @@ def _labels(data: xr.Dataset, dim: str) -> list[object]:
 
 
 def values_of(subject: ModelResults, variable: HeadVariable) -> HeadValues | None:
-    """The values of all heads with their intervals; None where the subject has none."""
+    """The values of all heads with their intervals; None if the subject lacks the variable."""
     data = subject.data(variable.name)
     if data is None:
         return None
@@ -107,13 +102,13 @@ def values_of(subject: ModelResults, variable: HeadVariable) -> HeadValues | Non
 
 
 def describe(subjects: Sequence[ModelResults], name: str) -> VariableDisplay:
-    """What the first result that has a variable says about it."""
+    """Return the display of a variable, from the first result that has it."""
     arrays = (data.variables[name] for s in subjects if (data := s.data(name)) is not None)
     return display_of(next(arrays, xr.Variable((), np.nan)), name)
 
 
 def parent_label(array: xr.DataArray) -> dict[str, str]:
-    """Which of two related words is the parent: either, where a variable tells them apart."""
+    """Return the label `either` for variables that tell parents from dependents."""
     return {"parent": "either"} if "parent" in array.dims else {}
 
 

@@ -1,9 +1,4 @@
-"""The head finder: any two measures against one another, a point per head, colored by role.
-
-The map of heads.
-
-The cards of all heads, and the documents in which heads pay their highest weights.
-"""
+"""Figures and cards of single heads: finder, map, exemplars."""
 
 from __future__ import annotations
 

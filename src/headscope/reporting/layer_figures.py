@@ -1,7 +1,4 @@
-"""Figures by layer: lines with intervals and baselines, and maps of tags and relations.
-
-Kinds of text side by side: means over heads for each group of documents.
-"""
+"""Figures by layer: lines with intervals and baselines, maps of labels, kinds of text."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ class Column:
     """A variable without layers to hold this one against, and what to call it."""
 
     def panel(self, subject: ModelResults) -> LinePanel | None:
-        """What one subject shows in this column."""
+        """Return one subject's panel in this column."""
         line = by_layer(subject, self.name, self.labels)
         if line is None:
             return None
@@ -181,7 +178,7 @@ def importance_lines(subjects: Sequence[ModelResults]) -> Figure | None:
 
 
 def distances_of_text(subjects: Sequence[ModelResults]) -> Figure | None:
-    """How often tokens that are d apart are related: a property of the text."""
+    """Return the share of related tokens by distance: a property of the text."""
     rows = []
     for number, subject in enumerate(subjects):
         data = subject.data("dep_by_distance")
@@ -330,7 +327,7 @@ def group_figure(subjects: Sequence[ModelResults]) -> Figure | None:
 
 
 def _value(shown: MaybeNumber | IntervalCell) -> float:
-    """What to sort by; groups without a value come last."""
+    """Return the sort key; groups without a value come last."""
     value = shown["value"] if isinstance(shown, dict) else shown
     return inf if value is None else value
 

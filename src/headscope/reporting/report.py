@@ -1,13 +1,7 @@
 """`headscope.report`: results as one offline HTML file that reads like a paper.
 
-The report as plain data, which `json.dumps` takes and the page draws.
-
-Equations as trees of MathML: `[tag, child, …]`, text in the leaves.
-
-Metrics write their equations in LaTeX. The page builds elements from the trees; no markup
-travels as text.
-
-Where the numbers come from: the model and its runs, as rows of a name and a text.
+The report is built as plain data (`report_types`); equations travel as trees of MathML, not as
+markup.
 """
 
 from __future__ import annotations
@@ -509,7 +503,7 @@ def _write(content: Report, path: str | os.PathLike[str]) -> None:
 
 
 def _opened(source: object) -> object:
-    """What a file or folder holds; anything else as it is."""
+    """Open a file or folder; return anything else unchanged."""
     if not isinstance(source, str | os.PathLike):
         return source
     opened = open_file(source)

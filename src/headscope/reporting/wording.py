@@ -1,8 +1,6 @@
 """Numbers in words: values with their intervals, names of heads, lists in a sentence.
 
-A sentence is a list of parts: text, heads (which the page makes into buttons), figures (which it
-makes into links) and asides (which it shows on hover and focus). `plain` gives the same sentence
-as text alone.
+A phrase is a list of parts: text, heads, figures and asides. `plain` gives the text alone.
 """
 
 from __future__ import annotations
