@@ -14,7 +14,6 @@ import type { RequestRow } from "./exact_rows.ts";
 import { checkHeader, checkTrace } from "./parse.ts";
 import { openTraces, openVectors, type Trace, type Vectors } from "./trace.ts";
 
-/** Progress of a long measurement. */
 export type Progress = Readonly<{ done: number; total: number }>;
 
 /** Request that the backend rejected; the page shows the message. */
@@ -26,7 +25,6 @@ export interface Backend {
   row: RequestRow;
   /** Query, key and value vectors of a layer. */
   neurons(trace: number, block: string, layer: number): Promise<Vectors>;
-  /** Traces of the model with edits. */
   edit(edits: readonly Edit[], signal: AbortSignal): Promise<Trace[]>;
   /** Effects of ablating each head alone. Only a server reports progress and can be aborted. */
   effects(
@@ -135,7 +133,6 @@ async function post(path: string, body: unknown, signal?: AbortSignal): Promise<
 const postJson: Send = async <T>(path: string, body: object, signal?: AbortSignal) =>
   replyOf((await (await post(path, body, signal)).json()) as T);
 
-/** Wrap JSON whose buffers are base64. */
 function replyOf<T>(content: T): Reply<T> {
   const { buffers } = content as { buffers?: string[] };
   return {

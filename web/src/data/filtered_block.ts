@@ -20,11 +20,9 @@ export function columnWeights({ weights, columns }: Matrix, column: number): Flo
 /** Number of tokens above which a matrix replaces lines. */
 export const LINES_LIMIT = 64;
 
-/** Filter of what is drawn. */
 export interface Filter {
   /** Hidden special tokens rescale each row to 1. */
   readonly specials: "shown" | "dimmed" | "hidden";
-  /** Minimum weight that is drawn. */
   readonly above: number;
   /** Number of strongest keys drawn per query; 0 for all. */
   readonly top: number;

@@ -24,7 +24,6 @@ export function points(difference: number): string {
   return plus(difference, minus((100 * difference).toFixed(1)));
 }
 
-/** Format a difference of log-odds. */
 export function signed(difference: number): string {
   return plus(difference, minus(difference.toFixed(2)));
 }
@@ -49,7 +48,6 @@ export function formatSmall(value: number): string {
   return value.toExponential(1).replaceAll("-", "−");
 }
 
-/** Format a share in whole percent. */
 export function percent(share: number | null): string {
   return share === null || Number.isNaN(share) ? "–" : `${Math.round(100 * share)} %`;
 }

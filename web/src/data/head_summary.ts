@@ -7,10 +7,8 @@ import { type Entry, printed } from "./tokens.ts";
 
 export type Link = Readonly<{ from: Entry; to: Entry; weight: number }>;
 
-/** Title of a head, in parts. */
 export interface TitleParts {
   readonly lead: string;
-  /** Words quoted after the lead. */
   readonly words: readonly string[];
   readonly links: readonly Link[];
 }

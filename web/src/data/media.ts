@@ -23,7 +23,6 @@ export interface Patch extends Readonly<Record<Edge | "image" | "row" | "column"
 
 type Edge = "top" | "left" | "bottom" | "right";
 
-/** Stretch of a recording, in seconds. */
 export type Frame = Readonly<{ kind: "frame"; start: number; end: number }>;
 
 export type Piece = Patch | Frame;

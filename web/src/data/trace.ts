@@ -29,7 +29,6 @@ export interface Tokens {
   readonly pieces: readonly (Piece | null)[];
 }
 
-/** Vectors of one layer. */
 export interface Vectors {
   readonly groups: readonly number[];
   readonly scale: number | null;
@@ -178,7 +177,6 @@ function product(shape: readonly number[]): number {
 export class Lazy<T> {
   private readonly arrived: Signal<T | null> = signal(null);
   private started: Promise<T> | null = null;
-  /** Message if loading failed; empty otherwise. */
   readonly error = signal("");
 
   constructor(private readonly load: () => Promise<T>) {}

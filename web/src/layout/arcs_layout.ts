@@ -26,7 +26,6 @@ interface ArcsInput {
   readonly matrix: Matrix;
   readonly filtered: FilteredBlock;
   readonly focus: Focus;
-  /** Row in focus, exact where known. */
   readonly read: Float32Array | null;
   readonly above: number;
   readonly isCross: boolean;

@@ -53,7 +53,6 @@ export function gridWidth(width: number, heads: number): number {
   return Math.round(Math.max(width > 1100 ? 340 : 268, Math.min(wanted, width * 0.4)));
 }
 
-/** Position of the i-th cell. */
 export function placeOf(grid: Grid, i: number, across: number): { x: number; y: number } {
   return {
     x: grid.left + (i % across) * (grid.cellWidth + GAP),

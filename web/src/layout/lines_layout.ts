@@ -28,7 +28,6 @@ interface ColumnsInput {
   /** Widest labels of the two columns, in ems. */
   readonly rowEms: number;
   readonly columnEms: number;
-  /** Minimum row height. */
   readonly least: number;
 }
 
@@ -73,7 +72,6 @@ export interface LinesInput {
   readonly focus: Focus;
   readonly above: number;
   readonly top: number;
-  /** Whether special tokens are dimmed. */
   readonly dims: boolean;
   readonly color: Rgb;
   /** Whether the head is off: its attention is drawn dashed. */

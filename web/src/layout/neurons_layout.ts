@@ -15,7 +15,6 @@ interface NeuronLayout extends Readonly<Record<"word" | "product" | "sum" | "sha
   readonly rowHeight: number;
   readonly fontSize: number;
   readonly top: number;
-  /** Null without room. */
   readonly reader: Span | null;
   readonly query: Span | null;
   readonly key: Span | null;

@@ -6,7 +6,6 @@ import { cssOf, type Rgb, rgbOfHex, type Scheme, type Theme } from "./theme.ts";
 export interface RoleLook {
   readonly id: RoleId | "unnamed";
   readonly symbol: string;
-  /** Label under a thumbnail. */
   readonly short: string;
   readonly name: string;
   readonly light: string;

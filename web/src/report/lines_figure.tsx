@@ -207,7 +207,6 @@ function drawCurve(
   });
 }
 
-/** Indices of values between missing ones. */
 function runs(values: readonly (number | null)[]): number[][] {
   const list: number[][] = [];
   values.forEach((value, i) => {

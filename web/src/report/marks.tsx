@@ -19,7 +19,6 @@ export function hundredths(value: number): number {
   return Math.round(value * 100) / 100;
 }
 
-/** Translate a group. */
 export function shift(x: number, y: number): string {
   return `translate(${hundredths(x)} ${hundredths(y)})`;
 }
@@ -58,7 +57,6 @@ export function Tick({ anchor = "middle", ...place }: Omit<LabelProps, "size">) 
   return <Label anchor={anchor} size={10} {...place} />;
 }
 
-/** Name of a panel, above it. */
 export function Heading({ size = 12, ...place }: LabelProps) {
   return <Label {...place} size={size} fill="ink" isBold />;
 }

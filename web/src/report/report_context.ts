@@ -8,7 +8,6 @@ import type { Tip } from "../view/controls.tsx";
 
 export class ReportContext {
   readonly tip = signal<Tip | null>(null);
-  /** Head whose card is open. */
   readonly chosen = signal<HeadId | null>(null);
   /** `Fig. 3` or `Table 1` by figure, in the order of the page. */
   readonly numbers = new Map<string, string>();

@@ -6,7 +6,6 @@ import type { Tip } from "../view/controls.tsx";
 import { Button } from "../view/controls.tsx";
 import { useReport } from "./report_context.ts";
 
-/** Button that stays in the background. */
 export function Quiet({ text, title, click }: { text: string; title: string; click(): void }) {
   return (
     <Button class="quiet" title={title} onClick={click}>

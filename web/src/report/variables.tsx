@@ -42,7 +42,6 @@ interface VariableListProps {
   readonly variables: readonly VariableEntry[];
   /** Chosen variable; null for the first entry. */
   readonly value: VariableEntry | null;
-  /** Entry before all variables. */
   readonly first?: string | undefined;
   choose(variable: VariableEntry | null): void;
 }

@@ -20,7 +20,6 @@ export type Hover = Readonly<{ query: number | null; key: number | null }>;
 const NO_HOVER: Hover = { query: null, key: null };
 
 export class SelectionStore {
-  /** Selection that the page opens with. */
   readonly base: Selection;
   /** Steps of the page's story, or of the tour. */
   readonly story: Header["story"];

@@ -94,7 +94,6 @@ export class Session {
     });
   });
 
-  /** Inputs that fit the layout. */
   readonly shown: ReadonlySignal<readonly Side[]> = computed(() => {
     const sides = this.sides.value;
     if (this.layout.value === "wide" || sides.length === 1) return sides;
@@ -217,7 +216,6 @@ export class Session {
     return this.requests.vectors(trace, block, this.selection.value.layer);
   }
 
-  /** End running requests. */
   dispose(): void {
     this.edits.dispose();
     this.requests.dispose();

@@ -348,7 +348,6 @@ function Progressing({ done, total }: Progress) {
   );
 }
 
-/** Heads ranked by the pinned weight. */
 function PairRank({ side }: { side: Side }) {
   const session = useSession();
   const { word, key } = session.selection.value;

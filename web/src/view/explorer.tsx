@@ -167,7 +167,6 @@ function Navigation() {
   );
 }
 
-/** Running request or error, also announced. */
 function Status() {
   const { session } = useExplorer();
   const error = session.requests.error.value;

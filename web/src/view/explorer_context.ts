@@ -8,7 +8,6 @@ import type { Tip } from "./controls.tsx";
 
 /** Actions that a page has only in the lab. */
 export interface LabActions {
-  /** Open the form for another text. */
   editText(): void;
 }
 
@@ -32,7 +31,6 @@ export class ExplorerContext {
     this.open.value = "";
   };
 
-  /** Show a tooltip beside the pointer. */
   showTip({ clientX, clientY }: MouseEvent, heading: string, rows: Tip["rows"] = []): void {
     this.tip.value = { clientX, clientY, heading, rows };
   }

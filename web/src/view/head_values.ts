@@ -60,7 +60,6 @@ export function headOrder(session: Session, side: Side, share: Share): HeadIndex
 interface HeadEffect {
   /** Change of a probability, of log-odds, or of the text's vector. */
   readonly kind: "prediction" | "odds" | "cosine_distance";
-  /** Description of what changes. */
   readonly what: string;
   /** Index of the answer that heads are ranked by. */
   readonly candidate: number;

@@ -166,7 +166,6 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
 interface CellProps extends HeadIndex {
   readonly side: Side;
   readonly grid: Grid;
-  /** Index of the cell. */
   readonly place: number;
 }
 

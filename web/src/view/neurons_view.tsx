@@ -52,7 +52,6 @@ export function NeuronsTab() {
   );
 }
 
-/** Last word that is not special. */
 function lastWord(side: Side): number {
   const entry =
     side.filtered.rows.filter(({ special }) => !special).at(-1) ?? side.filtered.rows[0];
@@ -163,7 +162,6 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
     </>
   );
 
-  /** Show the neuron under the pointer. */
   function neuronNote(event: PointerEvent, entry: Entry): void {
     const box = (event.currentTarget as HTMLElement).parentElement!.getBoundingClientRect();
     const x = event.clientX - box.left;

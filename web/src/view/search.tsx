@@ -8,7 +8,6 @@ import type { Session } from "../state/session.ts";
 import { Button, consume } from "./controls.tsx";
 import { useExplorer } from "./explorer_context.ts";
 
-/** Number of words listed. */
 const MAX_WORDS = 8;
 
 type Match = Readonly<{ label: string; about: string; choose(): void }>;
