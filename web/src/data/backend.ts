@@ -23,7 +23,6 @@ export class RequestError extends Error {}
 export interface Backend {
   /** One exact row of attention; null if the backend lost the trace. */
   row: RequestRow;
-  /** Query, key and value vectors of a layer. */
   neurons(trace: number, block: string, layer: number): Promise<Vectors>;
   edit(edits: readonly Edit[], signal: AbortSignal): Promise<Trace[]>;
   /** Effects of ablating each head alone. Only a server reports progress and can be aborted. */
@@ -170,7 +169,6 @@ async function lastEvent(
   }
 }
 
-/** Model of an anywidget: shared values and messages. */
 export interface WidgetModel {
   get(name: string): unknown;
   set(name: string, value: unknown): void;

@@ -47,7 +47,6 @@ export async function openEffects(
   };
 }
 
-/** Head, by the index of its layer. */
 export type HeadIndex = Readonly<{ layerIndex: number; head: number }>;
 
 export type RankedHead = HeadIndex & Readonly<{ value: number }>;

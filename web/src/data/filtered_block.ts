@@ -6,7 +6,6 @@ import type { Block } from "./trace.ts";
 /** `rows × columns` weights, row after row; NaN where a weight is missing. */
 export type Matrix = Readonly<{ rows: number; columns: number; weights: Float32Array }>;
 
-/** Row and column in focus; -1 for none. */
 export type Focus = Readonly<{ row: number; column: number }>;
 
 export function rowWeights({ weights, columns }: Matrix, row: number): Float32Array {
@@ -21,7 +20,6 @@ export function columnWeights({ weights, columns }: Matrix, column: number): Flo
 export const LINES_LIMIT = 64;
 
 export interface Filter {
-  /** Hidden special tokens rescale each row to 1. */
   readonly specials: "shown" | "dimmed" | "hidden";
   readonly above: number;
   /** Number of strongest keys drawn per query; 0 for all. */

@@ -2,7 +2,6 @@
 
 import type { Axis, IntervalCell } from "../../generated/report.ts";
 
-/** Precision to which a weight was stored. */
 export type Precision = "exact" | "fine" | "coarse";
 
 const SPACE = "\u00a0";
@@ -19,7 +18,6 @@ export function shortWeight(weight: number): string {
   return Number.isNaN(weight) ? "missing" : minus(weight.toFixed(2));
 }
 
-/** Format a difference of shares in percentage points. */
 export function points(difference: number): string {
   return plus(difference, minus((100 * difference).toFixed(1)));
 }
@@ -28,7 +26,6 @@ export function signed(difference: number): string {
   return plus(difference, minus(difference.toFixed(2)));
 }
 
-/** Format a number with about three significant digits. */
 export function formatNumber(value: number): string {
   if (Number.isNaN(value)) return "–";
   const size = Math.abs(value);

@@ -48,7 +48,6 @@ const LEADS: Record<RoleId, string> = {
   punctuation: "attention sink: punctuation",
 };
 
-/** Whether a role is an attention sink. */
 export function isSink(
   role: string | null,
 ): role is "first_token" | "special_token" | "punctuation" {

@@ -20,7 +20,6 @@ export interface Tokens {
   readonly special: readonly boolean[];
   readonly segments: readonly number[];
   readonly generated: readonly boolean[];
-  /** Word of each token; -1 outside words. */
   readonly words: readonly number[];
   /** Positions of each word's tokens; a token outside words is alone. */
   readonly groups: readonly (readonly number[])[];

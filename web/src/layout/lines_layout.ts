@@ -16,7 +16,6 @@ export interface Columns {
   readonly lines: { readonly left: number; readonly right: number };
   /** Position of the weights; length of bars beside them. */
   readonly numbers: { readonly x: number; readonly bar: number };
-  /** Position of weights left of the queries. */
   readonly readers: number;
 }
 
@@ -78,7 +77,6 @@ export interface LinesInput {
   readonly dashed: boolean;
 }
 
-/** Width of a line, which shows the weight. */
 export function lineWidth(weight: number): number {
   return 0.8 + 5.2 * Math.min(1, weight);
 }

@@ -70,7 +70,6 @@ export function panned(window: Window, layout: MatrixLayout, x: number, y: numbe
   return kept({ cell, row, column: window.column - x / cell }, layout);
 }
 
-/** Move the window until a cell is visible. */
 export function revealed(
   window: Window,
   layout: MatrixLayout,

@@ -61,7 +61,6 @@ interface NeuronInput {
   readonly neurons: Neurons;
   readonly rows: readonly Entry[];
   readonly keys: readonly Entry[];
-  /** Token position of the key in focus. */
   readonly chosen: number;
   readonly order: readonly number[];
   readonly color: Rgb;

@@ -16,7 +16,6 @@ export interface CurveMark {
 
 type RectMark = Box & Readonly<{ kind: "rect"; fill: string }>;
 
-/** Outline of a rectangle, drawn around it. */
 type FrameMark = Box & Readonly<{ kind: "frame"; color: string; thickness: number }>;
 
 export interface TextMark {

@@ -74,7 +74,6 @@ const SERIES = {
 const COLORS = 16;
 const SHADES = 64;
 
-/** Color of a series as a CSS variable. */
 export function seriesColor(index: number): string {
   return `var(--c${index % COLORS})`;
 }
@@ -125,7 +124,6 @@ export function dotStyle(name: string, names: readonly string[]): Record<string,
   return { class: "ring", fill: "var(--paper)", stroke: color, "stroke-width": 2 };
 }
 
-/** Shade of a layer: later ones are darker. */
 export function layerShade(layer: number, layers: readonly number[]): string {
   const last = Math.max(1, layers.length - 1);
   return shade(0.28 + (0.66 * layers.indexOf(layer)) / last);

@@ -114,7 +114,6 @@ interface DotProps extends IntervalCell {
   px(value: number): number;
 }
 
-/** Value, its interval behind it, and the baseline. */
 function Dot({ value, low, high, baseline, px, y, color }: DotProps) {
   const tick = baseline === null ? 0 : px(baseline);
   return (

@@ -105,7 +105,6 @@ ${parts.join("\n")}
 `;
 }
 
-/** Replace CSS variables and mixtures by plain colors. */
 function plainColor(value: string, colors: ReadonlyMap<string, string>): string {
   const plain = value.replace(
     /var\((--[\w-]+)\)/g,

@@ -94,7 +94,6 @@ export function HeadCard({ id }: { id: HeadId }) {
   );
 }
 
-/** Documents with the highest weights of the head. */
 function Exemplars({ card, color, width }: { card: ReportCard; color: string; width: number }) {
   const context = useReport();
   if (card.exemplars.length === 0) return null;

@@ -91,7 +91,6 @@ function drawLines(figure: LinesFigure, context: ReportContext, width: number) {
   );
 }
 
-/** Names of the lines, where there are several. */
 function lineLegend(rows: LinesFigure["rows"], width: number) {
   const series = rows.flatMap(({ panels }) => panels[0]?.series ?? []);
   const names = [...new Set(series.map(({ name }) => name))];
@@ -106,7 +105,6 @@ function lineLegend(rows: LinesFigure["rows"], width: number) {
   return { element, height: height + 28 };
 }
 
-/** Range of a column over all models. */
 function domain({ rows }: LinesFigure, column: number): [number, number] {
   const numbers = rows.flatMap(({ panels }) => {
     const { series = [], baseline = null } = panels[column] ?? {};

@@ -234,7 +234,6 @@ function Terms({ rows }: Rows) {
   );
 }
 
-/** Keep names of models together at their hyphens. */
 function unbroken(title: string): string {
   return title.replaceAll("-", "\u2011");
 }

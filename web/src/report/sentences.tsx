@@ -123,7 +123,6 @@ export function Finding({ parts, topic }: { parts: readonly SentencePart[]; topi
 
 const TAGS = new Set(["mrow", "mi", "mo", "mn", "mtext", "mfrac", "munder", "mover", "msub"]);
 
-/** MathML of an equation; other tags become rows. */
 export function Equation({ tree }: { tree: Tree }) {
   return <math display="block">{branch(tree)}</math>;
 }

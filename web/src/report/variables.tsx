@@ -31,7 +31,6 @@ export function headsFigure(report: Report): HeadsFigure | null {
   return figures.find((figure) => figure.kind === "heads") ?? null;
 }
 
-/** Role of a head over the corpus. */
 export function roleOf(report: Report, [subject, layer, head]: HeadId): RoleLook {
   const row = report.subjects[subject].layers.indexOf(layer);
   return roleLook(headsFigure(report)?.roles[subject]?.[row]?.[head] || null);
@@ -46,7 +45,6 @@ interface VariableListProps {
   choose(variable: VariableEntry | null): void;
 }
 
-/** Drop-down list of variables, grouped by metric. */
 export function VariableList({ label, variables, value, first, choose }: VariableListProps) {
   const groups = new Map<string, VariableEntry[]>();
   for (const variable of variables) {

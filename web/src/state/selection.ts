@@ -55,7 +55,6 @@ export interface Selection extends HeadId {
   readonly pane: number;
   readonly side: number;
   readonly filter: Filter;
-  /** Whether bars are hidden, for slides and frames. */
   readonly embed: boolean;
 }
 
@@ -110,7 +109,6 @@ export function blockOf(trace: Trace, name: string): Block {
   return trace.blocks.find((block) => block.name === name) ?? trace.blocks[0];
 }
 
-/** Replace whatever this trace does not have. */
 export function fitSelection(selection: Selection, trace: Trace): Selection {
   const block = blockOf(trace, selection.block);
   const layer = block.layers.includes(selection.layer) ? selection.layer : block.layers[0];

@@ -22,7 +22,6 @@ import { SelectionStore } from "./selection_store.ts";
 
 /** One input; A or B where there are two. */
 export interface Side {
-  /** Number of the trace in the payload. */
   readonly trace: number;
   readonly letter: string;
   readonly base: Trace;
@@ -100,7 +99,6 @@ export class Session {
     return [sides[this.selection.value.side] ?? sides[0]];
   });
 
-  /** Input of the panes that show one. */
   readonly lead: ReadonlySignal<Side> = computed(
     () => this.sides.value[this.selection.value.side] ?? this.sides.value[0],
   );
@@ -180,7 +178,6 @@ export class Session {
     );
   }
 
-  /** Row and column in focus: hovered, else pinned. */
   focus(side: Side): Focus {
     const { query, key } = this.store.hover.value;
     const { word, key: pinned } = this.selection.value;

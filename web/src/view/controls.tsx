@@ -79,7 +79,6 @@ interface SegmentsProps<T> {
   choose(value: T): void;
 }
 
-/** Row of buttons, one of them pressed. */
 export function Segments<T>({ label, kind = "seg", value, options, choose }: SegmentsProps<T>) {
   return (
     <span class={kind} role="group" aria-label={label}>
@@ -135,7 +134,6 @@ export function Select({ kind, label, value, options, choose }: SelectProps) {
   );
 }
 
-/** Text beside the pointer, in client coordinates. */
 export interface Tip {
   readonly clientX: number;
   readonly clientY: number;

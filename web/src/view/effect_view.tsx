@@ -181,7 +181,6 @@ function Turn({ side }: { side: Side }) {
 
 const LISTED = 8;
 
-/** Heads ranked by their effect on the output. */
 function Ranking({ side }: { side: Side }) {
   const session = useSession();
   const effects = headEffects(session, side);

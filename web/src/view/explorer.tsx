@@ -26,7 +26,6 @@ export interface Mounted {
 }
 
 interface MountOptions {
-  /** Called on every change of the selection. */
   changed(fragment: string): void;
   readonly lab: LabActions | null;
   /** Element whose color scheme the explorer follows (a notebook); null for the system's. */

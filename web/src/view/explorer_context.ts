@@ -13,7 +13,6 @@ export interface LabActions {
 
 export class ExplorerContext {
   readonly tip = signal<Tip | null>(null);
-  /** Name of the open popover, or empty. */
   readonly open = signal("");
 
   constructor(
@@ -39,7 +38,6 @@ export class ExplorerContext {
     this.tip.value = null;
   };
 
-  /** Clear the hover when the pointer leaves. */
   clearHover = (): void => {
     this.session.point({});
     this.hideTip();

@@ -85,7 +85,6 @@ export function headEffects(session: Session, side: Side): HeadEffect | null {
   return effect;
 }
 
-/** Index of the contrasted candidate, or -1. */
 function rivalOf(table: EffectTable, against: string, candidate: number): number {
   if (table.kind === "cosine_distance" || !against.trim()) return -1;
   const index = table.candidates.findIndex((text) => text.trim() === against.trim());

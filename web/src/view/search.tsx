@@ -12,7 +12,6 @@ const MAX_WORDS = 8;
 
 type Match = Readonly<{ label: string; about: string; choose(): void }>;
 
-/** Matches of a search text, most likely first. */
 export function matchesOf(session: Session, typed: string): Match[] {
   const text = typed.trim().toLowerCase();
   if (text === "") return [];

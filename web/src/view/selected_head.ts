@@ -13,7 +13,6 @@ import type { Session, Side } from "../state/session.ts";
 
 const NONE: RolePart = { role: null, share: null, queries: 0 };
 
-/** RolePart of a head in this text. */
 function roleInText(side: Side, id: HeadId): RolePart {
   const { heads, here: inText } = side.baseFiltered.block.roles;
   return (inText ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
