@@ -245,6 +245,14 @@ class RankedTable:
         self.results = results
         self.datasets = [result.blocks.get(block or "", result.dataset) for result in results]
         self._block = block
+        by_corpus = (
+            (corpus_roles(data), r) for data, r in zip(self.datasets, results, strict=True)
+        )
+        self.roles: xr.Dataset | None
+        self.roles, self._measured_by = next(
+            ((roles, result) for roles, result in by_corpus if roles is not None),
+            (None, results[0]),
+        )
         self.columns: list[RankedVariable] = []
         seen: dict[str, np.ndarray] = {}
         for data in self.datasets:
@@ -254,14 +262,6 @@ class RankedTable:
                 if str(array.name) not in seen and not is_again:
                     self.columns += _columns(data, array)
                 seen.setdefault(str(array.name), values)
-        by_corpus = (
-            (corpus_roles(data), r) for data, r in zip(self.datasets, results, strict=True)
-        )
-        self.roles: xr.Dataset | None
-        self.roles, self._measured_by = next(
-            ((roles, result) for roles, result in by_corpus if roles is not None),
-            (None, results[0]),
-        )
         self._best_at = probed_names(of_probes(results))
 
     def card(
