@@ -160,12 +160,12 @@ def make_card(
     n_exemplars: int = 3,
 ) -> HeadCard:
     """See `Result.card`."""
-    table = RankedTable(_listed(results))
+    listed = _listed(results)
+    data = listed[0].dataset
     for what, value in (("layer", layer), ("head", head)):
-        data = table.datasets[0]
         place_of(what, value, data[what].values.tolist() if what in data.coords else [])
     whole_number("n_exemplars", n_exemplars, 0)
-    return table.card(layer, head, heads=heads, n_exemplars=n_exemplars)
+    return RankedTable(listed).card(layer, head, heads=heads, n_exemplars=n_exemplars)
 
 
 def make_all_cards(

@@ -477,7 +477,7 @@ def report(
     """
     single = Result | str | os.PathLike
     if not isinstance(results, single | Iterable):
-        expect("results", results, single | Iterable, "results, or files or folders of them")
+        expect("results", results, Iterable, "results, or files or folders of them")  # type: ignore[unreachable]
     sources = [results] if isinstance(results, single) else list(results)
     content = build_report([_opened(source) for source in sources], title=title, pages=pages)
     _write(content, path)
