@@ -14,8 +14,8 @@ import pytest
 import headscope as hs
 from headscope.errors import InputError, UnknownName
 from headscope.page.evidence import make_evidence
-from headscope.page.live_replies import replies_for
 from headscope.page.payload import live_command
+from headscope.page.replies import replies_for
 from tests.page.golden_payload import golden_encoder, golden_trace
 
 

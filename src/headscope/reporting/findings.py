@@ -1,7 +1,7 @@
 """Findings about one model, written from its numbers by rules.
 
-A rule gives one sentence or None. Each claim has a test (`hypothesis_tests`), and its sentence names
-the correction. Correlations describe and claim nothing.
+A rule gives one sentence or None. Each claim has a test (`hypothesis_tests`), and its sentence
+names the correction. Correlations describe and claim nothing.
 """
 
 from __future__ import annotations
@@ -207,9 +207,10 @@ def coreference(subject: ModelResults, number: int) -> Phrase | None:
         f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}",
     ]
     if beaten:
+        crossfit = ValueText(best.crossfit_accuracy, *best.crossfit_interval)
         parts += [
-            f" ({with_interval(ValueText(best.crossfit_accuracy, *best.crossfit_interval), 'accuracy')} by heads "
-            "chosen on other documents), more than the rules ",
+            f" ({with_interval(crossfit, 'accuracy')} by heads chosen on other documents), more than "
+            "the rules ",
             *listed(beaten),
             aside(f" (after correction over {len(said)} rules)"),
         ]

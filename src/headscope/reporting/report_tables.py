@@ -73,9 +73,10 @@ def relation_table(subjects: Sequence[ModelResults]) -> Figure | None:
         "table",
         "The best head for each relation",
         "A head is right if the word it attends to most is the one that the treebank names. "
-        f"The mark on the bar is the best fixed offset. {CROSS_FITTED} The p value is of the cross-"
-        "fitted score being no better than every offset, corrected for all relations (Holm). Ties are "
-        "heads that cannot be told from the best." + measured_elsewhere(subjects, "accuracy"),
+        f"The mark on the bar is the best fixed offset. {CROSS_FITTED} The p value is of the "
+        "cross-fitted score being no better than every offset, corrected for all relations (Holm). "
+        "Ties are heads that cannot be told from the best."
+        + measured_elsewhere(subjects, "accuracy"),
         equation="accuracy",
         paper="Clark et al. 2019, section 4.2, Table 1",
         columns=[

@@ -440,7 +440,7 @@ class Trace:
             MissingExtra: anywidget is not installed.
             InputError: the trace does not have what is named, or its weights are not attention.
         """
-        from headscope.page.live_replies import replies_for
+        from headscope.page.replies import replies_for
         from headscope.page.selection import make_selection
         from headscope.page.widget import explore
 

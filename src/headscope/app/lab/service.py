@@ -15,9 +15,8 @@ from headscope.app.lab.requests import Input, Limits, TraceRequest
 from headscope.errors import HeadscopeError
 from headscope.model.model import Model
 from headscope.page.evidence import make_evidence
-from headscope.page.live_replies import LiveReplies
 from headscope.page.payload import Contents, Evidence, make_payload
-from headscope.page.replies import Reply
+from headscope.page.replies import LiveReplies, Reply
 from headscope.page.save_page import make_app
 from headscope.results.result import Result
 from headscope.results.trace import Trace
