@@ -209,8 +209,8 @@ def coreference(subject: ModelResults, number: int) -> Phrase | None:
     if beaten:
         crossfit = ValueText(best.crossfit_accuracy, *best.crossfit_interval)
         parts += [
-            f" ({with_interval(crossfit, 'accuracy')} by heads chosen on other documents), more than "
-            "the rules ",
+            f" ({with_interval(crossfit, 'accuracy')} by heads chosen on other documents), "
+            "more than the rules ",
             *listed(beaten),
             aside(f" (after correction over {len(said)} rules)"),
         ]
