@@ -14,6 +14,7 @@ from headscope.app.cli.importance import check_importance
 from headscope.errors import InputError
 from headscope.results.effect_data import result_of_effects
 from headscope.run.analyze import analyze
+from tests.reporting.test_report import content_of
 from tests.run.corpora import make_corpus
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def test_map(run: Path, tmp_path: Path) -> None:
     figures = {f"clark-{n}.png" for n in (1, 2, 4, 6)}
     assert names == {"map.html", "clusters.png", *figures}
     assert json.loads(json.dumps(answer.data)) is not None
-    assert sum(len(heads) for heads in answer.data["behaviors"].values()) == 8
+    assert sum(len(heads) for heads in answer.data["roles"].values()) == 8
     assert sum(cluster["size"] for cluster in answer.data["clusters"]) == 8
     assert "cluster 0: " in answer.text
 
@@ -59,7 +60,7 @@ def test_map_with_effects_and_by_norm(tiny_llama: Model, tmp_path: Path) -> None
     assert normed.data["title"].endswith("weighted by norms")
     assert "size: by how much the loss changes without the head" in plain.text
     page = (tmp_path / "norm" / "map.html").read_text("utf-8")
-    assert "Effect on the loss" in page  # the cards
+    assert "Effect on the loss" in json.dumps(content_of(page)["cards"])
 
 
 def test_card(run: Path) -> None:

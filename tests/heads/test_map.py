@@ -14,7 +14,7 @@ from headscope.errors import InputError
 from headscope.heads.cards import make_card
 from headscope.heads.detect import detect_heads
 from headscope.heads.head_map import HeadMap, map_heads
-from headscope.heads.roles import RoleThresholds, behaviors
+from headscope.heads.roles import RoleThresholds, name_heads
 from headscope.metrics import describe_variable
 from headscope.results.result import Result
 from headscope.results.trace import Trace
@@ -47,22 +47,22 @@ def patterns() -> Result:
     return measure(trace, [*names, "distance", "induction"])
 
 
-def test_every_behavior_has_its_name() -> None:
-    found = behaviors(patterns())
+def test_every_role_has_its_name() -> None:
+    found = name_heads(patterns())
     assert found.values.ravel().tolist() == [
         "previous token",
         "next token",
-        "[CLS]",
-        "[SEP]",
+        "first token",
+        "special tokens",
         "punctuation",
-        "broad",
+        "broad attention",
         "other",
         "other",
     ]
-    named = behaviors(patterns(), probes={(1, 2): "direct object"})
+    named = name_heads(patterns(), probes={(1, 2): "direct object"})
     assert named.sel(layer=1, head=2).item() == "direct object"
-    loose = behaviors(patterns(), RoleThresholds(offset=0.3))
-    assert loose.sel(layer=1, head=2).item() == "previous token"
+    loose = name_heads(patterns(), RoleThresholds(share=0.3))
+    assert loose.sel(layer=1, head=2).item() == "current token"
 
 
 def test_map_keeps_like_heads_together() -> None:
@@ -114,7 +114,7 @@ def test_a_map_says_what_it_lacks() -> None:
     with pytest.raises(InputError, match="A map needs the divergences of all pairs"):
         map_heads(without)
     with pytest.raises(InputError, match="offset_share, class_share, row_entropy"):
-        behaviors(without)
+        name_heads(without)
     few = measure(
         Trace.from_arrays(np.full((1, 2, 2, 2), 0.5), ["a", "b"], is_causal=False),
         ["js", "offset_share", "class_share", "row_entropy", "uniform_entropy"],
@@ -129,7 +129,7 @@ def test_a_card_has_all_evidence() -> None:
     card = make_card(result, 0, 0)
     text = str(card)
     assert text.startswith("L0 H0 of ")
-    assert "Attends to the token before it." in text
+    assert "Attends to the previous token, " in text
     assert "previous" in text
     assert "1st of 8" in text
     assert "Nearest heads" in text
@@ -152,9 +152,11 @@ def test_a_card_of_few_heads_names_those_there_are() -> None:
 def test_a_card_without_the_uniform_entropy_says_what_is_missing() -> None:
     trace = Trace.from_arrays(np.full((1, 2, 2, 2), 0.5), ["a", "b"], is_causal=False)
     result = measure(trace, ["offset_share", "class_share", "row_entropy"])
-    assert "Not measured" in make_card(result, 0, 0).summary
+    assert make_card(result, 0, 0).role == ""  # two queries show nothing
+    assert make_card(measure(trace, "distance"), 0, 0).role is None
+    assert "Role not measured" in make_card(measure(trace, "distance"), 0, 0).summary
     with pytest.raises(InputError, match="uniform_entropy"):
-        behaviors(result)
+        name_heads(result)
 
 
 def test_a_card_of_several_results(tiny_llama: Model) -> None:
@@ -181,10 +183,10 @@ def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     data["accuracy"].attrs = dict(describe_variable("accuracy"))
     probe = replace(result, blocks={"self": data})
     monkeypatch.setattr(
-        "headscope.heads.roles.probed_behaviors", lambda _: {(1, 2): ["obj", "aux", "cop", "xcomp"]}
+        "headscope.heads.roles.best_at", lambda _: {(1, 2): ["obj", "aux", "cop", "xcomp"]}
     )
     heads = map_heads(result, probes=[probe], starts=1)
-    assert str(heads.data["behavior"].values[6]) == "obj, aux, cop"  # no more than three
+    assert str(heads.data["role"].values[6]) == "obj, aux, cop"  # no more than three
     text = str(make_card([result, probe], 1, 2))
     assert "The best head for obj, aux, cop." in text
     assert re.search(
@@ -193,7 +195,7 @@ def test_probes_name_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert "det" not in text.split("Finds the parent")[1].split("\n\n")[0]  # an offset finds more
     with pytest.raises(InputError, match="A probe names L9 H0"):
-        behaviors(result, probes={(9, 0): "obj"})
+        name_heads(result, probes={(9, 0): "obj"})
 
 
 def test_cards_escape_what_they_show() -> None:

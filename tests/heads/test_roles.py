@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.heads.roles import CONTENT, ROLES, corpus_roles, name_roles, role_places
+from headscope.heads.cards import make_card
+from headscope.heads.head_map import map_heads
+from headscope.heads.roles import (
+    CONTENT,
+    NO_ROLE,
+    ROLES,
+    SURFACE,
+    RoleThresholds,
+    corpus_roles,
+    name_roles,
+    role_places,
+    role_sentence,
+)
 from headscope.model.load import randomized
+from headscope.page.evidence import make_evidence
 from headscope.page.selection import first_look, widest_difference
+from headscope.reporting.report import build_report
 from headscope.results.trace import Trace
+from headscope.run.analyze import analyze
+from tests.run.corpora import make_corpus
 
 TOKENS = ["[CLS]", "the", "cat", "saw", "the", "cat", ".", "[SEP]"]
 SPECIAL = [token.startswith("[") for token in TOKENS]
@@ -32,12 +50,12 @@ def rows(*targets: int) -> np.ndarray:
 
 
 HEADS = {
-    "previous": rows(0, 0, 1, 2, 3, 4, 5, 6),
-    "next": rows(1, 2, 3, 4, 5, 6, 7, 7),
-    "same": rows(*range(N)),
-    "equal": rows(0, 4, 5, 0, 1, 2, 0, 0),
-    "first": rows(*[0] * N),
-    "special": rows(*[7] * N),
+    "previous_token": rows(0, 0, 1, 2, 3, 4, 5, 6),
+    "next_token": rows(1, 2, 3, 4, 5, 6, 7, 7),
+    "current_token": rows(*range(N)),
+    "duplicate_token": rows(0, 4, 5, 0, 1, 2, 0, 0),
+    "first_token": rows(*[0] * N),
+    "special_token": rows(*[7] * N),
     "punctuation": rows(*[6] * N),
     "broad": np.full((N, N), 1 / N),
     "": rows(3, 5, 3, 1, 3, 3, 1, 2),
@@ -61,15 +79,17 @@ def test_after_an_earlier_equal_token() -> None:
     weights[np.arange(4, 8), np.arange(1, 5)] = 1.0
     weights /= weights.sum(-1, keepdims=True)
     roles = Trace.from_arrays(weights[None, None], tokens).roles()
-    assert roles["role"].item() == "after"
+    assert roles["role"].item() == "induction"
     assert roles["queries"].item() == 4
 
 
 def test_the_first_key_counts_for_no_content_role() -> None:
     trace = Trace.from_arrays(np.full((1, 1, 4, 4), 0.25), ["the", "cat", "the", "cat"])
     places = role_places(trace.main)
-    assert not any(places[role][:, 0].any() for role in (*CONTENT, "previous", "same"))
-    assert places["equal"].any(-1).tolist() == [True, True, False, True]
+    assert not any(
+        places[role][:, 0].any() for role in (*CONTENT, "previous_token", "current_token")
+    )
+    assert places["duplicate_token"].any(-1).tolist() == [True, True, False, True]
 
 
 def test_few_queries_show_nothing() -> None:
@@ -150,8 +170,46 @@ def test_roles_over_a_corpus(encoder_results: list[Any]) -> None:
     assert roles.attrs["source"] == "corpus"
     rest = analysis["class_share"].sel(key_class="first").values
     found = roles["role"].values
-    assert (rest[found == "first"] >= 0.5).all()
+    assert (rest[found == "first_token"] >= 0.5).all()
     assert corpus_roles(analysis.dataset.drop_vars("offset_share")) is None
+
+
+def test_one_taxonomy_in_map_card_page_and_report(tiny_bert: hs.Model) -> None:
+    """A head has one role, wherever it is named."""
+    corpus = make_corpus(8)
+    result = analyze(tiny_bert, corpus)
+    roles = corpus_roles(result.dataset)
+    assert roles is not None
+    loose = corpus_roles(result.dataset, RoleThresholds(share=0.1, times_uniform=0.0, queries=1))
+    assert loose is not None
+    assert (loose["role"] != "").any()
+    trace = tiny_bert.trace("the cat sat on the mat")
+    evidence = make_evidence(result, trace)
+    content = build_report([result])
+    (figure,) = (f for s in content["sections"] for f in s["figures"] if f["id"] == "heads")
+    named = map_heads(analyze(tiny_bert, corpus, [*SURFACE, "js"]), starts=1).data
+    names = {
+        (int(point["layer"]), int(point["head"])): str(point["role"].item())
+        for point in (named.isel(at=i) for i in range(named.sizes["at"]))
+    }
+    for card in content["cards"][0]:
+        layer, head = card["layer"], card["head"]
+        role = str(roles["role"].values[layer, head])
+        share = float(roles["share"].values[layer, head])
+        sentence = role_sentence(role, share, f"over {result.n_documents:,} documents")
+        assert sentence in card["summary"]
+        assert evidence.part["cards"][f"L{layer}H{head}"]["sentences"][0] == sentence
+        assert make_card(result, layer, head).role == role
+        assert figure["roles"][0][layer][head] == role
+        assert names[layer, head] == (ROLES[role].name if role else NO_ROLE)
+
+
+def test_python_and_the_page_have_the_same_roles() -> None:
+    """`web/src/paint/roles.ts` repeats names and colors."""
+    page = (Path(__file__).parents[2] / "web/src/paint/roles.ts").read_text(encoding="utf-8")
+    rows = re.findall(r'\["(\w+)", "[^"]*", "[^"]*", "([^"]+)", "(#\w+)"', page)
+    shown = {role: (name, color) for role, name, color in rows if role != "unnamed"}
+    assert shown == {role: (look.name, look.color) for role, look in ROLES.items()}
 
 
 def test_a_comparison_opens_where_the_two_differ_most(tiny_llama: hs.Model) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
-from headscope.heads.roles import probed_behaviors
+from headscope.heads.roles import best_at
 from headscope.model.model import Model
 from headscope.probes.probe_dependencies import probe_examples
 from headscope.results.probe import ProbeExamples
@@ -96,14 +96,14 @@ def test_text_of_a_table(dependencies: Result) -> None:
 
 def test_names_are_for_heads_above_their_baseline(dependencies: Result) -> None:
     table = dependencies.table()
-    named = probed_behaviors(dependencies, margin=-1.0)
+    named = best_at(dependencies, margin=-1.0)
     expected = {
         (row.layer, row.head)
         for row in table.rows
         if row.label != "all" and row.crossfit_accuracy >= -1
     }
     assert set(named) == expected
-    assert probed_behaviors(dependencies, margin=1.0) == {}
+    assert best_at(dependencies, margin=1.0) == {}
 
 
 def test_other_results_are_refused(tiny_bert: Model) -> None:

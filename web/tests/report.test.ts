@@ -52,10 +52,10 @@ describe("the map of heads", () => {
 
 describe("dots", () => {
   it("have the color of their role, or a series color for other names", () => {
-    const names = ["[CLS]", "broad", "previous token", "direct object", "other"];
+    const names = ["[CLS]", "broad attention", "previous token", "direct object", "other"];
     const fills = names.map((name) => dotStyle(name, names).fill);
     expect(fills[1]).toBe("var(--role-broad)");
-    expect(fills[2]).toBe("var(--role-previous)");
+    expect(fills[2]).toBe("var(--role-previous_token)");
     expect(new Set(fills).size).toBe(names.length);
   });
 

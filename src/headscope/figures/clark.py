@@ -293,7 +293,7 @@ def clark_figure_6(heads: HeadMap) -> Figure:
         left, right = figure.subplots(1, 2, sharex=True, sharey=True)
         colors = behavior_colors(heads)
         for name, color in colors.items():
-            at = order[data["behavior"].values[order] == name]
+            at = order[data["role"].values[order] == name]
             left.scatter(
                 data["x"].values[at],
                 data["y"].values[at],
@@ -349,9 +349,9 @@ def _size_legend(axes: Axes, heads: HeadMap) -> None:
 def _name_heads(axes: Axes, heads: HeadMap) -> None:
     """Names beside the heads of rare behaviors, away from the nearest other one."""
     data = heads.data
-    names, counts = np.unique(data["behavior"].values, return_counts=True)
+    names, counts = np.unique(data["role"].values, return_counts=True)
     rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MAX_NAMED}
-    named = [i for i, name in enumerate(data["behavior"].values) if str(name) in rare - {OTHER}]
+    named = [i for i, name in enumerate(data["role"].values) if str(name) in rare - {OTHER}]
     places = np.stack([data["x"].values, data["y"].values], axis=1)
     for i in named:
         others = [j for j in named if j != i]
@@ -396,7 +396,7 @@ def cluster_figure(heads: HeadMap) -> Figure:
 
 def behavior_colors(heads: HeadMap) -> dict[str, str]:
     """A color for each behavior on the map, most frequent first, `other` in gray and last."""
-    names, counts = np.unique(heads.data["behavior"].values, return_counts=True)
+    names, counts = np.unique(heads.data["role"].values, return_counts=True)
     order = [str(names[i]) for i in np.argsort(-counts, kind="stable")]
     named = [name for name in order if name != OTHER]
     cycle = [*(color for color in PALETTE if color != GRAY), *MORE]

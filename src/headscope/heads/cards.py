@@ -1,6 +1,5 @@
-"""`Result.explain`: everything that was measured about one head, on one page.
-
-Everything that was measured about one head, on one page.
+"""Cards of heads: everything that results say about one head. Printed by `Result.card`, shown by
+pages (`page.evidence`) and reports (`reporting.head_figures`).
 """
 
 from __future__ import annotations
@@ -16,65 +15,117 @@ import xarray as xr
 from headscope.arguments import expect, place_of, whole_number
 from headscope.errors import InputError
 from headscope.heads.head_map import HeadMap, nearest_in
-from headscope.heads.roles import OTHER, SURFACE, behaviors, of_probes, probed_names
+from headscope.heads.roles import corpus_roles, of_probes, probed_names, role_sentence
 from headscope.results.display import VariableDisplay, display_of, is_shown, label_of
 from headscope.results.effect_data import result_of_effects
-from headscope.results.result import Result
+from headscope.results.result import Exemplar, Result
+
+SUMMARY = "Summary"
+"""Topic of variables without labels."""
+MAX_LABELS = 8
+"""Maximum labels of a variable that are all shown; of more, the highest `MAX_SHOWN`."""
+MAX_SHOWN = 3
+ACCURACIES = {
+    "accuracy": ("baseline", "best offset"),
+    "coref_accuracy": ("coref_baseline", "rules"),
+}
+"""Accuracies of probes, and the variable and name of what rules without attention reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardRow:
-    """One number about a head, among the other heads."""
+    """One number of a head, with its rank among all heads."""
 
-    what: str
-    value: str
-    rank: str
-    """Where the head stands among all, from the highest: `3rd of 72`. Beside a probe's accuracy
-    also what a baseline reaches."""
+    column: RankedVariable
+    number: float
+    low: float | None
+    high: float | None
+    place: int
+
+    @property
+    def what(self) -> str:
+        """Title of the variable, or its label."""
+        return self.column.what
+
+    @property
+    def value(self) -> str:
+        """Number with its unit."""
+        return self.column.display.show(self.number)
+
+    @property
+    def rank(self) -> str:
+        """Rank from the highest, `3rd of 72`; beside a probe's accuracy also its baseline."""
+        rank = f"{_ordinal(self.place)} of {self.column.n}"
+        return f"{rank}; {self.column.baseline_text}" if self.column.baseline_text else rank
+
+    @property
+    def gain(self) -> float:
+        """Difference to the baseline; the absolute number where there is no baseline."""
+        baseline = self.column.baseline
+        return abs(self.number) if baseline is None else self.number - baseline
 
 
 @dataclass(frozen=True)
 class HeadCard:
-    """All evidence on one head. Prints as text; a notebook shows `html()`.
+    """Everything that results say about one head. Prints as text; a notebook shows `html()`.
 
     Attributes:
         layer: 0-based.
         head: 0-based.
-        model: its name.
-        summary: one sentence.
-        evidence: numbers by topic.
-        nearest: the heads that attend most alike, with their divergence in nats.
-        exemplars: its highest single weights, in words.
+        model: name of the model.
+        role: key of `heads.roles.ROLES`, "" for none, None where roles were not measured.
+        sentences: the role, the best relation above its baseline, the names that probes give.
+        topics: all rows, by the title of their variable.
+        nearest: the heads with the most similar attention, with their divergence in nats.
+        exemplars: the highest single weights.
     """
 
     layer: int
     head: int
     model: str
-    summary: str
-    evidence: tuple[tuple[str, tuple[CardRow, ...]], ...]
+    role: str | None
+    sentences: tuple[str, ...]
+    topics: tuple[tuple[str, tuple[CardRow, ...]], ...]
     nearest: tuple[tuple[int, int, float], ...]
-    exemplars: tuple[str, ...]
+    exemplars: tuple[Exemplar, ...]
 
     @property
     def name(self) -> str:
         """`L7 H9`."""
         return f"L{self.layer} H{self.head}"
 
+    @property
+    def summary(self) -> str:
+        """All sentences."""
+        return " ".join(self.sentences)
+
+    @property
+    def evidence(self) -> list[tuple[str, list[CardRow]]]:
+        """Rows by topic: the highest of variables with many labels, none below its baseline."""
+        chosen = []
+        for topic, rows in self.topics:
+            most = len(rows) if topic == SUMMARY or len(rows) <= MAX_LABELS else MAX_SHOWN
+            above = [row for row in rows if row.column.baseline is None or row.gain > 0]
+            order = above if topic == SUMMARY else sorted(above, key=lambda row: -row.gain)
+            if order:
+                chosen.append((topic, order[:most]))
+        return chosen
+
     def __str__(self) -> str:
         lines = [f"{self.name} of {self.model}", self.summary]
         for topic, rows in self.evidence:
+            what, value = (max(len(getattr(r, name)) for r in rows) for name in ("what", "value"))
             lines += ["", topic]
-            width, room = (max(len(x) for x in column) for column in _columns(rows))
-            lines += [f"  {row.what:{width}}  {row.value:{room}}  {row.rank}" for row in rows]
+            lines += [f"  {row.what:{what}}  {row.value:{value}}  {row.rank}" for row in rows]
         if self.nearest:
             near = ", ".join(f"L{a} H{b} ({js:.3f})" for a, b, js in self.nearest)
             lines += ["", "Nearest heads (Jensen-Shannon divergence, nats)", f"  {near}"]
         if self.exemplars:
-            lines += ["", "Highest weights", *(f"  {text}" for text in self.exemplars)]
+            lines += ["", "Highest weights", *(f"  {exemplar}" for exemplar in self.exemplars)]
         return "\n".join(lines)
 
     def html(self) -> str:
-        """The card as a piece of HTML, without scripts; all text is escaped."""
+        """Return the card as HTML without scripts; all text is escaped."""
         e = escape
         parts = [
             f'<article class="head-card" id="L{self.layer}H{self.head}">',
@@ -93,22 +144,11 @@ class HeadCard:
             )
             parts.append(f"<h4>Nearest heads</h4><ul>{near}</ul>")
         if self.exemplars:
-            shown = "".join(f"<li>{e(text)}</li>" for text in self.exemplars)
+            shown = "".join(f"<li>{e(str(exemplar))}</li>" for exemplar in self.exemplars)
             parts.append(f"<h4>Highest weights</h4><ol>{shown}</ol>")
         return "\n".join([*parts, "</article>"])
 
     _repr_html_ = html
-
-
-def _columns(rows: Sequence[CardRow]) -> tuple[list[str], list[str]]:
-    return [row.what for row in rows], [row.value for row in rows]
-
-
-SINGLE = "In short"
-"""The topic of variables without labels."""
-FEW_LABELS = 8
-"""Up to so many labels of a variable are all shown; of more, the highest few."""
-MAX_SHOWN = 3
 
 
 def make_card(
@@ -119,11 +159,13 @@ def make_card(
     heads: HeadMap | None = None,
     n_exemplars: int = 3,
 ) -> HeadCard:
-    """Everything measured about one head, on one page; `Result.explain` says more."""
-    given = _given(results)
-    _check_head(given[0].dataset, layer, head)
+    """See `Result.card`."""
+    table = RankedTable(_listed(results))
+    for what, value in (("layer", layer), ("head", head)):
+        data = table.datasets[0]
+        place_of(what, value, data[what].values.tolist() if what in data.coords else [])
     whole_number("n_exemplars", n_exemplars, 0)
-    return _card(RankedTable(given), heads, layer, head, n_exemplars)
+    return table.card(layer, head, heads=heads, n_exemplars=n_exemplars)
 
 
 def make_all_cards(
@@ -132,191 +174,161 @@ def make_all_cards(
     heads: HeadMap | None = None,
     n_exemplars: int = 3,
 ) -> Iterator[HeadCard]:
-    """The cards of all heads, layer by layer; heads are ranked once, not for each card."""
-    given = _given(results)
-    table = RankedTable(given)
-    data = given[0].dataset
+    """Yield the cards of all heads, layer by layer. Heads are ranked once."""
+    table = RankedTable(_listed(results))
+    data = table.datasets[0]
     for layer in data["layer"].values if "layer" in data.coords else ():
         for head in data["head"].values:
-            yield _card(table, heads, int(layer), int(head), n_exemplars)
+            yield table.card(int(layer), int(head), heads=heads, n_exemplars=n_exemplars)
 
 
-def _given(results: Result | Iterable[Result | xr.DataArray]) -> list[Result]:
+def _listed(results: Result | Iterable[Result | xr.DataArray]) -> list[Result]:
     listed = [results] if isinstance(results, Result | xr.DataArray) else list(results)
-    given = [result_of_effects(r) if isinstance(r, xr.DataArray) else r for r in listed]
-    for result in given:
+    checked = [result_of_effects(r) if isinstance(r, xr.DataArray) else r for r in listed]
+    for result in checked:
         expect("results", result, Result, "results of headscope.analyze or headscope.open")
-    if not given:
-        raise InputError("There is no result to explain a head from: give at least one.")
-    models = {result.model for result in given}
+    if not checked:
+        raise InputError("There is no result to make a card from: give at least one.")
+    models = {result.model for result in checked}
     if len(models) > 1:
         raise InputError(f"These results are of different models: {', '.join(sorted(models))}.")
-    return given
+    return checked
 
 
-def _check_head(data: xr.Dataset, layer: int, head: int) -> None:
-    for what, value in (("layer", layer), ("head", head)):
-        place_of(what, value, data[what].values.tolist() if what in data.coords else [])
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RankedVariable:
-    """One number for each head, and the rank of each head by it."""
+    """One number for each head, `layer head`, and the rank of each head by it."""
 
+    name: str
+    """Name of the variable."""
+    labels: Mapping[str, str]
+    """Its label on each further axis."""
     what: str
-    known: VariableDisplay
+    display: VariableDisplay
+    layers: list[int]
     values: np.ndarray
+    bounds: np.ndarray | None
+    """`bound layer head`."""
     ranks: np.ndarray
     n: int
-    baseline: tuple[float, str] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        what: str,
-        known: VariableDisplay,
-        values: np.ndarray,
-        baseline: tuple[float, str] | None = None,
-    ) -> RankedVariable:
-        measured = np.sort(values[np.isfinite(values)])
-        ranks = 1 + len(measured) - np.searchsorted(measured, values, side="right")
-        return cls(what, known, values, ranks, len(measured), baseline)
-
-    def size(self, row: int, head: int) -> float:
-        """What columns are ordered by: the value, or how far it is above its baseline."""
-        value = float(self.values[row, head])
-        if np.isnan(value):
-            return -np.inf
-        return abs(value) if self.baseline is None else value - self.baseline[0]
-
-    def evidence(self, row: int, head: int) -> CardRow | None:
-        value = float(self.values[row, head])
-        if np.isnan(value):
-            return None
-        place = f"{_ordinal(int(self.ranks[row, head]))} of {self.n}"
-        if self.baseline is not None:
-            place += f"; {self.baseline[1]}"
-        return CardRow(self.what, self.known.show(value), place)
-
-
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    """The columns of one variable, by its labels; those without labels stand together."""
-
-    title: str
-    layers: list[int]
-    columns: list[RankedVariable]
+    baseline: float | None = None
+    baseline_text: str = ""
 
     @property
-    def most(self) -> int:
-        """How many of its labels are shown."""
-        return len(self.columns) if len(self.columns) <= FEW_LABELS else MAX_SHOWN
+    def topic(self) -> str:
+        """Heading in a card."""
+        return self.display.title if self.labels else SUMMARY
+
+    def row(self, layer: int, head: int) -> CardRow | None:
+        """Return the row of one head; None if the number was not measured for it."""
+        if layer not in self.layers or head >= self.values.shape[1]:
+            return None
+        index = self.layers.index(layer), head
+        number = float(self.values[index])
+        if np.isnan(number):
+            return None
+        low = high = None
+        if self.bounds is not None and not np.isnan(self.bounds[(slice(None), *index)]).any():
+            low, high = (float(bound[index]) for bound in self.bounds)
+        return CardRow(self, number, low, high, int(self.ranks[index]))
 
 
 class RankedTable:
-    """What a model's results say of all heads, ranked once."""
+    """All numbers that a model's results have for all heads, ranked once.
 
-    def __init__(self, results: Sequence[Result]) -> None:
+    Args:
+        results: results of one model. If several measured a variable, the first counts.
+        block: the attention block that cards are about; by default the main one of each result.
+    """
+
+    def __init__(self, results: Sequence[Result], block: str | None = None) -> None:
         self.results = results
-        self._topics: list[_Topic] = []
-        seen: dict[str, np.ndarray] = {}  # of what several results measured, the first counts
-        for result in results:
-            data = result.dataset
-            layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
+        self.datasets = [result.blocks.get(block or "", result.dataset) for result in results]
+        self._block = block
+        self.columns: list[RankedVariable] = []
+        seen: dict[str, np.ndarray] = {}
+        for data in self.datasets:
             for array in shown_variables(data):
                 values = array.values
                 is_again = any(np.array_equal(values, v, equal_nan=True) for v in seen.values())
                 if str(array.name) not in seen and not is_again:
-                    self._topics.append(_topic(data, array, layers))
+                    self.columns += _columns(data, array)
                 seen.setdefault(str(array.name), values)
-        self.behaviors = next(
-            (behaviors(result) for result in results if all(name in result for name in SURFACE)),
-            None,
+        by_corpus = (
+            (corpus_roles(data), r) for data, r in zip(self.datasets, results, strict=True)
         )
-        self.best_at = probed_names(of_probes(results))
+        self.roles: xr.Dataset | None
+        self.roles, self._measured_by = next(
+            ((roles, result) for roles, result in by_corpus if roles is not None),
+            (None, results[0]),
+        )
+        self._best_at = probed_names(of_probes(results))
 
-    def topics(self, layer: int, head: int) -> dict[str, list[CardRow]]:
-        """Evidence on one head by topic."""
-        evidence: dict[str, list[CardRow]] = {}
-        for topic in sorted(self._topics, key=lambda topic: topic.title != SINGLE):
-            if layer not in topic.layers:
-                continue
-            row = topic.layers.index(layer)
-            columns = sorted(topic.columns, key=lambda c: -c.size(row, head))[: topic.most]
-            for column in columns:
-                is_worse = column.baseline is not None and column.size(row, head) <= 0
-                line = None if is_worse else column.evidence(row, head)
-                if line is not None:
-                    evidence.setdefault(topic.title, []).append(line)
-        return evidence
+    def card(
+        self, layer: int, head: int, *, heads: HeadMap | None = None, n_exemplars: int = 3
+    ) -> HeadCard:
+        """Return the card of one head."""
+        topics: dict[str, list[CardRow]] = {}
+        for column in sorted(self.columns, key=lambda column: column.topic != SUMMARY):
+            row = column.row(layer, head)
+            if row is not None:
+                topics.setdefault(column.topic, []).append(row)
+        role, sentences = self._sentences(layer, head, itertools.chain(*topics.values()))
+        return HeadCard(
+            layer,
+            head,
+            self.results[0].model,
+            role,
+            tuple(sentences),
+            tuple((topic, tuple(rows)) for topic, rows in topics.items()),
+            self._nearest(layer, head) if heads is None else tuple(heads.nearest(layer, head)),
+            tuple(
+                exemplar
+                for data, result in zip(self.datasets, self.results, strict=True)
+                if n_exemplars and "exemplar_weight" in data and layer in data["layer"].values
+                for exemplar in result.exemplars(layer, head, self._block)[:n_exemplars]
+            ),
+        )
 
-    def summary(self, layer: int, head: int) -> str:
-        """What the head does, in a sentence or two."""
-        if (layer, head) in self.best_at:
-            best = f" The best head for {self.best_at[layer, head]}."
-        else:
-            best = ""
-        if self.behaviors is None:
-            unknown = "Not measured: the surface metrics that would name its behavior."
-            return best.strip() or unknown
-        name = str(self.behaviors.sel(layer=layer, head=head).item())
-        what = {
-            "previous token": "Attends to the token before it.",
-            "next token": "Attends to the next token.",
-            "broad": "Attends broadly, almost evenly, to everything in sight.",
-            OTHER: "Follows no simple pattern of position or delimiter.",
-        }
-        return what.get(name, f"Rests on {name}.") + best
+    def _sentences(
+        self, layer: int, head: int, rows: Iterable[CardRow]
+    ) -> tuple[str | None, list[str]]:
+        """Return the role and the sentences of a card."""
+        role, sentences = None, []
+        if self.roles is not None and layer in self.roles["layer"].values:
+            named = self.roles.sel(layer=layer).isel(head=head)
+            role = str(named["role"].item())
+            over = f"over {self._measured_by.n_documents:,} documents"
+            sentences.append(role_sentence(role, float(named["share"]), over))
+        above = [
+            row
+            for row in rows
+            if row.column.name in ACCURACIES
+            and row.low is not None
+            and row.low > (row.column.baseline or 0.0)
+        ]
+        if above:
+            sentences.append(_accuracy_sentence(max(above, key=lambda row: row.gain)))
+        if (layer, head) in self._best_at:
+            sentences.append(f"The best head for {self._best_at[layer, head]}.")
+        if not sentences:
+            sentences.append("Role not measured: run analyze with the surface metrics.")
+        return role, sentences
+
+    def _nearest(self, layer: int, head: int) -> tuple[tuple[int, int, float], ...]:
+        data = next((data for data in self.datasets if "js" in data), None)
+        return () if data is None else tuple(nearest_in(data, layer, head))
 
 
-def _card(
-    table: RankedTable, heads: HeadMap | None, layer: int, head: int, n_exemplars: int
-) -> HeadCard:
-    return HeadCard(
-        layer,
-        head,
-        table.results[0].model,
-        table.summary(layer, head),
-        tuple((topic, tuple(rows)) for topic, rows in table.topics(layer, head).items()),
-        _nearest(table.results, heads, layer, head),
-        tuple(
-            str(exemplar)
-            for result in table.results
-            if n_exemplars and "exemplar_weight" in result
-            for exemplar in result.exemplars(layer, head)[:n_exemplars]
-        ),
+def _accuracy_sentence(row: CardRow) -> str:
+    baseline = "" if row.column.baseline is None else f"; {row.column.baseline_text}"
+    return (
+        f"Finds {row.what} in {row.number:.1%} [{row.low:.1%}, {row.high:.1%}] of cases{baseline}."
     )
 
 
-def _baseline(
-    data: xr.Dataset, name: str, labels: Mapping[str, object]
-) -> tuple[float, str] | None:
-    """What rules without attention reach, beside an accuracy of a probe; and in words."""
-    if name == "accuracy" and "baseline" in data:
-        offset = float(data["baseline"].sel(relation=labels["relation"]))
-        return None if np.isnan(offset) else (offset, f"best offset {_percent(offset)}")
-    if name == "coref_accuracy" and "coref_baseline" in data:
-        rules = data["coref_baseline"].sel(mention_kind=labels["mention_kind"])
-        match, sieves = (float(rules.sel(rule=rule)) for rule in ("head_match", "sieves"))
-        if not np.isnan(match):
-            return match, f"head match {_percent(match)}, sieves {_percent(sieves)}"
-    return None
-
-
-def _distinct(values: np.ndarray) -> list[int]:
-    """The columns that do not repeat a later one: the first token may be [CLS]."""
-    last = range(values.shape[-1])
-    return [
-        i
-        for i in last
-        if not any(
-            np.array_equal(values[..., i], values[..., j], equal_nan=True) for j in last[i + 1 :]
-        )
-    ]
-
-
 def shown_variables(data: xr.Dataset) -> list[xr.DataArray]:
-    """The variables over layer and head that have a heading, as their metrics order them."""
+    """Return the variables over layer and head that have a title, in the order of their metrics."""
     arrays = [
         array
         for array in data.data_vars.values()
@@ -325,41 +337,72 @@ def shown_variables(data: xr.Dataset) -> list[xr.DataArray]:
     return sorted(arrays, key=lambda array: display_of(array).order)
 
 
-def _topic(data: xr.Dataset, array: xr.DataArray, layers: list[int]) -> _Topic:
-    known = display_of(array)
+def _columns(data: xr.Dataset, array: xr.DataArray) -> Iterator[RankedVariable]:
+    """Yield one column for each label of a variable."""
+    name, display = str(array.name), display_of(array)
+    layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
     dims = [str(dim) for dim in reversed(array.dims) if dim not in ("layer", "head")]
     array = array.transpose("layer", "head", *dims)
-    if not dims:
-        return _Topic(SINGLE, layers, [RankedVariable.of(known.title, known, array.values)])
+    bounds = data.get(f"{name}_interval")
+    bounds = None if bounds is None else bounds.transpose("bound", "layer", "head", *dims)
     if dims == ["key_class"]:
-        array = array.isel(key_class=_distinct(array.values))
-    labels = itertools.product(*(array[dim].values.tolist() for dim in dims))
+        distinct = _distinct(array.values)
+        array = array.isel(key_class=distinct)
+        bounds = None if bounds is None else bounds.isel(key_class=distinct)
     flat = array.values.reshape(*array.shape[:2], -1)
-    name = str(array.name)
-    columns = [
-        RankedVariable.of(
-            _label(dims, label),
-            known,
-            flat[..., i],
-            _baseline(data, name, dict(zip(dims, label, strict=True))),
+    flat_bounds = None if bounds is None else bounds.values.reshape(*bounds.shape[:3], -1)
+    labels = itertools.product(*(array[dim].values.tolist() for dim in dims))
+    for i, label in enumerate(labels):
+        values = flat[..., i]
+        measured = np.sort(values[np.isfinite(values)])
+        names = [label_of(dim, text) for dim, text in zip(dims, label, strict=True)]
+        by_dim = {dim: str(text) for dim, text in zip(dims, label, strict=True)}
+        if len(names) > 1:
+            what = f"{names[0]} ({', '.join(names[1:])})"
+        else:
+            what = names[0] if names else display.title
+        baseline, text = _baseline(data, name, by_dim)
+        yield RankedVariable(
+            name,
+            by_dim,
+            what,
+            display,
+            layers,
+            values,
+            None if flat_bounds is None else flat_bounds[..., i],
+            1 + len(measured) - np.searchsorted(measured, values, side="right"),
+            len(measured),
+            baseline,
+            text,
         )
-        for i, label in enumerate(labels)
+
+
+def _baseline(data: xr.Dataset, name: str, labels: Mapping[str, str]) -> tuple[float | None, str]:
+    """Return the accuracy of the best rule without attention, and all rules in words."""
+    if name not in ACCURACIES or ACCURACIES[name][0] not in data:
+        return None, ""
+    axes = {dim: labels[dim] for dim in ("relation", "mention_kind") if dim in labels}
+    rules = data[ACCURACIES[name][0]].sel(axes)
+    best = float(rules.max())
+    if np.isnan(best):
+        return None, ""
+    if "rule" not in rules.dims:
+        return best, f"{ACCURACIES[name][1]} {_percent(best)}"
+    words = (f"{str(rule).replace('_', ' ')} {_percent(float(rules.sel(rule=rule)))}"
+             for rule in rules["rule"].values)  # fmt: skip
+    return best, ", ".join(words)
+
+
+def _distinct(values: np.ndarray) -> list[int]:
+    """Return the columns that do not repeat a later one: the first token may be [CLS]."""
+    last = range(values.shape[-1])
+    return [
+        i
+        for i in last
+        if not any(
+            np.array_equal(values[..., i], values[..., j], equal_nan=True) for j in last[i + 1 :]
+        )
     ]
-    return _Topic(known.title, layers, columns)
-
-
-def _label(dims: Sequence[str], labels: Sequence[object]) -> str:
-    names = [label_of(dim, label) for dim, label in zip(dims, labels, strict=True)]
-    return names[0] if len(names) == 1 else f"{names[0]} ({', '.join(names[1:])})"
-
-
-def _nearest(
-    results: Sequence[Result], heads: HeadMap | None, layer: int, head: int
-) -> tuple[tuple[int, int, float], ...]:
-    if heads is not None:
-        return tuple(heads.nearest(layer, head))
-    data = next((result.dataset for result in results if "js" in result), None)
-    return () if data is None else tuple(nearest_in(data, layer, head))
 
 
 def _ordinal(n: int) -> str:

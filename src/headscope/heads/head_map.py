@@ -16,7 +16,7 @@ import xarray as xr
 
 from headscope.arguments import expect
 from headscope.errors import InputError, MissingExtra, UnknownName
-from headscope.heads.roles import Probes, RoleThresholds, behaviors
+from headscope.heads.roles import Probes, RoleThresholds, name_heads
 from headscope.notebook import facts_table
 from headscope.results.effect_data import result_of_effects
 from headscope.results.result import Result
@@ -40,7 +40,7 @@ class HeadMap:
 
     Attributes:
         data: over `at` (every head, with coordinates `layer` and `head`): `x`, `y`,
-            `behavior`, `cluster`, and `effect` where effects were given; `distance` over `at`
+            `role`, `cluster`, and `effect` where effects were given; `distance` over `at`
             and `other`; `silhouette` over `n_clusters`; `linkage` as SciPy's dendrograms take it.
         stress: how badly the plane distorts distances: 0 not at all, above 0.2 much.
         result: the result that the map was made of.
@@ -113,14 +113,14 @@ class HeadMap:
         return f"<HeadMap of {self.title}: {self.data.sizes['at']} heads, stress {self.stress:.2f}>"
 
     def _repr_html_(self) -> str:
-        names, counts = np.unique(self.data["behavior"].values, return_counts=True)
+        names, counts = np.unique(self.data["role"].values, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         facts: list[tuple[str, object]] = [("stress", f"{self.stress:.2f}")]
         facts += [(str(names[i]), f"{counts[i]} heads") for i in order]
         return facts_table(f"Map of {self.title}", facts)
 
     def figure(self, name: Literal["clark-6", "clusters"] = "clark-6") -> Figure:
-        """The map by behavior and by layer (Clark et al. 2019, Figure 6), or its clusters."""
+        """Draw the map by role and by layer (Clark et al. 2019, Figure 6), or its clusters."""
         from headscope.figures.clark import draw_map
 
         return draw_map(self, name)
@@ -182,16 +182,16 @@ def map_heads(
             the results to map. By default the only one with `js`, which was measured with
             `hs.analyze(…, over=…)`.
         probes: results of probes on the same model, or names for heads, as `{(7, 9): "obj"}`:
-            they come before the names of surface behavior.
+            they come before the names of roles.
         effects: of the same model's heads over a corpus, `hs.effects(model, corpus)`: the larger a
             head's effect on the loss, the larger its point is drawn.
-        thresholds: from which value on a behavior is named.
+        thresholds: minimum values for a role.
         seed: of the embedding's starts.
         starts: how many; the best is kept.
         most_clusters: the largest number of clusters that is tried; the smallest is 2.
     """
     result = _chosen(result, over)
-    labels = behaviors(result, thresholds, probes)
+    labels = name_heads(result, thresholds, probes)
     n_layers, n_heads = result["js"].shape[:2]
     distances = result["js"].values.reshape(n_layers * n_heads, -1)
     is_there = ~np.isnan(distances).all(1)
@@ -210,7 +210,7 @@ def map_heads(
         {
             "x": ("at", places[:, 0]),
             "y": ("at", places[:, 1]),
-            "behavior": ("at", labels.values.ravel()[is_there].astype(str)),
+            "role": ("at", labels.values.ravel()[is_there].astype(str)),
             "cluster": ("at", clusters),
             "distance": (("at", "other"), distances),
             "silhouette": ("n_clusters", silhouette),

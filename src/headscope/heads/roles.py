@@ -1,11 +1,8 @@
-"""What each head does with one text, in one word: the roles of the page and of `Trace.roles`.
+"""Role of each head: one taxonomy for single texts and corpora.
 
-A role is a place that a query could look at: the previous token, an equal word elsewhere, the first
-token. A head has the role if the queries that could look there do, mostly.
-
-What to call a head, from what was measured: the labels of Clark et al.'s Figure 6.
-
-What probes call heads: the relations and mentions that each is best at.
+A role names the keys that a head attends to: the previous token, duplicate tokens, the first token.
+A head has a role if the queries that could show it pay most of their attention there. Names that
+probes give (`obj`, `coreference`) stand beside roles, not among them.
 """
 
 from __future__ import annotations
@@ -20,56 +17,76 @@ from headscope.errors import InputError
 from headscope.probes.tables import probe_table
 from headscope.results.result import Result
 from headscope.results.trace import Block
-from headscope.text.token_classes import (
-    FIRST,
-    PERIOD_OR_COMMA,
-    PUNCTUATION,
-    REST,
-    is_punctuation,
-    is_repeated,
-)
+from headscope.text.token_classes import FIRST, PERIOD_OR_COMMA, PUNCTUATION, REST, is_punctuation
 from headscope.text.tokens import Tokens
 
-ROLES = (
-    "previous",
-    "next",
-    "same",
-    "equal",
-    "after",
-    "broad",
-    "first",
-    "special",
-    "punctuation",
-)
-"""Previous, next and same token; an equal word elsewhere; the token after an earlier equal one;
-everything in sight; and the resting places: the first token, special tokens, punctuation."""
-CONTENT = ("equal", "after")
-"""Roles that depend on what the words are."""
-SINK_ROLES = ("first", "special", "punctuation")
-"""Where heads rest that have nothing to do."""
-MIN_SHARE = 0.5
-"""Of the attention that the queries pay which could show a role."""
-TIMES_UNIFORM = 2.0
-"""So many times what even attention would give."""
-MIN_QUERIES = 3
-MIN_BROAD = 0.5
-"""A row is broad whose exp(entropy) is so large a part of the keys in sight."""
-FEWEST_KEYS = 4
-"""Rows with fewer keys in sight are neither broad nor narrow."""
-CORPUS_NAMES = {"equal": "duplicate_token", "after": "induction"}
-"""The variables of a run that say how far a head shows a content role over a corpus."""
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Name, sentence and color of a role, the same in cards, pages, reports and figures."""
+
+    name: str
+    claim: str
+    """Sentence about a head with the role, without its share."""
+    color: str
+    """Color on light paper; `web/src/paint/roles.ts` has the same, and those on dark paper."""
+
+
+ROLES: dict[str, Role] = {
+    "previous_token": Role("previous token", "Attends to the previous token", "#054c7a"),
+    "next_token": Role("next token", "Attends to the next token", "#17a3e9"),
+    "current_token": Role("current token", "Attends to the current token", "#8e31c2"),
+    "duplicate_token": Role("duplicate token", "Attends to duplicate tokens", "#b8440d"),
+    "induction": Role("induction", "Induction: attends to what followed the same token", "#d9a53a"),
+    "broad": Role("broad attention", "Broad attention: rows as wide as uniform ones", "#38966f"),
+    "first_token": Role("first token", "Attention sink: first token", "#5a6673"),
+    "special_token": Role("special tokens", "Attention sink: special tokens", "#9da4ad"),
+    "punctuation": Role("punctuation", "Attention sink: punctuation", "#c2ccd6"),
+}
+"""All roles, by the id that payloads, files and addresses use."""
+NAMES = tuple(ROLES)
+CONTENT = ("duplicate_token", "induction")
+"""Roles that depend on the tokens themselves."""
+SINK_ROLES = ("first_token", "special_token", "punctuation")
+"""Keys that collect attention (attention sinks)."""
+NO_ROLE = "other"
+"""Name of heads without a role."""
+OFFSETS = {"previous_token": -1, "current_token": 0, "next_token": 1}
+SURFACE = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
+"""Variables of a corpus run that roles are read from."""
+MIN_VISIBLE_KEYS = 4
+"""Rows with fewer visible keys are neither broad nor narrow."""
 TINY = 1e-30
-"""Stands for 0 in a logarithm; it is multiplied by 0 afterwards."""
+"""Replaces 0 in a logarithm, which is then multiplied by 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleThresholds:
+    """Minimum values for a role, the same for a text and for a corpus."""
+
+    share: float = 0.5
+    """Minimum share of attention: more than half, as in Clark et al. 2019, section 3.1."""
+    times_uniform: float = 2.0
+    """Minimum ratio to uniform attention, where that is known. In a text of four tokens, a head
+    without any preference gives the previous token half of its attention."""
+    broad: float = 0.5
+    """A head is broad if exp(entropy) ≥ this fraction of its visible keys (perplexity; Clark et
+    al. 2019, section 3.3, compare the entropies themselves)."""
+    queries: int = 3
+    """Minimum number of queries that could show the role."""
+
+
+DEFAULT = RoleThresholds()
 
 
 @dataclass(frozen=True, eq=False)
 class RoleShares:
-    """How far each head shows each role, before one is chosen.
+    """Share of attention that each head pays to each role, before one role is chosen.
 
     Attributes:
         shares: `role layer head`, in the order of `ROLES`; NaN where no query could show it.
-        queries: `role`: how many queries could show it.
-        holds: `role layer head`: is the share large enough for the name?
+        queries: `role`: number of queries that could show it.
+        holds: `role layer head`: whether the share reaches the thresholds.
     """
 
     shares: np.ndarray
@@ -78,89 +95,139 @@ class RoleShares:
 
     def share(self, role: str) -> np.ndarray:
         """`layer head` of one role."""
-        table: np.ndarray = self.shares[ROLES.index(role)]
+        table: np.ndarray = self.shares[NAMES.index(role)]
         return table
 
     def has(self, role: str) -> np.ndarray:
-        """`layer head`: which heads show the role strongly enough."""
-        table: np.ndarray = self.holds[ROLES.index(role)]
+        """`layer head`: whether each head reaches the role's thresholds."""
+        table: np.ndarray = self.holds[NAMES.index(role)]
         return table
+
+    def choose(self, coords: Mapping[str, np.ndarray], source: str) -> xr.Dataset:
+        """Return the role with the largest share of each head, as a table."""
+        best = np.where(self.holds, self.shares, -1.0).argmax(0)
+        is_named = self.holds.any(0)
+        share = np.take_along_axis(self.shares, best[None], 0)[0]
+        axes = ("layer", "head")
+        return xr.Dataset(
+            {
+                "role": (axes, np.where(is_named, np.array(NAMES, dtype=object)[best], "")),
+                "share": (axes, np.where(is_named, share, np.nan)),
+                "queries": (axes, np.where(is_named, self.queries[best], 0)),
+            },
+            coords=dict(coords),
+            attrs={"source": source},
+        )
+
+
+def role_sentence(role: str, share: float, over: str = "") -> str:
+    """Return one sentence about a head with a role ("" for none)."""
+    over = f" {over}" if over else ""
+    if not role:
+        return f"No role: follows no simple pattern of position or token{over}."
+    unit = "of the visible keys" if role == "broad" else "of its attention"
+    return f"{ROLES[role].claim}, {100 * share:.0f} % {unit}{over}."
 
 
 def name_roles(block: Block, entropies: np.ndarray | None = None) -> xr.Dataset:
-    """What each head of a block does with this text.
+    """Return the role of each head of a block in one text.
 
     Args:
-        block: of a trace.
-        entropies: what `row_entropies` gives for its weights, where that is known.
+        block: attention block of a trace.
+        entropies: `row_entropies` of its weights, if the caller has them.
 
     Returns:
-        Over `layer` and `head`: `role` (one of `ROLES`, or "" for a head that follows none of
-        them), its `share` of attention and the `queries` that could show it.
+        Over `layer` and `head`: `role` (a key of `ROLES`, or ""), its `share` of attention and the
+        number of `queries` that could show it.
     """
     if entropies is None:
         entropies = row_entropies(known_weights(block))
     coords = {name: block.attention[name].values for name in ("layer", "head")}
-    return choose_roles(role_shares(block, entropies), coords, "text")
-
-
-def choose_roles(measured: RoleShares, coords: Mapping[str, np.ndarray], source: str) -> xr.Dataset:
-    """The strongest of each head's roles, as a table."""
-    best = np.where(measured.holds, measured.shares, -1.0).argmax(0)
-    is_named = measured.holds.any(0)
-    share = np.take_along_axis(measured.shares, best[None], 0)[0]
-    axes = ("layer", "head")
-    return xr.Dataset(
-        {
-            "role": (axes, np.where(is_named, np.array(ROLES, dtype=object)[best], "")),
-            "share": (axes, np.where(is_named, share, np.nan)),
-            "queries": (axes, np.where(is_named, measured.queries[best], 0)),
-        },
-        coords=dict(coords),
-        attrs={"source": source},
-    )
+    return role_shares(block, entropies).choose(coords, "text")
 
 
 def role_shares(block: Block, entropies: np.ndarray | None = None) -> RoleShares:
-    """How far each head of a block shows each role in this text.
-
-    Without the entropies of its rows, `broad` is left out.
-    """
+    """Return the share of each role in one text; `broad` needs the entropies of the rows."""
     weights = known_weights(block)
     places = role_places(block)
-    names = [name for name in ROLES if name in places]
-    shares = np.full((len(ROLES), *weights.shape[:2]), np.nan)
-    queries = np.zeros(len(ROLES), dtype=np.int64)
-    holds = np.zeros(shares.shape, dtype=bool)
-    in_sight = _in_sight(block)
+    names = [name for name in NAMES if name in places]
+    shares = np.full((len(NAMES), *weights.shape[:2]), np.nan)
+    queries = np.zeros(len(NAMES), dtype=np.int64)
+    uniform = np.zeros((len(NAMES), len(weights), 1))
+    visible = _visible(block)
     for name, share in zip(names, _shares(weights, [places[name] for name in names]), strict=True):
-        row = ROLES.index(name)
+        row = NAMES.index(name)
         queries[row] = int(places[name].any(-1).sum())
         shares[row] = share
-        least = np.maximum(MIN_SHARE, TIMES_UNIFORM * _even(places[name], in_sight))[:, None]
-        holds[row] = (share >= least) & (queries[row] >= MIN_QUERIES)
+        uniform[row] = _uniform_share(places[name], visible)[:, None]
     if entropies is not None:
-        row = ROLES.index("broad")
-        shares[row], queries[row] = _breadth(weights, in_sight, entropies)
-        holds[row] = (shares[row] >= MIN_BROAD) & (queries[row] >= MIN_QUERIES)
-    return RoleShares(shares, queries, _settled(holds))
+        row = NAMES.index("broad")
+        shares[row], queries[row] = _breadth(weights, visible, entropies)
+    return _apply(DEFAULT, shares, queries, uniform)
 
 
-def _settled(holds: np.ndarray) -> np.ndarray:
-    """Of two roles that hold, drop the one that says less: a head that looks at one place is not
-    broad, and one that rests on the first token rests on no special token besides.
+def corpus_roles(data: xr.Dataset, thresholds: RoleThresholds = DEFAULT) -> xr.Dataset | None:
+    """Return the role of each head over a corpus, by the rule of single texts.
+
+    None if the run did not measure `offset_share` and `class_share`. Uniform attention is known for
+    roles of one key: exp(−`uniform_entropy`).
+
+    Args:
+        data: one block of a result.
+        thresholds: minimum values for a role.
     """
-    settled = holds.copy()
-    broad, first, special = (ROLES.index(name) for name in ("broad", "first", "special"))
-    settled[broad] &= ~np.delete(holds, broad, 0).any(0)
-    settled[special] &= ~holds[first]
-    return settled
+    if not {"offset_share", "class_share"} <= set(data):
+        return None
+    tables = {
+        role: data["offset_share"].sel(offset=offset)
+        for role, offset in OFFSETS.items()
+        if offset in data["offset_share"]["offset"]
+    }
+    classes = [str(name) for name in data["class_share"]["key_class"].values]
+    added = [name for name in classes if name not in (FIRST, PERIOD_OR_COMMA, PUNCTUATION, REST)]
+    for role, members in zip(SINK_ROLES, ([FIRST], added, [PUNCTUATION]), strict=True):
+        if members and set(members) <= set(classes):
+            tables[role] = data["class_share"].sel(key_class=members).sum("key_class")
+    tables |= {role: data[role] for role in CONTENT if role in data}
+    uniform = np.zeros((len(NAMES), 1, 1))
+    if {"row_entropy", "uniform_entropy"} <= set(data):
+        tables["broad"] = xr.apply_ufunc(np.exp, data["row_entropy"] - data["uniform_entropy"])
+        for role in (*OFFSETS, "first_token"):
+            uniform[NAMES.index(role)] = np.exp(-float(data["uniform_entropy"].max()))
+    first = next(iter(tables.values())).transpose("layer", "head")
+    shares = np.full((len(NAMES), *first.shape), np.nan)
+    queries = np.zeros(len(NAMES), dtype=np.int64)
+    for role, table in tables.items():
+        row = NAMES.index(role)
+        shares[row] = table.transpose("layer", "head").values
+        count = f"{role if role in CONTENT else 'offset_share'}_count"
+        queries[row] = int(data[count].max()) if count in data else thresholds.queries
+    coords = {name: first[name].values for name in ("layer", "head")}
+    return _apply(thresholds, shares, queries, uniform).choose(coords, "corpus")
+
+
+def _apply(
+    thresholds: RoleThresholds, shares: np.ndarray, queries: np.ndarray, uniform: np.ndarray
+) -> RoleShares:
+    """Apply the one rule for roles.
+
+    A head that looks at one place is not broad, and the first token is named before the special
+    tokens, one of which it may be.
+    """
+    least = np.maximum(thresholds.share, thresholds.times_uniform * uniform)
+    broad, first, special = map(NAMES.index, ("broad", "first_token", "special_token"))
+    least[broad] = thresholds.broad
+    holds = (np.nan_to_num(shares) >= least) & (queries >= thresholds.queries)[:, None, None]
+    holds[broad] &= ~np.delete(holds, broad, 0).any(0)
+    holds[special] &= ~holds[first]
+    return RoleShares(shares, queries, holds)
 
 
 def role_places(block: Block) -> dict[str, np.ndarray]:
-    """`query key`: where a query would look that shows a role. A query without such a key has an
-    empty row. Special tokens are no queries, and the first key, where many heads rest, counts
-    for no role but the resting ones.
+    """Return `query key` for each role: the keys that a query with the role attends to.
+
+    A query that cannot show a role has an empty row. Special tokens are not queries. The first key,
+    a sink of many heads, counts only for the sink roles.
     """
     keys = block.key_tokens
     n_queries, n_keys = len(block.query_tokens), len(keys)
@@ -168,21 +235,21 @@ def role_places(block: Block) -> dict[str, np.ndarray]:
     stops = np.array([is_punctuation(token) for token in keys.tokens], dtype=bool) & ~special
     everywhere = np.ones((n_queries, 1), dtype=bool)
     places = {
-        "first": everywhere & (np.arange(n_keys) == 0),
-        "special": everywhere & special,
+        "first_token": everywhere & (np.arange(n_keys) == 0),
+        "special_token": everywhere & special,
         "punctuation": everywhere & stops,
     }
     if n_queries == n_keys and block.name != "cross":
-        offset = np.subtract.outer(np.arange(n_queries), np.arange(n_keys))
-        places |= {"previous": offset == 1, "next": offset == -1, "same": offset == 0}
-        places |= {"equal": _equal_words(keys, stops), "after": _after_equal(keys)}
+        offsets = np.subtract.outer(np.arange(n_keys), np.arange(n_queries)).T
+        places |= {role: offsets == offset for role, offset in OFFSETS.items()}
+        places |= {"duplicate_token": _duplicates(keys, stops), "induction": _after_duplicate(keys)}
     for name, place in places.items():
         if name not in SINK_ROLES:
             place[:, 0] = False
         place[np.array(block.query_tokens.special, dtype=bool)] = False
         if block.is_causal:
             place &= np.tri(n_queries, n_keys, n_keys - n_queries, dtype=bool)
-        if name == "first":
+        if name == "first_token":
             place[:1] = place[:1] & (n_keys > 1) & (not block.is_causal)
     return places
 
@@ -200,28 +267,33 @@ def row_entropies(weights: np.ndarray) -> np.ndarray:
 
 
 def known_weights(block: Block) -> np.ndarray:
-    """`layer head query key`, with 0 for what is missing."""
+    """`layer head query key`, with 0 for missing heads."""
     array: np.ndarray = block.attention.transpose("layer", "head", "query", "key").values
     return np.nan_to_num(array, nan=0.0) if np.isnan(array).any() else array
 
 
-def _equal_words(tokens: Tokens, stops: np.ndarray) -> np.ndarray:
-    """Tokens of the same word at another place."""
+def _kinds(texts: Iterable[str]) -> np.ndarray:
+    """Return numbers that are equal where texts are, ignoring case."""
+    numbers: dict[str, int] = {}
+    return np.array(
+        [numbers.setdefault(text.strip().casefold(), len(numbers)) for text in texts], np.int64
+    )
+
+
+def _duplicates(tokens: Tokens, stops: np.ndarray) -> np.ndarray:
+    """`query key`: tokens of the same word at another place."""
     words = np.array(tokens.words)
-    texts = [text.strip().casefold() for text in tokens.word_texts]
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    kinds = np.array([numbers[texts[word]] if word >= 0 else -1 for word in words])
+    of_words = _kinds(tokens.word_texts)
+    kinds = np.array([of_words[word] if word >= 0 else -1 for word in words])
     kinds[stops] = -1
     equal: np.ndarray = np.equal.outer(kinds, kinds) & (kinds >= 0)[:, None]
     equal &= np.not_equal.outer(words, words)
     return equal
 
 
-def _after_equal(tokens: Tokens) -> np.ndarray:
-    """The token after an earlier token that is equal."""
-    texts = [token.strip().casefold() for token in tokens.tokens]
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    kinds = np.array([numbers[text] for text in texts])
+def _after_duplicate(tokens: Tokens) -> np.ndarray:
+    """`query key`: the token after an earlier copy of the query's token."""
+    kinds = _kinds(tokens.tokens)
     kinds[np.array(tokens.special, dtype=bool)] = -1
     earlier = np.tril(np.equal.outer(kinds, kinds) & (kinds >= 0)[:, None], -1)
     after: np.ndarray = np.zeros_like(earlier)
@@ -230,7 +302,7 @@ def _after_equal(tokens: Tokens) -> np.ndarray:
 
 
 def _shares(weights: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
-    """`place layer head`: what the queries that have a place pay to it, of all they pay."""
+    """`place layer head`: attention to a place as a share of all that its queries pay."""
     n_layers, n_heads = weights.shape[:2]
     flat = weights.reshape(n_layers * n_heads, -1)
     tables = np.stack([place.ravel() for place in places], axis=1).astype(weights.dtype)
@@ -242,8 +314,8 @@ def _shares(weights: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
     return table
 
 
-def _in_sight(block: Block) -> np.ndarray:
-    """`layer query key`: what a query may look at; one layer where all are alike."""
+def _visible(block: Block) -> np.ndarray:
+    """`layer query key`: visible keys; one layer if all layers see the same."""
     if "visible" in block.data:
         visible: np.ndarray = block.data["visible"].transpose("layer", "query", "key").values
         return visible
@@ -253,24 +325,22 @@ def _in_sight(block: Block) -> np.ndarray:
     return np.ones((1, n_queries, n_keys), dtype=bool)
 
 
-def _even(place: np.ndarray, in_sight: np.ndarray) -> np.ndarray:
-    """`layer`: the share that even attention would pay to a place."""
+def _uniform_share(place: np.ndarray, visible: np.ndarray) -> np.ndarray:
+    """`layer`: the share that uniform attention would pay to a place."""
     rows = place.any(-1)
     if not rows.any():
-        return np.zeros(len(in_sight))
-    there = (in_sight[:, rows] & place[rows]).sum(-1)
-    shares: np.ndarray = (there / np.maximum(in_sight[:, rows].sum(-1), 1)).mean(-1)
+        return np.zeros(len(visible))
+    n_there = (visible[:, rows] & place[rows]).sum(-1)
+    shares: np.ndarray = (n_there / np.maximum(visible[:, rows].sum(-1), 1)).mean(-1)
     return shares
 
 
 def _breadth(
-    weights: np.ndarray, in_sight: np.ndarray, entropies: np.ndarray
+    weights: np.ndarray, visible: np.ndarray, entropies: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """`layer head`: exp(entropy) of a row as a share of the keys in sight, on average; and of
-    how many rows.
-    """
-    counts = in_sight.sum(-1)
-    rows = (counts >= FEWEST_KEYS).all(0)
+    """`layer head`: mean of exp(entropy) of a row over its visible keys; and the number of rows."""
+    counts = visible.sum(-1)
+    rows = (counts >= MIN_VISIBLE_KEYS).all(0)
     if not rows.any():
         return np.zeros(weights.shape[:2]), 0
     shares = np.exp(entropies[..., rows]) / counts[:, None, rows]
@@ -278,62 +348,72 @@ def _breadth(
     return np.where(is_live, shares.mean(-1), 0.0), int(rows.sum())
 
 
-def corpus_roles(data: xr.Dataset) -> xr.Dataset | None:
-    """What each head does over a corpus, by the shares that a run measured: the same names and
-    the same least share as in one text. None where the run did not measure them.
+Probes = Mapping[tuple[int, int], str] | Result | Iterable[Result]
+"""Names by layer and head, or the results of probes that give them."""
+MAX_NAMES = 3
+"""Maximum names of one head; some heads are the best at many relations."""
+_PLURAL = {"pronoun": "pronouns", "proper": "names", "nominal": "nouns"}
+
+
+def name_heads(
+    result: Result, thresholds: RoleThresholds | None = None, probes: Probes | None = None
+) -> xr.DataArray:
+    """Return one name for each head over a corpus, `layer head`.
+
+    A name that a probe gives comes first, because it is more specific; then the name of the role,
+    or `NO_ROLE`.
 
     Args:
-        data: one block of a result.
+        result: a result with `offset_share`, `class_share`, `row_entropy`, `uniform_entropy`.
+        thresholds: minimum values for a role.
+        probes: results of `probe_dependencies` and `probe_coreference`, whose best heads are named
+            after what they find; or names: `{(7, 9): "direct object"}`.
     """
-    if not {"offset_share", "class_share"} <= set(data):
-        return None
-    by_offset = {"previous": -1, "same": 0, "next": 1}
-    tables = {
-        role: data["offset_share"].sel(offset=offset)
-        for role, offset in by_offset.items()
-        if offset in data["offset_share"]["offset"]
-    }
-    classes = [str(name) for name in data["class_share"]["key_class"].values]
-    added = [name for name in classes if name not in (FIRST, PERIOD_OR_COMMA, PUNCTUATION, REST)]
-    for role, members in (("first", [FIRST]), ("special", added), ("punctuation", [PUNCTUATION])):
-        if members and set(members) <= set(classes):
-            tables[role] = data["class_share"].sel(key_class=members).sum("key_class")
-    tables |= {role: data[name] for role, name in CORPUS_NAMES.items() if name in data}
-    if {"row_entropy", "uniform_entropy"} <= set(data):
-        tables["broad"] = xr.apply_ufunc(np.exp, data["row_entropy"] - data["uniform_entropy"])
-    first = next(iter(tables.values())).transpose("layer", "head")
-    shares = np.full((len(ROLES), *first.shape), np.nan)
-    queries = np.zeros(len(ROLES), dtype=np.int64)
-    for role, table in tables.items():
-        row = ROLES.index(role)
-        shares[row] = table.transpose("layer", "head").values
-        count = f"{CORPUS_NAMES.get(role, 'offset_share')}_count"
-        queries[row] = int(data[count].max()) if count in data else MIN_QUERIES
-    least = np.where(np.array(ROLES) == "broad", MIN_BROAD, MIN_SHARE)[:, None, None]
-    holds = (np.nan_to_num(shares) >= least) & (queries >= MIN_QUERIES)[:, None, None]
-    coords = {name: first[name].values for name in ("layer", "head")}
-    return choose_roles(RoleShares(shares, queries, _settled(holds)), coords, "corpus")
+    missing = [name for name in SURFACE if name not in result]
+    roles = None if missing else corpus_roles(result.dataset, thresholds or DEFAULT)
+    if roles is None:
+        raise InputError(
+            f"Heads are named after {', '.join(missing)}, which this result does not have. "
+            'Run analyze with the surface metrics (they are among "all").'
+        )
+    shown = [ROLES[role].name if role else NO_ROLE for role in roles["role"].values.ravel()]
+    names = roles["role"].copy(data=np.array(shown, dtype=object).reshape(roles["role"].shape))
+    for (layer, head), name in probed_names(probes).items():
+        if layer not in names["layer"].values or head not in names["head"].values:
+            raise InputError(f"A probe names L{layer} H{head}, which this result does not have.")
+        names.loc[{"layer": layer, "head": head}] = name
+    return names
 
 
 def of_probes(results: Iterable[Result]) -> list[Result]:
-    """Those of the results that score heads as classifiers."""
+    """Return the results that score heads as classifiers."""
     return [r for r in results if "accuracy" in r or "coref_accuracy" in r]
 
 
-def probed_behaviors(
+def probed_names(probes: Probes | None) -> Mapping[tuple[int, int], str]:
+    """Return one name for each head that probes single out."""
+    if probes is None or isinstance(probes, Mapping):
+        return probes or {}
+    names: dict[tuple[int, int], list[str]] = {}
+    for result in [probes] if isinstance(probes, Result) else probes:
+        for place, more in best_at(result).items():
+            names.setdefault(place, []).extend(more)
+    return {place: ", ".join(all_names[:MAX_NAMES]) for place, all_names in names.items()}
+
+
+def best_at(
     result: Result, *, margin: float = 0.10, block: str | None = None
 ) -> dict[tuple[int, int], list[str]]:
-    """By layer and head, what the head is best at; heads that are best at nothing are missing.
+    """Return the relations or mentions that each head is best at, by layer and head.
 
-    A head is named after a relation where it is the best of all heads and its honest
-    accuracy (chosen on one half of the documents, scored on the other) is `margin` above the
-    fixed-offset baseline: `obj`, or `obj (head)` where parents attend to their dependents.
-    After coreference it is named `coreference`, `coreference of pronouns` and so on, where it
-    is `margin` above the rule that takes the nearest mention with the same head word.
+    A head is named after a relation if it is the best of all heads and its cross-fitted accuracy is
+    `margin` above the fixed-offset baseline: `obj`, or `obj (head)` where parents attend to their
+    dependents. After coreference it is named `coreference of pronouns` and so on, if it is `margin`
+    above the rule that takes the nearest mention with the same head word.
 
     Args:
-        result: of `probe_dependencies` or `probe_coreference`.
-        margin: how far above its baseline.
+        result: a result of `probe_dependencies` or `probe_coreference`.
+        margin: minimum difference to the baseline.
         block: another attention of the model: `decoder`.
     """
     table = probe_table(result, block=block)
@@ -348,88 +428,3 @@ def probed_behaviors(
         if is_named and min(row.crossfit_accuracy, row.accuracy) >= baseline + margin:
             names.setdefault((row.layer, row.head), []).append(name)
     return names
-
-
-_PLURAL = {"pronoun": "pronouns", "proper": "names", "nominal": "nouns"}
-
-OTHER = "other"
-SURFACE = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
-"""The variables that name a head."""
-MAX_NAMES = 3
-"""Names a head is given at most: some heads are best at many relations."""
-
-Probes = Mapping[tuple[int, int], str] | Result | Iterable[Result]
-"""Names by layer and head, or the results of probes that give them."""
-
-
-@dataclass(frozen=True)
-class RoleThresholds:
-    """From which value on a head is named after a behavior (Clark et al. 2019)."""
-
-    offset: float = 0.5
-    """Next or previous token, section 3.1."""
-    key_class: float = 0.6
-    """[CLS], [SEP], punctuation, the first token: Figure 6."""
-    broad: float = 0.8
-    """Row entropy as a share of the uniform one: 3.8 nats of 4.85 at 128 tokens."""
-
-
-def behaviors(
-    result: Result, thresholds: RoleThresholds | None = None, probes: Probes | None = None
-) -> xr.DataArray:
-    """`layer head`: what each head does, one name each.
-
-    Names from probing come first, because they are the most specific; then the share of
-    attention that is furthest above its threshold.
-
-    Args:
-        result: with `offset_share`, `class_share`, `row_entropy` and `uniform_entropy`.
-        thresholds: where behaviors begin.
-        probes: results of `probe_dependencies` and `probe_coreference`, whose best heads are
-            named after what they find; or names: `{(7, 9): "direct object"}`.
-    """
-    limits = thresholds or RoleThresholds()
-    missing = [name for name in SURFACE if name not in result]
-    if missing:
-        raise InputError(
-            f"Heads are named after {', '.join(missing)}, which this result does not have. "
-            'Run analyze with the surface metrics (they are among "all").'
-        )
-    scores: dict[str, np.ndarray] = {}
-    for offset, name in ((-1, "previous token"), (1, "next token")):
-        scores[name] = result["offset_share"].sel(offset=offset).values / limits.offset
-    shares = result["class_share"]
-    names = [str(name) for name in shares["key_class"].values]
-    for name in names:
-        if name in (REST, PERIOD_OR_COMMA) or (name == FIRST and is_repeated(shares)):
-            continue
-        shown = "first token" if name == FIRST else name
-        scores[shown] = shares.sel(key_class=name).values / limits.key_class
-    uniform = float(result["uniform_entropy"])
-    if uniform > 0:
-        scores["broad"] = result["row_entropy"].values / (limits.broad * uniform)
-    table = np.nan_to_num(np.stack(list(scores.values())))
-    best = table.argmax(0)
-    labels = np.array([*scores, OTHER], dtype=object)[np.where(table.max(0) > 1, best, len(scores))]
-    behavior = xr.DataArray(
-        labels,
-        dims=("layer", "head"),
-        coords={"layer": result["row_entropy"]["layer"], "head": result["row_entropy"]["head"]},
-        name="behavior",
-    )
-    for (layer, head), name in probed_names(probes).items():
-        if layer not in behavior["layer"].values or head not in behavior["head"].values:
-            raise InputError(f"A probe names L{layer} H{head}, which this result does not have.")
-        behavior.loc[{"layer": layer, "head": head}] = name
-    return behavior
-
-
-def probed_names(probes: Probes | None) -> Mapping[tuple[int, int], str]:
-    """One name for each head that probes single out."""
-    if probes is None or isinstance(probes, Mapping):
-        return probes or {}
-    names: dict[tuple[int, int], list[str]] = {}
-    for result in [probes] if isinstance(probes, Result) else probes:
-        for at, more in probed_behaviors(result).items():
-            names.setdefault(at, []).extend(more)
-    return {at: ", ".join(all_names[:MAX_NAMES]) for at, all_names in names.items()}

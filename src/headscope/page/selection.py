@@ -18,8 +18,8 @@ from headscope.errors import InputError, UnknownName
 from headscope.heads.roles import CONTENT, RoleShares, known_weights, role_places, role_shares
 from headscope.results.trace import Block, Trace
 
-POSITIONS = ("previous", "next")
-PREFERENCE = (CONTENT, POSITIONS, ("same",))
+POSITIONS = ("previous_token", "next_token")
+PREFERENCE = (CONTENT, POSITIONS, ("current_token",))
 """A head that reads by content before one that reads by position, and both before one that stays
 where it is. Heads that rest, or read everything, are no place to begin."""
 

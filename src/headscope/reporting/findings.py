@@ -58,6 +58,10 @@ from headscope.run.compare import compare
 from headscope.statistics.correlation import pearson, ranks
 from headscope.statistics.jackknife import Jackknife
 
+BROAD_ENTROPY = 0.8
+"""Entropy as a share of the uniform one, for the count of broad heads: 3.8 nats of 4.85 at 128
+tokens (Clark et al. 2019, section 3.3)."""
+
 
 def effects(subject: ModelResults, number: int) -> Phrase | None:
     """Without which head the loss rises most, and how many heads it depends on."""
@@ -409,7 +413,7 @@ def _correlation(other: str, more: str, less: str) -> Rule:
 
 
 def _offsets(subject: ModelResults, number: int) -> Phrase | None:
-    limit = RoleThresholds().offset
+    limit = RoleThresholds().share
     parts: list[Phrase] = []
     for offset, name in ((-1, "previous"), (1, "next")):
         above = heads_beyond(subject, "offset_share", limit, offset=offset)
@@ -484,7 +488,7 @@ def _broad(subject: ModelResults, number: int) -> Phrase | None:
     uniform = subject.jackknife("uniform_entropy")
     if uniform is None or not uniform.value > 0:
         return None
-    share = RoleThresholds().broad
+    share = BROAD_ENTROPY
     broad = heads_beyond(subject, "row_entropy", scaled(uniform, share))
     if not broad.passed:
         return None
@@ -535,7 +539,7 @@ TOPICS: dict[str, tuple[Rule, ...]] = {
 def notable_heads(subject: ModelResults) -> dict[tuple[int, int], str]:
     """Heads worth seeing at work, and why: the strongest of each kind."""
     notable: dict[tuple[int, int], str] = {}
-    offset = RoleThresholds().offset
+    offset = RoleThresholds().share
     baseline = subject.jackknife("dep_baseline")
     reach = subject.jackknife("distance")
     mean = None if reach is None else reach.mean((0, 1))

@@ -13,7 +13,7 @@ from typing import TypedDict
 from headscope.errors import InputError
 from headscope.heads.cards import make_all_cards
 from headscope.heads.head_map import HeadMap
-from headscope.heads.roles import behaviors, of_probes
+from headscope.heads.roles import name_heads, of_probes
 from headscope.reporting.figure_data import (
     Figure,
     Number,
@@ -75,7 +75,7 @@ def roles_of(subject: ModelResults) -> list[list[str]] | None:
     if result is None:
         return None
     try:
-        names = behaviors(result, probes=of_probes(subject.results))
+        names = name_heads(result, probes=of_probes(subject.results))
     except InputError:  # some surface metric is missing
         return None
     return [[str(name) for name in row] for row in names.values]
@@ -94,7 +94,7 @@ def map_figure(subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap]) ->
                 "head": [int(n) for n in data["head"].values],
                 "x": numbers(data["x"]),
                 "y": numbers(data["y"]),
-                "behavior": [str(name) for name in data["behavior"].values],
+                "role": [str(name) for name in data["role"].values],
                 "cluster": [int(n) for n in data["cluster"].values],
                 **({"effect": numbers(data["effect"])} if "effect" in data else {}),
                 "note": (

@@ -30,7 +30,7 @@ export function strongestLink(
     if (row < 0 && rows[r].special) continue;
     columns.forEach((to, c) => {
       const weight = matrix.weights[r * matrix.columns + c];
-      const isItself = to.positions[0] === rows[r].positions[0] && role !== "same";
+      const isItself = to.positions[0] === rows[r].positions[0] && role !== "current_token";
       if (to.special || isItself || (to.positions[0] === 0 && columns.length > 2)) return;
       if (weight > (best?.weight ?? 0)) best = { from: rows[r], to, weight };
     });
@@ -39,20 +39,22 @@ export function strongestLink(
 }
 
 const LEADS: Record<RoleId, string> = {
-  previous: "reads the token before",
-  next: "reads the token after",
-  same: "reads each token itself",
-  equal: "links equal words",
-  after: "reads what followed an earlier equal word",
+  previous_token: "reads the token before",
+  next_token: "reads the token after",
+  current_token: "reads each token itself",
+  duplicate_token: "links duplicate words",
+  induction: "reads what followed the same word earlier",
   broad: "broad attention",
-  first: "attention sink: first token",
-  special: "attention sink: special tokens",
+  first_token: "attention sink: first token",
+  special_token: "attention sink: special tokens",
   punctuation: "attention sink: punctuation",
 };
 
 /** Whether a role is an attention sink. */
-export function isSink(role: string | null): role is "first" | "special" | "punctuation" {
-  return role === "first" || role === "special" || role === "punctuation";
+export function isSink(
+  role: string | null,
+): role is "first_token" | "special_token" | "punctuation" {
+  return role === "first_token" || role === "special_token" || role === "punctuation";
 }
 
 /** Minimum weight of a pinned word for a sink head to be titled by what the word reads. */
@@ -76,8 +78,9 @@ export function titleOf(
   }
   if (role === "broad") return parts(`${LEADS.broad}${present.length ? ", most of all" : ""}`);
   if (role !== null && !isSinkRole) {
-    const across = role === "equal" && present.some(({ from, to }) => from.segment !== to.segment);
-    const lead = across ? "links equal words across the two sentences" : LEADS[role];
+    const across =
+      role === "duplicate_token" && present.some(({ from, to }) => from.segment !== to.segment);
+    const lead = across ? "links duplicate words across the two sentences" : LEADS[role];
     return parts(present.length ? `${lead}:` : lead);
   }
   if (present.length === 0) return parts("reads hardly any word here");

@@ -34,14 +34,14 @@ export interface VectorsPart {
 }
 
 export type RoleId =
-  | "previous"
-  | "next"
-  | "same"
-  | "equal"
-  | "after"
+  | "previous_token"
+  | "next_token"
+  | "current_token"
+  | "duplicate_token"
+  | "induction"
   | "broad"
-  | "first"
-  | "special"
+  | "first_token"
+  | "special_token"
   | "punctuation";
 
 export interface Role {

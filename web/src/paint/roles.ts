@@ -15,28 +15,29 @@ export interface RoleLook {
 }
 
 const NAMED = [
-  ["equal", "⇄", "equal", "equal word elsewhere", "#b8440d", "#f57f4f"],
-  ["after", "↷", "after", "after an earlier equal word", "#d9a53a", "#f9d467"],
-  ["previous", "←", "prev", "previous token", "#054c7a", "#599ef3"],
-  ["next", "→", "next", "next token", "#17a3e9", "#b3defb"],
-  ["same", "↺", "same", "same token", "#8e31c2", "#a04ecc"],
-  ["broad", "≋", "broad", "broad", "#38966f", "#55d5b1"],
-  ["first", "⇤", "first", "first token", "#5a6673", "#939aa3"],
-  ["special", "‖", "sep", "special tokens", "#9da4ad", "#667483"],
+  ["duplicate_token", "⇄", "dup", "duplicate token", "#b8440d", "#f57f4f"],
+  ["induction", "↷", "ind", "induction", "#d9a53a", "#f9d467"],
+  ["previous_token", "←", "prev", "previous token", "#054c7a", "#599ef3"],
+  ["next_token", "→", "next", "next token", "#17a3e9", "#b3defb"],
+  ["current_token", "↺", "self", "current token", "#8e31c2", "#a04ecc"],
+  ["broad", "≋", "broad", "broad attention", "#38966f", "#55d5b1"],
+  ["first_token", "⇤", "first", "first token", "#5a6673", "#939aa3"],
+  ["special_token", "‖", "sep", "special tokens", "#9da4ad", "#667483"],
   ["punctuation", "·", "punct", "punctuation", "#c2ccd6", "#48525e"],
   // Lines of a head without a role have a color, its swatch is hollow.
   ["unnamed", "", "", "unnamed", "#b3145e", "#ff86bb"],
 ] as const;
 
 const DESCRIPTIONS: Record<RoleLook["id"], string> = {
-  equal: "reads the same word at another place, in the other sentence where there are two",
-  after: "reads what followed the same word earlier in the text (induction)",
-  previous: "reads the token right before",
-  next: "reads the token right after",
-  same: "reads the token itself",
+  duplicate_token:
+    "reads the same word at another place, in the other sentence where there are two",
+  induction: "reads what followed the same token earlier in the text",
+  previous_token: "reads the token right before",
+  next_token: "reads the token right after",
+  current_token: "reads the token itself",
   broad: "spreads over at least half of what it can see",
-  first: "attention sink: reads the first token",
-  special: "attention sink: reads tokens like [SEP] that mark where a text ends",
+  first_token: "attention sink: reads the first token",
+  special_token: "attention sink: reads tokens like [SEP] that mark where a text ends",
   punctuation: "attention sink: reads periods and commas",
   unnamed: "no rule names it on this text",
 };

@@ -16,8 +16,8 @@ const TOP = 34;
 
 /** Strength of sink and broad roles in percent: dimmed, as on a page. */
 const DIMMED: Partial<Record<string, number>> = {
-  first: 36,
-  special: 36,
+  first_token: 36,
+  special_token: 36,
   punctuation: 36,
   broad: 46,
 };

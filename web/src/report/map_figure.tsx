@@ -19,18 +19,18 @@ export function radiusOf(effect: number | null | undefined, largest: number): nu
   return 3.5 + 7.5 * Math.sqrt(Math.abs(effect ?? 0) / largest);
 }
 
-type ColorBy = "behavior" | "layer";
+type ColorBy = "role" | "layer";
 
 export function MapFigureView({ figure }: { figure: MapFigure }) {
   const context = useReport();
-  const [by, setBy] = useState<ColorBy>("behavior");
+  const [by, setBy] = useState<ColorBy>("role");
   const controls = (
     <Segments<ColorBy>
       kind="segments"
       label="Color of the points"
       value={by}
       options={[
-        ["behavior", "By behavior"],
+        ["role", "By role"],
         ["layer", "By layer"],
       ]}
       choose={setBy}
@@ -49,9 +49,9 @@ export function MapFigureView({ figure }: { figure: MapFigure }) {
 function drawMap({ panels, title }: MapFigure, context: ReportContext, by: ColorBy, width: number) {
   const { size } = svg.columnsFor(panels.length, width, 330, 20);
   const height = Math.min(size * 0.78, 460);
-  const names = rolesByCount(panels.flatMap((panel) => panel.behavior));
+  const names = rolesByCount(panels.flatMap((panel) => panel.role));
   const legend =
-    by === "behavior"
+    by === "role"
       ? svg.roleLegend(names, width)
       : { element: <svg.Label x={0} y={10} text="stronger: later layers" />, height: 10 };
   const effects = panels.flatMap((panel) => panel.effect ?? []);
@@ -87,11 +87,11 @@ function drawMap({ panels, title }: MapFigure, context: ReportContext, by: Color
               const cx = size / 2 + (panel.x[k] - (x0 + x1) / 2) * scale;
               const cy = 36 + height / 2 - (panel.y[k] - (y0 + y1) / 2) * scale;
               const { class: kind, ...style } =
-                by === "behavior"
-                  ? dotStyle(panel.behavior[k], names)
+                by === "role"
+                  ? dotStyle(panel.role[k], names)
                   : { class: "dot", fill: layerShade(layer, layers) };
               const rows: Tip["rows"][number][] = [
-                ["behavior", panel.behavior[k]],
+                ["role", panel.role[k]],
                 ["cluster", String(panel.cluster[k] + 1)],
               ];
               if (effect !== null)
@@ -111,10 +111,10 @@ function drawMap({ panels, title }: MapFigure, context: ReportContext, by: Color
 }
 
 function mapRows({ panels }: MapFigure, context: ReportContext): Row[] {
-  const rows: Row[] = [["model", "layer", "head", "x", "y", "behavior", "cluster", "effect"]];
-  for (const { subject, layer, head, x, y, behavior, cluster, effect } of panels) {
+  const rows: Row[] = [["model", "layer", "head", "x", "y", "role", "cluster", "effect"]];
+  for (const { subject, layer, head, x, y, role, cluster, effect } of panels) {
     layer.forEach((number, k) => {
-      const values = [x[k], y[k], behavior[k], cluster[k], effect?.[k] ?? null];
+      const values = [x[k], y[k], role[k], cluster[k], effect?.[k] ?? null];
       rows.push([context.titleOf(subject), number, head[k], ...values]);
     });
   }

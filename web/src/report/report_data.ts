@@ -154,7 +154,7 @@ export interface MapFigure extends Common {
     readonly head: number[];
     readonly x: number[];
     readonly y: number[];
-    readonly behavior: string[];
+    readonly role: string[];
     readonly cluster: number[];
     /** Rise of the loss without each head, in nats per token. */
     readonly effect?: Maybe[];

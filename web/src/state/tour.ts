@@ -8,8 +8,8 @@ import { blockOf, headCode, headName, type Selection } from "./selection.ts";
 type Step = Header["story"][number];
 
 const SINKS = {
-  first: "the first token",
-  special: "special tokens such as [SEP]",
+  first_token: "the first token",
+  special_token: "special tokens such as [SEP]",
   punctuation: "punctuation",
 } as const;
 
@@ -21,7 +21,7 @@ export function tourOf(trace: Trace, base: Selection, canRun: boolean): Step[] {
     row.filter((_, h) => block.has(i, h)).map(({ role }) => role),
   );
   const all = roles.length;
-  const sinks = (["first", "special", "punctuation"] as const)
+  const sinks = (["first_token", "special_token", "punctuation"] as const)
     .map((role) => ({ role, count: roles.filter((other) => other === role).length }))
     .reduce((most, sink) => (sink.count > most.count ? sink : most));
   const word = base.word === null ? "a word" : `“${printed(block.queryTokens.texts[base.word])}”`;

@@ -77,20 +77,20 @@ def map_heads(
     page = out / "map.html"
     heads.save_page(page, *results, explorer=explorer)
     figures = _draw(results, heads, out)
-    behaviors, clusters = _behaviors(heads), _clusters(heads)
+    roles, clusters = _heads_by_role(heads), _clusters(heads)
     data = {
         "title": heads.title,
         "stress": heads.stress,
         "page": str(page),
         "figures": [str(path) for path in figures],
-        "behaviors": behaviors,
+        "roles": roles,
         "clusters": clusters,
     }
     lines = [f"{heads.title}: {heads.data.sizes['at']} heads, stress {heads.stress:.2f}"]
-    width = max(len(name) for name in behaviors)
+    width = max(len(name) for name in roles)
     lines += [
         f"  {name:<{width}}  {len(members):>3}  {_listed(members)}"
-        for name, members in behaviors.items()
+        for name, members in roles.items()
     ]
     for number, cluster in enumerate(clusters):
         layers = ", ".join(f"L{layer} {n}" for layer, n in cluster["layers"].items())
@@ -138,12 +138,12 @@ def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
     return [save_figure(drawn[name], out / f"{name}.png") for name in sorted(drawn)]
 
 
-def _behaviors(heads: HeadMap) -> dict[str, list[str]]:
-    """The heads of each behavior, the most frequent first."""
+def _heads_by_role(heads: HeadMap) -> dict[str, list[str]]:
+    """Return the heads of each role, the most frequent first."""
     names: dict[str, list[str]] = {}
     data = heads.data
     for name, layer, head in zip(
-        data["behavior"].values, data["layer"].values, data["head"].values, strict=True
+        data["role"].values, data["layer"].values, data["head"].values, strict=True
     ):
         names.setdefault(str(name), []).append(f"L{layer} H{head}")
     return dict(sorted(names.items(), key=lambda entry: -len(entry[1])))
