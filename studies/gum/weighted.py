@@ -31,7 +31,7 @@ WEIGHTED_FINDINGS = (
     Finding(
         "near_weighted",
         "V&B §5.3.3",
-        "Heads that follow dependencies look near, also by what they fetch",
+        "Heads that follow dependencies look near, also norm-weighted",
         "r of distance and alignment over heads, both weighted < 0",
     ),
 )
