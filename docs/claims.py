@@ -66,8 +66,8 @@ def costs(m: Measured) -> str:
     added = [m.cost("corpus", VB.format(name)) for name in (BERT, "minilm")]
     probed = [m.cost("probes", PROBE.format(name)) for name in (BERT, "minilm")]
     items = (
-        "`headscope analyze` measures every head of SmolLM2 over 2,001 sentences. From the shell to "
-        f"the saved result, it takes {m.ratio('end to end', SHELL):.2f} of the time of the bare "
+        "`headscope analyze` measures every head of SmolLM2 over 2,001 sentences. From the shell "
+        f"to the saved result, it takes {m.ratio('end to end', SHELL):.2f} of the time of the bare "
         "forward passes.",
         f"All metrics of Vig & Belinkov add {added[0]} to a bare forward pass of BERT-base's shape "
         f"and {added[1]} to MiniLM's. That is {fast[0]:.0f} and {fast[1]:.0f} times faster than "

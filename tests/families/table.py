@@ -14,17 +14,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 HEADER = """\
 # Which models the tap reads
 
-Look up whether your family of models is read, and how. `make families` writes this page. It builds a
-tiny model of every family of transformers {version}, from the configuration alone or as
-transformers' own tests do (`TESTERS=` names a checkout of them). It compares what the tap reads with
-the eager `output_attentions`: on the self-check's input, on a longer one, and on batches padded left
-and right. The tests repeat a fixed sample. Every model is checked the same way on first use:
-`headscope models NAME` prints the result.
+Look up whether your family of models is read, and how. `make families` writes this page. It builds
+a tiny model of every family of transformers {version}, from the configuration alone or as
+transformers' own tests do (`TESTERS=` names a checkout of them). It compares what the tap reads
+with the eager `output_attentions`: on the self-check's input, on a longer one, and on batches
+padded left and right. The tests repeat a fixed sample. Every model is checked the same way on
+first use: `headscope models NAME` prints the result.
 
 {summary}
 
-- **exact**: attention and output equal the reference bit for bit. If a family returns maps before the
-  softmax, their softmax is compared; if it returns one map for all heads, their average.
+- **exact**: attention and output equal the reference bit for bit. If a family returns maps before
+  the softmax, their softmax is compared; if it returns one map for all heads, their average.
   **close**: equal to 0.0001. **unverified**: the family returns no maps; the tap reads the weights
   that the values are multiplied with, and edits act.
 - **route**: `interface`, the family's own eager function runs inside the tap; `fallback`,
