@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile
 # The lock files name everything that comes, so pip looks for nothing else and checks each hash.
 LOCKED := $(PIP) --require-hashes --no-deps
 WORKERS ?= 2
-PYTHON_FILES := src tests benchmarks studies publishing hatch_build.py docs/claims.py docs/generate.py docs/licenses.py \
+PYTHON_FILES := src tests benchmarks studies publishing hatch_build.py web/generate_types.py docs/claims.py docs/generate.py docs/licenses.py \
 	docs/metric_tables.py docs/pictures.py requirements/lock.py
 
 .PHONY: setup lock demo test test-long families check format web bench peers docs study dist \
@@ -57,6 +57,7 @@ format: setup ## rewrite the sources as `check` wants them
 	$(BIN)/ruff check --fix $(PYTHON_FILES)
 
 web: ## build the front end into the package (needs Node.js)
+	$(PYTHON) web/generate_types.py
 	cd web && npm install --no-save --no-audit --no-fund && npm run check && npm test && npm run build
 
 bench: setup peers ## measure, side by side, in one run; the table goes into the docs

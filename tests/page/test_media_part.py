@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from typing import Any
 
 import numpy as np
 
 from headscope.page.codec import Buffers
-from headscope.page.payload import LONGEST_SIDE, MAX_PEAKS, make_payload, media_part
+from headscope.page.payload import LONGEST_SIDE, MAX_PEAKS, add_media, make_payload
 from headscope.results.media import Media
 from tests.model import media_zoo as zoo
 
@@ -47,7 +48,10 @@ def test_sound_and_its_frames() -> None:
 def test_large_images_are_thinned_and_short_sounds_kept() -> None:
     buffers = Buffers()
     media = Media((np.zeros((2000, 1000, 3), np.uint8),), np.array([0.5, -1.0]), 2)
-    part = media_part(media, buffers)
+    part: dict[str, Any] = {}
+    add_media(part, media, buffers)  # type: ignore[arg-type]
     assert part["images"][0]["height"] == 500 <= LONGEST_SIDE
     assert unpacked(buffers.packed[part["sound"]["peaks"]]).tolist() == [128, 255]
-    assert media_part(Media(), buffers) == {}
+    empty: dict[str, Any] = {}
+    add_media(empty, Media(), buffers)  # type: ignore[arg-type]
+    assert empty == {}

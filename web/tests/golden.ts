@@ -1,9 +1,9 @@
 // Golden payload that Python wrote, for tests on both sides.
 
 import { readFileSync } from "node:fs";
+import type { Header } from "../generated/payload.ts";
 import { bufferReader, bytesOfBase64, type ReadBuffer } from "../src/data/decode.ts";
 import { checkHeader } from "../src/data/parse.ts";
-import type { Header } from "../src/data/payload.ts";
 import { openTraces, type Trace } from "../src/data/trace.ts";
 import { Session } from "../src/state/session.ts";
 

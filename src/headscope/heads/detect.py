@@ -1,8 +1,7 @@
 """Induction, duplicate-token and previous-token heads, on random tokens repeated once.
 
-Text is full of cues; a sequence of random tokens followed by itself has only one. What a
-head does there is what the literature calls its induction or duplicate-token score (Olsson
-et al. 2022; Wang et al. 2022).
+Text is full of cues; a sequence of random tokens followed by itself has one. Scores are those of
+Olsson et al. 2022 and Wang et al. 2022.
 """
 
 from __future__ import annotations

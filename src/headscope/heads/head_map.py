@@ -1,6 +1,6 @@
-"""`headscope.map_heads`: all heads of a model in the plane, near where they attend alike.
+"""Map of heads: all heads of a model in the plane and in clusters, by their divergences.
 
-Heads in the plane and in clusters, from their distances; the only file with scikit-learn.
+The only module that uses scikit-learn.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class HeadMap:
 
     @property
     def size_meaning(self) -> str:
-        """What the size of a point stands for; empty where the map has no effects."""
+        """Meaning of the size of a point; empty without effects."""
         largest = self.largest_effect
         if largest is None:
             return ""

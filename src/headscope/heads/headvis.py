@@ -77,7 +77,7 @@ def _measured_heads(data: xr.Dataset, samples: xr.Dataset) -> list[tuple[int, in
 
 
 def _own_variables(data: xr.Dataset) -> list[str]:
-    """What headscope measured of each head, and is shown by itself."""
+    """Return the variables that headscope measured, which are shown beside HeadVis's scores."""
     return [
         str(name)
         for name, array in data.data_vars.items()

@@ -1,4 +1,4 @@
-"""Which heads are above something, after correction for looking at all of them."""
+"""Heads above a threshold, a baseline or another result, corrected for testing all heads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from headscope.statistics.multiple_testing import benjamini_hochberg
 
 COLUMNS = ("head", "value", "95 % interval", "p, adjusted")
 PRINTED = 12
-"""Of a longer list, so many heads are printed."""
+"""Maximum heads that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def significant_heads(
     block: str | None = None,
     **labels: str | int,
 ) -> SignificantHeads:
-    """What `Result.significant` gives; see there."""
+    """See `Result.significant`."""
     if not _is_number(level) or not 0 < level < 1:
         raise InputError(f"level={level!r}; expected a number between 0 and 1, such as 0.05.")
     if not isinstance(against, str | Result) and not _is_number(against):
@@ -204,7 +204,7 @@ def _at(labeled: Labeled, labels: dict[str, str | int]) -> Labeled:
 def _rival(
     known: dict[str, Labeled], labeled: Labeled, name: str, labels: dict[str, str | int]
 ) -> Jackknife:
-    """What each head is compared with, over the same documents."""
+    """Return the value that each head is compared with, over the same documents."""
     if name == "mean":
         return labeled.jackknife.mean((0, 1)).at(None, None)
     if name not in known:

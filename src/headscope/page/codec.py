@@ -1,9 +1,6 @@
-"""Numbers as few bytes: attention in one or two planes, vectors as scaled 16-bit integers.
+"""Encoding of the payload: weights in one or two byte planes, vectors as 16-bit integers, gzipped.
 
-`web/src/data/codes.ts` and `web/src/data/vectors.ts` read what this file writes; the golden
-payload in `tests/page/golden` holds both sides to the same bytes.
-
-The payload as it travels: a JSON header, and the gzipped arrays that it names by number.
+`web/src/data/decode.ts` reads these bytes; `tests/page/golden` holds both sides to them.
 """
 
 from __future__ import annotations
@@ -15,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from headscope.page.payload_types import NumbersPart
 
 LAST_CODE = 254
 """The coarse code of weight 1. Code c stands for (c / 254)²: steps are smallest near zero, where
@@ -128,7 +127,7 @@ class Buffers:
         self._jobs.append(self._threads.submit(_packed, np.ascontiguousarray(array).tobytes()))
         return len(self._jobs) - 1
 
-    def add_numbers(self, numbers: np.ndarray, axes: int) -> dict[str, object]:
+    def add_numbers(self, numbers: np.ndarray, axes: int) -> NumbersPart:
         """Store real numbers with two bytes each and a scale per index of the first `axes`."""
         codes, steps = scale(numbers, axes)
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypedDict
 
 import xarray as xr
 
@@ -12,6 +11,13 @@ from headscope.errors import InputError
 from headscope.heads.cards import ACCURACIES, CardRow, HeadCard, RankedTable
 from headscope.heads.roles import CONTENT, corpus_roles
 from headscope.page.payload import Evidence
+from headscope.page.payload_types import (
+    Bounded,
+    CardNumber,
+    LinkedDocument,
+    PageCard,
+    Relation,
+)
 from headscope.results.result import Exemplar, Result
 from headscope.results.trace import Trace
 
@@ -49,48 +55,6 @@ RELATIONS = {
     "xcomp": "verb of a verb",
 }
 """Relations and kinds of mentions in plain words; the label follows in brackets."""
-
-
-class Bounded(TypedDict):
-    """A value, and its interval where it has one."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-class Relation(Bounded):
-    """Accuracy of a head for one relation, beside a rule without attention."""
-
-    name: str
-    baseline: float | None
-    baseline_name: str
-
-
-class CardNumber(Bounded):
-    """One measured number of a head."""
-
-    name: str
-    title: str
-    unit: str
-
-
-class LinkedDocument(TypedDict):
-    """A document with its strongest link."""
-
-    tokens: list[str]
-    links: list[list[float]]
-
-
-class PageCard(TypedDict):
-    """A `HeadCard` as pages show it."""
-
-    sentences: list[str]
-    relations: list[Relation]
-    looks: list[CardNumber]
-    numbers: list[CardNumber]
-    exemplars: list[LinkedDocument]
-    neighbors: list[str]
 
 
 def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
@@ -218,5 +182,5 @@ def _linked(exemplar: Exemplar) -> LinkedDocument:
         tokens, key = (*tokens, "⏐", *exemplar.key_tokens), key + len(tokens) + 1
     start = max(0, min(exemplar.query, key) - AROUND)
     stop = min(len(tokens), max(exemplar.query, key) + AROUND + 1)
-    link = [exemplar.query - start, key - start, round(exemplar.weight, 4)]
+    link = (exemplar.query - start, key - start, round(exemplar.weight, 4))
     return {"tokens": list(tokens[start:stop]), "links": [link]}

@@ -47,7 +47,7 @@ class LiveReplies(Replies):
         request: Request,
         advance: Callable[[int, int], None] = lambda done, total: None,
     ) -> Reply:
-        """What each head does to the prediction at a position; kept beside the trace."""
+        """Measure the effect of each head on a prediction, and keep it beside the trace."""
         from headscope.causal.trace_effects import with_effects
 
         number = whole(request, "trace", len(self.traces))
@@ -63,7 +63,7 @@ class LiveReplies(Replies):
         return {"effects": part}, buffers.packed
 
     def score(self, request: Request) -> Reply:
-        """Why a head looked where it did: one score as a sum over earlier parts."""
+        """Explain one score as a sum over the terms of the residual stream."""
         from headscope.causal.explain_score import ScorePosition, explain_place
 
         trace = self.trace(request)
@@ -92,7 +92,7 @@ class LiveReplies(Replies):
                 key=lambda part: -max(abs(part[1]), abs(part[2])),
             )[:MAX_PARTS]
         ]
-        against = "the mean score of the other keys in sight"
+        against = "the mean score of the other visible keys"
         return {"total": round(total, 5), "parts": parts, "against": against}, []
 
 

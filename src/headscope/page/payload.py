@@ -1,17 +1,7 @@
-"""The payload: everything the front end is given, as one JSON header and binary buffers.
+"""Payload of a page: one JSON header (`payload_types`) and gzipped buffers, named by number.
 
-This is the whole contract between Python and `web/src/data/payload.ts`. The header names
-its buffers by number; each buffer is gzipped. A page carries them as base64, a notebook as
-bytes. `tests/page/golden/payload.json` is read by the tests of both sides.
-
-What the model made of the text, as parts of the payload: predictions, and effects on them.
-
-Images, sound and what tokens are of them, as parts of the payload.
-
-Pixels go along as bytes that the front end paints itself, so a page loads no image. In a stack,
-`pieces` has for each token null (text), `["patch", image, row, column, top, left, bottom, right]`
-or `["frame", start, end]` in seconds; it is missing where all of it is text.
-`web/src/data/media.ts` reads this.
+A page carries buffers as base64, a notebook as bytes. Pixels of images go along as bytes that the
+front end paints itself, so a page loads no image.
 """
 
 from __future__ import annotations
@@ -20,7 +10,6 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -28,6 +17,20 @@ import xarray as xr
 from headscope.errors import InputError
 from headscope.page.codec import Buffers, Payload
 from headscope.page.payload_blocks import block_part
+from headscope.page.payload_types import (
+    EditedPart,
+    EffectsPart,
+    EvidencePart,
+    Header,
+    HiddenPart,
+    ImagePart,
+    PageHost,
+    PiecePart,
+    PredictionsPart,
+    StoryStep,
+    TokensPart,
+    TracePart,
+)
 from headscope.page.selection import make_step, opened_at, read_fragment, shown_layers
 from headscope.results.effect_data import HeadEffects
 from headscope.results.media import Media
@@ -41,9 +44,8 @@ MAX_PEAKS = 1200
 """Columns of a drawn wave."""
 
 
-def media_part(media: Media, buffers: Buffers) -> dict[str, object]:
-    """`images` and `sound` of a trace, where it has them."""
-    part: dict[str, object] = {}
+def add_media(part: EditedPart, media: Media, buffers: Buffers) -> None:
+    """Add `images` and `sound` of a trace, where it has them."""
     if media.images:
         part["images"] = [_image_part(image, buffers) for image in media.images]
     if media.sound is not None and media.sound.size:
@@ -53,26 +55,16 @@ def media_part(media: Media, buffers: Buffers) -> dict[str, object]:
             "count": len(peaks),
             "peaks": buffers.add(peaks),
         }
-    return part
 
 
-def pieces_part(tokens: Tokens) -> dict[str, list[list[object] | None]]:
-    """`pieces` of a stack, where it has any."""
-    return (
-        {"pieces": [_piece_part(piece) for piece in tokens.media_tokens]}
-        if any(tokens.media_tokens)
-        else {}
-    )
-
-
-def _piece_part(piece: MediaToken | None) -> list[object] | None:
+def _piece_part(piece: MediaToken | None) -> PiecePart:
     if isinstance(piece, Patch):
         edges = [piece.top, piece.left, piece.bottom, piece.right]
         return ["patch", piece.image, piece.row, piece.column, *edges]
     return ["frame", piece.start, piece.end] if isinstance(piece, Frame) else None
 
 
-def _image_part(image: np.ndarray, buffers: Buffers) -> dict[str, int]:
+def _image_part(image: np.ndarray, buffers: Buffers) -> ImagePart:
     """An image, with every n-th pixel of one that is larger than any screen."""
     step = -(-max(image.shape[:2]) // LONGEST_SIDE)
     shown = image[::step, ::step]
@@ -89,11 +81,11 @@ def _peaks(sound: np.ndarray) -> np.ndarray:
 
 
 MAX_POSITIONS = 64
-"""Of a language model: all of a text up to so many tokens, else its last ones."""
+"""Maximum positions of a language model whose predictions are stored, the last ones."""
 MAX_ANSWERS = 10
 
 
-def predictions_part(predictions: Predictions | None) -> dict[str, object] | None:
+def predictions_part(predictions: Predictions | None) -> PredictionsPart | None:
     """The likeliest answers by position; None where there is none, or none has a probability."""
     if predictions is None or not len(predictions):
         return None
@@ -117,8 +109,8 @@ def predictions_part(predictions: Predictions | None) -> dict[str, object] | Non
 
 def effects_part(
     effects: HeadEffects | None, other: HeadEffects | None, buffers: Buffers
-) -> dict[str, object] | None:
-    """What each head does to the prediction, or to the text's vector.
+) -> EffectsPart | None:
+    """Return the effect of each head on the prediction, or on the text's vector.
 
     Args:
         effects: of this trace.
@@ -138,14 +130,14 @@ def effects_part(
             "before": [round(float(value), 5) for value in data["before"].values],
             "after": buffers.add_numbers(after, 2),
         }
-    cosine_similarity = None if other is None else effects.cosine_similarity(other)
+    similarity = None if other is None else effects.cosine_similarity(other)
     return {
-        "kind": "turn",
+        "kind": "cosine_distance",
         "pooling": str(data.attrs["pooling"]),
-        "turn": _table(effects.values),
-        "likeness": None
-        if cosine_similarity is None
-        else {"before": round(cosine_similarity[0], 5), "after": _table(cosine_similarity[1])},
+        "cosine_distance": _table(effects.values),
+        "cosine_similarity": None
+        if similarity is None
+        else {"before": round(similarity[0], 5), "after": _table(similarity[1])},
     }
 
 
@@ -159,27 +151,26 @@ VERSION = 2
 LONGEST_COMMAND = 160
 """Characters of a text that is repeated in the command for a live page."""
 AS_IT_IS = "as it is"
-PageHost = Literal["file", "notebook", "lab"]
 Step = tuple[str, Mapping[str, object] | str]
 """A caption, and the selection it is about."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a corpus run says of a model's heads, ready for the page.
+    """Cards and roles of a model's heads over a corpus, ready for the page.
 
     Attributes:
         part: as the header has it: `about`, and `cards` by head.
         roles: what the heads of each block do over the corpus.
     """
 
-    part: Mapping[str, object]
+    part: EvidencePart
     roles: Mapping[str, xr.Dataset] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a page holds besides its traces, and where it opens.
+    """Contents of a page besides its traces, and where it opens.
 
     Attributes:
         titles: what to call each trace; its text, or what was changed, by default.
@@ -220,7 +211,7 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
     if titles is None:
         titles = _titles(traces, examples)
     selection = opened_at(_shown(traces, examples, contents.selection), contents.selection)
-    story = [
+    story: list[StoryStep] = [
         {"caption": caption, "selection": make_step(_shown(traces, examples, step), step)}
         for caption, step in map(_step, contents.story)
     ]
@@ -229,7 +220,7 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
     buffers = Buffers()
     partners = {pair[side]: pair[1 - side] for pair in examples if len(pair) == 2
                 for side in (0, 1)}  # fmt: skip
-    parts = []
+    parts: list[TracePart] = []
     for index, trace in enumerate(traces):
         other = traces[partners[index]] if index in partners else None
         parts.append(
@@ -239,7 +230,7 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
                 "hidden": _hidden_part(trace, layers, buffers) if contents.hidden else {},
             }
         )
-    header = {
+    header: Header = {
         "format": FORMAT,
         "version": VERSION,
         "place": contents.place,
@@ -250,10 +241,11 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
         ],
         "command": live_command(*(traces[index] for index in examples[0])),
         "evidence": None if contents.evidence is None else contents.evidence.part,
-        **({"report": contents.report} if contents.report else {}),
         "traces": parts,
     }
-    return Payload(header, buffers.packed)
+    if contents.report:
+        header["report"] = contents.report
+    return Payload(dict(header), buffers.packed)
 
 
 def trace_part(
@@ -263,7 +255,7 @@ def trace_part(
     *,
     evidence: Evidence | None = None,
     other: Trace | None = None,
-) -> dict[str, object]:
+) -> EditedPart:
     """One trace: tokens, attention, predictions and effects.
 
     Args:
@@ -275,10 +267,9 @@ def trace_part(
     """
     roles = {} if evidence is None else evidence.roles
     effects = None if other is None else other.effects
-    return {
+    part: EditedPart = {
         "model": str(trace.provenance.get("model", "")),
         "changed": trace.provenance.get("changed"),
-        **({"over": trace.provenance["over"]} if "over" in trace.provenance else {}),
         "stacks": {name: _tokens_part(tokens) for name, tokens in trace.stack_tokens.items()},
         "blocks": [
             block_part(block, trace.stack_tokens, layers, roles.get(name), buffers)
@@ -286,12 +277,15 @@ def trace_part(
         ],
         "predictions": predictions_part(trace.predictions),
         "effects": effects_part(trace.effects, effects, buffers),
-        **media_part(trace.media, buffers),
     }
+    if "over" in trace.provenance:
+        part["over"] = trace.provenance["over"]
+    add_media(part, trace.media, buffers)
+    return part
 
 
 def live_command(trace: Trace, other: Trace | None = None) -> str:
-    """What to type for a page of this text (and one to compare it with) that can run the model."""
+    """Return the shell command for a page of this text that can run the model."""
     words = ["headscope", "serve", "--model", str(trace.provenance.get("load") or "FOLDER")]
     texts = trace.text.texts
     if texts and 0 < sum(map(len, texts)) <= LONGEST_COMMAND and not trace.media:
@@ -380,11 +374,9 @@ def _title(trace: Trace) -> str:
     )
 
 
-def _hidden_part(
-    trace: Trace, layers: frozenset[int], buffers: Buffers
-) -> dict[str, dict[str, object]]:
+def _hidden_part(trace: Trace, layers: frozenset[int], buffers: Buffers) -> dict[str, HiddenPart]:
     """The residual stream before and after the layers."""
-    hidden: dict[str, dict[str, object]] = {}
+    hidden: dict[str, HiddenPart] = {}
     for stack, states in trace.stack_hidden.items():
         kept = [s for s in range(states.sizes["state"]) if {s, s - 1} & layers]
         if kept:
@@ -393,13 +385,15 @@ def _hidden_part(
     return hidden
 
 
-def _tokens_part(tokens: Tokens) -> dict[str, object]:
-    return {
+def _tokens_part(tokens: Tokens) -> TokensPart:
+    part: TokensPart = {
         "tokens": list(tokens.tokens),
         "special": [int(flag) for flag in tokens.special],
         "segments": list(tokens.segments),
         "generated": [int(flag) for flag in tokens.generated],
         "words": list(tokens.words),
         "word_texts": list(tokens.word_texts),
-        **pieces_part(tokens),
     }
+    if any(tokens.media_tokens):
+        part["pieces"] = [_piece_part(piece) for piece in tokens.media_tokens]
+    return part

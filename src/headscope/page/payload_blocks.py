@@ -1,16 +1,13 @@
-"""One attention of a trace as a part of the payload: weights by layer, thumbnails, statistics.
+"""Attention blocks in the payload: weights by layer, thumbnails, roles, statistics, vectors.
 
-Simple statistics of every head over one input, by which the explorer sorts and colors.
-
-They describe this input only; what is measured over a corpus is in `metrics/`.
-
-The queries, keys and values of one layer as a part of the payload.
+The statistics describe one input; corpus numbers are in `metrics`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Container
+from typing import cast
 
 import numpy as np
 import xarray as xr
@@ -19,6 +16,7 @@ from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, warn
 from headscope.heads.roles import name_roles, row_entropies
 from headscope.page.codec import Buffers, encode
+from headscope.page.payload_types import BlockPart, RoleId, RolePart, RolesPart, VectorsPart
 from headscope.page.preview import cell_maxima
 from headscope.results.trace import DIMENSIONS, Block
 
@@ -82,27 +80,34 @@ def _rounded(value: float, mass: float) -> float | None:
     return round(float(value), 4) if mass > 0 else None
 
 
-NAMES = ("queries", "keys", "values", "outputs", "scores")
-
-
-def layer_vectors(block: Block, layer: int, buffers: Buffers) -> dict[str, object]:
+def layer_vectors(block: Block, layer: int, buffers: Buffers) -> VectorsPart:
     """Queries and keys of a layer, and what else there is, with two bytes a number."""
     data = block.data.sel(layer=layer)
     groups = data["group_of_head"] if "group_of_head" in data.coords else data["head"]
     scale = float(data["scale"]) if "scale" in data else 1.0
-    part: dict[str, object] = {
+    numbers = {
+        name: buffers.add_numbers(data[name].transpose(*DIMENSIONS[name][1:]).values, 1)
+        for name in ("queries", "keys", "values", "outputs", "scores")
+        if name in data and not (name == "outputs" and _is_weighted_sum(data, groups.values))
+    }
+    part: VectorsPart = {
         "layer": layer,
         "groups": [int(group) for group in groups.values],
         "scale": scale if np.isfinite(scale) else None,
+        "queries": numbers["queries"],
+        "keys": numbers["keys"],
     }
-    for name in NAMES:
-        if name in data and not (name == "outputs" and _is_weighted_sum(data, groups.values)):
-            part[name] = buffers.add_numbers(data[name].transpose(*DIMENSIONS[name][1:]).values, 1)
+    if "values" in numbers:
+        part["values"] = numbers["values"]
+    if "outputs" in numbers:
+        part["outputs"] = numbers["outputs"]
+    if "scores" in numbers:
+        part["scores"] = numbers["scores"]
     return part
 
 
 def _is_weighted_sum(data: xr.Dataset, groups: np.ndarray) -> bool:
-    """Whether the front end can compute the head outputs from attention and values.
+    """Check that attention times values gives the head outputs, so the front end can compute them.
 
     True of most families; not of those with gates.
     """
@@ -130,7 +135,7 @@ def block_part(
     layers: Container[int],
     roles: xr.Dataset | None,
     buffers: Buffers,
-) -> dict[str, object]:
+) -> BlockPart:
     """A block, its numbers in buffers.
 
     Args:
@@ -184,19 +189,19 @@ def block_part(
     }
 
 
-def roles_part(here: xr.Dataset, corpus: xr.Dataset | None) -> dict[str, object]:
+def roles_part(here: xr.Dataset, corpus: xr.Dataset | None) -> RolesPart:
     """The roles of all heads: over the corpus where there is one, and in this text."""
     if corpus is None:
         return {"source": "text", "heads": _role_table(here)}
     return {"source": "corpus", "heads": _role_table(corpus), "here": _role_table(here)}
 
 
-def _role_table(roles: xr.Dataset) -> list[list[dict[str, object]]]:
+def _role_table(roles: xr.Dataset) -> list[list[RolePart]]:
     """`layer head`: the role of each head; null for a head that follows none."""
     return [
         [
             {
-                "role": str(role) or None,
+                "role": cast("RoleId | None", str(role) or None),
                 "share": None if math.isnan(share) else round(float(share), 4),
                 "queries": int(queries),
             }

@@ -1,4 +1,4 @@
-"""A still picture of all heads, drawn without a browser: what a closed notebook shows."""
+"""Still picture of all heads, drawn without a browser, for closed notebooks and link previews."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Replies:
     def reply(self, kind: str, request: Request) -> Reply:
         """The answer to a request; `error` where there is none.
 
-        Requests that fail in a way nobody foresaw raise.
+        Unexpected errors are raised.
         """
         try:
             if kind not in KINDS:

@@ -1,10 +1,6 @@
-"""One offline HTML file with everything in it: no network, no server, a strict policy.
+"""Offline pages: one HTML file with the front end, the payload and a strict policy.
 
-The page holds the built front end (`static/page.js`), the payload's header as JSON and its
-buffers as base64. Its content security policy names the one script by its hash and allows
-nothing else to run or load.
-
-HTML files that stand alone: one script, named by its hash; nothing else runs or loads.
+The content security policy names the one script by its hash; nothing else runs or loads.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from headscope.results.trace import Trace
 
 @dataclass(frozen=True)
 class Preview:
-    """What a link to a page shows where links are unfolded: a sentence and a PNG picture."""
+    """Preview of a link to a page: a sentence and a PNG picture."""
 
     sentence: str
     picture: bytes
@@ -259,7 +255,7 @@ def page_of(payload: Payload, trace: Trace) -> str:
 
 
 def need_trace(given: object) -> Trace:
-    """What was given, which must be a trace."""
+    """Return the trace; raise InputError for anything else."""
     if not isinstance(given, Trace):
         raise InputError(
             f"A Trace is needed, not {type(given).__name__}. Make one with model.trace(text), or "

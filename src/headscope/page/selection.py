@@ -1,7 +1,6 @@
-"""Where the page opens, and where a step of a story goes: what Python was asked for, as the front
-end's URL fragment.
+"""Opening selection of a page and of story steps, as the front end's URL fragment.
 
-Where a page opens when nobody says: on the head that shows most, at its most telling word.
+By default a page opens on the head with the strongest role, at the query that shows it most.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The notebook widget. The one file that imports anywidget.
-
-`Trace.explore`: the explorer in a notebook.
-"""
+"""Notebook widget of the explorer. The only module that imports anywidget."""
 
 from __future__ import annotations
 
@@ -98,7 +95,7 @@ class Explorer(anywidget.AnyWidget):
         )
 
     def _answer(self, _: object, content: Mapping[str, object], __: object) -> None:
-        """What the page asks for."""
+        """Answer a request of the page."""
         kind = content.get("kind")
         if not isinstance(kind, str):
             return

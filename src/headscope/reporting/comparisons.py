@@ -1,7 +1,4 @@
-"""Findings between models and between kinds of text: what changed, what differs.
-
-A table of what changed: heads of two models that read the same documents.
-"""
+"""Findings and tables about two models, or about kinds of text: changes and differences."""
 
 from __future__ import annotations
 
@@ -12,15 +9,15 @@ import numpy as np
 import xarray as xr
 
 from headscope.metrics.core.finalize import block_jackknives, state_of
-from headscope.reporting.figure_data import Figure, describe, figure_of, parent_label
+from headscope.reporting.figure_data import describe, figure_of, parent_label
 from headscope.reporting.hypothesis_tests import LEVEL
 from headscope.reporting.layer_figures import SHOWN as GROUPED
 from headscope.reporting.layer_figures import group_values
 from headscope.reporting.model_results import ModelResults
-from headscope.reporting.report_tables import COMPARED, Cell, cell, p_shown
+from headscope.reporting.report_tables import COMPARED, cell, p_shown
+from headscope.reporting.report_types import Cell, Figure, Phrase
 from headscope.reporting.wording import (
     SPACE,
-    Phrase,
     ValueText,
     aside,
     count_of,
@@ -71,14 +68,14 @@ class Changed:
 
     @property
     def clear(self) -> tuple[Change, ...]:
-        """Those whose change no document decides."""
+        """Changes that are not driven by one document."""
         return tuple(change for change in self.heads if not change.decided)
 
 
 def changes_of(
     subjects: Sequence[ModelResults], left: int, right: int, data: xr.Dataset
 ) -> list[Changed]:
-    """Which heads changed in which measures, head by head over the same documents (BH over heads).
+    """Return the heads that changed in each measure, over the same documents (BH over heads).
 
     Empty where the two cannot be set against one another head by head: other documents, or
     other layers and heads. Measures of which no head could be tested are left out.
@@ -130,7 +127,7 @@ def _decided(
 
 
 def about_changes(subjects: Sequence[ModelResults], differences: Differences) -> list[Phrase]:
-    """What changed between two models that read the same documents: heads, measures, how much."""
+    """Write the changes between two models that read the same documents."""
     sentences: list[Phrase] = []
     for left, right, data in differences:
         changed = changes_of(subjects, left, right, data)
@@ -177,7 +174,7 @@ def _said(subjects: Sequence[ModelResults], right: int, changed: Changed) -> Phr
 
 
 def about_differences(subjects: Sequence[ModelResults], differences: Differences) -> list[Phrase]:
-    """Where the means over heads of two subjects differ (t tests, Holm over measures)."""
+    """Write the differences of means over heads of two subjects (t tests, Holm over measures)."""
     sentences: list[Phrase] = []
     for left, right, data in differences:
         names = [name for name in COMPARED if f"{name}_mean_p" in data]
@@ -212,7 +209,9 @@ def _p_of_mean(data: xr.Dataset, name: str) -> float:
 
 
 def about_groups(subjects: Sequence[ModelResults]) -> list[Phrase]:
-    """Where kinds of text differ: permutation tests over documents, Holm over variables."""
+    """Write the differences of kinds of text: permutation tests over documents, Holm over
+    variables.
+    """
     sentences: list[Phrase] = []
     for subject in subjects:
         tests = group_tests(subject)
@@ -287,7 +286,7 @@ def _spoken(name: str, subjects: Sequence[ModelResults]) -> str:
 
 
 MAX = 5
-"""So many heads of each measure."""
+"""Maximum heads of each measure."""
 
 
 def change_table(subjects: Sequence[ModelResults], differences: Differences) -> Figure | None:

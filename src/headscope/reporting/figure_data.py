@@ -1,11 +1,6 @@
-"""Figures as plain data: what figures of all kinds have, and the figure of all heads.
+"""Common fields of figures, variables with one value per head, and the figure of all heads.
 
-A figure has an id, a kind (which the page knows how to draw), a title, a caption, the name of
-an equation, a paper, and the numbers of its kind.
-
-The variables that have a value for each head, with their names and their values as plain lists.
-
-A metric writes the names of its variables into their attributes; they are read from there.
+Titles, units and papers of variables come from the attributes that their metrics wrote.
 """
 
 from __future__ import annotations
@@ -13,28 +8,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypedDict, Unpack
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
 
 from headscope.heads.roles import corpus_roles
 from headscope.reporting.model_results import ModelResults
-from headscope.reporting.wording import Phrase
+from headscope.reporting.report_types import (
+    Axis,
+    Figure,
+    HeadValues,
+    MaybeNumber,
+    Phrase,
+    Section,
+    VariableEntry,
+)
 from headscope.results.display import VariableDisplay, display_of, is_shown, label_of
 
 MAX_LABELS = 120
-Number: TypeAlias = float | None
-"""None stands for NaN, which JSON does not have."""
-Numbers: TypeAlias = "list[Number] | list[Numbers]"
-
-
-class HeadValues(TypedDict, total=False):
-    """`layer head`: the values of all heads, with the bounds of their intervals."""
-
-    value: Numbers
-    low: Numbers
-    high: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +82,7 @@ def _labels(data: xr.Dataset, dim: str) -> list[object]:
 
 
 def values_of(subject: ModelResults, variable: HeadVariable) -> HeadValues | None:
-    """The values of all heads with their intervals; None where the subject has none."""
+    """The values of all heads with their intervals; None if the subject lacks the variable."""
     data = subject.data(variable.name)
     if data is None:
         return None
@@ -110,86 +102,27 @@ def values_of(subject: ModelResults, variable: HeadVariable) -> HeadValues | Non
 
 
 def describe(subjects: Sequence[ModelResults], name: str) -> VariableDisplay:
-    """What the first result that has a variable says about it."""
+    """Return the display of a variable, from the first result that has it."""
     arrays = (data.variables[name] for s in subjects if (data := s.data(name)) is not None)
     return display_of(next(arrays, xr.Variable((), np.nan)), name)
 
 
 def parent_label(array: xr.DataArray) -> dict[str, str]:
-    """Which of two related words is the parent: either, where a variable tells them apart."""
+    """Return the label `either` for variables that tell parents from dependents."""
     return {"parent": "either"} if "parent" in array.dims else {}
 
 
-def rounded(value: float) -> Number:
+def rounded(value: float) -> MaybeNumber:
     """A number with six significant digits; None for NaN and infinity."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
-def numbers(array: np.ndarray | xr.DataArray) -> Numbers:
+def numbers(array: np.ndarray | xr.DataArray) -> Any:
     """Lists of numbers, nested as the array's axes are."""
     values = np.asarray(array, dtype=np.float64)
     if values.ndim == 1:
         return [rounded(value) for value in values.tolist()]
     return [numbers(part) for part in values]
-
-
-class Axis(TypedDict):
-    """What an axis or a column of small panels shows."""
-
-    title: str
-    units: str
-    share: bool
-
-
-class VariableEntry(TypedDict):
-    """A variable of `heads_figure`."""
-
-    id: str
-    name: str
-    group: str
-    label: str
-    units: str
-    share: bool
-    paper: str
-    meaning: str
-    values: list[HeadValues | None]
-
-
-class Content(TypedDict, total=False):
-    """What figures of some kinds have; `web/src/report/data.ts` says which."""
-
-    variables: Sequence[VariableEntry]
-    roles: Sequence[Sequence[Sequence[str]] | None]
-    columns: Sequence[Mapping[str, object]]
-    rows: Sequence[object]
-    panels: Sequence[Mapping[str, object]]
-    presets: Sequence[Mapping[str, object]]
-    axis: str
-    labels: Sequence[str]
-    units: str
-    share: bool
-    groups: Sequence[str]
-    subjects: Sequence[int]
-
-
-class Figure(Content):
-    """What figures of all kinds have."""
-
-    id: str
-    kind: str
-    title: str
-    caption: Phrase
-    equation: str | None
-    paper: str
-
-
-class Section(TypedDict):
-    """A section of the report, with its figures."""
-
-    id: str
-    title: str
-    text: list[Phrase]
-    figures: list[Figure]
 
 
 def figure_of(
@@ -200,19 +133,21 @@ def figure_of(
     *,
     equation: str | None = None,
     paper: str = "",
-    **content: Unpack[Content],
+    **content: object,
 ) -> Figure:
-    """A figure: what all figures have, then the content of its kind."""
-    caption = [caption] if isinstance(caption, str) else caption
-    return {
+    """Return a figure: the fields of all figures, then the content of its kind.
+
+    `tests/reporting/test_types.py` checks the content against `report_types`.
+    """
+    common = {
         "id": key,
         "kind": kind,
         "title": title,
-        "caption": caption,
+        "caption": [caption] if isinstance(caption, str) else caption,
         "equation": equation,
         "paper": paper,
-        **content,
     }
+    return cast("Figure", {**common, **content})
 
 
 def section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:

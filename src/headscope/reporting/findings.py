@@ -1,11 +1,7 @@
 """Findings about one model, written from its numbers by rules.
 
-A rule gives one sentence or none. What a sentence claims, a test bears out (`evidence`), and the
-sentence says which correction it went through; correlations describe and claim nothing.
-
-Findings about what matters: effects of heads, norms of what they fetch, gradients.
-
-Findings from probes.
+A rule gives one sentence or None. Each claim has a test (`hypothesis_tests`), and the sentence names
+its correction. Correlations describe and claim nothing.
 """
 
 from __future__ import annotations
@@ -37,9 +33,8 @@ from headscope.reporting.report_tables import (
     probe_name,
     probe_scores,
 )
+from headscope.reporting.report_types import Phrase, SentencePart
 from headscope.reporting.wording import (
-    Phrase,
-    SentencePart,
     ValueText,
     aside,
     count_of,
@@ -64,7 +59,7 @@ tokens (Clark et al. 2019, section 3.3)."""
 
 
 def effects(subject: ModelResults, number: int) -> Phrase | None:
-    """Without which head the loss rises most, and how many heads it depends on."""
+    """Write the head with the largest effect on the loss, and how many heads have one."""
     known = effects_of(subject)
     if known is None or not known.n_tested:
         return None
@@ -97,7 +92,7 @@ def effects(subject: ModelResults, number: int) -> Phrase | None:
 
 
 def norms(subject: ModelResults, number: int) -> Phrase | None:
-    """Whether null attention is a no-op: its share by what it fetches."""
+    """Write whether null attention is a no-op: its share weighted by norms."""
     plain = subject.result("null_share")
     if plain is None or subject.normed is None or "null_share" not in subject.normed:
         return None
@@ -157,7 +152,7 @@ def _quoted(name: str) -> str:
 
 
 def relations(subject: ModelResults, number: int) -> Phrase | None:
-    """Whether single heads find relations better than a fixed offset."""
+    """Write whether single heads find relations better than a fixed offset."""
     rows = [row for row in best_rows(subject, "accuracy") if row.label != "all"]
     if not rows:
         return None
@@ -194,7 +189,7 @@ def relations(subject: ModelResults, number: int) -> Phrase | None:
 
 
 def coreference(subject: ModelResults, number: int) -> Phrase | None:
-    """Which baselines the best head for antecedents beats."""
+    """Write the baselines that the best head for antecedents beats."""
     rows = best_rows(subject, "coref_accuracy")
     best = next((row for row in rows if row.label == "all"), None)
     if best is None:
@@ -224,7 +219,7 @@ def coreference(subject: ModelResults, number: int) -> Phrase | None:
 
 
 def trained(subject: ModelResults, number: int) -> Phrase | None:
-    """How often trained probes over all heads find a word's parent."""
+    """Write the accuracy of trained probes over all heads."""
     if not subject.probes:
         return None
     items = []
@@ -257,7 +252,7 @@ NAMED = 3
 
 
 def about_model(subject: ModelResults, number: int) -> list[tuple[str, list[Phrase]]]:
-    """What the numbers say about one model: topics with their sentences; the first has no topic."""
+    """Return the findings about one model by topic; the first topic is empty."""
     paragraphs = []
     for topic, rules in TOPICS.items():
         sentences = [text for rule in rules if (text := rule(subject, number))]

@@ -1,28 +1,16 @@
-"""The head finder: any two measures against one another, a point per head, colored by role.
-
-The map of heads.
-
-The cards of all heads, and the documents in which heads pay their highest weights.
-"""
+"""Figures and cards of single heads: finder, map, exemplars."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
 
 from headscope.errors import InputError
 from headscope.heads.cards import make_all_cards
 from headscope.heads.head_map import HeadMap
 from headscope.heads.roles import name_heads, of_probes
-from headscope.reporting.figure_data import (
-    Figure,
-    Number,
-    figure_of,
-    head_variables,
-    numbers,
-    rounded,
-)
+from headscope.reporting.figure_data import figure_of, head_variables, numbers, rounded
 from headscope.reporting.model_results import ModelResults, measured_elsewhere
+from headscope.reporting.report_types import Arc, Figure, ReportCard
 from headscope.reporting.wording import with_interval
 from headscope.results.result import Exemplar
 
@@ -135,26 +123,6 @@ LONGEST = 80
 """Tokens up to which a document is shown whole."""
 
 
-class Arc(TypedDict):
-    """A weight from a query to a key, by their places in a numbered document."""
-
-    weight: Number
-    document: int
-    query: int
-    key: int
-
-
-class Card(TypedDict):
-    """Everything known about one head."""
-
-    layer: int
-    head: int
-    summary: str
-    evidence: list[list[str | list[list[str]]]]
-    nearest: list[list[Number]]
-    exemplars: list[Arc]
-
-
 class Documents:
     """Token lists that arcs refer to by number, each stored once."""
 
@@ -192,10 +160,12 @@ class Documents:
         }
 
 
-def make_cards(subject: ModelResults, heads: HeadMap | None, documents: Documents) -> list[Card]:
+def make_cards(
+    subject: ModelResults, heads: HeadMap | None, documents: Documents
+) -> list[ReportCard]:
     """The cards of all heads of a subject, layer by layer."""
     source = subject.result("exemplar_weight")
-    cards: list[Card] = []
+    cards: list[ReportCard] = []
     for card in make_all_cards(subject.results, heads=heads, n_exemplars=0):
         exemplars = source.exemplars(card.layer, card.head)[:PER_CARD] if source else []
         cards.append(
@@ -204,10 +174,10 @@ def make_cards(subject: ModelResults, heads: HeadMap | None, documents: Document
                 "head": card.head,
                 "summary": card.summary,
                 "evidence": [
-                    [topic, [[row.what, row.value, row.rank] for row in rows]]
+                    (topic, [[row.what, row.value, row.rank] for row in rows])
                     for topic, rows in card.evidence
                 ],
-                "nearest": [[layer, head, rounded(js)] for layer, head, js in card.nearest],
+                "nearest": [(layer, head, rounded(js)) for layer, head, js in card.nearest],
                 "exemplars": [documents.arc(exemplar) for exemplar in exemplars],
             }
         )

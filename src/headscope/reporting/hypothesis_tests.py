@@ -1,7 +1,7 @@
-"""What the numbers of a subject bear out, each by a test that is named in the sentence.
+"""Tests behind findings, each named in its sentence.
 
-Nothing is concluded from intervals that do or do not overlap. Lists of heads are corrected by
-Benjamini & Hochberg, statements that stand alone by Holm: see `headscope.statistics`.
+Nothing is concluded from overlapping intervals. Lists of heads are corrected by Benjamini &
+Hochberg, single statements by Holm (`headscope.statistics`).
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def labels_above_twice_the_mean(subject: ModelResults, name: str) -> list[bool] 
 
 
 def differ_from(jackknife: Jackknife, other: Jackknife) -> np.ndarray:
-    """Which numbers differ from another of the same documents? Paired; Holm over them."""
+    """Test which numbers differ from others of the same documents. Paired; Holm over them."""
     with np.errstate(invalid="ignore"):
         is_different: np.ndarray = holm(p_differs(jackknife - other)) < LEVEL
     return is_different

@@ -1,23 +1,15 @@
-"""Figures by layer: lines with intervals and baselines, and maps of tags and relations.
-
-Kinds of text side by side: means over heads for each group of documents.
-"""
+"""Figures by layer: lines with intervals and baselines, maps of labels, kinds of text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
-from typing import TypedDict
 
 import numpy as np
 import xarray as xr
 
 from headscope.reporting.figure_data import (
-    Axis,
-    Figure,
-    Number,
-    Numbers,
     axis_of,
     describe,
     figure_of,
@@ -26,8 +18,19 @@ from headscope.reporting.figure_data import (
     rounded,
 )
 from headscope.reporting.model_results import ModelResults, measured_elsewhere
-from headscope.reporting.report_tables import IntervalCell, cell
-from headscope.reporting.wording import Phrase, ValueText, measured
+from headscope.reporting.report_tables import cell
+from headscope.reporting.report_types import (
+    Axis,
+    DotColumn,
+    Figure,
+    IntervalCell,
+    Level,
+    Line,
+    LinePanel,
+    MaybeNumber,
+    Phrase,
+)
+from headscope.reporting.wording import ValueText, measured
 from headscope.results.display import label_of
 
 MAX_LABELS = 24
@@ -35,57 +38,25 @@ FARTHEST = 20
 """Tokens apart up to which the text's own dependencies are shown."""
 
 
-class Values(TypedDict, total=False):
-    """Values along an axis, with the bounds of their intervals."""
-
-    x: list[int]
-    value: Numbers
-    low: Numbers
-    high: Numbers
-
-
-class Line(Values):
-    """Values with a name; empty where a panel has one line."""
-
-    name: str
-
-
-class Level(TypedDict):
-    """A horizontal line to hold values against."""
-
-    name: str
-    value: Number
-
-
-class LayerPanel(TypedDict):
-    """What one subject shows in one column."""
-
-    series: list[Line]
-    baseline: Level | None
-
-
-def values_along(data: xr.Dataset, name: str, dim: str) -> Values:
-    """A variable along its only axis, with its interval if it has one."""
-    values: Values = {"x": [int(n) for n in data[dim].values], "value": numbers(data[name])}
+def line_along(data: xr.Dataset, name: str, dim: str, title: str = "") -> Line:
+    """Return a variable along its only axis, with its interval if it has one."""
+    x = [int(n) for n in data[dim].values]
+    line: Line = {"name": title, "x": x, "value": numbers(data[name])}
     if f"{name}_interval" in data:
         low, high = data[f"{name}_interval"].transpose("bound", dim).values
-        values["low"], values["high"] = numbers(low), numbers(high)
-    return values
+        line["low"], line["high"] = numbers(low), numbers(high)
+    return line
 
 
-def by_layer(subject: ModelResults, name: str, **labels: object) -> Values | None:
-    """The ratio over all heads of each layer, with its interval."""
+def by_layer(
+    subject: ModelResults, name: str, labels: Mapping[str, object], title: str = ""
+) -> Line | None:
+    """Return the ratio over all heads of each layer, with its interval."""
     data = subject.data(f"{name}_by_layer")
     if data is None:
         return None
     names = [key for key in (f"{name}_by_layer", f"{name}_by_layer_interval") if key in data]
-    return values_along(data[names].sel(labels), names[0], "layer")
-
-
-class ColumnAxis(Axis):
-    """The axis of a column, with the name of its equation."""
-
-    equation: str
+    return line_along(data[names].sel(labels), names[0], "layer", title)
 
 
 @dataclass(frozen=True)
@@ -98,9 +69,9 @@ class Column:
     baseline: tuple[str, str] | None = None
     """A variable without layers to hold this one against, and what to call it."""
 
-    def panel(self, subject: ModelResults) -> LayerPanel | None:
-        """What one subject shows in this column."""
-        line = by_layer(subject, self.name, **self.labels)
+    def panel(self, subject: ModelResults) -> LinePanel | None:
+        """Return one subject's panel in this column."""
+        line = by_layer(subject, self.name, self.labels)
         if line is None:
             return None
         level: Level | None = None
@@ -109,9 +80,9 @@ class Column:
             baseline = subject.measured(self.baseline[0], **shared)
             if baseline.is_known:
                 level = {"name": self.baseline[1], "value": rounded(baseline.value)}
-        return {"series": [{"name": "", **line}], "baseline": level}
+        return {"series": [line], "baseline": level}
 
-    def describe(self, subjects: Sequence[ModelResults]) -> ColumnAxis:
+    def describe(self, subjects: Sequence[ModelResults]) -> Axis:
         """The column's heading and units."""
         known = describe(subjects, self.name)
         return {
@@ -178,9 +149,10 @@ def importance_lines(subjects: Sequence[ModelResults]) -> Figure | None:
             continue
         series: list[Line] = []
         for name in data["gradient_class"].values.tolist():
-            line = by_layer(subject, "importance", gradient_class=name)
+            title = label_of("key_class", name)
+            line = by_layer(subject, "importance", {"gradient_class": name}, title)
             if line and any(value is not None for value in line["value"]):
-                series.append({"name": label_of("key_class", name), **line})
+                series.append(line)
         rows.append({"subject": number, "panels": [{"series": series, "baseline": None}]})
     if not rows:
         return None
@@ -206,15 +178,15 @@ def importance_lines(subjects: Sequence[ModelResults]) -> Figure | None:
 
 
 def distances_of_text(subjects: Sequence[ModelResults]) -> Figure | None:
-    """How often tokens that are d apart are related: a property of the text."""
+    """Return the share of related tokens by distance: a property of the text."""
     rows = []
     for number, subject in enumerate(subjects):
         data = subject.data("dep_by_distance")
         if data is None:
             continue
         near = data.isel(distance_between=slice(0, FARTHEST))
-        line = values_along(near, "dep_by_distance", "distance_between")
-        panel: LayerPanel = {"series": [{"name": "", **line}], "baseline": None}
+        line = line_along(near, "dep_by_distance", "distance_between")
+        panel: LinePanel = {"series": [line], "baseline": None}
         rows.append({"subject": number, "panels": [panel]})
     if not rows:
         return None
@@ -249,7 +221,7 @@ def label_maps(subjects: Sequence[ModelResults], name: str, dim: str) -> Figure 
     for subject in shown:
         array = _by_layer_array(subject, name)
         known = set(array[dim].values.tolist())
-        lines = [by_layer(subject, name, **{dim: x}) if x in known else None for x in labels]
+        lines = [by_layer(subject, name, {dim: x}) if x in known else None for x in labels]
         panels.append(
             {
                 "subject": subjects.index(subject),
@@ -292,13 +264,6 @@ SHOWN = ("null_share", "dep_alignment", "distance", "entropy")
 many they have."""
 
 
-class GroupColumn(Axis):
-    """A variable: `subject group` values, and the baselines they are held against."""
-
-    values: list[list[Number | IntervalCell]]
-    baselines: list[list[Number]]
-
-
 def group_values(subject: ModelResults, name: str) -> dict[str, tuple[ValueText, ValueText]]:
     """The mean over heads for each group, and its baseline where it has one."""
     values = {}
@@ -317,7 +282,7 @@ def group_figure(subjects: Sequence[ModelResults]) -> Figure | None:
     groups = list(dict.fromkeys(g for s in shown for g in s.results[0].groups))
     if not groups:
         return None
-    columns: list[GroupColumn] = []
+    columns: list[DotColumn] = []
     for name in SHOWN:
         by_subject = [group_values(subject, name) for subject in shown]
         if not any(by_subject):
@@ -361,8 +326,8 @@ def group_figure(subjects: Sequence[ModelResults]) -> Figure | None:
     )
 
 
-def _value(shown: Number | IntervalCell) -> float:
-    """What to sort by; groups without a value come last."""
+def _value(shown: MaybeNumber | IntervalCell) -> float:
+    """Return the sort key; groups without a value come last."""
     value = shown["value"] if isinstance(shown, dict) else shown
     return inf if value is None else value
 

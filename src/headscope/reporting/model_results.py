@@ -1,8 +1,7 @@
-"""The subjects of a report: models, each with all of its results.
+"""Subjects of a report: each model with all of its results.
 
-All results of one model (an analysis, its importance, its probes) make one subject. A second
-analysis of the same variables (on another corpus, or on one genre) makes another subject, so
-that both stand side by side.
+An analysis, importance and probes of one model make one subject. A second analysis of the same
+variables (another corpus, one genre) makes another subject.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class ModelResults:
 
     @property
     def n_heads(self) -> int:
-        """How many heads a layer has."""
+        """Number of heads in a layer."""
         return len(self._axis("head"))
 
     def has(self, name: str) -> bool:
@@ -286,7 +285,7 @@ def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
 
 
 def _details(result: Result) -> tuple[str, ...]:
-    """What may tell a result from others of its model, the most telling first."""
+    """Return the details that may tell a result from others of its model, most telling first."""
     return (
         "edited" if result.provenance.get("model", {}).get("edits") else "",
         "by norm" if result.over == "norm" else "",

@@ -1,13 +1,7 @@
 """`headscope.report`: results as one offline HTML file that reads like a paper.
 
-The report as plain data, which `json.dumps` takes and the page draws.
-
-Equations as trees of MathML: `[tag, child, …]`, text in the leaves.
-
-Metrics write their equations in LaTeX. The page builds elements from the trees; no markup
-travels as text.
-
-Where the numbers come from: the model and its runs, as rows of a name and a text.
+The report is built as plain data (`report_types`); equations travel as trees of MathML, not as
+markup.
 """
 
 from __future__ import annotations
@@ -17,7 +11,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypedDict
 from xml.etree import ElementTree as ET
 
 import xarray as xr
@@ -35,10 +28,9 @@ from headscope.reporting.comparisons import (
     about_groups,
     change_table,
 )
-from headscope.reporting.figure_data import Figure, Section, describe, heads_figure, section
+from headscope.reporting.figure_data import describe, heads_figure, section
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.head_figures import (
-    Card,
     Documents,
     exemplar_figure,
     finder_figure,
@@ -64,14 +56,22 @@ from headscope.reporting.report_tables import (
     relation_table,
     trained_table,
 )
-from headscope.reporting.wording import Phrase
+from headscope.reporting.report_types import (
+    Figure,
+    Finding,
+    Phrase,
+    Provenance,
+    Report,
+    Rows,
+    Section,
+    Tree,
+)
 from headscope.results.files import open as open_file
 from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.results.trace import Trace
 from headscope.run.compare import compare
 
-Tree: TypeAlias = "list[str | Tree]"
 UNDER = ("∑", "max")
 """Signs whose index stands under them, even in fractions, where LaTeX sets it beside them."""
 OTHERS = {
@@ -104,30 +104,16 @@ def _tree(element: ET.Element) -> Tree:
 
 SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens")
 """The settings of a run that are shown."""
-NameValue = list[str]
-
-
-class RunRows(TypedDict):
-    """What is known about one run."""
-
-    title: str
-    rows: list[NameValue]
-
-
-class Provenance(RunRows):
-    """What is known about a model, and about its runs."""
-
-    runs: list[RunRows]
 
 
 def provenance_of(subject: ModelResults) -> Provenance:
     """The model, then each run on it."""
-    runs: list[RunRows] = [{"title": r.corpus_name, "rows": _run_rows(r)} for r in subject.results]
+    runs: list[Rows] = [{"title": r.corpus_name, "rows": _run_rows(r)} for r in subject.results]
     runs += [{"title": f"Probe: {probe_name(p)}", "rows": _probe_rows(p)} for p in subject.probes]
     return {"title": subject.title, "rows": _model_rows(subject.results[0]), "runs": runs}
 
 
-def _model_rows(result: Result) -> list[NameValue]:
+def _model_rows(result: Result) -> list[tuple[str, str]]:
     model = result.provenance["model"]
     return _kept(
         {
@@ -142,7 +128,7 @@ def _model_rows(result: Result) -> list[NameValue]:
     )
 
 
-def _run_rows(result: Result) -> list[NameValue]:
+def _run_rows(result: Result) -> list[tuple[str, str]]:
     about = result.provenance
     corpus, counts, settings = (about.get(name, {}) for name in ("corpus", "counts", "settings"))
     left_out = corpus.get("left_out") or {}
@@ -168,7 +154,7 @@ def _run_rows(result: Result) -> list[NameValue]:
     )
 
 
-def _probe_rows(probe: Probe) -> list[NameValue]:
+def _probe_rows(probe: Probe) -> list[tuple[str, str]]:
     about = probe.provenance
     treebanks = {
         name: _joined(about[name], "name", "documents", "sentences", "words", "hash")
@@ -185,9 +171,9 @@ def _probe_rows(probe: Probe) -> list[NameValue]:
     )
 
 
-def _kept(rows: Mapping[str, object]) -> list[NameValue]:
+def _kept(rows: Mapping[str, object]) -> list[tuple[str, str]]:
     """The rows that have a text."""
-    return [[name, str(text)] for name, text in rows.items() if text not in (None, "")]
+    return [(name, str(text)) for name, text in rows.items() if text not in (None, "")]
 
 
 def _versions(versions: Mapping[str, str]) -> str:
@@ -204,46 +190,6 @@ def _count(value: object) -> str | None:
 
 FORMAT = "headscope-report"
 VERSION = 1
-
-
-class SubjectEntry(TypedDict):
-    """A subject, as the page needs to know it."""
-
-    title: str
-    layers: list[int]
-    heads: int
-    causal: bool
-    page: str | None
-
-
-class Paragraph(TypedDict):
-    """Sentences on one topic."""
-
-    topic: str
-    sentences: list[Phrase]
-
-
-class Finding(TypedDict):
-    """What the numbers say about one subject; `subject` is None for what they say between them."""
-
-    subject: int | None
-    title: str
-    paragraphs: list[Paragraph]
-
-
-class Report(TypedDict):
-    """Everything the page shows; `web/src/report/data.ts` reads it."""
-
-    format: str
-    version: int
-    title: str
-    subjects: list[SubjectEntry]
-    findings: list[Finding]
-    sections: list[Section]
-    equations: dict[str, Tree]
-    cards: list[list[Card]]
-    documents: list[list[str]]
-    provenance: list[Provenance]
 
 
 def build_report(
@@ -476,8 +422,10 @@ def _used_equations(
     names: set[str] = set()
     for figure in (figure for shown in sections for figure in shown["figures"]):
         names.add(str(figure["equation"]))
-        names.update(str(column.get("equation")) for column in figure.get("columns", ()))
-        names.update(variable["name"] for variable in figure.get("variables", ()))
+        columns: Sequence[Mapping[str, object]] = figure.get("columns", ())  # type: ignore[assignment]
+        names.update(str(column.get("equation")) for column in columns)
+        if figure["kind"] == "heads":
+            names.update(variable["name"] for variable in figure["variables"])
     trees = {
         name: equation_tree(OTHERS.get(name) or describe(subjects, name).equation)
         for name in sorted(names)
@@ -555,7 +503,7 @@ def _write(content: Report, path: str | os.PathLike[str]) -> None:
 
 
 def _opened(source: object) -> object:
-    """What a file or folder holds; anything else as it is."""
+    """Open a file or folder; return anything else unchanged."""
     if not isinstance(source, str | os.PathLike):
         return source
     opened = open_file(source)

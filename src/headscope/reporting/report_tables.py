@@ -1,55 +1,31 @@
-"""Tables: heads as classifiers beside their baselines, trained probes, differences of models.
-
-A cell is text, a number, `{"value", "low", "high"}`, or `{"head": [subject, layer, head]}`.
-
-Does it matter: heads by role and by their effect on the loss.
-"""
+"""Tables of a report: probes beside their baselines, effects by role, differences of models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import NotRequired, TypedDict
 
 import numpy as np
 import xarray as xr
 
 from headscope.probes.tables import ProbeRow, probe_table
-from headscope.reporting.figure_data import (
-    Figure,
-    Number,
-    describe,
-    figure_of,
-    parent_label,
-    rounded,
-)
+from headscope.reporting.figure_data import describe, figure_of, parent_label, rounded
 from headscope.reporting.head_figures import roles_of
 from headscope.reporting.hypothesis_tests import LEVEL
 from headscope.reporting.model_results import ModelResults, measured_elsewhere
-from headscope.reporting.wording import HeadPart, ValueText, head, measured
+from headscope.reporting.report_types import Cell, Figure, IntervalCell, MaybeNumber
+from headscope.reporting.wording import ValueText, head, measured
 from headscope.results.probe import Probe
 from headscope.statistics.multiple_testing import benjamini_hochberg
 
-
-class IntervalCell(TypedDict):
-    """A value and the bounds of its interval."""
-
-    value: Number
-    low: Number
-    high: Number
-    share: NotRequired[bool]
-    """Is it shown in percent? Said where the rows of a column differ."""
-
-
-Cell = str | Number | IntervalCell | HeadPart
 CROSS_FITTED = (
-    "“Honest” is the accuracy of heads that were chosen on one half of the documents and scored "
-    "on the other half: the best of many heads looks better than it is."
+    "“Cross-fitted” is the accuracy of heads chosen on one half of the documents and scored "
+    "on the other half: the maximum over many heads is biased upward."
 )
 
 
-def cell(value: ValueText, *, share: bool | None = None) -> Number | IntervalCell:
+def cell(value: ValueText, *, share: bool | None = None) -> MaybeNumber | IntervalCell:
     """A value with its interval as a cell; a bare number if there is nothing beside it."""
     if not value.has_interval and share is None:
         return rounded(value.value)
@@ -97,8 +73,8 @@ def relation_table(subjects: Sequence[ModelResults]) -> Figure | None:
         "table",
         "The best head for each relation",
         "A head is right if the word it attends to most is the one that the treebank names. "
-        f"The mark on the bar is the best fixed offset. {CROSS_FITTED} The p value is that of the honest "
-        "score being no better than every offset, corrected for all relations (Holm). Ties are "
+        f"The mark on the bar is the best fixed offset. {CROSS_FITTED} The p value is of the cross-"
+        "fitted score being no better than every offset, corrected for all relations (Holm). Ties are "
         "heads that cannot be told from the best." + measured_elsewhere(subjects, "accuracy"),
         equation="accuracy",
         paper="Clark et al. 2019, section 4.2, Table 1",
@@ -106,7 +82,7 @@ def relation_table(subjects: Sequence[ModelResults]) -> Figure | None:
             *_opening_columns("Relation"),
             {"label": "Finds the", "kind": "text"},
             {"label": "Accuracy", "kind": "bar", "against": 7},
-            {"label": "Honest", "kind": "share"},
+            {"label": "Cross-fitted", "kind": "share"},
             {"label": "Best offset", "kind": "share"},
             {"label": "Offset", "kind": "text"},
             {"label": "p, corrected", "kind": "text"},
@@ -163,7 +139,7 @@ def coreference_table(subjects: Sequence[ModelResults]) -> Figure | None:
         columns=[
             *_opening_columns("Mentions"),
             {"label": "Accuracy", "kind": "bar"},
-            {"label": "Honest", "kind": "share"},
+            {"label": "Cross-fitted", "kind": "share"},
             *({"label": RULES.get(name, name), "kind": "share"} for name in names),
         ],
         rows=rows,
@@ -203,7 +179,7 @@ def trained_table(subjects: Sequence[ModelResults]) -> Figure | None:
 
 
 def probe_name(probe: Probe) -> str:
-    """What a trained probe reads, in words."""
+    """Return the inputs of a trained probe, in words."""
     name = probe.kind.replace("+", " and ")
     is_control = probe.provenance.get("control_seed") is not None
     return f"{name}, random weights (control)" if is_control else name
@@ -291,7 +267,7 @@ COMPARED = (
 
 @dataclass(frozen=True)
 class Effects:
-    """What the heads of one subject do to the loss, `layer head`."""
+    """Effects of one subject's heads on the loss, `layer head`."""
 
     values: np.ndarray
     is_clear: np.ndarray
@@ -300,7 +276,7 @@ class Effects:
 
     @property
     def n_tested(self) -> int:
-        """How many heads have an effect at all."""
+        """Number of heads with an effect."""
         return int(np.isfinite(self.values).sum())
 
     def largest(self, among: np.ndarray) -> tuple[int, int] | None:

@@ -1,8 +1,6 @@
 """Numbers in words: values with their intervals, names of heads, lists in a sentence.
 
-A sentence is a list of parts: text, heads (which the page makes into buttons), figures (which it
-makes into links) and asides (which it shows on hover and focus). `plain` gives the same sentence
-as text alone.
+A phrase is a list of parts: text, heads, figures and asides. `plain` gives the text alone.
 """
 
 from __future__ import annotations
@@ -10,34 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict, final
 
 import xarray as xr
 
+from headscope.reporting.report_types import AsidePart, FigurePart, HeadPart, Phrase, SentencePart
 
-@final
-class HeadPart(TypedDict):
-    """A head by subject, layer and head, which the page makes into a button."""
-
-    head: list[int]
-
-
-@final
-class FigurePart(TypedDict):
-    """A figure by its id, which the page makes into a link: ` (Fig. 3)`."""
-
-    figure: str
-
-
-@final
-class AsidePart(TypedDict):
-    """What bears a claim out, which the page shows with the intervals, on hover and focus."""
-
-    aside: str
-
-
-SentencePart = str | HeadPart | FigurePart | AsidePart
-Phrase = list[SentencePart]
 SPACE = "\u00a0"
 
 
@@ -116,7 +91,7 @@ def is_share_of(units: str) -> bool:
 
 def head(subject: int, layer: int, number: int) -> HeadPart:
     """A head as a part of a sentence or a cell of a table."""
-    return {"head": [subject, int(layer), int(number)]}
+    return {"head": (subject, int(layer), int(number))}
 
 
 def figure(name: str) -> FigurePart:

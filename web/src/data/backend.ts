@@ -1,14 +1,19 @@
 // Backends that run the model for an open page: the lab's server and a notebook's kernel.
 
+import type {
+  EffectsPart,
+  Header,
+  ScoreSum,
+  TracePart,
+  VectorsPart,
+} from "../../generated/payload.ts";
 import type { Edit } from "../state/selection.ts";
 import { bufferReader, bytesOfBase64, type ReadBuffer } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
 import type { RequestRow } from "./exact_rows.ts";
 import { checkHeader, checkTrace } from "./parse.ts";
-import type { EffectsPart, Header, ScoreSum, TracePart, VectorsPart } from "./payload.ts";
 import { openTraces, openVectors, type Trace, type Vectors } from "./trace.ts";
 
-/** Progress of a long measurement. */
 export type Progress = Readonly<{ done: number; total: number }>;
 
 /** Request that the backend rejected; the page shows the message. */
@@ -18,9 +23,7 @@ export class RequestError extends Error {}
 export interface Backend {
   /** One exact row of attention; null if the backend lost the trace. */
   row: RequestRow;
-  /** Query, key and value vectors of a layer. */
   neurons(trace: number, block: string, layer: number): Promise<Vectors>;
-  /** Traces of the model with edits. */
   edit(edits: readonly Edit[], signal: AbortSignal): Promise<Trace[]>;
   /** Effects of ablating each head alone. Only a server reports progress and can be aborted. */
   effects(
@@ -129,7 +132,6 @@ async function post(path: string, body: unknown, signal?: AbortSignal): Promise<
 const postJson: Send = async <T>(path: string, body: object, signal?: AbortSignal) =>
   replyOf((await (await post(path, body, signal)).json()) as T);
 
-/** Wrap JSON whose buffers are base64. */
 function replyOf<T>(content: T): Reply<T> {
   const { buffers } = content as { buffers?: string[] };
   return {
@@ -167,7 +169,6 @@ async function lastEvent(
   }
 }
 
-/** Model of an anywidget: shared values and messages. */
 export interface WidgetModel {
   get(name: string): unknown;
   set(name: string, value: unknown): void;

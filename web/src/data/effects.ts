@@ -1,7 +1,7 @@
 // Effects of ablating each head on the output, stored with a trace or measured later.
 
+import type { EffectsPart } from "../../generated/payload.ts";
 import type { ReadBuffer } from "./decode.ts";
-import type { EffectsPart } from "./payload.ts";
 import { openNumbers } from "./trace.ts";
 
 /** Effects on a prediction (probabilities) or on the text's vector, one per layer and head. */
@@ -15,10 +15,10 @@ export type EffectTable =
       without(layerIndex: number, head: number, candidate: number): number;
     }
   | {
-      readonly kind: "turn";
+      readonly kind: "cosine_distance";
       readonly pooling: string;
-      turn(layerIndex: number, head: number): number;
-      readonly likeness: {
+      distance(layerIndex: number, head: number): number;
+      readonly similarity: {
         readonly before: number;
         after(layerIndex: number, head: number): number;
       } | null;
@@ -31,10 +31,10 @@ export async function openEffects(
   if (!part) return null;
   const cell = (table: (number | null)[][]) => (layerIndex: number, head: number) =>
     table[layerIndex]?.[head] ?? Number.NaN;
-  if (part.kind === "turn") {
-    const { pooling, turn, likeness } = part;
-    const after = likeness && { before: likeness.before, after: cell(likeness.after) };
-    return { kind: "turn", pooling, turn: cell(turn), likeness: after };
+  if (part.kind === "cosine_distance") {
+    const { pooling, cosine_distance: distance, cosine_similarity: similarity } = part;
+    const shown = similarity && { before: similarity.before, after: cell(similarity.after) };
+    return { kind: "cosine_distance", pooling, distance: cell(distance), similarity: shown };
   }
   const { position, candidates } = part;
   const numbers = await openNumbers(part.after, readBuffer);
@@ -47,7 +47,6 @@ export async function openEffects(
   };
 }
 
-/** Head, by the index of its layer. */
 export type HeadIndex = Readonly<{ layerIndex: number; head: number }>;
 
 export type RankedHead = HeadIndex & Readonly<{ value: number }>;

@@ -16,7 +16,6 @@ interface RowId {
 /** Largest difference between a recomputed and a recorded weight. */
 const MAX_DIFFERENCE = 0.006;
 
-/** Cache of requested rows. */
 export class ExactRows {
   private readonly rows = new Map<string, Lazy<Float32Array | null>>();
 

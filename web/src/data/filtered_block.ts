@@ -6,7 +6,6 @@ import type { Block } from "./trace.ts";
 /** `rows × columns` weights, row after row; NaN where a weight is missing. */
 export type Matrix = Readonly<{ rows: number; columns: number; weights: Float32Array }>;
 
-/** Row and column in focus; -1 for none. */
 export type Focus = Readonly<{ row: number; column: number }>;
 
 export function rowWeights({ weights, columns }: Matrix, row: number): Float32Array {
@@ -20,11 +19,8 @@ export function columnWeights({ weights, columns }: Matrix, column: number): Flo
 /** Number of tokens above which a matrix replaces lines. */
 export const LINES_LIMIT = 64;
 
-/** Filter of what is drawn. */
 export interface Filter {
-  /** Hidden special tokens rescale each row to 1. */
   readonly specials: "shown" | "dimmed" | "hidden";
-  /** Minimum weight that is drawn. */
   readonly above: number;
   /** Number of strongest keys drawn per query; 0 for all. */
   readonly top: number;

@@ -1,8 +1,7 @@
 // Numbers as text, on pages and in reports.
 
-import type { Axis, Interval } from "../report/report_data.ts";
+import type { Axis, IntervalCell } from "../../generated/report.ts";
 
-/** Precision to which a weight was stored. */
 export type Precision = "exact" | "fine" | "coarse";
 
 const SPACE = "\u00a0";
@@ -19,17 +18,14 @@ export function shortWeight(weight: number): string {
   return Number.isNaN(weight) ? "missing" : minus(weight.toFixed(2));
 }
 
-/** Format a difference of shares in percentage points. */
 export function points(difference: number): string {
   return plus(difference, minus((100 * difference).toFixed(1)));
 }
 
-/** Format a difference of log-odds. */
 export function signed(difference: number): string {
   return plus(difference, minus(difference.toFixed(2)));
 }
 
-/** Format a number with about three significant digits. */
 export function formatNumber(value: number): string {
   if (Number.isNaN(value)) return "–";
   const size = Math.abs(value);
@@ -49,7 +45,6 @@ export function formatSmall(value: number): string {
   return value.toExponential(1).replaceAll("-", "−");
 }
 
-/** Format a share in whole percent. */
 export function percent(share: number | null): string {
   return share === null || Number.isNaN(share) ? "–" : `${Math.round(100 * share)} %`;
 }
@@ -76,7 +71,7 @@ function bare(value: number, share: boolean): string {
   return share ? minus((100 * value).toFixed(1)) : formatSmall(value);
 }
 
-export function isInterval(value: unknown): value is Interval {
+export function isInterval(value: unknown): value is IntervalCell {
   return typeof value === "object" && value !== null && "low" in value;
 }
 

@@ -1,16 +1,14 @@
 // Summary of a head on one text: a title written by rules from numbers.
 
+import type { RoleId } from "../../generated/payload.ts";
 import type { Matrix } from "./filtered_block.ts";
 import { percent } from "./format.ts";
-import type { RoleId } from "./payload.ts";
 import { type Entry, printed } from "./tokens.ts";
 
 export type Link = Readonly<{ from: Entry; to: Entry; weight: number }>;
 
-/** Title of a head, in parts. */
 export interface TitleParts {
   readonly lead: string;
-  /** Words quoted after the lead. */
   readonly words: readonly string[];
   readonly links: readonly Link[];
 }
@@ -50,7 +48,6 @@ const LEADS: Record<RoleId, string> = {
   punctuation: "attention sink: punctuation",
 };
 
-/** Whether a role is an attention sink. */
 export function isSink(
   role: string | null,
 ): role is "first_token" | "special_token" | "punctuation" {

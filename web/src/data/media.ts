@@ -1,7 +1,7 @@
 // Images and sound, and the patch or frame that a token stands for.
 
+import type { ImagePart, PiecePart, SoundPart } from "../../generated/payload.ts";
 import type { ReadBuffer } from "./decode.ts";
-import type { ImagePart, PiecePart, SoundPart } from "./payload.ts";
 
 export interface Picture {
   readonly width: number;
@@ -23,7 +23,6 @@ export interface Patch extends Readonly<Record<Edge | "image" | "row" | "column"
 
 type Edge = "top" | "left" | "bottom" | "right";
 
-/** Stretch of a recording, in seconds. */
 export type Frame = Readonly<{ kind: "frame"; start: number; end: number }>;
 
 export type Piece = Patch | Frame;

@@ -82,7 +82,6 @@ function contributionOf(
   return attended.map((value, i) => value - mean[i] / count);
 }
 
-/** Indices of neurons in display order. */
 export function neuronOrder(neurons: Neurons, order: "number" | "contribution"): number[] {
   const numbers = Array.from(neurons.q.keys());
   if (order === "number") return numbers;

@@ -1,7 +1,7 @@
 // Parse payloads and reports, and check every field that views rely on.
 
-import type { Report } from "../report/report_data.ts";
-import type { BlockPart, Header, TracePart } from "./payload.ts";
+import type { BlockPart, Header, TracePart } from "../../generated/payload.ts";
+import type { Report } from "../../generated/report.ts";
 
 const FORMAT = "headscope-explorer";
 const VERSION = 2;

@@ -5,7 +5,6 @@ import type { Tokens } from "./trace.ts";
 /** Row or column of a view: a token, or a word with all its tokens. */
 export interface Entry {
   readonly label: string;
-  /** Positions of its tokens. */
   readonly positions: readonly number[];
   readonly special: boolean;
   readonly segment: number;

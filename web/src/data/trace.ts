@@ -1,9 +1,6 @@
 // Trace in memory: tokens at once, layers and vectors when they are first read.
 
 import { type Signal, signal } from "@preact/signals";
-import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
-import { type EffectTable, openEffects } from "./effects.ts";
-import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import type {
   BlockPart,
   Header,
@@ -12,7 +9,10 @@ import type {
   TokensPart,
   TracePart,
   VectorsPart,
-} from "./payload.ts";
+} from "../../generated/payload.ts";
+import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
+import { type EffectTable, openEffects } from "./effects.ts";
+import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import { spelled } from "./tokens.ts";
 
 export interface Tokens {
@@ -20,7 +20,6 @@ export interface Tokens {
   readonly special: readonly boolean[];
   readonly segments: readonly number[];
   readonly generated: readonly boolean[];
-  /** Word of each token; -1 outside words. */
   readonly words: readonly number[];
   /** Positions of each word's tokens; a token outside words is alone. */
   readonly groups: readonly (readonly number[])[];
@@ -29,7 +28,6 @@ export interface Tokens {
   readonly pieces: readonly (Piece | null)[];
 }
 
-/** Vectors of one layer. */
 export interface Vectors {
   readonly groups: readonly number[];
   readonly scale: number | null;
@@ -178,7 +176,6 @@ function product(shape: readonly number[]): number {
 export class Lazy<T> {
   private readonly arrived: Signal<T | null> = signal(null);
   private started: Promise<T> | null = null;
-  /** Message if loading failed; empty otherwise. */
   readonly error = signal("");
 
   constructor(private readonly load: () => Promise<T>) {}

@@ -6,7 +6,6 @@ import type { Link } from "../data/head_summary.ts";
 import { printed } from "../data/tokens.ts";
 import { textWidth } from "../paint/painter.ts";
 
-/** Middle, top and width of a word. */
 export type Place = Readonly<{ x: number; y: number; width: number }>;
 
 export interface Arc {
@@ -26,7 +25,6 @@ interface ArcsInput {
   readonly matrix: Matrix;
   readonly filtered: FilteredBlock;
   readonly focus: Focus;
-  /** Row in focus, exact where known. */
   readonly read: Float32Array | null;
   readonly above: number;
   readonly isCross: boolean;

@@ -15,7 +15,6 @@ export interface Grid {
   readonly top: number;
   readonly width: number;
   readonly height: number;
-  /** Label of a role on a cell. */
   readonly label: "name" | "sign" | "side" | "none";
 }
 
@@ -53,7 +52,6 @@ export function gridWidth(width: number, heads: number): number {
   return Math.round(Math.max(width > 1100 ? 340 : 268, Math.min(wanted, width * 0.4)));
 }
 
-/** Position of the i-th cell. */
 export function placeOf(grid: Grid, i: number, across: number): { x: number; y: number } {
   return {
     x: grid.left + (i % across) * (grid.cellWidth + GAP),
@@ -106,7 +104,6 @@ interface ThumbnailFilter {
   readonly columns: readonly number[];
   keeps(row: number, column: number): boolean;
   readonly above: number;
-  /** Whether the text is short enough for lines. */
   readonly isLines: boolean;
 }
 
@@ -207,7 +204,6 @@ function drawHeat(weights: Float32Array, rows: number, columns: number, on: Canv
   }
 }
 
-/** Color the ink, from paper to a color. */
 export function colored({ ink }: Canvas, paper: Rgb, color: Rgb): Uint8ClampedArray<ArrayBuffer> {
   return pixelsOf(ink.length, (i) => mix(paper, color, Math.min(1, ink[i])));
 }

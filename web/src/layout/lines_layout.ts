@@ -16,7 +16,6 @@ export interface Columns {
   readonly lines: { readonly left: number; readonly right: number };
   /** Position of the weights; length of bars beside them. */
   readonly numbers: { readonly x: number; readonly bar: number };
-  /** Position of weights left of the queries. */
   readonly readers: number;
 }
 
@@ -28,7 +27,6 @@ interface ColumnsInput {
   /** Widest labels of the two columns, in ems. */
   readonly rowEms: number;
   readonly columnEms: number;
-  /** Minimum row height. */
   readonly least: number;
 }
 
@@ -73,14 +71,12 @@ export interface LinesInput {
   readonly focus: Focus;
   readonly above: number;
   readonly top: number;
-  /** Whether special tokens are dimmed. */
   readonly dims: boolean;
   readonly color: Rgb;
   /** Whether the head is off: its attention is drawn dashed. */
   readonly dashed: boolean;
 }
 
-/** Width of a line, which shows the weight. */
 export function lineWidth(weight: number): number {
   return 0.8 + 5.2 * Math.min(1, weight);
 }

@@ -11,7 +11,6 @@ export type Window = Readonly<{ cell: number; row: number; column: number }>;
 interface MatrixLayout {
   readonly width: number;
   readonly height: number;
-  /** Upper left corner of the cells. */
   readonly left: number;
   readonly top: number;
   readonly rows: number;
@@ -50,7 +49,6 @@ export function wholeWindow(layout: MatrixLayout): Window {
   return { cell: layout.fit, row: 0, column: 0 };
 }
 
-/** Zoom the window about a point. */
 export function zoomed(
   window: Window,
   layout: MatrixLayout,
@@ -72,7 +70,6 @@ export function panned(window: Window, layout: MatrixLayout, x: number, y: numbe
   return kept({ cell, row, column: window.column - x / cell }, layout);
 }
 
-/** Move the window until a cell is visible. */
 export function revealed(
   window: Window,
   layout: MatrixLayout,

@@ -15,7 +15,6 @@ interface NeuronLayout extends Readonly<Record<"word" | "product" | "sum" | "sha
   readonly rowHeight: number;
   readonly fontSize: number;
   readonly top: number;
-  /** Null without room. */
   readonly reader: Span | null;
   readonly query: Span | null;
   readonly key: Span | null;
@@ -62,7 +61,6 @@ interface NeuronInput {
   readonly neurons: Neurons;
   readonly rows: readonly Entry[];
   readonly keys: readonly Entry[];
-  /** Token position of the key in focus. */
   readonly chosen: number;
   readonly order: readonly number[];
   readonly color: Rgb;

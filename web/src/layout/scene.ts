@@ -2,7 +2,6 @@
 
 export type Box = Readonly<{ x: number; y: number; width: number; height: number }>;
 
-/** Curve with horizontal ends. */
 export interface CurveMark {
   readonly kind: "curve";
   readonly x1: number;
@@ -17,7 +16,6 @@ export interface CurveMark {
 
 type RectMark = Box & Readonly<{ kind: "rect"; fill: string }>;
 
-/** Outline of a rectangle, drawn around it. */
 type FrameMark = Box & Readonly<{ kind: "frame"; color: string; thickness: number }>;
 
 export interface TextMark {
@@ -30,7 +28,6 @@ export interface TextMark {
   readonly fill: string;
   readonly bold?: boolean;
   readonly serif?: boolean;
-  /** Degrees about (x, y). */
   readonly turn?: number;
 }
 
@@ -45,13 +42,11 @@ export type ImageMark = Box & Raster & Readonly<{ kind: "image"; smooth?: boolea
 
 export type Mark = CurveMark | RectMark | FrameMark | TextMark | ImageMark;
 
-/** Center line of a frame. */
 export function outerFrame({ x, y, width, height, thickness }: FrameMark): Box {
   const half = thickness / 2;
   return { x: x - half, y: y - half, width: width + thickness, height: height + thickness };
 }
 
-/** Translate a mark. */
 export function moved(mark: Mark, x: number, y: number): Mark {
   if (mark.kind === "curve") {
     return { ...mark, x1: mark.x1 + x, x2: mark.x2 + x, y1: mark.y1 + y, y2: mark.y2 + y };
@@ -59,7 +54,6 @@ export function moved(mark: Mark, x: number, y: number): Mark {
   return { ...mark, x: mark.x + x, y: mark.y + y };
 }
 
-/** Control points of a curve. */
 export function handlesOf({ x1, y1, x2, y2 }: CurveMark): [number, number, number, number] {
   const middle = (x1 + x2) / 2;
   return [middle, y1, middle, y2];

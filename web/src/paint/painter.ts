@@ -24,7 +24,6 @@ export function textWidth(content: string, size: number, isBold = false): number
   return rulerFor(`${isBold ? "600 " : ""}${size}px ${SANS}`).measureText(content).width;
 }
 
-/** Cut a text to a width. */
 export function fitted(content: string, size: number, width: number): string {
   if (textWidth(content, size) <= width) return content;
   let kept = content;

@@ -1,12 +1,11 @@
 // Roles of heads: name, symbol and color, the same on pages and in reports; and series colors.
 
-import type { RoleId } from "../data/payload.ts";
+import type { RoleId } from "../../generated/payload.ts";
 import { cssOf, type Rgb, rgbOfHex, type Scheme, type Theme } from "./theme.ts";
 
 export interface RoleLook {
   readonly id: RoleId | "unnamed";
   readonly symbol: string;
-  /** Label under a thumbnail. */
   readonly short: string;
   readonly name: string;
   readonly light: string;
@@ -48,7 +47,7 @@ export const ROLES: readonly RoleLook[] = NAMED.map(([id, symbol, short, name, l
   description: DESCRIPTIONS[id],
 }));
 
-export function roleLook(id: RoleId | null): RoleLook {
+export function roleLook(id: string | null): RoleLook {
   return ROLES.find((role) => role.id === id) ?? ROLES[ROLES.length - 1];
 }
 
@@ -75,7 +74,6 @@ const SERIES = {
 const COLORS = 16;
 const SHADES = 64;
 
-/** Color of a series as a CSS variable. */
 export function seriesColor(index: number): string {
   return `var(--c${index % COLORS})`;
 }
@@ -126,7 +124,6 @@ export function dotStyle(name: string, names: readonly string[]): Record<string,
   return { class: "ring", fill: "var(--paper)", stroke: color, "stroke-width": 2 };
 }
 
-/** Shade of a layer: later ones are darker. */
 export function layerShade(layer: number, layers: readonly number[]): string {
   const last = Math.max(1, layers.length - 1);
   return shade(0.28 + (0.66 * layers.indexOf(layer)) / last);

@@ -18,7 +18,6 @@ export function mix(from: Rgb, to: Rgb, share: number): Rgb {
   return [part(0), part(1), part(2)];
 }
 
-/** Ramp of 256 colors through evenly spaced stops. */
 function ramp(stops: readonly Rgb[]): Rgb[] {
   return Array.from({ length: 256 }, (_, i) => {
     const place = (i / 255) * (stops.length - 1);
@@ -41,7 +40,6 @@ export function pixelsOf(count: number, color: (i: number) => Rgb): Uint8Clamped
 
 export type Scheme = "light" | "dark";
 
-/** Colors of the light and the dark theme. */
 const TONES = {
   paper: ["#fbfaf7", "#14171b"],
   panel: ["#ffffff", "#1a1e23"],
@@ -70,7 +68,6 @@ const HEAT = {
   dark: ["#171b20", "#1e3c58", "#2f72a8", "#79b8ea", "#f1f8ff"],
 } as const;
 
-/** Colors of head statistics, low to high. */
 const SCALE = {
   light: ["#3a4f8f", "#2b7f93", "#5aa37a", "#c2a43c", "#d0662a"],
   dark: ["#7089d6", "#45a5b8", "#7cc79a", "#e0c65c", "#f08a4b"],

@@ -1,5 +1,6 @@
 // Means for each group of documents: a dot with its interval, a color for each model.
 
+import type { DotsFigure, IntervalCell } from "../../generated/report.ts";
 import {
   axisNumber,
   axisTitle,
@@ -15,7 +16,6 @@ import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
 import * as svg from "./marks.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { DotsFigure, Interval } from "./report_data.ts";
 
 const TOP = 24;
 
@@ -107,14 +107,13 @@ function drawDots(
   );
 }
 
-interface DotProps extends Interval {
+interface DotProps extends IntervalCell {
   readonly baseline: number | null;
   readonly y: number;
   readonly color: string;
   px(value: number): number;
 }
 
-/** Value, its interval behind it, and the baseline. */
 function Dot({ value, low, high, baseline, px, y, color }: DotProps) {
   const tick = baseline === null ? 0 : px(baseline);
   return (
@@ -130,7 +129,7 @@ function Dot({ value, low, high, baseline, px, y, color }: DotProps) {
   );
 }
 
-function intervalOf(value: Interval | number | null): Interval {
+function intervalOf(value: IntervalCell | number | null): IntervalCell {
   return isInterval(value) ? value : { value, low: null, high: null };
 }
 

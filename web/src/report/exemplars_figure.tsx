@@ -1,12 +1,12 @@
 // Documents in which chosen heads have their highest weights.
 
+import type { Arc, ExemplarsFigure } from "../../generated/report.ts";
 import { ARC_FONT, arcText } from "../layout/arcs_layout.ts";
 import { textWidth } from "../paint/painter.ts";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
 import * as svg from "./marks.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { Arc, ExemplarsFigure } from "./report_data.ts";
 
 /** Draw a document with one arc; returns the group and its height. */
 export function drawExemplar(
@@ -20,9 +20,9 @@ export function drawExemplar(
   const element = (
     <>
       {paths.map((path) => (
-        <path key={path} d={path} {...stroke} stroke-width={1 + 2.5 * arc.weight} />
+        <path key={path} d={path} {...stroke} stroke-width={1 + 2.5 * (arc.weight ?? 0)} />
       ))}
-      <svg.Label x={0} y={tokens[0]?.y ?? 0} text={arc.weight.toFixed(2)} size={12} />
+      <svg.Label x={0} y={tokens[0]?.y ?? 0} text={(arc.weight ?? 0).toFixed(2)} size={12} />
       {tokens.map(({ x, y, text, position, width: length }) => {
         const isEnd = position === arc.key || position === arc.query;
         const fill = position === arc.key ? color : "var(--ink)";

@@ -2,13 +2,13 @@
 
 import type { ComponentChildren, VNode } from "preact";
 import { useRef } from "preact/hooks";
+import type { Figure } from "../../generated/report.ts";
 import { escapeXml } from "../paint/painter.ts";
 import { colorVariables } from "../paint/roles.ts";
 import { cssOf, mix, rgbOfHex, SANS, themeOf } from "../paint/theme.ts";
 import { csvText, download, type Row } from "../view/download.ts";
 import { useSize } from "../view/explorer_context.ts";
 import { useReport } from "./report_context.ts";
-import type { Figure } from "./report_data.ts";
 import { Equation, Quiet, Sentence } from "./sentences.tsx";
 
 /** Widest and narrowest drawing in pixels. */
@@ -105,7 +105,6 @@ ${parts.join("\n")}
 `;
 }
 
-/** Replace CSS variables and mixtures by plain colors. */
 function plainColor(value: string, colors: ReadonlyMap<string, string>): string {
   const plain = value.replace(
     /var\((--[\w-]+)\)/g,

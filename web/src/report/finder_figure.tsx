@@ -1,6 +1,7 @@
 // Head finder: any two variables against one another, a dot per head, a brush to list heads.
 
 import { useRef, useState } from "preact/hooks";
+import type { FinderFigure, HeadId, VariableEntry } from "../../generated/report.ts";
 import { axisNumber, axisTitle, formatValue, ticks } from "../data/format.ts";
 import type { Box } from "../layout/scene.ts";
 import { dotStyle, layerShade, rolesByCount } from "../paint/roles.ts";
@@ -9,7 +10,6 @@ import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
 import * as svg from "./marks.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { FinderFigure, HeadId, Variable } from "./report_data.ts";
 import { Quiet } from "./sentences.tsx";
 import { headsFigure, nameOf, VariableList, valueRow } from "./variables.tsx";
 
@@ -85,7 +85,7 @@ export function FinderFigureView({ figure }: { figure: FinderFigure }) {
   return <FigureFrame figure={figure} controls={controls} csv={csv} draw={draw} />;
 }
 
-type Axes = Readonly<{ x: Variable; y: Variable }>;
+type Axes = Readonly<{ x: VariableEntry; y: VariableEntry }>;
 
 function pointsOf(
   figure: FinderFigure,

@@ -1,15 +1,15 @@
-// Card of one head, in a panel at the side: summary, evidence, exemplars, neighbors.
+// ReportCard of one head, in a panel at the side: summary, evidence, exemplars, neighbors.
 
 import { useLayoutEffect } from "preact/hooks";
+import type { HeadId, ReportCard } from "../../generated/report.ts";
 import { useSize } from "../view/explorer_context.ts";
 import { drawExemplar } from "./exemplars_figure.tsx";
 import { Canvas } from "./marks.tsx";
 import { useReport } from "./report_context.ts";
-import type { Card, HeadId } from "./report_data.ts";
 import { HeadLink, Quiet } from "./sentences.tsx";
 import { roleOf } from "./variables.tsx";
 
-/** Card of the chosen head. It has the focus while it is open, then returns it. */
+/** ReportCard of the chosen head. It has the focus while it is open, then returns it. */
 export function HeadCard({ id }: { id: HeadId }) {
   const context = useReport();
   const { ref, width } = useSize<HTMLElement>(false);
@@ -94,8 +94,7 @@ export function HeadCard({ id }: { id: HeadId }) {
   );
 }
 
-/** Documents with the highest weights of the head. */
-function Exemplars({ card, color, width }: { card: Card; color: string; width: number }) {
+function Exemplars({ card, color, width }: { card: ReportCard; color: string; width: number }) {
   const context = useReport();
   if (card.exemplars.length === 0) return null;
   return (

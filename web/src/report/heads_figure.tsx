@@ -1,6 +1,7 @@
 // Layer × head maps: roles, or one variable at a time, all models on one scale.
 
 import { useState } from "preact/hooks";
+import type { HeadsFigure, HeadValues, VariableEntry } from "../../generated/report.ts";
 import { axisNumber, axisTitle, everyNth } from "../data/format.ts";
 import { ROLES, roleLook, shade } from "../paint/roles.ts";
 import type { Tip } from "../view/controls.tsx";
@@ -8,7 +9,6 @@ import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
 import * as svg from "./marks.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { HeadsFigure, HeadValues, Variable } from "./report_data.ts";
 import { nameOf, VariableList, valueRow } from "./variables.tsx";
 
 const LEFT = 26;
@@ -30,7 +30,7 @@ type Range = Readonly<{ low: number; high: number }>;
 export function HeadsFigureView({ figure }: { figure: HeadsFigure }) {
   const context = useReport();
   const hasRoles = figure.roles.some((roles) => roles !== null);
-  const [chosen, setChosen] = useState<Variable | null>(hasRoles ? null : figure.variables[0]);
+  const [chosen, setChosen] = useState<VariableEntry | null>(hasRoles ? null : figure.variables[0]);
   const variable = chosen ?? figure.variables[0];
   const controls = (
     <div class="chooser">
@@ -58,7 +58,7 @@ export function HeadsFigureView({ figure }: { figure: HeadsFigure }) {
 interface HeadsInput {
   readonly figure: HeadsFigure;
   readonly context: ReportContext;
-  readonly variable: Variable;
+  readonly variable: VariableEntry;
   readonly showsRoles: boolean;
 }
 
@@ -211,7 +211,7 @@ function roleCounts(figure: HeadsFigure, y: number, width: number) {
   return { element, height: height + 18 };
 }
 
-function rangeOf(variable: Variable): Range {
+function rangeOf(variable: VariableEntry): Range {
   const numbers = variable.values.flatMap((values) => values?.value.flat() ?? []);
   const low = Math.min(0, ...numbers.map((number) => number ?? 0));
   const high = Math.max(0, ...numbers.map((number) => number ?? 0));
@@ -219,7 +219,7 @@ function rangeOf(variable: Variable): Range {
 }
 
 /** Color scale of the range; for values of both signs symmetric about 0. */
-function valueScale(variable: Variable, range: Range, y: number) {
+function valueScale(variable: VariableEntry, range: Range, y: number) {
   const to = Math.max(-range.low, range.high);
   const from = range.low < 0 ? -to : 0;
   const end = (value: number) => axisNumber(Number(value.toPrecision(3)), variable.share);
@@ -235,7 +235,7 @@ function valueScale(variable: Variable, range: Range, y: number) {
   return { element, height: 30 };
 }
 
-function headRows(figure: HeadsFigure, context: ReportContext, variable: Variable): Row[] {
+function headRows(figure: HeadsFigure, context: ReportContext, variable: VariableEntry): Row[] {
   const rows: Row[] = [["model", "layer", "head", "role", variable.id, "low", "high"]];
   variable.values.forEach((values, subject) => {
     const { title, layers } = context.report.subjects[subject];

@@ -1,5 +1,6 @@
 // Small multiples of lines by layer, with bands for intervals and dashed baselines.
 
+import type { LinePanel, LinesFigure, Line as Series } from "../../generated/report.ts";
 import {
   axisNumber,
   axisTitle,
@@ -15,7 +16,6 @@ import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
 import * as svg from "./marks.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { LinePanel, LinesFigure, Line as Series } from "./report_data.ts";
 
 const HEIGHT = 132;
 const LEFT = 44;
@@ -91,7 +91,6 @@ function drawLines(figure: LinesFigure, context: ReportContext, width: number) {
   );
 }
 
-/** Names of the lines, where there are several. */
 function lineLegend(rows: LinesFigure["rows"], width: number) {
   const series = rows.flatMap(({ panels }) => panels[0]?.series ?? []);
   const names = [...new Set(series.map(({ name }) => name))];
@@ -106,7 +105,6 @@ function lineLegend(rows: LinesFigure["rows"], width: number) {
   return { element, height: height + 28 };
 }
 
-/** Range of a column over all models. */
 function domain({ rows }: LinesFigure, column: number): [number, number] {
   const numbers = rows.flatMap(({ panels }) => {
     const { series = [], baseline = null } = panels[column] ?? {};
@@ -148,7 +146,7 @@ function drawPanel(
         i % step ? null : <svg.Tick key={label} x={px(i)} y={HEIGHT + 15} text={String(label)} />,
       )}
       <svg.Label x={LEFT + inner / 2} y={HEIGHT + 29} text={figure.axis} anchor="middle" />
-      {baseline && (
+      {baseline?.value != null && (
         <svg.Line {...level(baseline.value)} stroke="var(--ink)" width={1.5} dashes="5 3" />
       )}
       {series.map((line, i) => drawCurve(line, px, py, seriesColor(isAlone ? subject : i)))}
@@ -207,7 +205,6 @@ function drawCurve(
   });
 }
 
-/** Indices of values between missing ones. */
 function runs(values: readonly (number | null)[]): number[][] {
   const list: number[][] = [];
   values.forEach((value, i) => {

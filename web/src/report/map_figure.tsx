@@ -1,6 +1,7 @@
 // Map of heads: those that attend alike are near, those that matter are large.
 
 import { useState } from "preact/hooks";
+import type { MapFigure } from "../../generated/report.ts";
 import { formatSmall } from "../data/format.ts";
 import { dotStyle, layerShade, rolesByCount } from "../paint/roles.ts";
 import { Segments, type Tip } from "../view/controls.tsx";
@@ -8,7 +9,6 @@ import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
 import * as svg from "./marks.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { MapFigure } from "./report_data.ts";
 
 const RADIUS = 5;
 const UNITS = "nats per token";

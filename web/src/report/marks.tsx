@@ -2,12 +2,12 @@
 
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
+import type { HeadId } from "../../generated/report.ts";
 import { textWidth } from "../paint/painter.ts";
 import { dotStyle } from "../paint/roles.ts";
 import { SANS } from "../paint/theme.ts";
 import type { Tip } from "../view/controls.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { HeadId } from "./report_data.ts";
 
 /** Round coordinates to hundredths of a pixel. */
 export function round<T extends Record<string, number>>(values: T): T {
@@ -19,7 +19,6 @@ export function hundredths(value: number): number {
   return Math.round(value * 100) / 100;
 }
 
-/** Translate a group. */
 export function shift(x: number, y: number): string {
   return `translate(${hundredths(x)} ${hundredths(y)})`;
 }
@@ -58,7 +57,6 @@ export function Tick({ anchor = "middle", ...place }: Omit<LabelProps, "size">) 
   return <Label anchor={anchor} size={10} {...place} />;
 }
 
-/** Name of a panel, above it. */
 export function Heading({ size = 12, ...place }: LabelProps) {
   return <Label {...place} size={size} fill="ink" isBold />;
 }

@@ -1,5 +1,6 @@
 // Heat maps of labels × layers: tags and relations, all models on one scale.
 
+import type { MatrixFigure } from "../../generated/report.ts";
 import { axisNumber, everyNth, withInterval } from "../data/format.ts";
 import { fitted, textWidth } from "../paint/painter.ts";
 import { shade } from "../paint/roles.ts";
@@ -7,7 +8,6 @@ import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
 import * as svg from "./marks.tsx";
 import { type ReportContext, useReport } from "./report_context.ts";
-import type { MatrixFigure } from "./report_data.ts";
 
 const ROW = 15;
 const TOP = 34;

@@ -3,12 +3,11 @@
 import { signal } from "@preact/signals";
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
+import type { HeadId, Report } from "../../generated/report.ts";
 import type { Tip } from "../view/controls.tsx";
-import type { HeadId, Report } from "./report_data.ts";
 
 export class ReportContext {
   readonly tip = signal<Tip | null>(null);
-  /** Head whose card is open. */
   readonly chosen = signal<HeadId | null>(null);
   /** `Fig. 3` or `Table 1` by figure, in the order of the page. */
   readonly numbers = new Map<string, string>();

@@ -2,6 +2,7 @@
 
 import { effect, type Signal, signal } from "@preact/signals";
 import { type ComponentType, render } from "preact";
+import type { Figure, Report, Rows } from "../../generated/report.ts";
 import { colorVariables } from "../paint/roles.ts";
 import { applyTheme, type Scheme, themeOf } from "../paint/theme.ts";
 import { Logo, Segments, Tooltip } from "../view/controls.tsx";
@@ -14,7 +15,6 @@ import { LinesFigureView } from "./lines_figure.tsx";
 import { MapFigureView } from "./map_figure.tsx";
 import { MatrixFigureView } from "./matrix_figure.tsx";
 import { Context, ReportContext, useReport } from "./report_context.ts";
-import type { Figure, Report, Rows } from "./report_data.ts";
 import { addressOf, Finding, Sentence } from "./sentences.tsx";
 import cardStyle from "./style/card.css";
 import controlsStyle from "./style/controls.css";
@@ -234,7 +234,6 @@ function Terms({ rows }: Rows) {
   );
 }
 
-/** Keep names of models together at their hyphens. */
 function unbroken(title: string): string {
   return title.replaceAll("-", "\u2011");
 }

@@ -1,12 +1,11 @@
 // Sentences of a report: text, links to heads and figures, findings with evidence, equations.
 
 import { createElement, type VNode } from "preact";
+import type { HeadId, SentencePart, Tree } from "../../generated/report.ts";
 import type { Tip } from "../view/controls.tsx";
 import { Button } from "../view/controls.tsx";
 import { useReport } from "./report_context.ts";
-import type { HeadId, MathTree, Part } from "./report_data.ts";
 
-/** Button that stays in the background. */
 export function Quiet({ text, title, click }: { text: string; title: string; click(): void }) {
   return (
     <Button class="quiet" title={title} onClick={click}>
@@ -39,7 +38,7 @@ export function addressOf([subject, layer, head]: HeadId): string {
   return `#${subject ? `${subject}.` : ""}L${layer}H${head}`;
 }
 
-export function Sentence({ parts }: { parts: readonly Part[] }) {
+export function Sentence({ parts }: { parts: readonly SentencePart[] }) {
   const { numbers } = useReport();
   return (
     <>
@@ -86,7 +85,7 @@ function shown(piece: Piece, i: number): string | VNode {
 }
 
 /** Rows of the tooltip of a finding: its intervals and its evidence. */
-function evidenceOf(parts: readonly Part[]): Tip["rows"] {
+function evidenceOf(parts: readonly SentencePart[]): Tip["rows"] {
   return parts.flatMap((part): Tip["rows"] => {
     if (typeof part === "string") {
       return intervals(part).flatMap((piece) =>
@@ -99,7 +98,7 @@ function evidenceOf(parts: readonly Part[]): Tip["rows"] {
 
 /** One finding. Hover and focus show its intervals and tests; on paper and for screen readers these
  *  stand in the sentence. */
-export function Finding({ parts, topic }: { parts: readonly Part[]; topic: string }) {
+export function Finding({ parts, topic }: { parts: readonly SentencePart[]; topic: string }) {
   const context = useReport();
   const rows = evidenceOf(parts);
   const show = (place: { clientX: number; clientY: number }) =>
@@ -124,12 +123,12 @@ export function Finding({ parts, topic }: { parts: readonly Part[]; topic: strin
 
 const TAGS = new Set(["mrow", "mi", "mo", "mn", "mtext", "mfrac", "munder", "mover", "msub"]);
 
-/** MathML of an equation; other tags become rows. */
-export function Equation({ tree }: { tree: MathTree }) {
+export function Equation({ tree }: { tree: Tree }) {
   return <math display="block">{branch(tree)}</math>;
 }
 
-function branch([tag, ...children]: MathTree): VNode {
+function branch([first, ...children]: Tree): VNode {
+  const tag = String(first);
   const nodes = children.map((child) => (Array.isArray(child) ? branch(child) : child));
   return createElement(TAGS.has(tag) ? tag : "mrow", null, ...nodes);
 }

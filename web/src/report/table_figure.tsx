@@ -1,11 +1,11 @@
 // Tables: numbers with intervals, bars beside their baselines, links to heads.
 
+import type { Cell, TableColumn, TableFigure } from "../../generated/report.ts";
 import { formatSmall, formatValue, isInterval, withInterval } from "../data/format.ts";
 import { classes } from "../view/controls.tsx";
 import type { Row } from "../view/download.ts";
 import { FigureFrame } from "./figure_frame.tsx";
 import { useReport } from "./report_context.ts";
-import type { Cell, TableColumn, TableFigure } from "./report_data.ts";
 import { HeadLink } from "./sentences.tsx";
 
 /** Rows up to which a table keeps to one page on paper. */

@@ -1,17 +1,17 @@
 // Variables with a value for each head: names, values, and a list to choose from.
 
+import type { HeadId, HeadsFigure, Report, VariableEntry } from "../../generated/report.ts";
 import { withInterval } from "../data/format.ts";
 import { type RoleLook, roleLook } from "../paint/roles.ts";
 import type { Tip } from "../view/controls.tsx";
-import type { HeadId, HeadsFigure, Report, Variable } from "./report_data.ts";
 
-export function nameOf({ group, label }: Variable): string {
+export function nameOf({ group, label }: VariableEntry): string {
   return label ? `${group}: ${label}` : group;
 }
 
 /** Row of a tooltip with a head's value; empty if the model has no such values. */
 export function valueRow(
-  variable: Variable,
+  variable: VariableEntry,
   subject: number,
   row: number,
   head: number,
@@ -31,7 +31,6 @@ export function headsFigure(report: Report): HeadsFigure | null {
   return figures.find((figure) => figure.kind === "heads") ?? null;
 }
 
-/** Role of a head over the corpus. */
 export function roleOf(report: Report, [subject, layer, head]: HeadId): RoleLook {
   const row = report.subjects[subject].layers.indexOf(layer);
   return roleLook(headsFigure(report)?.roles[subject]?.[row]?.[head] || null);
@@ -39,17 +38,15 @@ export function roleOf(report: Report, [subject, layer, head]: HeadId): RoleLook
 
 interface VariableListProps {
   readonly label: string;
-  readonly variables: readonly Variable[];
+  readonly variables: readonly VariableEntry[];
   /** Chosen variable; null for the first entry. */
-  readonly value: Variable | null;
-  /** Entry before all variables. */
+  readonly value: VariableEntry | null;
   readonly first?: string | undefined;
-  choose(variable: Variable | null): void;
+  choose(variable: VariableEntry | null): void;
 }
 
-/** Drop-down list of variables, grouped by metric. */
 export function VariableList({ label, variables, value, first, choose }: VariableListProps) {
-  const groups = new Map<string, Variable[]>();
+  const groups = new Map<string, VariableEntry[]>();
   for (const variable of variables) {
     groups.set(variable.group, [...(groups.get(variable.group) ?? []), variable]);
   }

@@ -34,7 +34,6 @@ export class Edits {
     this.store.update({ edits: this.list.filter((other) => other !== edit) });
   }
 
-  /** Whether a head is switched off. */
   isOff(id: HeadId): boolean {
     return this.store.selection.value.edits.some(
       (edit) => edit.kind === "off" && isSameHead(edit, id),

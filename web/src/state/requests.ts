@@ -7,12 +7,9 @@ import { ExactRows } from "../data/exact_rows.ts";
 import { type Block, Lazy, type Trace, type Vectors } from "../data/trace.ts";
 
 export class Requests {
-  /** Text on what is running; empty for nothing. */
   readonly busy = signal("");
-  /** Message of the last error; empty for none. */
   readonly error = signal("");
   readonly progress = signal<Progress | null>(null);
-  /** Measured effects by number of the trace. */
   readonly effects = signal<ReadonlyMap<number, EffectTable>>(new Map());
   readonly exact: ExactRows;
   private measuring = new AbortController();

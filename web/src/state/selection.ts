@@ -13,12 +13,10 @@ export type Tab = (typeof TABS)[number];
 export type ColorBy = (typeof COLORS)[number];
 
 export interface HeadId {
-  /** Layer number, not index. */
   readonly layer: number;
   readonly head: number;
 }
 
-/** Edit of the model. */
 export type Edit = HeadId &
   (
     | { readonly kind: "off" }
@@ -33,7 +31,6 @@ export type Edit = HeadId &
   );
 
 export interface Selection extends HeadId {
-  /** Heads averaged with the chosen one. */
   readonly also: readonly HeadId[];
   /** Whether heads are sorted by the value that colors them. */
   readonly sorted: boolean;
@@ -41,17 +38,14 @@ export interface Selection extends HeadId {
   readonly minus: boolean;
   readonly example: number;
   readonly block: string;
-  /** Pinned token positions. */
   readonly word: number | null;
   readonly key: number | null;
   /** Null for the tab that suits the length of the text. */
   readonly tab: Tab | null;
   readonly color: ColorBy;
-  /** Source of the roles. */
   readonly named: (typeof SOURCES)[number];
   /** Role to filter by: its id, "unnamed", or empty for all. */
   readonly role: string;
-  /** Contrasted answer; empty for all others. */
   readonly against: string;
   readonly edits: readonly Edit[];
   /** Step of the story from 1; 0 before it, -1 when closed. */
@@ -59,10 +53,8 @@ export interface Selection extends HeadId {
   readonly theme: (typeof THEMES)[number];
   /** Pane of a small screen: 1 all heads, 2 this head, 3 effect; 4 is the sentence alone. */
   readonly pane: number;
-  /** Input that a small screen shows. */
   readonly side: number;
   readonly filter: Filter;
-  /** Whether bars are hidden, for slides and frames. */
   readonly embed: boolean;
 }
 
@@ -117,7 +109,6 @@ export function blockOf(trace: Trace, name: string): Block {
   return trace.blocks.find((block) => block.name === name) ?? trace.blocks[0];
 }
 
-/** Replace whatever this trace does not have. */
 export function fitSelection(selection: Selection, trace: Trace): Selection {
   const block = blockOf(trace, selection.block);
   const layer = block.layers.includes(selection.layer) ? selection.layer : block.layers[0];

@@ -1,7 +1,7 @@
 // Store of the selection: its signal, its address, the steps of the story, and the hover.
 
 import { type Signal, signal } from "@preact/signals";
-import type { Header } from "../data/payload.ts";
+import type { Header } from "../../generated/payload.ts";
 import type { Trace } from "../data/trace.ts";
 import {
   defaultSelection,
@@ -20,7 +20,6 @@ export type Hover = Readonly<{ query: number | null; key: number | null }>;
 const NO_HOVER: Hover = { query: null, key: null };
 
 export class SelectionStore {
-  /** Selection that the page opens with. */
   readonly base: Selection;
   /** Steps of the page's story, or of the tour. */
   readonly story: Header["story"];

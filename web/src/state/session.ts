@@ -1,6 +1,7 @@
 // Session of one explorer: its traces, and the rows and weights that views show of them.
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
+import type { Header, RolePart } from "../../generated/payload.ts";
 import type { Backend } from "../data/backend.ts";
 import {
   FilteredBlock,
@@ -11,7 +12,6 @@ import {
   rowWeights,
 } from "../data/filtered_block.ts";
 import type { Precision } from "../data/format.ts";
-import type { Header, Role } from "../data/payload.ts";
 import { rowOf } from "../data/tokens.ts";
 import type { Block, Lazy, Trace, Vectors } from "../data/trace.ts";
 import { type Scheme, type Theme, themeOf } from "../paint/theme.ts";
@@ -22,7 +22,6 @@ import { SelectionStore } from "./selection_store.ts";
 
 /** One input; A or B where there are two. */
 export interface Side {
-  /** Number of the trace in the payload. */
   readonly trace: number;
   readonly letter: string;
   readonly base: Trace;
@@ -94,14 +93,12 @@ export class Session {
     });
   });
 
-  /** Inputs that fit the layout. */
   readonly shown: ReadonlySignal<readonly Side[]> = computed(() => {
     const sides = this.sides.value;
     if (this.layout.value === "wide" || sides.length === 1) return sides;
     return [sides[this.selection.value.side] ?? sides[0]];
   });
 
-  /** Input of the panes that show one. */
   readonly lead: ReadonlySignal<Side> = computed(
     () => this.sides.value[this.selection.value.side] ?? this.sides.value[0],
   );
@@ -119,7 +116,7 @@ export class Session {
   }
 
   /** Roles of an input's heads, over the corpus or in this text. */
-  roles(side: Side): readonly (readonly Role[])[] {
+  roles(side: Side): readonly (readonly RolePart[])[] {
     const { heads, here: inText } = side.baseFiltered.block.roles;
     return (this.selection.value.named === "text" && inText) || heads;
   }
@@ -181,7 +178,6 @@ export class Session {
     );
   }
 
-  /** Row and column in focus: hovered, else pinned. */
   focus(side: Side): Focus {
     const { query, key } = this.store.hover.value;
     const { word, key: pinned } = this.selection.value;
@@ -217,7 +213,6 @@ export class Session {
     return this.requests.vectors(trace, block, this.selection.value.layer);
   }
 
-  /** End running requests. */
   dispose(): void {
     this.edits.dispose();
     this.requests.dispose();

@@ -1,6 +1,6 @@
 // Tour of a page that was saved without a story.
 
-import type { Header } from "../data/payload.ts";
+import type { Header } from "../../generated/payload.ts";
 import { printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
 import { blockOf, headCode, headName, type Selection } from "./selection.ts";

@@ -14,25 +14,21 @@ export function px(lengths: Readonly<Record<string, number>>): Record<string, st
   return Object.fromEntries(Object.entries(lengths).map(([name, length]) => [name, `${length}px`]));
 }
 
-/** Mark a key as handled. */
 export function consume(event: Event): void {
   event.preventDefault();
   event.stopPropagation();
 }
 
-/** Button that submits no form. */
 export function Button(props: ComponentProps<"button">) {
   return <button type="button" {...props} />;
 }
 
-/** Join the CSS classes that apply. */
 export function classes(...names: readonly (string | false | undefined)[]): string {
   return names.filter(Boolean).join(" ");
 }
 
 interface SwatchProps {
   readonly look: RoleLook;
-  /** Whether screen readers skip the symbol. */
   readonly isHidden?: boolean;
 }
 
@@ -77,14 +73,12 @@ export function Command({ text }: { text: string }) {
 
 interface SegmentsProps<T> {
   readonly label: string;
-  /** CSS class. */
   readonly kind?: string;
   readonly value: T;
   readonly options: readonly (readonly [value: T, text: string, title?: string])[];
   choose(value: T): void;
 }
 
-/** Row of buttons, one of them pressed. */
 export function Segments<T>({ label, kind = "seg", value, options, choose }: SegmentsProps<T>) {
   return (
     <span class={kind} role="group" aria-label={label}>
@@ -127,7 +121,6 @@ interface SelectProps {
   choose(value: string): void;
 }
 
-/** Drop-down list. */
 export function Select({ kind, label, value, options, choose }: SelectProps) {
   const change = (event: Event) => choose((event.currentTarget as HTMLSelectElement).value);
   return (
@@ -141,7 +134,6 @@ export function Select({ kind, label, value, options, choose }: SelectProps) {
   );
 }
 
-/** Text beside the pointer, in client coordinates. */
 export interface Tip {
   readonly clientX: number;
   readonly clientY: number;

@@ -71,7 +71,6 @@ export function download(blob: Blob, name: string): void {
 
 export type Row = readonly (string | number | null)[];
 
-/** Write rows as CSV, quoted where needed. */
 export function csvText(rows: readonly Row[], end = "\r\n"): string {
   const field = (value: Row[number]) => {
     const text = String(value ?? "");

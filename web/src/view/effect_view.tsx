@@ -126,7 +126,7 @@ function Turn({ side }: { side: Side }) {
   const table = session.requests.effectsOf(side);
   const index = session.layerIndex(side.block);
   const effects = headEffects(session, side);
-  if (table?.kind !== "turn" || !effects) {
+  if (table?.kind !== "cosine_distance" || !effects) {
     return (
       <>
         <h2 class="sec">Without {headName(selection)}</h2>
@@ -137,10 +137,10 @@ function Turn({ side }: { side: Side }) {
       </>
     );
   }
-  const turn = table.turn(index, selection.head);
+  const distance = table.distance(index, selection.head);
   const most = Math.abs(effects.all[0]?.value ?? 1) || 1;
   const place = indexOfHead(effects.all, index, selection.head);
-  const { likeness } = table;
+  const { similarity } = table;
   return (
     <>
       <h2 class="sec">Without {headName(selection)}</h2>
@@ -148,25 +148,28 @@ function Turn({ side }: { side: Side }) {
         This model writes no words. What it makes is one vector for the text ({table.pooling}); this
         is how that changes.
       </p>
-      {likeness && (
+      {similarity && (
         <div class="turn">
           <span>A is like B</span>
           <span class="bars">
-            <i style={{ width: `${100 * Math.max(0, likeness.before)}%` }} />
-            <b style={{ width: `${100 * Math.max(0, likeness.after(index, selection.head))}%` }} />
+            <i style={{ width: `${100 * Math.max(0, similarity.before)}%` }} />
+            <b
+              style={{ width: `${100 * Math.max(0, similarity.after(index, selection.head))}%` }}
+            />
           </span>
           <span class="num">
-            {likeness.before.toFixed(3)} → <b>{likeness.after(index, selection.head).toFixed(3)}</b>
+            {similarity.before.toFixed(3)} →{" "}
+            <b>{similarity.after(index, selection.head).toFixed(3)}</b>
           </span>
         </div>
       )}
       <div class="turn">
-        <span>vector turns by</span>
+        <span>cosine distance</span>
         <span class="bars single">
-          <i style={{ width: `${(100 * Math.abs(turn)) / most}%` }} />
+          <i style={{ width: `${(100 * Math.abs(distance)) / most}%` }} />
         </span>
         <span class="num">
-          <b>{turn.toFixed(3)}</b>{" "}
+          <b>{distance.toFixed(3)}</b>{" "}
           <span class="mut">
             {ordinal(place + 1)} of {effects.all.length}
           </span>
@@ -178,13 +181,12 @@ function Turn({ side }: { side: Side }) {
 
 const LISTED = 8;
 
-/** Heads ranked by their effect on the output. */
 function Ranking({ side }: { side: Side }) {
   const session = useSession();
   const effects = headEffects(session, side);
   const progress = session.requests.progress.value;
   if (!effects) return <NotMeasured side={side} />;
-  const isTurn = effects.kind === "turn";
+  const isDistance = effects.kind === "cosine_distance";
   const chosen = session.selection.value;
   const rank = indexOfHead(effects.all, session.layerIndex(side.block), chosen.head) + 1;
   const table = session.requests.effectsOf(side);
@@ -195,7 +197,7 @@ function Ranking({ side }: { side: Side }) {
   return (
     <>
       <h2 class="sec">
-        {isTurn ? "Heads that turn it most" : `Heads behind ${effects.what}`}{" "}
+        {isDistance ? "Heads that move it most" : `Heads behind ${effects.what}`}{" "}
         <small>
           {where && (
             <>
@@ -217,18 +219,18 @@ function Ranking({ side }: { side: Side }) {
       {table?.kind === "prediction" && (
         <Against candidates={table.candidates} ranked={effects.candidate} />
       )}
-      {!isTurn && (
+      {!isDistance && (
         <div class="ends mut" aria-hidden="true">
           <span>◂ falls</span>
           <span>rises ▸</span>
         </div>
       )}
-      <RankedHeads side={side} list={effects.all} format={effects.format} isSigned={!isTurn} />
+      <RankedHeads side={side} list={effects.all} format={effects.format} isSigned={!isDistance} />
       <p class="mut foot">
-        {isTurn
+        {isDistance
           ? "1 − cosine between the text's vector with and without the head"
           : `${effects.kind === "odds" ? "log-odds" : "points"} of ${effects.what} gained or lost when the head is off`}
-        {!isTurn &&
+        {!isDistance &&
           rank > 0 &&
           `; ${headName(chosen)} is ${ordinal(rank)} of ${effects.all.length}`}
       </p>
@@ -345,7 +347,6 @@ function Progressing({ done, total }: Progress) {
   );
 }
 
-/** Heads ranked by the pinned weight. */
 function PairRank({ side }: { side: Side }) {
   const session = useSession();
   const { word, key } = session.selection.value;

@@ -1,8 +1,8 @@
 // Evidence tab: the head's card from a corpus run.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { CardNumber, PageCard, Relation } from "../../generated/payload.ts";
 import { formatNumber, ordinal } from "../data/format.ts";
-import type { Card, Measured, Relation } from "../data/payload.ts";
 import { inText, joinedTokens, printed, spelled } from "../data/tokens.ts";
 import { arcPath } from "../layout/arcs_layout.ts";
 import { headCode, headName, parseHead } from "../state/selection.ts";
@@ -48,10 +48,10 @@ export function EvidenceTab() {
   );
 }
 
-function CardParts({ card }: { card: Card }) {
+function CardParts({ card }: { card: PageCard }) {
   const session = useSession();
   const { cards, meanings } = session.header.evidence!;
-  const placeOf = (kind: "looks" | "numbers", { name, value }: Measured) => {
+  const placeOf = (kind: "looks" | "numbers", { name, value }: CardNumber) => {
     const all = Object.values(cards).flatMap(
       (other) => other[kind].find((measured) => measured.name === name) ?? [],
     );
@@ -165,7 +165,7 @@ function Interval(props: IntervalProps) {
 const UNSAID = /^(\s+|\[(CLS|SEP)\]|<\/?s>)$/;
 
 /** Sentence of the corpus with its strongest links as arcs. */
-function Exemplar({ tokens, links }: Card["exemplars"][number]) {
+function Exemplar({ tokens, links }: PageCard["exemplars"][number]) {
   const ref = useRef<HTMLParagraphElement>(null);
   const [arcs, setArcs] = useState<{ path: string; weight: number }[]>([]);
   useLayoutEffect(() => {

@@ -26,7 +26,6 @@ export interface Mounted {
 }
 
 interface MountOptions {
-  /** Called on every change of the selection. */
   changed(fragment: string): void;
   readonly lab: LabActions | null;
   /** Element whose color scheme the explorer follows (a notebook); null for the system's. */
@@ -167,7 +166,6 @@ function Navigation() {
   );
 }
 
-/** Running request or error, also announced. */
 function Status() {
   const { session } = useExplorer();
   const error = session.requests.error.value;

@@ -8,13 +8,11 @@ import type { Tip } from "./controls.tsx";
 
 /** Actions that a page has only in the lab. */
 export interface LabActions {
-  /** Open the form for another text. */
   editText(): void;
 }
 
 export class ExplorerContext {
   readonly tip = signal<Tip | null>(null);
-  /** Name of the open popover, or empty. */
   readonly open = signal("");
 
   constructor(
@@ -32,7 +30,6 @@ export class ExplorerContext {
     this.open.value = "";
   };
 
-  /** Show a tooltip beside the pointer. */
   showTip({ clientX, clientY }: MouseEvent, heading: string, rows: Tip["rows"] = []): void {
     this.tip.value = { clientX, clientY, heading, rows };
   }
@@ -41,7 +38,6 @@ export class ExplorerContext {
     this.tip.value = null;
   };
 
-  /** Clear the hover when the pointer leaves. */
   clearHover = (): void => {
     this.session.point({});
     this.hideTip();

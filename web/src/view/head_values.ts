@@ -59,8 +59,7 @@ export function headOrder(session: Session, side: Side, share: Share): HeadIndex
 
 interface HeadEffect {
   /** Change of a probability, of log-odds, or of the text's vector. */
-  readonly kind: "prediction" | "odds" | "turn";
-  /** Description of what changes. */
+  readonly kind: "prediction" | "odds" | "cosine_distance";
   readonly what: string;
   /** Index of the answer that heads are ranked by. */
   readonly candidate: number;
@@ -75,7 +74,7 @@ const cache = new WeakMap<EffectTable, Map<string, HeadEffect>>();
 export function headEffects(session: Session, side: Side): HeadEffect | null {
   const table = session.requests.effectsOf(side);
   if (!table) return null;
-  const last = table.kind === "turn" ? 0 : table.candidates.length - 1;
+  const last = table.kind === "cosine_distance" ? 0 : table.candidates.length - 1;
   const candidate = Math.min(session.candidate.value, last);
   const against = rivalOf(table, session.selection.value.against, candidate);
   const made = cache.get(table) ?? new Map<string, HeadEffect>();
@@ -86,9 +85,8 @@ export function headEffects(session: Session, side: Side): HeadEffect | null {
   return effect;
 }
 
-/** Index of the contrasted candidate, or -1. */
 function rivalOf(table: EffectTable, against: string, candidate: number): number {
-  if (table.kind === "turn" || !against.trim()) return -1;
+  if (table.kind === "cosine_distance" || !against.trim()) return -1;
   const index = table.candidates.findIndex((text) => text.trim() === against.trim());
   return index === candidate ? -1 : index;
 }
@@ -100,10 +98,17 @@ function effectOf(
   { block }: Side,
 ): HeadEffect {
   const [layers, heads] = [block.layers.length, block.heads];
-  if (table.kind === "turn") {
-    const all = rank(layers, heads, table.turn);
+  if (table.kind === "cosine_distance") {
+    const all = rank(layers, heads, table.distance);
     const format = (value: number) => value.toFixed(3);
-    return { kind: "turn", what: "the text's vector turns by", candidate, all, format, unit: "" };
+    return {
+      kind: "cosine_distance",
+      what: "cosine distance of the text's vector",
+      candidate,
+      all,
+      format,
+      unit: "",
+    };
   }
   const { before, without } = table;
   const name = (index: number) => `“${printed(table.candidates[index])}”`;

@@ -73,7 +73,6 @@ function Title() {
   );
 }
 
-/** Number of heads that a title names. */
 const NAMED = 4;
 
 function Mean({ heads }: { heads: readonly HeadId[] }) {
@@ -182,7 +181,6 @@ function Tabs() {
   );
 }
 
-/** Two inputs side by side, or their difference. */
 function Minus() {
   const session = useSession();
   const { minus } = session.selection.value;

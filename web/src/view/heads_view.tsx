@@ -1,10 +1,10 @@
 // All heads of the model: role or value by color, symbol and name.
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import type { RolePart } from "../../generated/payload.ts";
 import { type HeadIndex, indexOfHead } from "../data/effects.ts";
 import { formatNumber, percent } from "../data/format.ts";
 import { isSink } from "../data/head_summary.ts";
-import type { Role } from "../data/payload.ts";
 import {
   type CellLook,
   GAP,
@@ -166,7 +166,6 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
 interface CellProps extends HeadIndex {
   readonly side: Side;
   readonly grid: Grid;
-  /** Index of the cell. */
   readonly place: number;
 }
 
@@ -233,7 +232,7 @@ function noteOf(
   const { entropy, distance } = side.block.statistics;
   const { source, heads, here: inText } = side.baseFiltered.block.roles;
   const rows: [string, string][] = [];
-  const addRole = (where: string, { role, share }: Role) =>
+  const addRole = (where: string, { role, share }: RolePart) =>
     rows.push([where, [roleLook(role).name, share === null ? "" : percent(share)].join(" ")]);
   if (source === "corpus") addRole("over the corpus", heads[layerIndex][head]);
   addRole("in this text", (inText ?? heads)[layerIndex][head]);
@@ -380,15 +379,15 @@ function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "rol
       );
     }
     const { panel, positive, negative } = theme.rgb;
-    const isTurn = effects.kind === "turn";
+    const isDistance = effects.kind === "cosine_distance";
     const most = Math.max(0, ...effects.all.map(({ value }) => Math.abs(value)));
-    const stops = isTurn ? [panel, positive] : [negative, panel, positive];
-    const description = isTurn
+    const stops = isDistance ? [panel, positive] : [negative, panel, positive];
+    const description = isDistance
       ? effects.what
       : `what ${effects.what} falls or rises by without the head`;
     return (
       <div class="legend scale">
-        <span class="num">{isTurn ? "0" : effects.format(-most)}</span>
+        <span class="num">{isDistance ? "0" : effects.format(-most)}</span>
         <i style={{ background: css(stops) }} />
         <span class="num">
           {effects.format(most)} {effects.unit}

@@ -91,7 +91,6 @@ const PICTURE = [
   [288, 96, "s", "what may come next"],
 ] as const;
 
-/** Example sentence with one arc, annotated. */
 function Picture() {
   return (
     <svg

@@ -11,11 +11,9 @@ import { showError } from "./error_message.tsx";
 import { type Mounted, mount } from "./explorer.tsx";
 import { sheet } from "./style/explorer_style.ts";
 
-/** Data that a lab page starts with. */
 export interface LabStart {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
-  /** Inputs to open with; empty for an example. */
   readonly first: TraceRequest["inputs"];
   readonly limits: { readonly tokens: number; readonly seconds: number };
 }
@@ -297,7 +295,6 @@ function LabForm(props: LabFormProps) {
   );
 }
 
-/** Keep the fields that the model takes. */
 function fitted(input: Input, served: ServedModel): Input {
   return {
     text: input.text,

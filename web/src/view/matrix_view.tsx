@@ -45,7 +45,6 @@ const MAP = 110;
 
 interface HeatProps {
   readonly side: Side;
-  /** Other input, if the difference is shown. */
   readonly minus?: Side;
   readonly width: number;
   readonly height: number;

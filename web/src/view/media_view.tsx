@@ -118,7 +118,6 @@ function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
   return entries.map((entry) => pieceOf(tokens.pieces, entry.positions));
 }
 
-/** Boxes of the patches in focus. */
 function focusBoxes(
   { filtered, block }: Side,
   { row, column }: Focus,
@@ -134,7 +133,6 @@ function focusBoxes(
   });
 }
 
-/** Describe the attention over the picture. */
 function captionOf(session: Session, side: Side, shares: Shares, isSound: boolean): string {
   const { rows, columns } = side.filtered;
   const { row, column } = session.focus(side);

@@ -1,10 +1,10 @@
 // Neurons tab: q, k, q×k, the sum and the weight, with one sum worked out.
 
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { ScoreSum } from "../../generated/payload.ts";
 import { RequestError } from "../data/backend.ts";
 import { formatNumber, formatSigned, formatWeight } from "../data/format.ts";
 import { type Neurons, neuronOrder } from "../data/neurons.ts";
-import type { ScoreSum } from "../data/payload.ts";
 import { type Entry, printed } from "../data/tokens.ts";
 import { neuronLayout, neuronMarks, workedSum } from "../layout/neurons_layout.ts";
 import { labelEms } from "../paint/painter.ts";
@@ -52,7 +52,6 @@ export function NeuronsTab() {
   );
 }
 
-/** Last word that is not special. */
 function lastWord(side: Side): number {
   const entry =
     side.filtered.rows.filter(({ special }) => !special).at(-1) ?? side.filtered.rows[0];
@@ -163,7 +162,6 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
     </>
   );
 
-  /** Show the neuron under the pointer. */
   function neuronNote(event: PointerEvent, entry: Entry): void {
     const box = (event.currentTarget as HTMLElement).parentElement!.getBoundingClientRect();
     const x = event.clientX - box.left;

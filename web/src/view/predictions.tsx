@@ -1,6 +1,6 @@
 // Predictions of the model beside the text.
 
-import type { Answer } from "../data/payload.ts";
+import type { Answer } from "../../generated/payload.ts";
 import { printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
 import type { Side } from "../state/session.ts";

@@ -8,12 +8,10 @@ import type { Session } from "../state/session.ts";
 import { Button, consume } from "./controls.tsx";
 import { useExplorer } from "./explorer_context.ts";
 
-/** Number of words listed. */
 const MAX_WORDS = 8;
 
 type Match = Readonly<{ label: string; about: string; choose(): void }>;
 
-/** Matches of a search text, most likely first. */
 export function matchesOf(session: Session, typed: string): Match[] {
   const text = typed.trim().toLowerCase();
   if (text === "") return [];

@@ -1,9 +1,9 @@
 // The selected head: role, color, title, and the inputs of its drawings.
 
+import type { RolePart } from "../../generated/payload.ts";
 import type { Matrix } from "../data/filtered_block.ts";
 import { strongestLink, type TitleParts, titleOf } from "../data/head_summary.ts";
 import { type Neurons, neuronsOf } from "../data/neurons.ts";
-import type { Role } from "../data/payload.ts";
 import { rowOf } from "../data/tokens.ts";
 import type { LinesInput } from "../layout/lines_layout.ts";
 import { type RoleLook, roleColor, roleLook } from "../paint/roles.ts";
@@ -11,16 +11,15 @@ import { mix, type Rgb } from "../paint/theme.ts";
 import type { HeadId } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
 
-const NONE: Role = { role: null, share: null, queries: 0 };
+const NONE: RolePart = { role: null, share: null, queries: 0 };
 
-/** Role of a head in this text. */
-function roleInText(side: Side, id: HeadId): Role {
+function roleInText(side: Side, id: HeadId): RolePart {
   const { heads, here: inText } = side.baseFiltered.block.roles;
   return (inText ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
 }
 
-/** Role of a head over the corpus, if it differs from that in this text. */
-export function corpusRole(side: Side, id: HeadId): Role | null {
+/** RolePart of a head over the corpus, if it differs from that in this text. */
+export function corpusRole(side: Side, id: HeadId): RolePart | null {
   const { heads, here: inText } = side.baseFiltered.block.roles;
   const over = inText && heads[layerIndex(side, id)]?.[id.head];
   return over && over.role !== roleInText(side, id).role ? over : null;

@@ -56,7 +56,6 @@ interface Word {
   readonly text: string;
   readonly special: boolean;
   readonly generated: boolean;
-  /** Whether it follows without a space. */
   readonly joined: boolean;
   readonly axis: "query" | "key";
 }

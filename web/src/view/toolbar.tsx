@@ -74,7 +74,6 @@ export function Toolbar() {
 interface OpenerProps {
   readonly name: string;
   readonly label: string;
-  /** Summary of the state, where there is room. */
   readonly about?: string;
   readonly kind?: "dialog" | "menu";
   readonly children: ComponentChildren;
@@ -125,7 +124,6 @@ function BlockChoice() {
   );
 }
 
-/** Summarize a filter in a few words. */
 function describeFilter(filter: Filter): string {
   const parts = [`special tokens ${filter.specials}`];
   if (filter.above !== NO_FILTER.above) parts.push(`above ${filter.above}`);

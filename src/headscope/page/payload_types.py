@@ -1,0 +1,296 @@
+"""Types of the payload: the contract between Python and the front end.
+
+`web/generate_types.py` writes `web/generated/payload.ts` from this file, which imports nothing but
+`typing`. Numbers that name a buffer are indices into the payload's buffers.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+PageHost = Literal["file", "notebook", "lab"]
+RoleId = Literal[
+    "previous_token",
+    "next_token",
+    "current_token",
+    "duplicate_token",
+    "induction",
+    "broad",
+    "first_token",
+    "special_token",
+    "punctuation",
+]
+PiecePart = list[str | int | float] | None
+
+
+class NumbersPart(TypedDict):
+    """Real numbers as 16-bit integers, one step (scale) for each index of the first `axes`."""
+
+    shape: list[int]
+    axes: int
+    data: int
+    steps: int
+
+
+class HiddenPart(NumbersPart):
+    """Hidden states of a stack, and which states they are."""
+
+    states: list[int]
+
+
+class TokensPart(TypedDict):
+    """Tokens of one stack."""
+
+    tokens: list[str]
+    special: list[int]
+    segments: list[int]
+    generated: list[int]
+    words: list[int]
+    word_texts: list[str]
+    pieces: NotRequired[list[PiecePart]]
+    """Patches and frames; missing for plain text."""
+
+
+class VectorsPart(TypedDict):
+    """Vectors of one layer."""
+
+    layer: int
+    scale: float | None
+    """Factor on q·k; null if it is not a plain factor (several products)."""
+    groups: list[int]
+    """Key group of each head."""
+    queries: NumbersPart
+    keys: NumbersPart
+    values: NotRequired[NumbersPart | None]
+    outputs: NotRequired[NumbersPart | None]
+    scores: NotRequired[NumbersPart | None]
+
+
+class RolePart(TypedDict):
+    """Role of one head."""
+
+    role: RoleId | None
+    share: float | None
+    """Share of attention with this role, over the queries that could show it."""
+    queries: int
+
+
+class RolesPart(TypedDict):
+    """Roles of all heads of a block, by layer and head."""
+
+    source: Literal["text", "corpus"]
+    heads: list[list[RolePart]]
+    here: NotRequired[list[list[RolePart]]]
+    """Roles in this text, where `heads` has those over a corpus."""
+
+
+class BlockPart(TypedDict):
+    """One attention block of a trace."""
+
+    name: str
+    queries: str
+    keys: str
+    causal: bool
+    layers: list[int]
+    heads: int
+    present: list[list[int]]
+    shape: list[int]
+    coarse: list[int]
+    """Buffer of each layer."""
+    fine: list[int] | None
+    thumb: int
+    thumb_shape: list[int]
+    groups: list[list[int]] | None
+    roles: RolesPart
+    statistics: dict[str, list[list[float | None]]]
+    vectors: list[VectorsPart]
+
+
+class Answer(TypedDict):
+    """One predicted token or label."""
+
+    text: str
+    probability: float
+
+
+class PredictionPart(TypedDict):
+    """Top predictions at one position; null is the whole text."""
+
+    position: int | None
+    top: list[Answer]
+
+
+class PredictionsPart(TypedDict):
+    """Top predictions of a trace."""
+
+    kind: Literal["next", "mask", "label"]
+    positions: list[PredictionPart]
+
+
+class PredictionEffects(TypedDict):
+    """Log-probabilities of the candidates without each head."""
+
+    kind: Literal["prediction"]
+    position: int | None
+    ablation: str
+    candidates: list[str]
+    before: list[float]
+    """Log-probabilities with all heads."""
+    after: NumbersPart
+
+
+class SimilarityPart(TypedDict):
+    """Cosine similarity of two texts, with all heads and without each."""
+
+    before: float
+    after: list[list[float | None]]
+
+
+class VectorEffects(TypedDict):
+    """Cosine distance of a text's vector with and without each head."""
+
+    kind: Literal["cosine_distance"]
+    pooling: str
+    cosine_distance: list[list[float | None]]
+    cosine_similarity: SimilarityPart | None
+
+
+EffectsPart = PredictionEffects | VectorEffects
+
+
+class ImagePart(TypedDict):
+    """Image of a trace; `pixels` is a buffer of RGB bytes."""
+
+    width: int
+    height: int
+    pixels: int
+
+
+class SoundPart(TypedDict):
+    """Audio of a trace; `peaks` is a buffer."""
+
+    seconds: float
+    count: int
+    peaks: int
+
+
+class EditedPart(TypedDict):
+    """A trace: tokens, attention, predictions and effects."""
+
+    model: str
+    changed: str | None
+    """Description of the edits of the model."""
+    over: NotRequired[str]
+    stacks: dict[str, TokensPart]
+    blocks: list[BlockPart]
+    predictions: PredictionsPart | None
+    effects: EffectsPart | None
+    images: NotRequired[list[ImagePart]]
+    sound: NotRequired[SoundPart]
+
+
+class TracePart(EditedPart):
+    """A trace with its title and hidden states."""
+
+    title: str
+    hidden: dict[str, HiddenPart]
+
+
+class Bounded(TypedDict):
+    """A value, and its interval where it has one."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Relation(Bounded):
+    """Accuracy of a head for one relation, beside a rule without attention."""
+
+    name: str
+    baseline: float | None
+    baseline_name: str
+
+
+class CardNumber(Bounded):
+    """One measured number of a head."""
+
+    name: str
+    title: str
+    unit: str
+
+
+class LinkedDocument(TypedDict):
+    """A document with its strongest links: query, key, weight."""
+
+    tokens: list[str]
+    links: list[tuple[int, int, float]]
+
+
+class PageCard(TypedDict):
+    """A `HeadCard` as pages show it."""
+
+    sentences: list[str]
+    relations: list[Relation]
+    looks: list[CardNumber]
+    """Shares of attention by target."""
+    numbers: list[CardNumber]
+    """Other measurements."""
+    exemplars: list[LinkedDocument]
+    neighbors: list[str]
+
+
+class EvidencePart(TypedDict):
+    """Cards of all heads, by `L0H1`, and the meaning of each measurement."""
+
+    about: str
+    meanings: dict[str, str]
+    cards: dict[str, PageCard]
+
+
+class StoryStep(TypedDict):
+    """A caption and the selection it is about."""
+
+    caption: str
+    selection: str
+
+
+class Example(TypedDict):
+    """One trace, or two to compare."""
+
+    title: str
+    traces: list[int]
+
+
+class Header(TypedDict):
+    """Header of the payload; buffers follow."""
+
+    format: str
+    version: int
+    place: PageHost
+    selection: str
+    story: list[StoryStep]
+    examples: list[Example]
+    command: str
+    evidence: EvidencePart | None
+    report: NotRequired[str]
+    """Address of a report on the model."""
+    traces: list[TracePart]
+
+
+class ScoreTerm(TypedDict):
+    """One term of the residual stream in a score."""
+
+    name: str
+    query_side: float
+    key_side: float
+    share: float
+
+
+class ScoreSum(TypedDict):
+    """One score as a sum over the terms of the residual stream."""
+
+    total: float
+    parts: list[ScoreTerm]
+    against: str
+    """Description of the contrast."""

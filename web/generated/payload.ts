@@ -1,0 +1,251 @@
+// Generated from src/headscope/page/payload_types.py by generate_types.py.
+
+export type PageHost = "file" | "notebook" | "lab";
+
+export type RoleId = "previous_token" | "next_token" | "current_token" | "duplicate_token" | "induction" | "broad" | "first_token" | "special_token" | "punctuation";
+
+export type PiecePart = (string | number)[] | null;
+
+/** Real numbers as 16-bit integers, one step (scale) for each index of the first `axes`. */
+export interface NumbersPart {
+  shape: number[];
+  axes: number;
+  data: number;
+  steps: number;
+}
+
+/** Hidden states of a stack, and which states they are. */
+export interface HiddenPart extends NumbersPart {
+  states: number[];
+}
+
+/** Tokens of one stack. */
+export interface TokensPart {
+  tokens: string[];
+  special: number[];
+  segments: number[];
+  generated: number[];
+  words: number[];
+  word_texts: string[];
+  /** Patches and frames; missing for plain text. */
+  pieces?: PiecePart[];
+}
+
+/** Vectors of one layer. */
+export interface VectorsPart {
+  layer: number;
+  /** Factor on q·k; null if it is not a plain factor (several products). */
+  scale: number | null;
+  /** Key group of each head. */
+  groups: number[];
+  queries: NumbersPart;
+  keys: NumbersPart;
+  values?: NumbersPart | null;
+  outputs?: NumbersPart | null;
+  scores?: NumbersPart | null;
+}
+
+/** Role of one head. */
+export interface RolePart {
+  role: RoleId | null;
+  /** Share of attention with this role, over the queries that could show it. */
+  share: number | null;
+  queries: number;
+}
+
+/** Roles of all heads of a block, by layer and head. */
+export interface RolesPart {
+  source: "text" | "corpus";
+  heads: RolePart[][];
+  /** Roles in this text, where `heads` has those over a corpus. */
+  here?: RolePart[][];
+}
+
+/** One attention block of a trace. */
+export interface BlockPart {
+  name: string;
+  queries: string;
+  keys: string;
+  causal: boolean;
+  layers: number[];
+  heads: number;
+  present: number[][];
+  shape: number[];
+  /** Buffer of each layer. */
+  coarse: number[];
+  fine: number[] | null;
+  thumb: number;
+  thumb_shape: number[];
+  groups: number[][] | null;
+  roles: RolesPart;
+  statistics: Record<string, ((number | null)[])[]>;
+  vectors: VectorsPart[];
+}
+
+/** One predicted token or label. */
+export interface Answer {
+  text: string;
+  probability: number;
+}
+
+/** Top predictions at one position; null is the whole text. */
+export interface PredictionPart {
+  position: number | null;
+  top: Answer[];
+}
+
+/** Top predictions of a trace. */
+export interface PredictionsPart {
+  kind: "next" | "mask" | "label";
+  positions: PredictionPart[];
+}
+
+/** Log-probabilities of the candidates without each head. */
+export interface PredictionEffects {
+  kind: "prediction";
+  position: number | null;
+  ablation: string;
+  candidates: string[];
+  /** Log-probabilities with all heads. */
+  before: number[];
+  after: NumbersPart;
+}
+
+/** Cosine similarity of two texts, with all heads and without each. */
+export interface SimilarityPart {
+  before: number;
+  after: ((number | null)[])[];
+}
+
+/** Cosine distance of a text's vector with and without each head. */
+export interface VectorEffects {
+  kind: "cosine_distance";
+  pooling: string;
+  cosine_distance: ((number | null)[])[];
+  cosine_similarity: SimilarityPart | null;
+}
+
+export type EffectsPart = PredictionEffects | VectorEffects;
+
+/** Image of a trace; `pixels` is a buffer of RGB bytes. */
+export interface ImagePart {
+  width: number;
+  height: number;
+  pixels: number;
+}
+
+/** Audio of a trace; `peaks` is a buffer. */
+export interface SoundPart {
+  seconds: number;
+  count: number;
+  peaks: number;
+}
+
+/** A trace: tokens, attention, predictions and effects. */
+export interface EditedPart {
+  model: string;
+  /** Description of the edits of the model. */
+  changed: string | null;
+  over?: string;
+  stacks: Record<string, TokensPart>;
+  blocks: BlockPart[];
+  predictions: PredictionsPart | null;
+  effects: EffectsPart | null;
+  images?: ImagePart[];
+  sound?: SoundPart;
+}
+
+/** A trace with its title and hidden states. */
+export interface TracePart extends EditedPart {
+  title: string;
+  hidden: Record<string, HiddenPart>;
+}
+
+/** A value, and its interval where it has one. */
+export interface Bounded {
+  value: number;
+  low: number | null;
+  high: number | null;
+}
+
+/** Accuracy of a head for one relation, beside a rule without attention. */
+export interface Relation extends Bounded {
+  name: string;
+  baseline: number | null;
+  baseline_name: string;
+}
+
+/** One measured number of a head. */
+export interface CardNumber extends Bounded {
+  name: string;
+  title: string;
+  unit: string;
+}
+
+/** A document with its strongest links: query, key, weight. */
+export interface LinkedDocument {
+  tokens: string[];
+  links: [number, number, number][];
+}
+
+/** A `HeadCard` as pages show it. */
+export interface PageCard {
+  sentences: string[];
+  relations: Relation[];
+  /** Shares of attention by target. */
+  looks: CardNumber[];
+  /** Other measurements. */
+  numbers: CardNumber[];
+  exemplars: LinkedDocument[];
+  neighbors: string[];
+}
+
+/** Cards of all heads, by `L0H1`, and the meaning of each measurement. */
+export interface EvidencePart {
+  about: string;
+  meanings: Record<string, string>;
+  cards: Record<string, PageCard>;
+}
+
+/** A caption and the selection it is about. */
+export interface StoryStep {
+  caption: string;
+  selection: string;
+}
+
+/** One trace, or two to compare. */
+export interface Example {
+  title: string;
+  traces: number[];
+}
+
+/** Header of the payload; buffers follow. */
+export interface Header {
+  format: string;
+  version: number;
+  place: PageHost;
+  selection: string;
+  story: StoryStep[];
+  examples: Example[];
+  command: string;
+  evidence: EvidencePart | null;
+  /** Address of a report on the model. */
+  report?: string;
+  traces: TracePart[];
+}
+
+/** One term of the residual stream in a score. */
+export interface ScoreTerm {
+  name: string;
+  query_side: number;
+  key_side: number;
+  share: number;
+}
+
+/** One score as a sum over the terms of the residual stream. */
+export interface ScoreSum {
+  total: number;
+  parts: ScoreTerm[];
+  /** Description of the contrast. */
+  against: string;
+}
