@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headscope.reporting.comparisons import (
-    about_changes,
-    about_differences,
-    about_groups,
-    change_table,
-    changes_of,
-)
+from headscope.reporting.comparisons import about_changes, about_differences, about_groups, change_table, changes_of
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.hypothesis_tests import heads_beyond
 from headscope.reporting.model_results import ModelResults

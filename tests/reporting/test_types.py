@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from headscope.reporting.report import build_report
 from headscope.reporting.report_types import Report
+from headscope.reporting.report import build_report
 from headscope.results.result import Result
 from tests.typed_dicts import problems
 

@@ -160,12 +160,12 @@ def make_card(
     n_exemplars: int = 3,
 ) -> HeadCard:
     """See `Result.card`."""
-    table = RankedTable(_listed(results))
+    listed = _listed(results)
+    data = listed[0].dataset
     for what, value in (("layer", layer), ("head", head)):
-        data = table.datasets[0]
         place_of(what, value, data[what].values.tolist() if what in data.coords else [])
     whole_number("n_exemplars", n_exemplars, 0)
-    return table.card(layer, head, heads=heads, n_exemplars=n_exemplars)
+    return RankedTable(listed).card(layer, head, heads=heads, n_exemplars=n_exemplars)
 
 
 def make_all_cards(
@@ -245,6 +245,14 @@ class RankedTable:
         self.results = results
         self.datasets = [result.blocks.get(block or "", result.dataset) for result in results]
         self._block = block
+        by_corpus = (
+            (corpus_roles(data), r) for data, r in zip(self.datasets, results, strict=True)
+        )
+        self.roles: xr.Dataset | None
+        self.roles, self._measured_by = next(
+            ((roles, result) for roles, result in by_corpus if roles is not None),
+            (None, results[0]),
+        )
         self.columns: list[RankedVariable] = []
         seen: dict[str, np.ndarray] = {}
         for data in self.datasets:
@@ -254,14 +262,6 @@ class RankedTable:
                 if str(array.name) not in seen and not is_again:
                     self.columns += _columns(data, array)
                 seen.setdefault(str(array.name), values)
-        by_corpus = (
-            (corpus_roles(data), r) for data, r in zip(self.datasets, results, strict=True)
-        )
-        self.roles: xr.Dataset | None
-        self.roles, self._measured_by = next(
-            ((roles, result) for roles, result in by_corpus if roles is not None),
-            (None, results[0]),
-        )
         self._best_at = probed_names(of_probes(results))
 
     def card(

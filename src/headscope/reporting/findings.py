@@ -1,7 +1,7 @@
 """Findings about one model, written from its numbers by rules.
 
-A rule gives one sentence or None. Each claim has a test (`hypothesis_tests`), and the sentence names
-its correction. Correlations describe and claim nothing.
+A rule gives one sentence or None. Each claim has a test (`hypothesis_tests`), and its sentence names
+the correction. Correlations describe and claim nothing.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ from headscope.reporting.report_types import (
     Phrase,
     Provenance,
     Report,
+    ReportCard,
     Rows,
     Section,
     Tree,
@@ -201,8 +202,9 @@ def build_report(
     """
     subjects = find_subjects(results, pages)
     maps = _maps(subjects)
-    differences = _differences(subjects)
     documents = Documents()
+    cards = _cards(subjects, maps, documents)
+    differences = _differences(subjects)
     sections = _sections(subjects, maps, differences, documents)
     figures = {figure["id"] for shown in sections for figure in shown["figures"]}
     findings = [
@@ -216,7 +218,7 @@ def build_report(
     findings.append(_finding(None, "Side by side", list(between.items()), figures))
     changes = about_changes(subjects, differences)
     findings.insert(0, _finding(None, "What changed", [("", changes)], figures))
-    return _report(title or _title(subjects), subjects, sections, maps, documents, findings)
+    return _report(title or _title(subjects), subjects, sections, cards, documents, findings)
 
 
 def build_map_report(
@@ -233,17 +235,24 @@ def build_map_report(
     pages = {name: explorer} if explorer else None
     others = [result for result in results if result is not heads.result]
     subjects = find_subjects([heads.result, *others], pages)[:1]
-    maps = {0: heads}
+    maps, documents = {0: heads}, Documents()
     sections = [section("map-section", "Heads that attend alike", [map_figure(subjects, maps)])]
     shown = [made for made in sections if made is not None]
-    return _report(f"Heads of {heads.title}", subjects, shown, maps, Documents(), [])
+    cards = _cards(subjects, maps, documents)
+    return _report(f"Heads of {heads.title}", subjects, shown, cards, documents, [])
+
+
+def _cards(
+    subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap], documents: Documents
+) -> list[list[ReportCard]]:
+    return [make_cards(subject, maps.get(n), documents) for n, subject in enumerate(subjects)]
 
 
 def _report(
     title: str,
     subjects: Sequence[ModelResults],
     sections: list[Section],
-    maps: Mapping[int, HeadMap],
+    cards: list[list[ReportCard]],
     documents: Documents,
     findings: Sequence[Finding],
 ) -> Report:
@@ -264,10 +273,7 @@ def _report(
         "findings": [finding for finding in findings if finding["paragraphs"]],
         "sections": sections,
         "equations": _used_equations(sections, subjects),
-        "cards": [
-            make_cards(subject, maps.get(number), documents)
-            for number, subject in enumerate(subjects)
-        ],
+        "cards": cards,
         "documents": documents.tokens,
         "provenance": [provenance_of(subject) for subject in subjects],
     }
@@ -469,10 +475,11 @@ def report(
     Raises:
         InputError: there is no result, or something else was given.
     """
-    accepted = Result | str | os.PathLike | Iterable
-    expect("results", results, accepted, "results, or files or folders of them")
-    given = [results] if isinstance(results, Result | str | os.PathLike) else list(results)
-    content = build_report([_opened(source) for source in given], title=title, pages=pages)
+    single = Result | str | os.PathLike
+    if not isinstance(results, single | Iterable):
+        expect("results", results, Iterable, "results, or files or folders of them")  # type: ignore[unreachable]
+    sources = [results] if isinstance(results, single) else list(results)
+    content = build_report([_opened(source) for source in sources], title=title, pages=pages)
     _write(content, path)
     return Path(path)
 
