@@ -148,17 +148,17 @@ def page(lines: list[str], missing: list[str], machines: list[str]) -> str:
     """What goes into the documentation."""
     return f"""# Measurements
 
-Made by `make bench` (`python -m benchmarks --write docs/benchmarks.md`): each comparison within
-one run, in CPU seconds unless said otherwise. A ratio with × is a gain (theirs over ours); one
-without is a cost (ours over the bare forward or the like). The bound is what we hold ourselves
-to.
+Look up the cost of a run, beside the bare forward pass and other tools. `make bench` writes this
+page (`python -m benchmarks --write docs/benchmarks.md`). Each comparison is within one run, in CPU
+seconds unless stated. A ratio with × is a gain (theirs over ours); one without is a cost (ours over
+the bare forward or the like). The bound is our target.
 
 {f"{chr(10)}{chr(10)}".join(machines)}
 
 {table(lines, missing)}
 
 {growth(lines)}
-What is compared with what is told in the first lines of each benchmark's file in `benchmarks/`.
+The first lines of each file in `benchmarks/` say what is compared.
 """
 
 

@@ -66,18 +66,18 @@ def costs(m: Measured) -> str:
     added = [m.cost("corpus", VB.format(name)) for name in (BERT, "minilm")]
     probed = [m.cost("probes", PROBE.format(name)) for name in (BERT, "minilm")]
     items = (
-        "`headscope analyze` measures every head of SmolLM2 over 2,001 sentences, from the shell "
-        f"to the saved result, in {m.ratio('end to end', SHELL):.2f} of the time that merely "
-        "running the model over them takes;",
-        f"all metrics of Vig & Belinkov add {added[0]} to a bare forward pass of BERT-base's shape "
-        f"and {added[1]} to MiniLM's, {fast[0]:.0f} and {fast[1]:.0f} times faster than the way of "
-        "2019; peak memory for ten times the documents grows by "
-        f"{m.cost('corpus', MEMORY)};",
-        f"every head as a classifier of dependencies adds {probed[0]} and {probed[1]}; divergences "
+        "`headscope analyze` measures every head of SmolLM2 over 2,001 sentences. From the shell "
+        f"to the saved result, it takes {m.ratio('end to end', SHELL):.2f} of the time of the bare "
+        "forward passes.",
+        f"All metrics of Vig & Belinkov add {added[0]} to a bare forward pass of BERT-base's shape "
+        f"and {added[1]} to MiniLM's. That is {fast[0]:.0f} and {fast[1]:.0f} times faster than "
+        "the code of 2019. With ten times the documents, peak memory grows by "
+        f"{m.cost('corpus', MEMORY)}.",
+        f"Every head as a classifier of dependencies adds {probed[0]} and {probed[1]}. Divergences "
         f"of all pairs of 144 heads take {m.ours('heads', PAIRS.format('numba'))}, "
-        f"{m.ratio('heads', PAIRS.format('numba')):.0f} times less than the formula of 2019;",
-        "a page of 12 × 12 heads over 128 tokens is "
-        f"{m.ours('views', 'page, 128 tokens')}, where BertViz's is "
+        f"{m.ratio('heads', PAIRS.format('numba')):.0f} times less than the formula of 2019.",
+        "A page of 12 × 12 heads over 128 tokens has "
+        f"{m.ours('views', 'page, 128 tokens')}; BertViz's has "
         f"{m.theirs('views', 'page, 128 tokens')}.",
     )
     return "\n".join(

@@ -32,7 +32,7 @@ INLINE = re.compile(r"(?<![\\$\w])\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\w)")
 
 
 def generate() -> None:
-    """Everything, anew."""
+    """Write all pages."""
     shutil.rmtree(TARGET, ignore_errors=True)
     left_out = shutil.ignore_patterns("*.py", "__pycache__")
     shutil.copytree(SOURCE, TARGET, ignore=left_out)

@@ -57,9 +57,9 @@ def page() -> str:
     lines = [
         "# Licenses of dependencies",
         "",
-        "headscope is Apache-2.0. What it uses, as the packages themselves say; made by",
-        "`python docs/licenses.py` from the installed distributions. Nothing of them is copied",
-        "into headscope.",
+        "headscope is Apache-2.0. These are the licenses of its dependencies, as they state them.",
+        "`python docs/licenses.py` writes the list from the installed distributions. No code is",
+        "copied into headscope.",
         "",
         "## Python",
         "",

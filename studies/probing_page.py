@@ -69,7 +69,10 @@ def relation_lines(rows: list[Row]) -> Iterator[str]:
 
 def coreference_lines(rows: list[Row]) -> Iterator[str]:
     """The best head and the rules, over all mentions."""
-    yield "| model, data | mentions | best head | all | honest | nearest | head match | sieves |"
+    names = (
+        "model, data | mentions | best head | all | cross-fitted | nearest | head match | sieves"
+    )
+    yield f"| {names} |"
     yield "|---" * 8 + "|"
     for row in rows:
         cells = (
@@ -104,7 +107,7 @@ def bias_lines(rows: list[Row]) -> Iterator[str]:
 
 
 def draw(rows: list[Row]) -> Figure:
-    """Every relation: the best fixed offset, and the best head of each model, honestly scored."""
+    """Draw the best fixed offset and the best head (cross-fitted) of every relation."""
     figure = new_figure(5.6, 4.4)
     axes = figure.subplots()
     places = range(len(rows))

@@ -159,7 +159,7 @@ def correlations(left: Scaled, right: Scaled, n: int, *, repetitions: int, seed:
 
 
 def _rates(before: list[float], listed: list[np.ndarray], whole: Jackknife) -> Rates:
-    """From the heads that each sample lists, and the jackknife of all documents on what was tested."""
+    """Return rates from the heads that each sample lists and the jackknife of all documents."""
     free = undecided(whole)
     now, apart = (
         [float(of.any()) for of in lists] for lists in (listed, [x[free] for x in listed])

@@ -135,8 +135,8 @@ def _spread(of: Rates) -> str:
 
 def _claims_table(rates: Rates) -> str:
     lines = [
-        "| false claim | before | now: highest (bound), missed | undecided | held out "
-        "| undecided |",
+        "| false claim | before | now: highest (bound), missed | not driven | held out "
+        "| not driven |",
         "|---|---|---|---|---|---|",
     ]
     for question, what in CLAIMS.items():
@@ -168,7 +168,7 @@ def _apart(of: Rates) -> list[Rate]:
 
 def _missed_table(rates: Rates) -> str:
     """Every error rate that misses its target, and what it is of the heads no document decides."""
-    lines = ["| false claim | population | documents: rates (undecided) |", "|---|---|---|"]
+    lines = ["| false claim | population | documents: rates (not driven) |", "|---|---|---|"]
     for question, what in CLAIMS.items():
         missed: dict[str, dict[str, list[Rate]]] = {}
         for rate in _claimed(rates, question):
@@ -217,7 +217,7 @@ def _outside_table(rates: Rates) -> str:
         )
         lines.append(f"- {what}: {where}")
     careful = ", ".join(f"{what} {n}" for what, n in high.items())
-    return "\n".join([*(lines or ["- none below"]), f"- too careful: {careful or 'none'}"])
+    return "\n".join([*(lines or ["- none below"]), f"- above .97: {careful or 'none'}"])
 
 
 def _population(rate: Rate) -> str:
@@ -276,7 +276,7 @@ def _front_table(rates: Rates) -> str:
         ]
         lines.append(f"| `{variable}` | {' | '.join(cells)} |")
     said = {
-        "front groups": "say that kinds of text differ, whose labels were dealt at random",
+        "front groups": "say that kinds of text differ, whose labels were assigned at random",
         "front relations": "say of random weights that a head beats every offset",
     }
     lines += [

@@ -33,7 +33,7 @@ STRUCTURE_FINDINGS = (
     Finding(
         "baseline",
         "V&B Fig. 8",
-        "Where it does, it follows them more than even attention would",
+        "There, it follows them more than uniform attention would",
         "highest alignment of a layer / baseline > 1",
     ),
     Finding(

@@ -51,7 +51,7 @@ SURFACE_FINDINGS = (
     Finding(
         "rest",
         "CLARK §3.2 and V&B §5.2.3",
-        "Some layer rests on one special position, whichever it is",
+        "In some layer one special token is an attention sink, whichever it is",
         "largest share of a layer to the first token, [CLS] or [SEP] > 0.5",
     ),
     Finding(

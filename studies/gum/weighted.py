@@ -18,20 +18,20 @@ WEIGHTED_FINDINGS = (
     Finding(
         "noop",
         "V&B §5.2.3; CLARK §3.2",
-        "Null attention is a no-op: weighted by what it fetches, most of it vanishes",
+        "Null attention is a no-op: norm-weighted, most of it vanishes",
         "mean null share, weighted by norms / of attention < 0.5",
     ),
     Finding(
         "noop_heads",
         "CLARK §3.2",
-        "Heads that rest fetch something else: weighted, they no longer rest",
+        "Heads with a sink read something else: norm-weighted, the sink is gone",
         "of the heads with a null share above 0.5, the share that stays above it when weighted < "
         "0.5",
     ),
     Finding(
         "near_weighted",
         "V&B §5.3.3",
-        "Heads that follow dependencies look near, also by what they fetch",
+        "Heads that follow dependencies look near, also norm-weighted",
         "r of distance and alignment over heads, both weighted < 0",
     ),
 )

@@ -14,32 +14,32 @@ PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 HEADER = """\
 # Which models the tap reads
 
-Made by `make families`, which builds a tiny model of every family of transformers {version}
-(where the configuration alone does not do, as transformers' own tests make it: `TESTERS=` names a
-checkout of them) and holds what the tap reads against the official eager `output_attentions`: on
-the self-check's own input, on a longer one, and on batches padded left and right. The tests run a
-fixed sample of it again. Any model is checked the same way when it is first used: `headscope
-models NAME` prints what the self-check saw.
+Look up whether your family of models is read, and how. `make families` writes this page. It builds
+a tiny model of every family of transformers {version}, from the configuration alone or as
+transformers' own tests do (`TESTERS=` names a checkout of them). It compares what the tap reads
+with the eager `output_attentions`: on the self-check's input, on a longer one, and on batches
+padded left and right. The tests repeat a fixed sample. Every model is checked the same way on
+first use: `headscope models NAME` prints the result.
 
 {summary}
 
-- **exact**: attention and output are, bit for bit, the official ones (in families that return
-  some maps before the softmax, the softmax of those; where one map is returned for all heads,
-  their average). **close**: to 0.0001. **unverified**: the family returns no maps; what is read is
-  what its values are multiplied with, and edits act.
+- **exact**: attention and output equal the reference bit for bit. If a family returns maps before
+  the softmax, their softmax is compared; if it returns one map for all heads, their average.
+  **close**: equal to 0.0001. **unverified**: the family returns no maps; the tap reads the weights
+  that the values are multiplied with, and edits act.
 - **route**: `interface`, the family's own eager function runs inside the tap; `fallback`,
   hand-written attention is watched while it runs (see [design](design.md#the-tap)).
-- **blocks**: the attentions of the model, by name.
+- **blocks**: names of the model's attention blocks.
 - **vectors**: queries, keys, values and head outputs can be read, and weights times values are
   the outputs; `some` of them; or `no`.
-- **scores**: the softmax of the scores (with the sink's, where there is one) is the attention.
-  `q·k`: they are the scaled product under the mask that was used; `kept`: more goes into them,
+- **scores**: the softmax of the scores (with the sink logit, if any) is the attention.
+  `q·k`: scores are the scaled product under the model's mask; `kept`: scores have more terms,
   and traces keep them; `no`: the family does more to its attention than a softmax.
-- **steps**: attention while generating with a cache is that of one pass over the whole text
-  (`same`); or *the model's own steps differ*, officially too, and the tap reads the steps.
-- An edit of the last layer acted and was undone in every family listed; where the model's main
-  output did not change (a gate that starts at zero, an encoder whose text it does not use), the
-  attention module's did.
+- **steps**: attention while generating with a cache equals that of one pass over the whole text
+  (`same`); or *the model's own steps differ*, in transformers too, and the tap reads the steps.
+- In every family listed, an edit of the last layer acted and was undone. If the model's main output
+  did not change (a gate that starts at zero, an encoder whose text it does not use), the output of
+  the attention module did.
 
 | family | class | verdict | route | blocks | vectors | scores | steps | remarks |
 |---|---|---|---|---|---|---|---|---|
@@ -47,7 +47,7 @@ models NAME` prints what the self-check saw.
 REFUSED = """
 ## Refused
 
-Loading works; reading says why it cannot.
+These models load; the tap rejects them with the reason.
 
 | family | reason |
 |---|---|
@@ -55,8 +55,8 @@ Loading works; reading says why it cannot.
 NOT_BUILT = """
 ## Not tried
 
-No tiny model of these could be made and run, neither from the configuration alone nor by
-transformers' own tests: {families}.
+A tiny model of these families could not be built and run, neither from the configuration alone nor
+by transformers' own tests: {families}.
 """
 
 
