@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from headscope.metrics import (
     SumMetric,
     Variable,
     query_counts,
+    region_weights,
     row_mass,
     total_mass,
 )
@@ -90,7 +91,42 @@ def test_wrong_descriptions_are_refused_first(
         hs.analyze(tiny_bert, TEXTS, ["distance", variant(**members)])
 
 
-def test_a_class_that_is_not_frozen_and_one_that_is_no_instance(tiny_bert: Model) -> None:
+class _Undecorated(Plain):
+    """A class without its own decorator."""
+
+
+@dataclass
+class _Thawed(SumMetric):
+    """A dataclass that is not frozen."""
+
+    name = "thawed"
+    paper = units = "none"
+    add = state_dims = zero = finalize = variables = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class _Listed(Plain):
+    """A metric with a list among its options."""
+
+    name = "listed"
+    seen: list[int] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (_Undecorated, r"is not a dataclass\. Write @dataclass\(frozen=True\)"),
+        (_Thawed, r"not a frozen one\. Write @dataclass\(frozen=True\) directly above"),
+        (_Listed, r"_Listed\.seen is a list, which can change.* use a tuple"),
+        (lambda: variant(cache={}), r"Variant\.cache is a dict, which can change"),
+    ],
+)
+def test_a_metric_with_state_is_refused(tiny_bert: Model, metric: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        hs.analyze(tiny_bert, TEXTS, metric())
+
+
+def test_a_class_is_not_an_instance(tiny_bert: Model) -> None:
     with pytest.raises(InputError, match=r"Plain is a class; pass a metric: Plain\(\)"):
         hs.analyze(tiny_bert, TEXTS, [Plain])  # type: ignore[list-item]
 
@@ -108,6 +144,10 @@ def test_a_class_that_is_not_frozen_and_one_that_is_no_instance(tiny_bert: Model
             r"has the shape \(1, 4\); expected \(3, 4\) \(`document head`\)",
         ),
         (lambda r: 1 / 0, "The metric plain failed: ZeroDivisionError"),
+        (
+            lambda r: tuple(t.numpy() for t in (total_mass(r), total_mass(r), query_counts(r))),
+            r"plain: the numerator that `rows` returned is numpy\.ndarray, not a torch tensor.*from_numpy",
+        ),
     ],
 )
 def test_wrong_rows_stop_the_run_and_name_the_metric(
@@ -126,6 +166,50 @@ def test_a_metric_that_gives_nan_is_blamed_and_not_the_model(tiny_bert: Model) -
     with pytest.raises(HeadscopeError, match="numerator of plain is NaN or infinite") as error:
         hs.analyze(tiny_bert, TEXTS, variant(name="plain", rows=rows))
     assert "The model gives" not in str(error.value)
+
+
+def _writes_weights(layer_data: LayerData) -> None:
+    layer_data.weights[..., 0] = 0
+
+
+def _writes_through_numpy(layer_data: LayerData) -> None:
+    layer_data.weights.numpy()[..., 0] = 0
+
+
+def _writes_shared(layer_data: LayerData) -> None:
+    region_weights(layer_data).mul_(2)
+
+
+def _writes_batch(layer_data: LayerData) -> None:
+    layer_data.queries.words[:] = 0
+
+
+@pytest.mark.parametrize(
+    "write", [_writes_weights, _writes_through_numpy, _writes_shared, _writes_batch]
+)
+@pytest.mark.parametrize("others", [["distance", "row_entropy"], []])
+def test_a_metric_that_writes_into_its_input_is_named(
+    tiny_bert: Model, write: Callable[[LayerData], None], others: list[str]
+) -> None:
+    def rows(self: Plain, layer_data: LayerData) -> Rows:
+        write(layer_data)
+        total = total_mass(layer_data)
+        return total, total, query_counts(layer_data)
+
+    metric = variant(name="plain", rows=rows)
+    with pytest.raises(MetricError, match="plain: it writes into a tensor that all metrics share"):
+        hs.analyze(tiny_bert, TEXTS, [metric, *others])
+
+
+def test_a_metric_that_writes_into_a_reduction_is_named(tiny_bert: Model) -> None:
+    def rows(self: Plain, layer_data: LayerData) -> Rows:
+        (total,) = totals(layer_data)
+        total.numpy()[:] = 0
+        return total, total, query_counts(layer_data)
+
+    metric = variant(name="plain", rows=rows, reductions=(totals,))
+    with pytest.raises(MetricError, match="plain: it writes into a tensor"):
+        hs.analyze(tiny_bert, TEXTS, [metric, "distance"])
 
 
 @Reduction

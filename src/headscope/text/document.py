@@ -18,7 +18,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Literal
 
@@ -365,6 +365,69 @@ class Document:
         """A document of raw text: its words are found, its sentences are not known."""
         spans = split_words(text)
         return cls(id, text, tuple(text[start:end] for start, end in spans), tuple(spans))
+
+    @classmethod
+    def from_words(
+        cls,
+        words: Sequence[str],
+        id: str = "document",  # noqa: A002, as the field is called
+        *,
+        sentences: Sequence[Span] | None = None,
+        paragraphs: Sequence[Span] = (),
+        upos: Sequence[str] | None = None,
+        xpos: Sequence[str] | None = None,
+        lemmas: Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        parents: Sequence[int] | None = None,
+        relations: Sequence[str] | None = None,
+        mentions: Sequence[Mention] = (),
+        meta: Mapping[str, str] | None = None,
+    ) -> Document:
+        """Make a document from words: the text has one space between two words.
+
+        Args:
+            words: The words, without spaces around them.
+            id: Name of the document in results.
+            sentences: Word ranges of the sentences, ends excluded. By default all words are one
+                sentence if `parents` are passed, else sentences are unknown.
+            paragraphs: Word ranges of the paragraphs.
+            upos: Universal tag of each word.
+            xpos: Language-specific tag of each word.
+            lemmas: Lemma of each word.
+            features: Features of each word, as in CoNLL-U.
+            parents: Index of each word's parent, from 0 within the document; -1 for the root.
+            relations: Relation of each word to its parent.
+            mentions: Mentions of entities.
+            meta: Further facts, such as `{"genre": "news"}`.
+
+        >>> document = Document.from_words(["Dogs", "bark", "."], parents=[1, -1, 1])
+        >>> document.text, document.spans
+        ('Dogs bark .', ((0, 4), (5, 9), (10, 11)))
+        """
+        expect("words", words, list | tuple, 'a list of words, such as ["Dogs", "bark"]')
+        for number, word in enumerate(words):
+            if not isinstance(word, str) or not word or word != word.strip():
+                raise InputError(
+                    f"Word {number} of document {id!r} is {word!r}. Expected a text that is not "
+                    "empty, without spaces around it."
+                )
+        ends = list(accumulate(len(word) + 1 for word in words))
+        if sentences is None:
+            sentences = [(0, len(words))] if parents and words else []
+        labels = {"upos": upos, "xpos": xpos, "lemmas": lemmas, "features": features}
+        labels["relations"] = relations
+        return cls(
+            id,
+            " ".join(words),
+            tuple(words),
+            tuple((end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True)),
+            sentences=tuple(sentences),
+            paragraphs=tuple(paragraphs),
+            parents=None if parents is None else tuple(parents),
+            mentions=tuple(mentions),
+            meta=dict(meta or {}),
+            **{name: None if v is None else tuple(v) for name, v in labels.items()},
+        )
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:59] + "…"

@@ -146,6 +146,19 @@ class Accumulator:
         """By block, layers and metric: the heads of these layers side by side."""
         self._axes = Axes()
         self._is_causal: dict[str, bool] = {}
+        self._unchecked = {metric.name for metric in metrics if not is_ours(metric)}
+        """Users' metrics whose first layer is still to be checked for writes."""
+
+    @contextmanager
+    def _guard(self, metric: Metric, layer_data: LayerData) -> Iterator[None]:
+        """Attribute errors to the metric. At its first layer, refuse writes into shared tensors."""
+        with attribute_errors(metric):
+            if metric.name in self._unchecked:
+                self._unchecked.remove(metric.name)
+                with layer_data.refuse_writes():
+                    yield
+            else:
+                yield
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
@@ -176,7 +189,7 @@ class Accumulator:
             for metric in self._handed(name, "layers"):
                 assert isinstance(metric, LayersMetric)
                 place = _StateKey(name, ONCE, "layers")
-                with attribute_errors(metric):
+                with self._guard(metric, block.layers[0]):
                     measured.states[place, metric.name] = metric.measure(block.layers)
         self._check_finite(measured)
         self._axes = batch.axes
@@ -203,12 +216,12 @@ class Accumulator:
         places = [_StateKey(layer_data.block, layer, handed) for layer in layers]
         for metric in self._handed(layer_data.block, handed):
             if isinstance(metric, RatioMetric):
-                with attribute_errors(metric):
+                with self._guard(metric, layer_data):
                     rows.extend(metric.checked_rows(layer_data))
             elif isinstance(metric, SumMetric) and handed == "digests":
                 measured.to_add.append((metric, layer_data, tuple(layers)))
             else:
-                with attribute_errors(metric):
+                with self._guard(metric, layer_data):
                     state = measure_reading(metric, layer_data)
                 states = _split(metric, state, len(layers))
                 for place, state in zip(places, states, strict=True):
@@ -250,7 +263,7 @@ class Accumulator:
                 self._added[where] = metric.zero(
                     layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal
                 )
-            with attribute_errors(metric):
+            with self._guard(metric, layer_data):
                 metric.add(self._added[where], layer_data)
 
     def layers(self) -> dict[str, list[int]]:

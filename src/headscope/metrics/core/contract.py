@@ -289,6 +289,11 @@ def attribute_errors(metric: Metric) -> Iterator[None]:
         ) from error
 
 
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
 RATIO_ARRAYS = ("numerator", "denominator", "count")
 
 
@@ -334,8 +339,13 @@ class RatioMetric(Metric):
         for name, array in zip(RATIO_ARRAYS, rows, strict=True):
             dims = self.state_dims(name)[len(lead) :]
             expected = (*lead, *(len(labels[dim]) for dim in dims))
-            if not isinstance(array, torch.Tensor) or tuple(array.shape) != expected:
-                shape = tuple(getattr(array, "shape", ()))
+            if not isinstance(array, torch.Tensor):
+                raise MetricError(
+                    f"the {name} that `rows` returned is {_type_name(array)}, not a torch tensor. "
+                    "Return torch tensors: torch.from_numpy(array), torch.as_tensor(values)."
+                )
+            if tuple(array.shape) != expected:
+                shape = tuple(array.shape)
                 axes = " ".join(("document", *self.state_dims(name)[1:]))
                 raise MetricError(
                     f"the {name} that `rows` gave has the shape {shape}; expected {expected} "

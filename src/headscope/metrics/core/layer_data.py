@@ -10,7 +10,8 @@ once, heads side by side: with small models, calls cost more than sums.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, final
 
@@ -51,6 +52,7 @@ class LayerData:
         self.device = attention.weights.device
         self._attention: Attention | None = attention
         self._made: dict[Hashable, object] = {}
+        self._copies: list[tuple[Tensor, Tensor]] | None = None
 
     @staticmethod
     def of_reductions(
@@ -121,13 +123,47 @@ class LayerData:
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """What `make` returns, made at the first use and shared by all metrics."""
         if name not in self._made:
-            self._made[name] = make()
+            self._made[name] = self._copied(make())
         return cast("T", self._made[name])
 
     def of_batch(self, name: Hashable, make: Callable[[], T]) -> T:
         """What `make` returns, made once for all layers of a block: the batch keeps it."""
         key = (name, self.block, self.dtype, self.device, self.n_queries, self.n_keys)
-        return self.batch.once(key, make)
+        return self.batch.once(key, lambda: self._copied(make()))
+
+    @contextmanager
+    def refuse_writes(self) -> Iterator[None]:
+        """Raise MetricError if the block of code writes into tensors that metrics share.
+
+        Compares copies of the weights, the gradients and everything that `once` and `of_batch`
+        keep. This doubles the memory of the layer.
+        """
+        self._copies = []
+        if self._attention is not None:
+            self._copied((self._attention.weights, self._attention.gradients))
+        self._copied(tuple((*self._made.values(), *self.batch.derived.values())))
+        stacks = {id(stack): stack for stack in (self.queries, self.keys)}
+        for stack in stacks.values():
+            arrays = (getattr(stack, name) for name in stack.__slots__)
+            self._copied(tuple(torch.from_numpy(a) for a in arrays if a is not None and a.flags.writeable))
+        try:
+            yield
+            if not all(_is_same(tensor, copy) for tensor, copy in self._copies):
+                raise MetricError(
+                    "it writes into a tensor that all metrics share, such as `layer_data.weights`. "
+                    "Their values would change. Write into a copy: `tensor.clone()`."
+                )
+        finally:
+            self._copies = None
+
+    def _copied(self, value: T) -> T:
+        """Keep copies of the tensors in a value, if writes are to be noticed."""
+        if self._copies is not None:
+            for item in value if isinstance(value, tuple) else ():
+                self._copied(item)
+            if isinstance(value, torch.Tensor):
+                self._copies.append((value, value.clone()))
+        return value
 
     def forget(self) -> None:
         """Let go of what was computed from the layer."""
@@ -216,6 +252,11 @@ class JoinedLayers:
         n = self._n_heads * len(self.layers)
         reductions = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()}
         return LayerData.of_reductions(self._like, n, reductions)
+
+
+def _is_same(left: Tensor, right: Tensor) -> bool:
+    """Return whether two tensors are equal, NaN included."""
+    return torch.equal(left, right) or torch.equal(left.nan_to_num(), right.nan_to_num())
 
 
 def as_float32(weights: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
+import numpy as np
+
 from headscope.arguments import expect, whole_number
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.contract import (
@@ -68,6 +70,7 @@ def register_metric(metric: M) -> M:
     missing += sorted(metric.__abstractmethods__)
     if missing:
         raise InputError(f"{metric.__name__} lacks {', '.join(missing)}: see headscope.Metric.")
+    _check_frozen(metric)
     _check_description(metric)
     if our_metrics().get(metric.name, metric) is not metric:
         raise InputError(
@@ -77,6 +80,32 @@ def register_metric(metric: M) -> M:
     if metric.name not in our_metrics():
         _theirs[metric.name] = metric
     return metric
+
+
+def _check_frozen(metric: type[Metric]) -> None:
+    """Refuse a class with state: its values would depend on the worker and the order of batches."""
+    cls = metric.__name__
+    parameters = vars(metric).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        problem = "is a dataclass, but not a frozen one" if parameters else "is not a dataclass"
+        raise InputError(
+            f"{cls} {problem}. Write @dataclass(frozen=True) directly above `class {cls}` "
+            "(below @register_metric). Its fields are the metric's options."
+        )
+    for base in metric.__mro__:
+        if not base.__module__.startswith("headscope."):
+            members = {k: v for k, v in vars(base).items() if k != "facts" and k[:2] != "__"}
+            _refuse_mutable(cls, members)
+
+
+def _refuse_mutable(cls: str, members: Mapping[str, object]) -> None:
+    for name, value in members.items():
+        if isinstance(value, list | dict | set | bytearray | np.ndarray):
+            raise InputError(
+                f"{cls}.{name} is a {type(value).__name__}, which can change. A metric has no "
+                "state of its own: use a tuple, a frozenset or a constant of the module. Sums "
+                "belong in the State that `zero` returns."
+            )
 
 
 def _check_description(metric: type[Metric]) -> None:
@@ -101,8 +130,6 @@ def _check_description(metric: type[Metric]) -> None:
         raise InputError(f"{cls}.order should be a whole number, not {metric.order!r}.")
     if metric.scope not in ("layer", "text"):
         raise UnknownName.of(f"scope of {cls}", metric.scope, ("layer", "text"))
-    if not getattr(getattr(metric, "__dataclass_params__", None), "frozen", True):
-        raise InputError(f"{cls} should be frozen: @dataclass(frozen=True).")
     for name, known in (("blocks", ALL_BLOCKS), ("needs", frozenset(get_args(Need)))):
         if isinstance(inspect.getattr_static(metric, name), property):
             continue  # it depends on options
@@ -116,7 +143,8 @@ def _check_description(metric: type[Metric]) -> None:
 
 
 def _check_instance(metric: Metric) -> None:
-    """The same for what may depend on options."""
+    """Check the properties that may depend on options."""
+    _refuse_mutable(type(metric).__name__, vars(metric))
     if metric.sample is not None:
         whole_number(f"{type(metric).__name__}.sample", metric.sample)
     reductions: tuple[object, ...] = metric.reductions
@@ -289,8 +317,7 @@ def _options(metric: Metric) -> dict[str, object]:
     Raises:
         InputError: they are not plain values, which plans and files could hold.
     """
-    is_data = dataclasses.is_dataclass(type(metric))
-    names = [f.name for f in dataclasses.fields(metric)] if is_data else vars(metric)  # type: ignore[arg-type]
+    names = [field.name for field in dataclasses.fields(metric)]  # type: ignore[arg-type]
     try:
         options: dict[str, object] = json.loads(
             json.dumps({name: getattr(metric, name) for name in names})

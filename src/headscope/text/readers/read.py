@@ -34,6 +34,7 @@ from headscope.text.readers.plain import PlainReader
 from headscope.text.readers.reader import (
     LAYOUTS,
     Layout,
+    Lines,
     OnError,
     Reader,
     ReadLog,
@@ -383,21 +384,42 @@ class ItemSource:
 def _guarded(
     reader: Reader, path: Path, options: ReadOptions, report: ReadLog
 ) -> Iterator[Document]:
-    """What a reader gives, with errors that name it and the file."""
+    """Yield the documents of a reader. Its errors name the file and line, and obey `on_error`.
+
+    A generator ends with its first error, so the rest of the file is left out.
+    """
+    line, is_readable = 0, True
+
+    def counted() -> Lines:
+        nonlocal line, is_readable
+        try:
+            for line, text in read_lines(path):  # noqa: B007, the error below reads it
+                yield line, text
+        except FileFormatError:
+            is_readable = False
+            raise
+
     try:
-        for document in reader.documents(read_lines(path), str(path), options, report):
+        for document in reader.documents(counted(), str(path), options, report):
             if not isinstance(document, Document):
                 raise InputError(
-                    f"The reader {reader.name!r} gave {type(document).__name__} for {path}; "
-                    "expected headscope.Document."
+                    f"the reader returned {type(document).__name__}, not headscope.Document"
                 )
             yield document
-    except (HeadscopeError, OSError):
-        raise
     except Exception as error:
-        raise FileFormatError(
-            f"The reader {reader.name!r} failed on {path}: {type(error).__name__}: {error}."
-        ) from error
+        if isinstance(error, OSError) or not is_readable:
+            raise
+        is_located = isinstance(error, FileFormatError) and str(path) in str(error)
+        if is_located and report.on_error == "raise":
+            raise
+        problem = str(error) if isinstance(error, HeadscopeError) else repr(error)
+        located = FileFormatError(
+            f"{path}, line {line}: the reader {reader.name!r} failed: {problem.rstrip('.')}. "
+            'Repair the line, or read with on_error="skip" to leave out the rest of the file.'
+        )
+        if report.on_error == "raise":
+            raise located from error
+        report.leave_out("files", located)
 
 
 def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Path, ...]]:
