@@ -146,7 +146,7 @@ def test_a_class_is_not_an_instance(tiny_bert: Model) -> None:
         (lambda r: 1 / 0, "The metric plain failed: ZeroDivisionError"),
         (
             lambda r: tuple(t.numpy() for t in (total_mass(r), total_mass(r), query_counts(r))),
-            r"plain: the numerator that `rows` returned is numpy\.ndarray, not a torch tensor.*from_numpy",
+            r"plain: the numerator that `rows` returned is numpy\.ndarray, not a torch tensor",
         ),
     ],
 )

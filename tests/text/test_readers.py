@@ -195,7 +195,7 @@ def test_the_longest_suffix_decides(tmp_path: Path) -> None:
 def _raises(lines: Lines, name: str, options: ReadOptions, report: ReadLog) -> Iterator[Document]:
     for number, text in lines:
         if number == 3:
-            {}[text]  # noqa: B018
+            {}[text]
         yield Document.from_text(str(text), f"{name}-{number}")
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal
 
 from headscope.arguments import expect
 from headscope.errors import InputError
@@ -415,7 +415,8 @@ class Document:
         if sentences is None:
             sentences = [(0, len(words))] if parents and words else []
         labels = {"upos": upos, "xpos": xpos, "lemmas": lemmas, "features": features}
-        labels["relations"] = relations
+        optional: dict[str, Any] = {**labels, "parents": parents, "relations": relations}
+        optional = {name: values for name, values in optional.items() if values is not None}
         return cls(
             id,
             " ".join(words),
@@ -423,10 +424,9 @@ class Document:
             tuple((end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True)),
             sentences=tuple(sentences),
             paragraphs=tuple(paragraphs),
-            parents=None if parents is None else tuple(parents),
             mentions=tuple(mentions),
             meta=dict(meta or {}),
-            **{name: None if v is None else tuple(v) for name, v in labels.items()},
+            **{name: tuple(values) for name, values in optional.items()},
         )
 
     def __repr__(self) -> str:

@@ -141,11 +141,13 @@ class LayerData:
         self._copies = []
         if self._attention is not None:
             self._copied((self._attention.weights, self._attention.gradients))
-        self._copied(tuple((*self._made.values(), *self.batch.derived.values())))
+        self._copied((*self._made.values(), *self.batch.derived.values()))
         stacks = {id(stack): stack for stack in (self.queries, self.keys)}
         for stack in stacks.values():
             arrays = (getattr(stack, name) for name in stack.__slots__)
-            self._copied(tuple(torch.from_numpy(a) for a in arrays if a is not None and a.flags.writeable))
+            self._copied(
+                tuple(torch.from_numpy(a) for a in arrays if a is not None and a.flags.writeable)
+            )
         try:
             yield
             if not all(_is_same(tensor, copy) for tensor, copy in self._copies):

@@ -393,8 +393,9 @@ def _guarded(
     def counted() -> Lines:
         nonlocal line, is_readable
         try:
-            for line, text in read_lines(path):  # noqa: B007, the error below reads it
-                yield line, text
+            for number, text in read_lines(path):
+                line = number
+                yield number, text
         except FileFormatError:
             is_readable = False
             raise
