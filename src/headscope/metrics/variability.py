@@ -1,4 +1,4 @@
-"""Whether a head looks at positions or at content."""
+"""Variability of attention between texts: positional heads against content-based heads."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ ARRAYS = ("order", "bucket", "size", "values")
 
 @dataclass(frozen=True)
 class Variability(MergedMetric):
-    """How much a head's attention changes with the text: near 0, it follows positions.
+    """Change of a head's attention between texts: near 0, it depends on positions alone.
 
-    Σ|a[i,j] − ā[i,j]| / (2·Σ a[i,j]) over the first `first` tokens of each document that are
-    not special; ā[i,j] is the mean over the documents that have both positions. Null
-    attention is left out.
+    Σ|a[i,j] − ā[i,j]| / (2·Σ a[i,j]) over the first `first` tokens of each document that are not
+    special; ā[i,j] is the mean over the documents that have both positions. Null attention is left
+    out.
 
     Vig & Belinkov 2019, Eq. 5, Figure 10, footnotes 1 to 3.
 
-    The mean is known only at the end, so the weights themselves are kept (32 kB a document
-    with 144 heads), of at most `budget` documents: those whose content has the smallest
-    hash, a random sample that does not depend on how the corpus is cut. Up to `budget`
-    documents the number is exact; beyond, its standard error is about 0.005 for MiniLM on GUM
-    (values up to 0.59). `variability_count` says how many were used. A run knows the hashes of its
-    corpus beforehand, so shards keep no document that cannot be drawn.
+    The mean is known only at the end, so weights are kept (32 kB a document with 144 heads). At
+    most `budget` documents are kept: those with the smallest content hashes, a random sample that
+    does not depend on shards. Up to `budget` documents the value is exact. Beyond, its standard
+    error is about 0.005 for MiniLM on GUM (values up to 0.59). `variability_count` is the number of
+    documents used.
     """
 
     name = "variability"
@@ -57,33 +56,30 @@ class Variability(MergedMetric):
 
     @property
     def sample(self) -> int:
-        """As many documents as the budget allows."""
+        """Maximum number of documents."""
         return self.budget
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
-        """The squares of the first tokens."""
+        """Reduction to the weights among the first tokens."""
         return (squares(self.first),)
 
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """Documents; weights also have heads and pairs of positions."""
+        """Return the axes: documents; weights also have heads and pairs of positions."""
         return ("sampled", "head", "pair") if array == "values" else ("sampled",)
 
     def variables(self) -> tuple[Variable, ...]:
-        """The ratio by head, and how many documents were measured."""
+        """Return the ratio by head and the number of documents."""
         return self.variable(self.name, ("layer", "head")), self.count_variable(("layer",))
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """No document."""
+        """Return a state without documents."""
         n_pairs = len(self._pairs(is_causal)[0])
         values = np.zeros((0, n_heads, n_pairs), dtype=np.float32)
         return {"order": np.zeros(0), "bucket": np.zeros(0), "size": np.zeros(0), "values": values}
 
     def measure(self, layer_data: LayerData) -> State:
-        """The weights between the first tokens of each document.
-
-        They are kept in float32, which is exact unless the model runs in float64.
-        """
+        """Return the weights between the first tokens of each document, in float32."""
         batch = layer_data.batch
         chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
         chosen = chosen[batch.keys[chosen] <= batch.last_keys.get(self.budget, 1.0)]
@@ -102,9 +98,9 @@ class Variability(MergedMetric):
         }
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Keep the documents with the smallest hashes of all states: choose them, then copy once.
+        """Keep the documents with the smallest hashes of all states.
 
-        In place, if the first state is full, its arrays are reused and written layer by layer.
+        In place, the arrays of a full first state are reused and written layer by layer.
         """
         axis = states[0]["order"].ndim - 1
         kept, ends = self._kept(states)
@@ -130,7 +126,7 @@ class Variability(MergedMetric):
         return states[0]
 
     def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
-        """Which documents are kept, smallest hash first, and where those of each state end."""
+        """Return the documents to keep, smallest hash first, and the ends of the states."""
         order = np.concatenate([state["order"] for state in states], axis=-1)
         # All layers saw the same documents, so the order of one layer is that of all.
         first = order[(0,) * (order.ndim - 1)]
@@ -138,15 +134,15 @@ class Variability(MergedMetric):
         return np.argsort(first, kind="stable")[: self.budget], ends
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """Sum of deviations over twice the sum of weights."""
+        """Return the sum of deviations over twice the sum of weights."""
         count = np.full(len(state["order"]), float(state["order"].shape[-1]))
         return {self.name: self._ratio(state), f"{self.name}_count": count}
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """The ratio is computed again without each bucket, whose documents leave ā too.
+        """Recompute the ratio without each bucket; its documents leave ā too.
 
-        With n documents, ā holds 1/n of each document, which makes the ratio too small by about
-        1/2n; both sides of a pull are of about as many documents, so it cancels.
+        With n documents, ā holds 1/n of each, which biases the ratio by about −1/2n. The bias
+        cancels in leave-one-out changes.
         """
         of_documents = units[state["bucket"][0].astype(np.int64)]
         n_units = int(units.max()) + 1
@@ -161,7 +157,7 @@ class Variability(MergedMetric):
         return {self.name: jackknife_from_values(value, without, sizes, "logit")}
 
     def _ratio(self, state: State) -> np.ndarray:
-        """`layer head`: the ratio over all documents."""
+        """`layer head`: return the ratio over all documents."""
         n_layers, n_documents, n_heads, n_pairs = state["values"].shape
         ratio = np.full((n_layers, n_heads), np.nan)
         for layer, values in enumerate(state["values"]):
@@ -176,28 +172,27 @@ class Variability(MergedMetric):
         return ratio
 
     def _is_there(self, state: State, layer: int) -> np.ndarray:
-        """`document pair`: does the document have both positions?"""
+        """`document pair`: return whether the document has both positions."""
         queries, keys = self._pairs(state["values"].shape[-1] < self.first**2)
         is_there: np.ndarray = np.maximum(queries, keys) < state["size"][layer][:, None]
         return is_there
 
     def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Queries and keys of the pairs kept, as positions among the first tokens."""
+        """Return queries and keys of the kept pairs, as positions among the first tokens."""
         square = np.ones((self.first, self.first), dtype=bool)
         queries, keys = np.nonzero(np.tril(square) if is_causal else square)
         return queries, keys
 
 
 def ratios_without(values: np.ndarray, is_there: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """`unit head`: the ratio of one layer without the documents of each unit.
+    """`unit head`: return the ratio of one layer without the documents of each unit.
 
-    Without unit g the deviations from the other mean ā₍₋g₎ are summed over all documents, then
-    those of g are taken away. Of all documents together the sum is known for any mean as soon as
-    the weights of a place are in order: with k of n below m, Σ|a − m| = m (2k − n) + Σa − 2 Σ of
-    those k. So each weight is looked at a few times, not once for each unit.
+    Without unit g, deviations from the mean ā₍₋g₎ are summed over all documents, then those of g
+    are subtracted. Sorted weights give the sum for any mean m: with k of n weights below m, Σ|a −
+    m| = m (2k − n) + Σa − 2 Σ of those k.
 
     Args:
-        values: `document head pair`, weights that are not negative; 0 where there are none.
+        values: `document head pair`, non-negative weights; 0 where missing.
         is_there: `document pair`.
         unit: `document`, numbers from 0, each of at least one document.
     """

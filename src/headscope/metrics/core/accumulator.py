@@ -1,14 +1,8 @@
-"""The fold: one forward pass in, the states of all metrics out.
+"""Accumulation of batches: forward passes in, states of all metrics out.
 
-The fold keeps one state per metric and layer. It adds a batch to them only after the batch's
-forward pass has ended: if the pass fails, nothing of the batch is counted. The rows of all ratio
-metrics of a layer are added up in one table; sums made of digests are added to in place; other
-states wait and are merged several at a time.
-
-Sums by part of the corpus, of many arrays at once.
-
-The rows of all ratio metrics of a layer lie side by side in one table `part × number`. Adding
-each array on its own would take longer: with small models, calls cost more than sums.
+A batch is added after its forward pass has ended, so a failed pass counts nothing. The rows of all
+ratio metrics of a layer lie side by side in one table `bucket × number`: with small models, calls
+cost more than sums. Sums of reductions are added in place; other states are merged 16 at a time.
 """
 
 from __future__ import annotations
@@ -49,24 +43,24 @@ if TYPE_CHECKING:
 
 
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
-    """`document layer number`: several arrays as one table, float64 on the CPU.
+    """`document layer number`: return several arrays as one table, float64 on the CPU.
 
     Args:
         arrays: `document …`; for several layers, `document head …` with the heads of all.
-        n_layers: how many layers the arrays hold.
+        n_layers: number of layers in the arrays.
     """
     rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
     return torch.cat(rows, dim=2).cpu()
 
 
 def row_shape(array: Tensor, n_layers: int = 1) -> tuple[int, ...]:
-    """The shape of one document's row of one layer."""
+    """Return the shape of one document's row of one layer."""
     shape = tuple(array.shape[1:])
     return shape if n_layers == 1 else (shape[0] // n_layers, *shape[1:])
 
 
 class Sums:
-    """Running sums of the rows of one layer, by the part that each document belongs to."""
+    """Running sums of the rows of one layer, by bucket of the documents."""
 
     def __init__(self, n_buckets: int, shapes: Sequence[tuple[int, ...]]) -> None:
         self._shapes = list(shapes)
@@ -79,7 +73,7 @@ class Sums:
         self._table.index_add_(0, parts, rows)
 
     def arrays(self) -> list[np.ndarray]:
-        """`part …`: the sums of each array."""
+        """`bucket …`: return the sums of each array."""
         ends = np.cumsum([prod(shape) for shape in self._shapes])[:-1]
         return [
             np.ascontiguousarray(part).reshape(-1, *shape)
@@ -90,18 +84,18 @@ class Sums:
 
 
 States = dict[str, dict[str, State]]
-"""By block and metric."""
+"""States by block and metric."""
 ONCE = -1
-"""The layer of a state that belongs to none."""
+"""Layer number of states that do not belong to one layer."""
 MAX_WAITING = 16
 
 _HandedLayers = Literal["text", "layer", "digests", "layers"]
-"""What a metric is handed: any layer, because only the text matters; each layer; the digests
-of all layers; all layers."""
+"""Input of a metric: any layer (only the text matters), each layer, reductions of all layers, or
+all layers."""
 
 
 class _StateKey(NamedTuple):
-    """Where a state belongs."""
+    """Block, layer and input of a state."""
 
     block: str
     layer: int
@@ -113,27 +107,27 @@ class _RatioTable:
     """Rows of all ratio metrics of one layer."""
 
     shapes: list[tuple[int, ...]]
-    """Of each array, without `document`."""
+    """Shape of each array, without `document`."""
     table: Tensor
-    """All of them side by side: `document number`."""
+    """`document number`: all arrays side by side."""
 
 
 @dataclass(eq=False)
 class _BatchSums:
-    """What was measured of one batch, before it is added to the states."""
+    """Sums of one batch, before they are added to the states."""
 
     rows: dict[_StateKey, _RatioTable] = field(default_factory=dict)
     states: dict[tuple[_StateKey, str], State] = field(default_factory=dict)
     to_add: list[tuple[SumMetric, LayerData, tuple[int, ...]]] = field(default_factory=list)
-    """Sums to be added to in place, what they read, and of which layers."""
+    """Metrics that add in place, with their data and layers."""
 
 
 class Accumulator:
     """Sums over batches. Use `batch` around each forward pass, `states` at the end.
 
     Args:
-        metrics: what to measure.
-        n_layers: how many layers to expect in a block.
+        metrics: metrics to measure.
+        n_layers: expected number of layers in a block.
     """
 
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
@@ -162,7 +156,7 @@ class Accumulator:
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
-        """A reader for one forward pass over these documents."""
+        """Yield a reader for one forward pass over these documents."""
         measured = _BatchSums()
         blocks: dict[str, _BufferedLayers] = {}
 
@@ -211,7 +205,7 @@ class Accumulator:
         handed: _HandedLayers,
         measured: _BatchSums,
     ) -> None:
-        """Measure what belongs to one layer, to several at once, or to the text alone."""
+        """Measure one layer, several at once, or the text alone."""
         rows: list[Tensor] = []
         places = [_StateKey(layer_data.block, layer, handed) for layer in layers]
         for metric in self._handed(layer_data.block, handed):
@@ -233,7 +227,7 @@ class Accumulator:
                 measured.rows[place] = _RatioTable(shapes, table)
 
     def _handed(self, block: str, handed: _HandedLayers) -> list[Metric]:
-        """The metrics that are handed this (a layer, digests …) in a block."""
+        """Return the metrics with this input in a block."""
         if (block, handed) not in self._chosen:
             self._chosen[block, handed] = [
                 metric
@@ -243,7 +237,7 @@ class Accumulator:
         return self._chosen[block, handed]
 
     def _digests(self, block: str) -> tuple[Reduction, ...]:
-        """The digests that the metrics of a block name, each once."""
+        """Return the reductions that the metrics of a block name, each once."""
         metrics = self._handed(block, "digests")
         return tuple(dict.fromkeys(d for metric in metrics for d in metric.reductions))
 
@@ -267,7 +261,7 @@ class Accumulator:
                 metric.add(self._added[where], layer_data)
 
     def layers(self) -> dict[str, list[int]]:
-        """The layers of each block that were seen."""
+        """Return the layers of each block that were seen."""
         blocks: dict[str, set[int]] = {}
         for block, layer in self._places():
             blocks.setdefault(block, set())
@@ -276,7 +270,7 @@ class Accumulator:
         return {block: sorted(layers) for block, layers in blocks.items()}
 
     def states(self) -> States:
-        """The states by block and metric, those of all layers stacked."""
+        """Return the states by block and metric, stacked over layers."""
         by_place: dict[tuple[str, int], dict[str, State]] = {}
         for place, sums in self._sums.items():
             here = by_place.setdefault((place.block, place.layer), {})
@@ -308,14 +302,14 @@ class Accumulator:
         return states
 
     def _places(self) -> Iterator[tuple[str, int]]:
-        """Blocks and layers of which there are states."""
+        """Yield blocks and layers that have states."""
         for place in (*self._sums, *(place for place, _ in self._waiting)):
             yield place.block, place.layer
         for block, layers, _ in self._added:
             yield from ((block, layer) for layer in layers)
 
     def _arrays(self, place: _StateKey) -> list[tuple[str, str]]:
-        """For each array in the table of ratio metrics: its metric and its name."""
+        """Return metric and name of each array in the table of ratio metrics."""
         metrics = self._handed(place.block, place.handed)
         ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
         return [(name, array) for name in ratios for array in RATIO_ARRAYS]
@@ -355,7 +349,7 @@ class Accumulator:
 
 
 class _BufferedLayers:
-    """What is kept of the layers of a block until the batch's forward pass has ended."""
+    """Data of the layers of a block that are kept until the forward pass ends."""
 
     def __init__(self, reductions: tuple[Reduction, ...], n_layers: int) -> None:
         self.reductions = reductions
@@ -366,14 +360,14 @@ class _BufferedLayers:
         """By the shape of the weights: in some models, some layers have fewer heads."""
 
     def take_digests(self, layer_data: LayerData) -> None:
-        """Take the digests of one layer."""
+        """Take the reductions of one layer."""
         shape = tuple(layer_data.weights.shape)
         if shape not in self._joined:
             self._joined[shape] = JoinedLayers(layer_data, self._n_layers)
         self._joined[shape].add(layer_data.layer, read_reductions(layer_data, self.reductions))
 
     def joined(self) -> Iterator[tuple[LayerData, list[int]]]:
-        """The digests of all layers of a shape, and the numbers of these layers."""
+        """Yield the reductions of all layers of a shape, and the numbers of these layers."""
         for joined in self._joined.values():
             yield joined.joined(), joined.layers
 
@@ -385,7 +379,7 @@ def _handed_to(metric: Metric) -> _HandedLayers:
 
 
 def measure_reading(metric: Metric, layer_data: LayerData) -> State:
-    """The state of one reading, whatever the metric's kind."""
+    """Return the state of one LayerData, for any kind of metric."""
     if isinstance(metric, MergedMetric):
         return metric.measure(layer_data)
     if isinstance(metric, LayersMetric):
@@ -402,7 +396,7 @@ def measure_reading(metric: Metric, layer_data: LayerData) -> State:
 
 
 def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
-    """The state of each layer, from the state of several layers whose heads lie side by side."""
+    """Return the state of each layer, from a state with the heads of several layers side by side."""
     if n_layers == 1:
         return [state]
     states: list[State] = [{} for _ in range(n_layers)]
@@ -418,7 +412,7 @@ def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
 def _padded(
     metric: Metric, states: Sequence[State], axes: Axes, is_causal: bool
 ) -> Sequence[State]:
-    """The states of layers; those of layers with fewer heads are filled up with empty heads."""
+    """Return the states of layers, filled with empty heads to equal size."""
     dims = {name: metric.state_dims(name) for name in states[0]}
     heads = {
         name: axes_of_array.index("head")
@@ -447,13 +441,13 @@ def _padded(
 def merge_states(
     metrics: Sequence[Metric], left: States, right: States, *, in_place: bool = False
 ) -> States:
-    """Both states merged, metric by metric; a state that only one side has is kept as it is.
+    """Merge states metric by metric; a state that only one side has is kept.
 
     Args:
-        metrics: whose states they are.
-        left: by block and metric.
-        right: likewise.
-        in_place: the arrays of `left` may be written to; it is not used again.
+        metrics: metrics of the states.
+        left: states by block and metric.
+        right: states by block and metric.
+        in_place: arrays of `left` may be overwritten; `left` is not used again.
     """
     merged: States = {}
     for block in {**left, **right}:

@@ -1,4 +1,4 @@
-"""From states to values: finalize every metric, add intervals and correlations."""
+"""Values, intervals and correlations from the states of metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Labels = Mapping[str, Sequence[str] | Sequence[int]]
 
 HEADS = ("layer", "head")
 DOMINATED = "largest_share"
-"""The attribute that names the share of one bucket of the corpus, where it dominates a sum."""
+"""Attribute with the share of one bucket, if it dominates a sum."""
 PAIRS = {
     "distance-entropy": ("distance", "entropy"),
     "distance-dep_alignment": ("distance", "dep_alignment"),
@@ -35,16 +35,15 @@ def finalize_all(
     has_intervals: bool = True,
     over: str = "attention",
 ) -> dict[str, xr.Dataset]:
-    """The values of each block.
+    """Return the values of each block.
 
     Args:
-        states: by block and metric.
-        metrics: whose states they are.
-        axes: their labels.
-        layers: the numbers of each block's layers.
-        has_intervals: an interval stands beside every ratio.
-        over: what was summed; variables over something else than attention say so in their
-            attributes.
+        states: states by block and metric.
+        metrics: metrics of the states.
+        axes: labels of the axes.
+        layers: numbers of each block's layers.
+        has_intervals: add an interval to every ratio.
+        over: quantity that was summed. Anything but attention is noted in the attributes.
     """
     blocks = {
         block: _dataset(measured, metrics, axes, layers[block], has_intervals)
@@ -65,13 +64,13 @@ def block_jackknives(
     axes: Axes,
     units: np.ndarray | None = None,
 ) -> dict[str, Jackknife]:
-    """The jackknives of the buckets of a corpus on every variable that has them.
+    """Return the jackknives of all variables that have one.
 
     Args:
-        measured: the states by metric.
-        metrics: whose states they are.
-        axes: their labels.
-        units: which buckets are taken together; by default those of one number in all groups.
+        measured: states by metric.
+        metrics: metrics of the states.
+        axes: labels of the axes.
+        units: `bucket`, units to pool buckets by; by default, buckets of one number in all groups.
     """
     together = np.unique(axes.units, return_inverse=True)[1] if units is None else units
     jackknives: dict[str, Jackknife] = {}
@@ -117,7 +116,7 @@ def _dataset(
 def _values(
     metric: Metric, state: State, axes: Axes, labels: Labels, jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
-    """The variables that a metric describes, and their means over heads."""
+    """Return the variables that a metric describes, and their means over heads."""
     variables = {variable.name: variable for variable in metric.variables()}
     arrays: dict[str, xr.DataArray] = {}
     for name, values in metric.finalize(state, axes).items():
@@ -136,7 +135,7 @@ def _values(
 def _intervals(
     metric: Metric, arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
-    """`…_interval` and `…_n_eff` beside each variable that has jackknives."""
+    """Return `…_interval` and `…_n_eff` of each variable with a jackknife."""
     beside: dict[str, xr.DataArray] = {}
     for name, array in arrays.items():
         main = name.removesuffix("_mean")
@@ -155,7 +154,7 @@ def _intervals(
 def labeled_interval(
     name: str, array: xr.DataArray, estimate: Interval | Difference, units: str
 ) -> dict[str, xr.DataArray]:
-    """The bounds of a variable and how many documents they rest on, with its axes."""
+    """Return the bounds of a variable and its effective number of documents, with its axes."""
     coords = {dim: array[dim] for dim in array.dims if dim in array.coords}
     about = {"units": units, "long_name": f"95 % interval over documents of {name}"}
     documents = {
@@ -177,11 +176,12 @@ def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | 
 def _correlations(
     arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife], has_intervals: bool
 ) -> dict[str, xr.DataArray]:
-    """Pearson's r over heads (Vig & Belinkov 2019, section 5.3.3), with an interval over documents.
+    """Return Pearson's r over heads (Vig & Belinkov 2019, section 5.3.3), with an interval over
+    documents.
 
-    `correlation_p` is the paper's p value, as if heads were independent draws, which they are not:
-    r describes one model. `correlation_within` is r with the means of layers taken out, with a
-    permutation p: whether it is more than both changing with depth.
+    `correlation_p` is the paper's p value, which assumes independent heads. `correlation_within` is
+    r after removing layer means, with a permutation p: it shows whether both only change with
+    depth.
     """
     pairs = {name: both for name, both in PAIRS.items() if set(both) <= set(arrays)}
     if not pairs:
@@ -212,7 +212,7 @@ def _correlations(
 
 
 def _by_head(array: xr.DataArray, name: str) -> np.ndarray:
-    """`layer head`; alignment in its form `either`."""
+    """`layer head`: return the values; of alignment, its form `either`."""
     return array.values[..., -1] if name == "dep_alignment" else array.values
 
 
@@ -225,7 +225,7 @@ def _heads_of(jackknives: Jackknife, name: str) -> Jackknife:
 def label_states(
     states: Mapping[str, Mapping[str, State]], metrics: Sequence[Metric]
 ) -> dict[str, dict[str, xr.Dataset]]:
-    """States as datasets with named axes, for results to keep."""
+    """Return states as datasets with named axes, for results to keep."""
     by_name = {metric.name: metric for metric in metrics}
     labeled: dict[str, dict[str, xr.Dataset]] = {}
     for block, measured in states.items():
@@ -242,5 +242,5 @@ def label_states(
 
 
 def state_of(data: xr.Dataset) -> State:
-    """The plain state that `label_states` labeled."""
+    """Return the plain state that `label_states` labeled."""
     return {str(name): np.asarray(array.values) for name, array in data.data_vars.items()}

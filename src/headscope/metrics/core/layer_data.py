@@ -1,10 +1,8 @@
-"""What a metric is handed: a layer of a batch, or the digests of several layers.
+"""Input of a metric: one layer of a batch, or reductions of several layers.
 
-A layer's weights are large, and are freed when the model computes the next layer. Most metrics
-need only something small of them: sums over rows and columns, the highest weight. Such a *digest*
-is taken once per layer, while the weights are still in the cache, for all metrics that name it.
-When the forward pass of a batch has ended, each metric is handed its digests of all layers at
-once, heads side by side: with small models, calls cost more than sums.
+Weights are large and are freed after each layer. Most metrics need only small sums of them. Such a
+*reduction* is taken once per layer for all metrics that name it. After the forward pass, each
+metric receives its reductions of all layers at once, heads side by side.
 """
 
 from __future__ import annotations
@@ -24,23 +22,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Small: TypeAlias = "tuple[Tensor, ...]"
-"""Tensors with the heads along their second axis: `document head …`."""
+"""Tensors with heads along their second axis: `document head …`."""
 T = TypeVar("T")
 
 
 @final
 class LayerData:
-    """One layer of a batch with its weights, or the digests of several layers without.
+    """One layer of a batch with its weights, or reductions of several layers without them.
 
     Attributes:
-        batch: what is known about the documents.
-        block: which attention of the model.
-        is_causal: do queries see only what came before them?
-        n_heads: heads of the layer; of several layers, of all of them.
+        batch: documents of the batch.
+        block: attention block of the model.
+        is_causal: queries see only earlier keys.
+        n_heads: heads of the layer, or of all layers.
         n_queries: positions of queries, padding included.
-        n_keys: positions of keys, likewise.
-        dtype: of the weights.
-        device: where they are.
+        n_keys: positions of keys, padding included.
+        dtype: type of the weights.
+        device: device of the weights.
     """
 
     def __init__(self, attention: Attention, batch: Batch) -> None:
@@ -58,12 +56,12 @@ class LayerData:
     def of_reductions(
         like: LayerData, n_heads: int, reductions: Mapping[Reduction, Small]
     ) -> LayerData:
-        """A reading of several layers' digests, without weights.
+        """Return the data of several layers' reductions, without weights.
 
         Args:
             like: one of the layers; the others have the same shape.
-            n_heads: of all the layers together.
-            digests: with the heads of all the layers side by side.
+            n_heads: heads of all layers together.
+            reductions: tensors with the heads of all layers side by side.
         """
         layer_data = copy.copy(like)
         layer_data.n_heads = n_heads
@@ -73,12 +71,12 @@ class LayerData:
 
     @property
     def queries(self) -> Sequences:
-        """The tokens that attend."""
+        """Tokens that attend."""
         return self.batch.query_sequences(self.block)
 
     @property
     def keys(self) -> Sequences:
-        """The tokens attended to."""
+        """Tokens attended to."""
         return self.batch.key_sequences(self.block)
 
     @property
@@ -86,7 +84,7 @@ class LayerData:
         """The layer itself: weights, vectors, gradients.
 
         Raises:
-            MetricError: the metric named digests, so it is handed no weights.
+            MetricError: the metric names reductions, so it does not receive weights.
         """
         if self._attention is None:
             raise MetricError(
@@ -98,21 +96,23 @@ class LayerData:
 
     @property
     def layer(self) -> int:
-        """Number of the layer; only where the metric named no digests."""
+        """Number of the layer; not available with reductions."""
         return self.attention.layer
 
     @property
     def weights(self) -> Tensor:
-        """`document head query key`; only where the metric named no digests."""
+        """`document head query key`: attention weights; not available with reductions. Do not write
+        to them.
+        """
         return self.attention.weights
 
     @property
     def gradients(self) -> Tensor | None:
-        """`document head query key`, ∂L/∂a; only in a run with a backward pass."""
+        """`document head query key`: ∂L/∂a; only in a run with a backward pass."""
         return self.attention.gradients
 
     def reduction(self, reduction: Reduction) -> Small:
-        """A digest: taken of the layer at its first use, or found among those handed over."""
+        """Return a reduction, computed at its first use."""
         if self._attention is None and reduction not in self._made:
             raise MetricError(
                 f"A metric reads the reduction {reduction.name!r} without naming it in `reductions`: it "
@@ -121,13 +121,13 @@ class LayerData:
         return self.once(reduction, lambda: read_reductions(self, [reduction])[reduction])
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returns, made at the first use and shared by all metrics."""
+        """Return the result of `make`, computed at the first use and shared by all metrics."""
         if name not in self._made:
             self._made[name] = self._copied(make())
         return cast("T", self._made[name])
 
     def of_batch(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returns, made once for all layers of a block: the batch keeps it."""
+        """Return the result of `make`, computed once for all layers of a block."""
         key = (name, self.block, self.dtype, self.device, self.n_queries, self.n_keys)
         return self.batch.once(key, lambda: self._copied(make()))
 
@@ -168,7 +168,7 @@ class LayerData:
         return value
 
     def forget(self) -> None:
-        """Let go of what was computed from the layer."""
+        """Release everything computed from the layer."""
         self._made.clear()
 
     def _names(self) -> list[str]:
@@ -176,12 +176,12 @@ class LayerData:
 
 
 class Reduction:
-    """A function of a layer whose result is small and is taken once. A decorator.
+    """Function of a layer with a small result, computed once. Use it as a decorator.
 
-        @Digest
-        def to_first(reading: Reading) -> Small: ...
+        @Reduction
+        def to_first(layer_data: LayerData) -> Small: ...
 
-    Called with any reading, it gives the result.
+    Call it with any LayerData to get the result.
     """
 
     def __init__(self, function: Callable[[Any], Small]) -> None:
@@ -190,21 +190,21 @@ class Reduction:
         update_wrapper(self, function)
 
     def __call__(self, layer_data: LayerData) -> Small:
-        """The result."""
+        """Return the result, computed at its first use."""
         return layer_data.reduction(self)
 
     @classmethod
     def read_all(
         cls, layer_data: LayerData, reductions: Sequence[Reduction]
     ) -> dict[Reduction, Small]:
-        """Several of this kind, which may share their work."""
+        """Compute several reductions of this kind, which may share their work."""
         return {reduction: reduction.function(layer_data) for reduction in reductions}
 
 
 def read_reductions(
     layer_data: LayerData, reductions: Collection[Reduction]
 ) -> dict[Reduction, Small]:
-    """Several digests of a layer."""
+    """Compute several reductions of a layer."""
     results: dict[Reduction, Small] = {}
     kinds: dict[type[Reduction], None] = dict.fromkeys(type(reduction) for reduction in reductions)
     for kind in kinds:
@@ -213,10 +213,10 @@ def read_reductions(
 
 
 class JoinedLayers:
-    """The digests of layers of one shape, heads side by side as if of one layer.
+    """Reductions of layers of one shape, heads side by side as if of one layer.
 
-    Memory for all expected layers is taken at once. Digests stored one by one would lie between
-    the model's own tensors, and leave gaps that the model cannot use.
+    Memory for all expected layers is allocated at once. Tensors stored one by one would fragment
+    the model's memory.
     """
 
     def __init__(self, first: LayerData, n_layers: int) -> None:
@@ -227,7 +227,7 @@ class JoinedLayers:
         self._kept: dict[Reduction, Small] = {}
 
     def add(self, layer: int, reductions: Mapping[Reduction, Small]) -> None:
-        """Add the digests of one more layer."""
+        """Add the reductions of one more layer."""
         if len(self.layers) == self._room or not self._kept:
             self._make_room(reductions)
         start = len(self.layers) * self._n_heads
@@ -237,7 +237,7 @@ class JoinedLayers:
         self.layers.append(layer)
 
     def _make_room(self, reductions: Mapping[Reduction, Small]) -> None:
-        """Make room for the expected layers; if there are more, for twice as many as there are."""
+        """Allocate memory for the expected layers; if there are more, for twice as many."""
         before = self._kept
         self._room = max(self._room, 2 * len(self.layers))
         self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in reductions.items()}
@@ -250,7 +250,7 @@ class JoinedLayers:
         return tensor.new_empty((n, n_heads * self._room, *rest))
 
     def joined(self) -> LayerData:
-        """The digests of all layers as one reading."""
+        """Return the reductions of all layers as one LayerData."""
         n = self._n_heads * len(self.layers)
         reductions = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()}
         return LayerData.of_reductions(self._like, n, reductions)
@@ -262,5 +262,5 @@ def _is_same(left: Tensor, right: Tensor) -> bool:
 
 
 def as_float32(weights: Tensor) -> Tensor:
-    """Weights of a model in half precision, in single: sums of distances leave its range."""
+    """Return half-precision weights in single precision: sums of distances overflow half precision."""
     return weights if weights.dtype in (torch.float32, torch.float64) else weights.float()

@@ -1,8 +1,8 @@
-"""Metrics by name: headscope's own, and those that users write.
+"""Metrics by name: headscope's own, and registered ones.
 
-For a metric that a user wrote, a result names its class and a hash of its code, so that runs of
-different code are not mixed. A file never makes headscope load code: one can read the values of
-such a metric at once; to merge results, one registers its class first.
+Results store the class and a code hash of a user's metric, so that runs of different code do not
+mix. Files never load code: values can be read at once, but merging needs the class to be
+registered.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from headscope.metrics.core.contract import (
 from headscope.metrics.core.layer_data import Reduction
 
 COUNTS_DOCUMENTS = "tokens_per_document"
-"""The metric that every run measures: its count is how many documents there are."""
+"""Metric that every run measures: its count is the number of documents."""
 RESERVED = {"all", "provenance", "layer", "head", "bound", "bucket", "correlation"}
-"""Names that mean something else in results."""
+"""Names with another meaning in results."""
 OWN = "own_class"
-"""The key under which the description of a user's metric names its class."""
+"""Key of the class in the description of a user's metric."""
 KINDS = (RatioMetric, SumMetric, MergedMetric, LayersMetric)
 
 _theirs: dict[str, type[Metric]] = {}
@@ -52,13 +52,15 @@ def our_metrics() -> Mapping[str, type[Metric]]:
 
 
 def register_metric(metric: M) -> M:
-    """Make a metric of one's own known by its name: to `analyze(metrics="name")`, and to
-    `merge`, `compare` and `group` for results that were saved earlier.
+    """Register a metric by its name for `analyze(metrics="name")`, and for `merge`, `compare` and
+    `group` of saved results.
 
-    Measuring with it registers it too. Usable as a decorator of the class.
+    Measuring with a metric registers it too. Usable as a decorator, above
+    `@dataclass(frozen=True)`. Required are `name`, `paper`, `units`, a frozen dataclass and the
+    abstract methods.
 
     Raises:
-        InputError: it is no metric, is abstract, or has the name of one of headscope's.
+        InputError: it is not a metric, is abstract or mutable, or has the name of a built-in metric.
     """
     if not (isinstance(metric, type) and issubclass(metric, Metric)):
         raise InputError(f"A metric is a class derived from headscope.Metric, not {metric!r}.")
@@ -109,7 +111,7 @@ def _refuse_mutable(cls: str, members: Mapping[str, object]) -> None:
 
 
 def _check_description(metric: type[Metric]) -> None:
-    """Refuse what would be noticed only when somebody looks at the result."""
+    """Refuse descriptions that would fail only when a result is shown."""
     cls = metric.__name__
     if not metric.name.isidentifier() or metric.name in RESERVED:
         raise InputError(
@@ -167,7 +169,7 @@ def _check_instance(metric: Metric) -> None:
 
 
 def _names_in_results(metric: Metric) -> Iterator[str]:
-    """Its variables, and what a run adds to them."""
+    """Yield the names of the metric's variables, and of those that a run adds."""
     for variable in metric.variables():
         for ending in ("", "_mean"):
             for beside in ("", "_interval", "_n_eff"):
@@ -175,17 +177,17 @@ def _names_in_results(metric: Metric) -> Iterator[str]:
 
 
 def known_metrics() -> dict[str, type[Metric]]:
-    """All that are registered, headscope's own first."""
+    """Return all registered metrics, headscope's own first."""
     return {**our_metrics(), **_theirs}
 
 
 def is_ours(metric: Metric) -> bool:
-    """Is it one of headscope's own?"""
+    """Return whether the metric is one of headscope's own."""
     return our_metrics().get(metric.name) is type(metric)
 
 
 def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Metric]:
-    """What was asked for as a list, also where it was an iterator."""
+    """Return the requested metrics as a list, also from an iterator."""
     expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
     return [wanted] if isinstance(wanted, str | Metric) else list(wanted)
 
@@ -193,15 +195,14 @@ def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Me
 def find_metrics(
     wanted: str | Metric | Iterable[str | Metric], available: frozenset[str]
 ) -> tuple[Metric, ...]:
-    """Metrics from their names, or from metrics with options of one's own.
+    """Return metrics from names or instances.
 
     Args:
-        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
-            always comes along: it counts the documents.
-        available: the annotations there are (`tags`, `parents`, `relations`, `mentions`), and
-            `gradients` and `loss` where the model has them. "all" leaves out metrics that
-            need others, and those that cost more than a pass (`is_default`); asking for one
-            by name is an error.
+        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document` is always
+            added: it counts the documents.
+        available: annotations of the corpus (`tags`, `parents`, `relations`, `mentions`), and
+            `gradients` and `loss` if the model has them. "all" leaves out metrics that need
+            others, and expensive ones (`is_default`); naming such a metric is an error.
     """
     given = list_metrics(wanted)
     chosen: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}
@@ -248,10 +249,10 @@ def _lacking(metric: Metric, missing: Iterable[str]) -> InputError:
 
 
 def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
-    """What the metrics asked for want counted in the corpus, by their names for it.
+    """Return the functions that count facts for the requested metrics, by name.
 
     Raises:
-        InputError: two metrics mean different things by one name.
+        InputError: two metrics use one name for different counts.
     """
     given = list_metrics(wanted)
     facts: dict[str, Fact] = {}
@@ -267,10 +268,7 @@ def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
 
 
 def describe_variable(name: str) -> Mapping[str, str | int]:
-    """The attributes of a variable of a known metric; empty where there is none.
-
-    Results carry these themselves; those of the first edition did not.
-    """
+    """Return the attributes of a variable of a known metric; empty if unknown."""
     for make in known_metrics().values():
         for variable in make().variables():
             if variable.name == name:
@@ -279,13 +277,13 @@ def describe_variable(name: str) -> Mapping[str, str | int]:
 
 
 def metric_to_dict(metric: Metric) -> dict[str, object]:
-    """A metric as plain values: its name and options, and its class if a user wrote it."""
+    """Return a metric as plain values: its name, options, and class if a user wrote it."""
     values: dict[str, object] = {"name": metric.name, **_options(metric)}
     return values if metric.name in our_metrics() else {**values, OWN: _code(type(metric))}
 
 
 def metric_from_dict(values: Mapping[str, object]) -> Metric:
-    """The metric that `metric_to_dict` described, even if JSON turned its tuples into lists.
+    """Return the metric of `metric_to_dict`, also if JSON turned tuples into lists.
 
     Raises:
         InputError: its class is not registered here.
@@ -312,10 +310,10 @@ def metric_from_dict(values: Mapping[str, object]) -> Metric:
 
 
 def _options(metric: Metric) -> dict[str, object]:
-    """A metric's options: the fields of its dataclass, as JSON gives them back.
+    """Return the fields of the dataclass, as JSON reads them back.
 
     Raises:
-        InputError: they are not plain values, which plans and files could hold.
+        InputError: they are not plain values.
     """
     names = [field.name for field in dataclasses.fields(metric)]  # type: ignore[arg-type]
     try:
@@ -331,12 +329,12 @@ def _options(metric: Metric) -> dict[str, object]:
 
 
 def _frozen(value: object) -> Any:
-    """Lists as tuples, at every depth: a frozen metric holds tuples."""
+    """Convert lists to tuples, at every depth."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _code(metric: type[Metric]) -> dict[str, str | None]:
-    """Which class it is, and a hash of its code where that can be read."""
+    """Return the name of the class, and a hash of its code if readable."""
     try:
         code = hashlib.sha256(inspect.getsource(metric).encode()).hexdigest()
     except (OSError, TypeError):  # typed at a prompt
