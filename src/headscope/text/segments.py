@@ -1,7 +1,7 @@
-"""Pieces of documents that fit a model: cut to a length, or paired as BERT was trained.
+"""Pieces of documents that fit a model: cut to a length, or paired as in BERT's training.
 
-Lengths are in tokens, so a function that tokenizes is passed in; no tokenizer is known
-here. Pieces are documents again, with all their annotations.
+Lengths are in tokens of a tokenizer function that is passed in. Pieces are documents with all their
+annotations.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headscope.text.document import LABELS, Document, Span
 from headscope.text.tokens import align_array
 
 Tokenize = Callable[[str], Sequence[Span]]
-"""Character offsets of a text's tokens, without the special tokens around them."""
+"""Function that returns character offsets of a text's tokens, without special tokens."""
 
 
 SECOND = "second_span"
-"""In `Document.meta`: the character at which the second span of a segment starts."""
+"""Key in `Document.meta`: character at which the second span of a segment starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Segment:
     second: Document
 
     def joined(self) -> Document:
-        """Both spans as one document; its meta says where the second starts (`SECOND`)."""
+        """Return both spans as one document, with the start of the second in `meta` (`SECOND`)."""
         both = _joined([self.first, self.second], self.id, self.first.part_of or self.id)
         at = str(len(self.first.text) + 1)
         return replace(both, meta={**self.first.meta, SECOND: at})
@@ -42,15 +42,15 @@ class Segment:
 def shorten(
     document: Document, tokenize: Tokenize, max_tokens: int = 128, *, special: int = 0
 ) -> Document:
-    """The beginning of a document, at most so many tokens long.
+    """Return the beginning of a document that fits into `max_tokens`.
 
-    Cut after the last word whose tokens all fit; the document itself where all of it fits.
+    The document is cut after the last word whose tokens all fit.
 
     Args:
-        document: What to cut.
-        tokenize: Gives the offsets of a text's tokens.
-        max_tokens: How many tokens fit, special ones included.
-        special: How many of those the tokenizer adds ([CLS], [SEP]).
+        document: The document.
+        tokenize: Function that returns the offsets of a text's tokens.
+        max_tokens: Maximum number of tokens, special ones included.
+        special: Number of special tokens that the tokenizer adds ([CLS], [SEP]).
     """
     room = _room(max_tokens, special)
     offsets = tokenize(document.text)
@@ -68,20 +68,19 @@ def segments(
     *,
     special: int = 3,
 ) -> Iterator[Segment]:
-    """Segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
+    """Yield segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
 
-    Each document is walked through once from its start: a segment takes whole sentences
-    for as long as they fit, split into two spans as equal as whole sentences allow, and the
-    next segment goes on after it. A sentence that fills a segment alone is cut in two. A
-    single word that nothing fits beside makes no segment. Consecutive paragraphs of one
-    document count as one text, whether they come as one document or as several with the
-    same `bucket_of`; documents of unknown sentences are split by `headscope.text.splitting`.
+    A segment takes whole sentences while they fit, split into two spans of about equal length. The
+    next segment continues after it. A sentence that fills a segment alone is cut in two. A word
+    that fills a segment alone is skipped. Consecutive paragraphs of one document are one text, as
+    one document or several with the same `part_of`. Unknown sentences are split by
+    `headscope.text.splitting`.
 
     Args:
-        documents: In order.
-        tokenize: Gives the offsets of a text's tokens.
+        documents: Documents in order.
+        tokenize: Function that returns the offsets of a text's tokens.
         max_tokens: Length of a segment with its special tokens.
-        special: How many special tokens it has.
+        special: Number of special tokens in a segment.
     """
     room = _room(max_tokens, special)
     if room < 2:
@@ -102,7 +101,7 @@ def segments(
 
 
 def _pieces(document: Document, tokenize: Tokenize, room: int) -> Iterator[tuple[Document, int]]:
-    """The document's sentences with their lengths; long ones in several pieces."""
+    """Yield the document's sentences with their lengths; long ones in several pieces."""
     for sentence in document.split("sentence"):
         counts = _tokens_per_word(tokenize(sentence.text), sentence)
         start = 0
@@ -115,7 +114,7 @@ def _pieces(document: Document, tokenize: Tokenize, room: int) -> Iterator[tuple
 
 
 def _segment(pieces: list[tuple[Document, int]], number: int) -> Iterator[Segment]:
-    """The segment of these pieces, split where its halves are most alike."""
+    """Return the segment of these pieces, split where its halves are most equal."""
     if len(pieces) == 1:
         whole, _ = pieces[0]
         half = len(whole) // 2
@@ -134,7 +133,7 @@ def _segment(pieces: list[tuple[Document, int]], number: int) -> Iterator[Segmen
 
 
 def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
-    """Pieces of one document as one, a space between them."""
+    """Join pieces of one document with a space."""
     if len(pieces) == 1:
         return replace(pieces[0], id=name, part_of=part_of)
     at = words = 0
@@ -172,7 +171,7 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
 
 
 def _tokens_per_word(offsets: Sequence[Span], document: Document) -> np.ndarray:
-    """How many tokens each word has; tokens outside words count for the word before them."""
+    """Return the number of tokens of each word; tokens outside words count for the word before."""
     if not len(document):
         return np.zeros(0, dtype=np.int64)
     words = np.maximum.accumulate(np.maximum(align_array(offsets, document.spans), 0))
