@@ -25,7 +25,7 @@ def start() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # nobody reads on
+        except OSError:  # the reader of the pipe has closed it
             code = code or 1
     os._exit(code if isinstance(code, int) else int(code is not None))
 

@@ -35,8 +35,8 @@ def finite_number(name: str, value: object) -> float:
 
 def whole_numbers(name: str, values: object) -> tuple[int, ...]:
     """Return an argument that is one whole number from 0 on, or several."""
-    several = values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
-    return tuple(whole_number(name, value, 0) for value in several)
+    items = values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+    return tuple(whole_number(name, value, 0) for value in items)
 
 
 def place_of(what: str, value: object, known: Sequence[int]) -> int:

@@ -85,7 +85,7 @@ class Attention:
     """`batch head query key`: ∂L/∂a of each document's loss; only after a backward pass."""
 
     def without_vectors(self) -> Attention:
-        """Return the weights alone, for callers that keep several layers; scores are dropped too."""
+        """Return the weights alone, for callers that keep several layers."""
         return replace(
             self, queries=None, keys=None, values=None, outputs=None, scores=None, sink_logits=None
         )

@@ -50,8 +50,8 @@ class Axes:
     @property
     def bucket_numbers(self) -> np.ndarray:
         """`bucket`: number among the buckets of all groups."""
-        every = np.arange(len(self.groups) * self.buckets_per_group)
-        return np.array(self.buckets, dtype=np.int64) if self.buckets else every
+        numbers = np.arange(len(self.groups) * self.buckets_per_group)
+        return np.array(self.buckets, dtype=np.int64) if self.buckets else numbers
 
     @property
     def groups_of_buckets(self) -> np.ndarray:
@@ -67,8 +67,8 @@ class Axes:
 
     def bucket_of(self, group: str, number: int) -> int:
         """Return the bucket of a document from its group and hash number."""
-        place = self.groups.index(group) * self.buckets_per_group + number % self.buckets_per_group
-        return bisect_left(self.buckets, place) if self.buckets else place
+        bucket = self.groups.index(group) * self.buckets_per_group + number % self.buckets_per_group
+        return bisect_left(self.buckets, bucket) if self.buckets else bucket
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-serializable dict."""
@@ -80,8 +80,8 @@ class Axes:
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Axes:
         """Return the axes of `to_dict`; missing entries have their defaults."""
-        known = ((name, values[name]) for name in cls.__slots__ if name in values)
-        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in known}
+        items = ((name, values[name]) for name in cls.__slots__ if name in values)
+        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in items}
         return cls(**fields)
 
 

@@ -62,7 +62,7 @@ class UnknownName(InputError):
     def of(cls, what: str, name: object, known: Iterable[str]) -> UnknownName:
         """Return the error for `name`, with the known names and the nearest one."""
         known = sorted(known)
-        by_lower = {each.lower(): each for each in known}
+        by_lower = {candidate.lower(): candidate for candidate in known}
         nearest = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
         hint = f" Did you mean {by_lower[nearest[0]]!r}?" if nearest else ""
         return cls(f"Unknown {what} {name!r}.{hint} Known: {', '.join(known) or '(none)'}.")
@@ -126,12 +126,12 @@ class TruncationWarning(HeadscopeWarning):
 
 def warn(message: str, category: type[HeadscopeWarning] = HeadscopeWarning) -> None:
     """Warn at the line of the user's code that called headscope."""
-    level, outermost, was_ours = 1, 1, True
+    level, outermost, is_inside = 1, 1, True
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__") is not None:
-        room = str(frame.f_globals["__name__"]).partition(".")[0]
+        package = str(frame.f_globals["__name__"]).partition(".")[0]
         # `with model.edit(…)` passes through contextlib before it reaches headscope.
-        was_ours = room == "headscope" or (was_ours and room == "contextlib")
-        outermost = level if was_ours else outermost
+        is_inside = package == "headscope" or (is_inside and package == "contextlib")
+        outermost = level if is_inside else outermost
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=outermost + 1)

@@ -62,7 +62,7 @@ def variant(**members: object) -> hs.Metric:
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"format": "boom"}, r"Variant\.format is 'boom'; expected what Python formats"),
+        ({"format": "boom"}, r"Variant\.format is 'boom'. Expected a Python number format"),
         ({"format": None}, r"Variant\.format is None"),
         ({"order": "first"}, r"Variant\.order should be a whole number"),
         ({"equation": None}, r"Variant\.equation should be text"),
@@ -73,15 +73,15 @@ def variant(**members: object) -> hs.Metric:
         ({"facts": [1]}, r"Variant\.facts should be functions by name"),
         ({"facts": {"x": 5}}, r"Variant\.facts should be functions by name"),
         ({"sample": "many"}, r"Variant\.sample should be a whole number"),
-        ({"reductions": (row_mass,)}, "names row_mass as a reduction, which it is not"),
+        ({"reductions": (row_mass,)}, "row_mass in `reductions`, which is not a Reduction"),
         ({"name": "a|b"}, r"named 'a\|b'; expected letters, digits"),
         ({"name": "../x"}, "expected letters, digits"),
         ({"name": "all"}, "and none of all"),
         ({"name": "layer"}, "and none of"),
         ({"name": "provenance"}, "and none of"),
-        ({"name": "distance_count"}, "a variable 'distance_count', which is one of headscope's"),
-        ({"name": "distance_mean"}, "'distance_mean', which is one of headscope's own"),
-        ({"name": "distance_by_layer"}, "'distance_by_layer', which is one of"),
+        ({"name": "distance_count"}, "a variable 'distance_count', which is a name of headscope's"),
+        ({"name": "distance_mean"}, "'distance_mean', which is a name of headscope's"),
+        ({"name": "distance_by_layer"}, "'distance_by_layer', which is a name of"),
     ],
 )
 def test_wrong_descriptions_are_refused_first(
@@ -134,14 +134,14 @@ def test_a_class_is_not_an_instance(tiny_bert: Model) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (lambda r: (total_mass(r), total_mass(r)), "plain: `rows` gave tuple; expected numerator"),
+        (lambda r: (total_mass(r), total_mass(r)), "plain: `rows` returned tuple. Expected"),
         (
             lambda r: tuple(t[:, :2] for t in (total_mass(r), total_mass(r), query_counts(r))),
-            r"plain: the numerator that `rows` gave has the shape \(3, 2\); expected \(3, 4\)",
+            r"plain: the numerator that `rows` returned has the shape \(3, 2\)\. Expected \(3, 4\)",
         ),
         (
             lambda r: tuple(t[:1] for t in (total_mass(r), total_mass(r), query_counts(r))),
-            r"has the shape \(1, 4\); expected \(3, 4\) \(`document head`\)",
+            r"has the shape \(1, 4\)\. Expected \(3, 4\) \(`document head`\)",
         ),
         (lambda r: 1 / 0, "The metric plain failed: ZeroDivisionError"),
         (

@@ -146,11 +146,11 @@ def made(**attributes: object) -> type[Reader]:
         ({"suffixes": (".mine.gz",)}, r"leave '\.gz' out"),
         (
             {"suffixes": (".txt",)},
-            r"ending in '\.txt', and so does PlainReader \('plain'\); PlainReader does not tell",
+            r"ending in '\.txt', and so does PlainReader \('plain'\)\. PlainReader has no `detect`",
         ),
         (
             {"suffixes": (".conllu",), "detect": Reader.detect},
-            r"'\.conllu', and so does ConlluReader .*Mine does not tell.*format='mine'",
+            r"'\.conllu', and so does ConlluReader .*Mine has no `detect`.*format='mine'",
         ),
         ({"name": "table"}, "Mine is named 'table', and so is TableReader of"),
     ],
@@ -179,7 +179,7 @@ def test_readers_that_share_a_suffix_look_at_the_content(tmp_path: Path) -> None
     assert texts(hs.read(tmp_path / "b.conllu")) == ["Hi"]
     with pytest.raises(
         FileFormatError,
-        match=r"ends in '\.conllu', but is in no known format: it begins with 'neither'.*"
+        match=r"ends in '\.conllu', but its format is unknown: it begins with 'neither'.*"
         r"mine: '%table', then names",
     ):
         list(hs.read(tmp_path / "c.conllu"))

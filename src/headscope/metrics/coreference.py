@@ -89,8 +89,8 @@ class CorefAccuracy(RatioMetric):
         allowed = np.zeros((*shape, has.shape[1]))
         right = np.zeros((*shape, has.shape[1]), dtype=bool)
         kinds = np.zeros((*shape, len(MENTION_KINDS)))
-        for row, of_document in enumerate(by_document):
-            for number, anaphor in enumerate(of_document):
+        for row, document in enumerate(by_document):
+            for number, anaphor in enumerate(document):
                 queries[row, number] = anaphor.mention.head_word
                 if self.candidates == "words":
                     allowed[row, number] = has[row]
@@ -144,10 +144,10 @@ class CorefBaseline(RatioMetric):
         by_document = document_anaphors(layer_data)
         right = np.zeros((len(by_document), len(MENTION_KINDS), len(RULES)))
         cases = np.zeros((len(by_document), len(MENTION_KINDS)))
-        for row, (document, of_document) in enumerate(
+        for row, (document, mentions) in enumerate(
             zip(layer_data.batch.documents, by_document, strict=False)
         ):
-            for anaphor in of_document:
+            for anaphor in mentions:
                 kinds = _kinds(anaphor)
                 cases[row] += kinds
                 guesses = guess(document, anaphor)
@@ -190,10 +190,10 @@ def document_anaphors(layer_data: LayerData) -> list[list[Anaphor]]:
 
     def make() -> list[list[Anaphor]]:
         has = has_tokens(layer_data)
-        known = [
+        by_document = [
             anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
         ]
-        return known + [[] for _ in range(len(batch) - len(known))]
+        return by_document + [[] for _ in range(len(batch) - len(by_document))]
 
     return batch.once(("anaphors", layer_data.block), make)
 
@@ -259,18 +259,18 @@ class Bias(SumMetric):
     def add(self, state: State, layer_data: LayerData) -> None:
         """Add attention to both candidates, and the preferred one, by bucket and condition."""
         batch = layer_data.batch
-        rows, conditions, masks, queries, at = layer_data.of_batch(
+        rows, conditions, masks, queries, index = layer_data.of_batch(
             "bias cases", lambda: _cases(layer_data)
         )
         if not len(rows):
             return
         between = word_rows(layer_data, queries)[:, :, None]  # document head 1 pronoun word
         to = (between * masks[:, None]).sum(-1).double()  # document head candidate pronoun
-        paid = to[at[0], :, :, at[1]].cpu().numpy()  # case head candidate
-        is_right = paid[..., 0] > paid[..., 1]
+        attention = to[index[0], :, :, index[1]].cpu().numpy()  # case head candidate
+        is_right = attention[..., 0] > attention[..., 1]
         buckets = batch.buckets[rows]
         for case, (bucket, condition) in enumerate(zip(buckets, conditions, strict=True)):
-            state["attention"][bucket, :, condition] += paid[case]
+            state["attention"][bucket, :, condition] += attention[case]
             state["right"][bucket, :, condition] += is_right[case]
             state["cases"][bucket, condition] += 1
             state["count"][bucket] += 1
@@ -278,7 +278,7 @@ class Bias(SumMetric):
     def variables(self) -> tuple[Variable, ...]:
         """Return attention, preference and accuracy by condition, and their gaps."""
         heads = ("layer", "head")
-        of_condition = ("condition", *heads)
+        by_condition = ("condition", *heads)
         gap = {"equation": "", "units": "difference of shares"}
         return (
             self.variable(
@@ -290,12 +290,12 @@ class Bias(SumMetric):
             ),
             self.variable(
                 "bias_preference",
-                of_condition,
+                by_condition,
                 equation=r"\frac{\sum a_{\text{true}}}{\sum a_{\text{true}} + a_{\text{other}}}",
             ),
             self.variable(
                 "bias_accuracy",
-                of_condition,
+                by_condition,
                 title="Attends more to the antecedent",
                 short_title="Accuracy",
             ),
@@ -346,9 +346,9 @@ class Bias(SumMetric):
 def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     """Return head words of a pronoun's antecedents and of other candidates, without pronouns."""
     cluster = anaphor.mention.mention.cluster
-    named = [c for c in anaphor.candidates if c.kind != "pronoun"]
-    true = {c.head_word for c in named if c.mention.cluster == cluster}
-    return true, {c.head_word for c in named if c.mention.cluster != cluster} - true
+    nouns = [c for c in anaphor.candidates if c.kind != "pronoun"]
+    true = {c.head_word for c in nouns if c.mention.cluster == cluster}
+    return true, {c.head_word for c in nouns if c.mention.cluster != cluster} - true
 
 
 def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
@@ -356,28 +356,28 @@ def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tenso
     word`), pronouns (`document pronoun`), and the indices of cases in these.
     """
     batch = layer_data.batch
-    asked: list[tuple[int, int, int, int, set[int], set[int]]] = []
-    for row, of_document in enumerate(document_anaphors(layer_data)):
-        condition = batch.documents[row].meta.get(CONDITION) if of_document else None
+    case_list: list[tuple[int, int, int, int, set[int], set[int]]] = []
+    for row, document in enumerate(document_anaphors(layer_data)):
+        condition = batch.documents[row].meta.get(CONDITION) if document else None
         if condition in CONDITIONS:
             pronouns = [
-                (a.mention.head_word, *rivals(a))
-                for a in of_document
-                if a.mention.kind == "pronoun"
+                (a.mention.head_word, *rivals(a)) for a in document if a.mention.kind == "pronoun"
             ]
             cases = [case for case in pronouns if case[1] and case[2]]
-            asked += [(row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)]
+            case_list += [
+                (row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)
+            ]
     n_words = has_tokens(layer_data).shape[1]
-    most = 1 + max((case[2] for case in asked), default=0)
+    most = 1 + max((case[2] for case in case_list), default=0)
     queries = np.zeros((len(batch), most), dtype=np.int64)
     masks = np.zeros((len(batch), 2, most, n_words))
-    for row, _, number, query, true, other in asked:
+    for row, _, number, query, true, other in case_list:
         queries[row, number] = query
         masks[row, 0, number, list(true)] = 1
         masks[row, 1, number, list(other)] = 1
-    rows = np.array([case[0] for case in asked], dtype=np.int64)
-    conditions = np.array([case[1] for case in asked], dtype=np.int64)
-    numbers = np.array([case[2] for case in asked], dtype=np.int64)
+    rows = np.array([case[0] for case in case_list], dtype=np.int64)
+    conditions = np.array([case[1] for case in case_list], dtype=np.int64)
+    numbers = np.array([case[2] for case in case_list], dtype=np.int64)
     device = layer_data.device
     return (
         rows,

@@ -194,11 +194,11 @@ class DepByDistance(_OfPairs):
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs and all pairs at each distance, and queries."""
         pairs = _pairs_of(layer_data)
-        apart = distances(layer_data).long().clamp_max(FARTHEST + 1)
+        distance = distances(layer_data).long().clamp_max(FARTHEST + 1)
         n, size = len(pairs.queries), FARTHEST + 2
-        at = (apart + size * torch.arange(n, device=apart.device)[:, None, None]).flatten()
+        bins = (distance + size * torch.arange(n, device=distance.device)[:, None, None]).flatten()
         numerator, denominator = (
-            torch.bincount(at, counted.flatten(), minlength=size * n).view(n, size)[:, 1:-1]
+            torch.bincount(bins, counted.flatten(), minlength=size * n).view(n, size)[:, 1:-1]
             for counted in (pairs.related, pairs.all)
         )
         return numerator, denominator, pairs.queries
@@ -407,9 +407,9 @@ class DepAccuracy(_DepMetric):
         """`direction relation layer head`: return whether there are enough cases."""
         cases = _joined(state["cases"], state["cases_all"]).sum(1)  # layer relation
         is_enough = np.isfinite(self._reported(cases)).T[None, :, :, None]
-        is_there = state["count"].sum(1) > 0
-        of_heads = is_enough & is_there
-        return np.broadcast_to(of_heads, (len(DIRECTIONS), *of_heads.shape[1:]))
+        is_measured = state["count"].sum(1) > 0
+        is_reported = is_enough & is_measured
+        return np.broadcast_to(is_reported, (len(DIRECTIONS), *is_reported.shape[1:]))
 
     def _sums(self, state: State) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """`bucket direction relation layer head`: return right predictions and cases."""
@@ -457,12 +457,12 @@ class DepOffset(_DepMetric):
 
     def variables(self) -> tuple[Variable, ...]:
         """Return the baseline, its offset, and the number of words."""
-        many = {"units": "words", "format": ".0f", "short_title": "", "equation": ""}
+        count_display = {"units": "words", "format": ".0f", "short_title": "", "equation": ""}
         return (
             self.variable("baseline", ("relation",)),
             self.variable("baseline_offset", ("relation",), title="", units="words from the word"),
-            self.variable("cases", ("relation",), title="Words of the relation", **many),
-            self.variable("cases_visible", ("direction", "relation"), title="", **many),
+            self.variable("cases", ("relation",), title="Words of the relation", **count_display),
+            self.variable("cases_visible", ("direction", "relation"), title="", **count_display),
         )
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
@@ -485,10 +485,10 @@ class DepOffset(_DepMetric):
         cases = pool(_joined(state["cases"], state["cases_all"]), units)
         best = right.sum(0).argmax(0)
         is_reported = np.isfinite(self._reported(cases.sum(0)))
-        of_best = np.take_along_axis(right, best[None, None], 1)[:, 0]
+        best_right = np.take_along_axis(right, best[None, None], 1)[:, 0]
         return {
             "baseline": ratio_jackknife(
-                np.where(is_reported, of_best, 0.0), np.where(is_reported, cases, 0.0), "logit"
+                np.where(is_reported, best_right, 0.0), np.where(is_reported, cases, 0.0), "logit"
             )
         }
 
@@ -505,5 +505,5 @@ def _zeros(arrays: Mapping[str, tuple[str, ...]], axes: Axes, n_heads: int = 0) 
     return {name: np.zeros([sizes[dim] for dim in dims]) for name, dims in arrays.items()}
 
 
-def _joined(by_relation: np.ndarray, of_all: np.ndarray) -> np.ndarray:
-    return np.concatenate((by_relation, of_all[..., None]), axis=-1)
+def _joined(by_relation: np.ndarray, total: np.ndarray) -> np.ndarray:
+    return np.concatenate((by_relation, total[..., None]), axis=-1)

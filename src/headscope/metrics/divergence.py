@@ -53,13 +53,13 @@ def js_sums_blocked(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
     step = max(1, BLOCK // max(1, n_heads * n_keys))
     for start in range(0, n_queries, step):
         stop = min(start + step, n_queries)
-        bucket = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
-        twice = 2 * bucket
+        chunk = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
+        twice = 2 * chunk
         self_products = np.einsum("hk,hk->h", twice, np.log(twice)) / 4
-        both, logs = np.empty_like(bucket), np.empty_like(bucket)
+        mixture, logs = np.empty_like(chunk), np.empty_like(chunk)
         for head in range(n_heads - 1):
             n = n_heads - head - 1
-            mixed = np.add(bucket[head + 1 :], bucket[head], out=both[:n])
+            mixed = np.add(chunk[head + 1 :], chunk[head], out=mixture[:n])
             products = np.einsum("hk,hk->h", mixed, np.log(mixed, out=logs[:n]))
             sums[head, head + 1 :] += self_products[head] + self_products[head + 1 :] - products / 2
     sums = np.maximum(sums, 0)
@@ -112,11 +112,11 @@ class JensenShannon(LayersMetric):
         heads = [layer_data.n_heads for layer_data in ordered]
         sums = np.zeros((sum(heads), sum(heads)))
         for document, real in enumerate(mask):
-            at = np.flatnonzero(real)
-            if not len(at):
+            positions = np.flatnonzero(real)
+            if not len(positions):
                 continue
-            here = slice(int(at[0]), int(at[-1]) + 1)
-            rows = [r.weights[document, :, here, here].float().cpu().numpy() for r in ordered]
+            span = slice(int(positions[0]), int(positions[-1]) + 1)
+            rows = [r.weights[document, :, span, span].float().cpu().numpy() for r in ordered]
             sums += js_sums(np.concatenate(rows), is_causal=ordered[0].is_causal)
         return {
             "sum": _by_layer(sums, heads),
@@ -126,10 +126,10 @@ class JensenShannon(LayersMetric):
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
         """Add the sums; a state without layers adds nothing."""
-        known = [state for state in states if state["heads"].size] or [states[0]]
+        filled = [state for state in states if state["heads"].size] or [states[0]]
         return {
-            "sum": np.asarray(reduce(np.add, [state["sum"] for state in known])),
-            "heads": known[0]["heads"],
+            "sum": np.asarray(reduce(np.add, [state["sum"] for state in filled])),
+            "heads": filled[0]["heads"],
             "count": np.asarray(reduce(np.add, [state["count"] for state in states])),
         }
 
@@ -152,6 +152,6 @@ def _by_layer(sums: np.ndarray, heads: Sequence[int]) -> np.ndarray:
     ends = np.cumsum([0, *heads])
     for a in range(n):
         for b in range(n):
-            bucket = sums[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
-            full[a, : heads[a], b, : heads[b]] = bucket
+            pairs = sums[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
+            full[a, : heads[a], b, : heads[b]] = pairs
     return full

@@ -106,11 +106,11 @@ class FirstEntropy(SurfaceMetric):
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return the first row's entropy, and the number of first rows twice."""
-        entropies, is_there = _entropies(layer_data)
+        entropies, is_counted = _entropies(layer_data)
         first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(entropies.device)
-        at = first[:, None, None].expand(-1, layer_data.n_heads, 1)
-        count = is_there.gather(2, at).squeeze(2).double()
-        return entropies.gather(2, at).squeeze(2), count, count
+        index = first[:, None, None].expand(-1, layer_data.n_heads, 1)
+        count = is_counted.gather(2, index).squeeze(2).double()
+        return entropies.gather(2, index).squeeze(2), count, count
 
 
 @dataclass(frozen=True)

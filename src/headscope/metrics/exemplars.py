@@ -67,27 +67,27 @@ class Exemplars(MergedMetric):
         batch = layer_data.batch
         weights, queries, keys = (tensor.cpu().numpy() for tensor in peaks(layer_data))
         k = min(self.k, len(batch))
-        # In the order of the corpus, so that a stable sort lets the first of equals win.
+        # Sorted by number, so that ties go to the first document.
         first = batch.once("by number", lambda: np.argsort(batch.numbers, kind="stable"))
         ranked = first[np.argsort(-weights[first], axis=0, kind="stable")[:k]].T
         heads = np.arange(layer_data.n_heads)[:, None]
         weight, query, key = (array[ranked, heads] for array in (weights, queries, keys))
         state = self.zero(layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal)
-        is_there = ~(weight <= 0)  # keeps NaN, so that it is noticed
+        is_positive = ~(weight <= 0)  # keeps NaN, so that it is noticed
         for name, values in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):
-            np.copyto(state[name][:, :k], values, where=is_there)
+            np.copyto(state[name][:, :k], values, where=is_positive)
         return state
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
         """Keep the highest weights of all states."""
         if len(states) == 1:
             return states[0]
-        together = {
+        merged = {
             name: np.concatenate([state[name] for state in states], axis=-1) for name in ARRAYS
         }
-        by = (together["key"], together["query"], together["document"], -together["weight"])
+        by = (merged["key"], merged["query"], merged["document"], -merged["weight"])
         order = np.lexsort(by, axis=-1)[..., : self.k]
-        return {name: np.take_along_axis(together[name], order, axis=-1) for name in ARRAYS}
+        return {name: np.take_along_axis(merged[name], order, axis=-1) for name in ARRAYS}
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return the weights, NaN if there are fewer documents than ranks."""
@@ -155,8 +155,8 @@ class HeadSamples(MergedMetric):
         """Return the axes: heads; samples also have intervals, and their weights rows and ranks."""
         if array in ("sums", "histogram"):
             return ("head", {"sums": "column", "histogram": "bin"}[array])
-        of_sample = ("head", "interval", "sample")
-        return of_sample if array in OF_SAMPLES else (*of_sample, "row", "rank_in_row")
+        sample_dims = ("head", "interval", "sample")
+        return sample_dims if array in OF_SAMPLES else (*sample_dims, "row", "rank_in_row")
 
     def variables(self) -> tuple[Variable, ...]:
         """Return the scores and the kept documents."""
@@ -171,15 +171,15 @@ class HeadSamples(MergedMetric):
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Return a state without documents."""
-        of_sample = n_heads, INTERVALS, self.samples
-        of_entry = *of_sample, self.tokens, KEPT_KEYS
+        sample_shape = n_heads, INTERVALS, self.samples
+        entry_shape = *sample_shape, self.tokens, KEPT_KEYS
         return {
             "sums": np.zeros((n_heads, len(COLUMNS))),
             "histogram": np.zeros((n_heads, BINS)),
-            **{name: np.full(of_sample, -1.0) for name in OF_SAMPLES},
-            "order": np.full(of_sample, np.inf),
-            "keys": np.full(of_entry, -1, dtype=np.float32),
-            "weights": np.zeros(of_entry, dtype=np.float32),
+            **{name: np.full(sample_shape, -1.0) for name in OF_SAMPLES},
+            "order": np.full(sample_shape, np.inf),
+            "keys": np.full(entry_shape, -1, dtype=np.float32),
+            "weights": np.zeros(entry_shape, dtype=np.float32),
         }
 
     def measure(self, layer_data: LayerData) -> State:
@@ -189,7 +189,7 @@ class HeadSamples(MergedMetric):
         heads = np.arange(layer_data.n_heads)
         for at in np.lexsort((batch.numbers, batch.keys)):
             real = np.flatnonzero(sequences.mask[at])
-            if len(real) < 2:  # there is nothing off the first row and column
+            if len(real) < 2:  # only the first row and column
                 continue
             weights = layer_data.weights[at].double().cpu().numpy()[:, real][:, :, real]
             shown = weights[:, : self.tokens, : self.tokens]
@@ -255,8 +255,8 @@ class HeadSamples(MergedMetric):
 def _sums(weights: np.ndarray, ids: np.ndarray | None, highest: np.ndarray) -> np.ndarray:
     """`head column`: return the sums of one document from its attention (`head query key`)."""
     n = weights.shape[1]
-    at = np.arange(n)
-    distance = np.abs(at[:, None] - at[None, :]).astype(np.float64)
+    positions = np.arange(n)
+    distance = np.abs(positions[:, None] - positions[None, :]).astype(np.float64)
     logs = np.log(np.where(weights > 0, weights, 1))
     same = np.zeros((n, n), bool) if ids is None else np.tril(ids[:, None] == ids[None, :], -1)
     after = np.pad(same, ((0, 0), (1, 0)))[:, :-1]
@@ -276,8 +276,8 @@ def _sums(weights: np.ndarray, ids: np.ndarray | None, highest: np.ndarray) -> n
 
 
 def _highest_of_rows(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`head query rank`: return keys and weights of the highest in each row; -1 and 0 beyond them."""
+    """`head query rank`: return the highest keys and weights of each row, else -1 and 0."""
     keys = np.argsort(-weights, axis=-1, kind="stable")[..., :KEPT_KEYS]
-    kept = np.take_along_axis(weights, keys, axis=-1)
-    is_kept = kept >= MIN_KEPT
-    return np.where(is_kept, keys, -1), np.where(is_kept, kept, 0)
+    highest = np.take_along_axis(weights, keys, axis=-1)
+    is_kept = highest >= MIN_KEPT
+    return np.where(is_kept, keys, -1), np.where(is_kept, highest, 0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @Reduction
 def repeat_sums(layer_data: LayerData) -> Small:
-    """`document head 2`, float64: attention to earlier occurrences, and to the tokens after them."""
+    """`document head 2`, float64: attention to earlier occurrences, and to the tokens after."""
     return (torch.bmm(layer_data.weights.flatten(2), _forms(layer_data)[0]).double(),)
 
 
@@ -39,9 +39,9 @@ class _RepeatShare(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention to these keys, all attention of repeated tokens, and their number."""
-        chosen = _forms(layer_data)[1][..., self.shift]
-        masses = (query_masses(layer_data) * chosen[:, None, :]).sum(-1)
-        count = chosen.sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
+        is_repeated = _forms(layer_data)[1][..., self.shift]
+        masses = (query_masses(layer_data) * is_repeated[:, None, :]).sum(-1)
+        count = is_repeated.sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
         return repeat_sums(layer_data)[0][..., self.shift], masses, count
 
 

@@ -99,7 +99,7 @@ def diagonal_sums(layer_data: LayerData) -> Small:
     """`document head offset`, float64: return attention to the tokens at each offset."""
     diagonals = [layer_data.weights.diagonal(offset, dim1=2, dim2=3) for offset in OFFSETS]
     pairs = zip(diagonals, _pairs(layer_data), strict=True)
-    return (torch.stack([(d.double() * both).sum(-1) for d, (_, both) in pairs], -1),)
+    return (torch.stack([(d.double() * mask).sum(-1) for d, (_, mask) in pairs], -1),)
 
 
 @Reduction
@@ -113,8 +113,8 @@ def to_separators(layer_data: LayerData) -> Small:
 def to_first(layer_data: LayerData) -> Small:
     """`document head`, float64: return attention of all queries to the first token."""
     first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(layer_data.device)
-    at = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
-    paid = layer_data.weights.gather(3, at).squeeze(3) * is_query(layer_data)[:, None, :]
+    index = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
+    paid = layer_data.weights.gather(3, index).squeeze(3) * is_query(layer_data)[:, None, :]
     return (paid.double().sum(-1),)
 
 
@@ -149,7 +149,7 @@ class OffsetShare(SurfaceMetric):
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention at each offset, attention of queries with a token there, and queries."""
         masses = query_masses(layer_data)
-        paid = [(masses[..., here] * both).sum(-1) for here, both in _pairs(layer_data)]
+        paid = [(masses[..., queries] * mask).sum(-1) for queries, mask in _pairs(layer_data)]
         count = is_query(layer_data).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
         return diagonal_sums(layer_data)[0], torch.stack(paid, -1), count
 
@@ -295,9 +295,9 @@ def _pairs(layer_data: LayerData) -> list[tuple[slice, Tensor]]:
         n = mask.shape[1]
         pairs = []
         for offset in OFFSETS:
-            here = slice(max(0, -offset), n - max(0, offset))
-            there = slice(max(0, offset), n - max(0, -offset))
-            pairs.append((here, (mask[:, here] * mask[:, there])[:, None]))
+            queries = slice(max(0, -offset), n - max(0, offset))
+            keys = slice(max(0, offset), n - max(0, -offset))
+            pairs.append((queries, (mask[:, queries] * mask[:, keys])[:, None]))
         return pairs
 
     return layer_data.of_batch("offset pairs", make)

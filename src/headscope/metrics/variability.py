@@ -81,8 +81,8 @@ class Variability(MergedMetric):
     def measure(self, layer_data: LayerData) -> State:
         """Return the weights between the first tokens of each document, in float32."""
         batch = layer_data.batch
-        chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
-        chosen = chosen[batch.keys[chosen] <= batch.last_keys.get(self.budget, 1.0)]
+        sampled = np.argsort(batch.keys, kind="stable")[: self.budget]
+        sampled = sampled[batch.keys[sampled] <= batch.last_keys.get(self.budget, 1.0)]
         _, sizes = first_tokens(layer_data, self.first)
         values = squares(self.first)(layer_data)[0].flatten(2)
         if layer_data.is_causal:
@@ -91,10 +91,10 @@ class Variability(MergedMetric):
         if values.dtype != torch.float64:
             values = values.float()
         return {
-            "order": batch.keys[chosen],
-            "bucket": batch.buckets[chosen].astype(np.float64),
-            "size": sizes[chosen].astype(np.float64),
-            "values": values.cpu().numpy()[chosen],
+            "order": batch.keys[sampled],
+            "bucket": batch.buckets[sampled].astype(np.float64),
+            "size": sizes[sampled].astype(np.float64),
+            "values": values.cpu().numpy()[sampled],
         }
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
@@ -121,14 +121,14 @@ class Variability(MergedMetric):
 
     def _refill(self, states: Sequence[State], kept: np.ndarray) -> State:
         for name in ARRAYS:
-            for of_layer in zip(*(state[name] for state in states), strict=True):
-                of_layer[0][:] = np.concatenate(of_layer)[kept]
+            for arrays in zip(*(state[name] for state in states), strict=True):
+                arrays[0][:] = np.concatenate(arrays)[kept]
         return states[0]
 
     def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
         """Return the documents to keep, smallest hash first, and the ends of the states."""
         order = np.concatenate([state["order"] for state in states], axis=-1)
-        # All layers saw the same documents, so the order of one layer is that of all.
+        # All layers saw the same documents in the same order.
         first = order[(0,) * (order.ndim - 1)]
         ends = np.cumsum([state["order"].shape[-1] for state in states])
         return np.argsort(first, kind="stable")[: self.budget], ends
@@ -144,16 +144,16 @@ class Variability(MergedMetric):
         With n documents, ā holds 1/n of each, which biases the ratio by about −1/2n. The bias
         cancels in leave-one-out changes.
         """
-        of_documents = units[state["bucket"][0].astype(np.int64)]
+        unit_of_document = units[state["bucket"][0].astype(np.int64)]
         n_units = int(units.max()) + 1
-        sizes = np.bincount(of_documents, minlength=n_units)
-        occupied, of_documents = np.unique(of_documents, return_inverse=True)
+        sizes = np.bincount(unit_of_document, minlength=n_units)
+        occupied, unit_of_document = np.unique(unit_of_document, return_inverse=True)
         value = self._ratio(state)
         without = np.full((n_units, *value.shape), np.nan)
         if len(occupied) > 1:
             for layer, values in enumerate(state["values"]):
-                is_there = self._is_there(state, layer)
-                without[occupied, layer] = ratios_without(values, is_there, of_documents)
+                is_present = self._is_present(state, layer)
+                without[occupied, layer] = ratios_without(values, is_present, unit_of_document)
         return {self.name: jackknife_from_values(value, without, sizes, "logit")}
 
     def _ratio(self, state: State) -> np.ndarray:
@@ -161,21 +161,21 @@ class Variability(MergedMetric):
         n_layers, n_documents, n_heads, n_pairs = state["values"].shape
         ratio = np.full((n_layers, n_heads), np.nan)
         for layer, values in enumerate(state["values"]):
-            is_there = self._is_there(state, layer)
-            by_place = values.reshape(n_documents, n_heads * n_pairs)
-            sums = (np.ones(n_documents, values.dtype) @ by_place).reshape(n_heads, n_pairs)
+            is_present = self._is_present(state, layer)
+            flat = values.reshape(n_documents, n_heads * n_pairs)
+            sums = (np.ones(n_documents, values.dtype) @ flat).reshape(n_heads, n_pairs)
             with np.errstate(divide="ignore", invalid="ignore"):
-                # Outside a document its values are 0, and so must the mean be.
-                mean = np.nan_to_num(sums / is_there.sum(0)).astype(values.dtype)
-                off = np.einsum("dhp,dp->h", np.abs(values - mean), is_there, dtype=np.float64)
+                # Values outside a document are 0, so the mean must be 0 too.
+                mean = np.nan_to_num(sums / is_present.sum(0)).astype(values.dtype)
+                off = np.einsum("dhp,dp->h", np.abs(values - mean), is_present, dtype=np.float64)
                 ratio[layer] = off / (2 * sums.sum(-1, dtype=np.float64))
         return ratio
 
-    def _is_there(self, state: State, layer: int) -> np.ndarray:
+    def _is_present(self, state: State, layer: int) -> np.ndarray:
         """`document pair`: return whether the document has both positions."""
         queries, keys = self._pairs(state["values"].shape[-1] < self.first**2)
-        is_there: np.ndarray = np.maximum(queries, keys) < state["size"][layer][:, None]
-        return is_there
+        is_present: np.ndarray = np.maximum(queries, keys) < state["size"][layer][:, None]
+        return is_present
 
     def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return queries and keys of the kept pairs, as positions among the first tokens."""
@@ -184,7 +184,7 @@ class Variability(MergedMetric):
         return queries, keys
 
 
-def ratios_without(values: np.ndarray, is_there: np.ndarray, unit: np.ndarray) -> np.ndarray:
+def ratios_without(values: np.ndarray, is_present: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """`unit head`: return the ratio of one layer without the documents of each unit.
 
     Without unit g, deviations from the mean ā₍₋g₎ are summed over all documents, then those of g
@@ -193,31 +193,33 @@ def ratios_without(values: np.ndarray, is_there: np.ndarray, unit: np.ndarray) -
 
     Args:
         values: `document head pair`, non-negative weights; 0 where missing.
-        is_there: `document pair`.
+        is_present: `document pair`, true if the document has both positions.
         unit: `document`, numbers from 0, each of at least one document.
     """
     n_documents, n_heads, n_pairs = values.shape
     member = (unit == np.arange(unit.max() + 1)[:, None]).astype(values.dtype)
     sums = (member @ values.reshape(n_documents, -1)).reshape(-1, n_heads, n_pairs)
-    counts = member @ is_there
-    others = sums.sum(0, dtype=np.float64) - sums
+    counts = member @ is_present
+    other_sums = sums.sum(0, dtype=np.float64) - sums
     n_others = (counts.sum(0) - counts)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.where(n_others > 0, others / n_others, 0.0)
+        means = np.where(n_others > 0, other_sums / n_others, 0.0)
 
-    # `place …`: a place is a head's pair of positions; what is not there comes last.
-    ordered = np.where(is_there[:, None], values, np.inf).reshape(n_documents, -1).T.copy()
+    # `head·pair document`, sorted; missing positions come last.
+    ordered = np.where(is_present[:, None], values, np.inf).reshape(n_documents, -1).T.copy()
     ordered.sort(axis=1)
-    wanted = means.reshape(len(means), -1).T
-    below = np.stack([row.searchsorted(m) for row, m in zip(ordered, wanted, strict=True)])
+    targets = means.reshape(len(means), -1).T
+    below = np.stack([row.searchsorted(m) for row, m in zip(ordered, targets, strict=True)])
     running = np.zeros((len(ordered), n_documents + 1))
     np.cumsum(ordered, axis=1, dtype=np.float64, out=running[:, 1:])
-    n = np.tile(is_there.sum(0), n_heads)[:, None]
-    of_below, of_all = (np.take_along_axis(running, end, axis=1) for end in (below, n))
-    deviations = (wanted * (2 * below - n) + of_all - 2 * of_below).T.reshape(means.shape).sum(-1)
+    n = np.tile(is_present.sum(0), n_heads)[:, None]
+    sum_below, sum_all = (np.take_along_axis(running, end, axis=1) for end in (below, n))
+    deviations = (
+        (targets * (2 * below - n) + sum_all - 2 * sum_below).T.reshape(means.shape).sum(-1)
+    )
 
     off = np.abs(values - means.astype(values.dtype)[unit])
-    of_own = member @ np.einsum("dhp,dp->dh", off, is_there, dtype=np.float64)
+    own_deviations = member @ np.einsum("dhp,dp->dh", off, is_present, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: np.ndarray = (deviations - of_own) / (2 * others.sum(-1))
+        ratios: np.ndarray = (deviations - own_deviations) / (2 * other_sums.sum(-1))
     return ratios

@@ -40,11 +40,11 @@ def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.nd
 
     NaN if one side is constant.
     """
-    both = np.isfinite(left) & np.isfinite(right)
-    n = both.sum(axis, keepdims=True)
+    is_finite = np.isfinite(left) & np.isfinite(right)
+    n = is_finite.sum(axis, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        a, b = (np.where(both, side, 0.0) for side in (left, right))
-        a, b = (np.where(both, x - x.sum(axis, keepdims=True) / n, 0.0) for x in (a, b))
+        a, b = (np.where(is_finite, side, 0.0) for side in (left, right))
+        a, b = (np.where(is_finite, x - x.sum(axis, keepdims=True) / n, 0.0) for x in (a, b))
         r = (a * b).sum(axis) / np.sqrt((a * a).sum(axis) * (b * b).sum(axis))
     clipped: np.ndarray = np.clip(r, -1.0, 1.0)
     return clipped

@@ -65,9 +65,9 @@ def cross_fit_score(right: np.ndarray, cases: np.ndarray, baselines: np.ndarray)
         cases: `bucket`.
         baselines: `bucket baseline`, cases that each baseline gets right.
     """
-    nothing = (float("nan"), float("nan"))
+    unknown = (float("nan"), float("nan"))
     if not all(cases[half::2].sum() > 0 for half in (0, 1)):
-        return CrossFitScore(np.nan, nothing, np.nan, nothing, np.nan, (-1, -1))
+        return CrossFitScore(np.nan, unknown, np.nan, unknown, np.nan, (-1, -1))
     by_bucket, chosen = cross_fit(right)
     score = ratio_jackknife(by_bucket, cases, "logit")
     gains = replace(
@@ -82,7 +82,7 @@ def cross_fit_score(right: np.ndarray, cases: np.ndarray, baselines: np.ndarray)
         float(score.value),
         _bounds(interval(score)),
         float(gains.value[lowest]),
-        _bounds(interval(gains.at(lowest))) if is_enough else nothing,
+        _bounds(interval(gains.at(lowest))) if is_enough else unknown,
         p,
         chosen,
     )

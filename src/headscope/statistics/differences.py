@@ -126,11 +126,11 @@ def permutation_test(
     w = np.where(is_known, estimate.denominator_shares, 0.0).sum(heads) / n_heads
     has_documents = w > 0
     u, w, groups = u[has_documents], w[has_documents], groups[has_documents]
-    nothing = np.full(n_groups, np.nan)
+    unknown = np.full(n_groups, np.nan)
     sizes = np.bincount(groups, minlength=n_groups)
     n_free = len(u) - int((sizes > 0).sum())
     if (sizes > 0).sum() < 2 or n_free < 1 or not (u != 0).any():
-        return GroupTest(float("nan"), nothing, np.full((n_groups, n_groups), np.nan))
+        return GroupTest(float("nan"), unknown, np.full((n_groups, n_groups), np.nan))
     generator = np.random.default_rng(seed)
     shuffled = np.stack([groups, *(generator.permutation(groups) for _ in range(n_permutations))])
     weights = _by_group(shuffled, w, n_groups)
@@ -140,9 +140,9 @@ def permutation_test(
         between = np.where(weights > 0, weights * deviations**2, 0.0).sum(1)
         spread = np.maximum((u**2 / w).sum() - between, 0.0) / n_free
         f = between / spread
-        apart = np.abs(deviations[:, :, None] - deviations[:, None, :])
+        gaps = np.abs(deviations[:, :, None] - deviations[:, None, :])
         errors = np.sqrt(spread[:, None, None] * (1 / weights[:, :, None] + 1 / weights[:, None]))
-        standardized = apart / errors
+        standardized = gaps / errors
     highest = np.nanmax(standardized.reshape(len(shuffled), -1), axis=1)
     observed = np.where(np.eye(n_groups, dtype=bool), np.nan, standardized[0])
     at_least = highest[:, None, None] >= observed * (1 - 1e-12)

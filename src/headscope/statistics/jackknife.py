@@ -99,10 +99,10 @@ class Jackknife:
             self.variance_exponent,
         )
 
-    def at(self, *place: int | slice | None) -> Jackknife:
+    def at(self, *index: int | slice | None) -> Jackknife:
         """Return the values at an index of the axes after `bucket`, as NumPy indexes."""
-        chosen = (slice(None), *place)
-        return self.changed(np.asarray(self.value)[place], lambda array: array[chosen])
+        full_index = (slice(None), *index)
+        return self.changed(np.asarray(self.value)[index], lambda array: array[full_index])
 
     def flat(self) -> Jackknife:
         """Return the same values along one axis."""

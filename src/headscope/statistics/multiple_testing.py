@@ -48,8 +48,8 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 def _by_rank(p: np.ndarray, adjusted: Adjust) -> np.ndarray:
     flat = np.asarray(p, dtype=np.float64).ravel()
-    known = np.flatnonzero(np.isfinite(flat))
-    order = known[np.argsort(flat[known], kind="stable")]
+    tested = np.flatnonzero(np.isfinite(flat))
+    order = tested[np.argsort(flat[tested], kind="stable")]
     corrected = np.full(flat.shape, np.nan)
     corrected[order] = np.minimum(adjusted(flat[order]), 1.0)
     return corrected.reshape(np.shape(p))

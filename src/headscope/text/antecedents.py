@@ -199,8 +199,8 @@ def anaphors(document: Document, has_tokens: Sequence[bool] | None = None) -> li
         has_tokens: true for words that the model reads, by default all. Mentions with another
             head word are left out.
     """
-    known = [True] * len(document) if has_tokens is None else has_tokens
-    mentions = headed_mentions(document, known)
+    is_read = [True] * len(document) if has_tokens is None else has_tokens
+    mentions = headed_mentions(document, is_read)
     with_antecedent = []
     for mention in mentions:
         before = tuple(other for other in mentions if other.head_word < mention.head_word)
@@ -280,8 +280,8 @@ def _numbers(document: Document, mention: Headed, features: dict[str, str]) -> f
         return frozenset(("plur",))
     is_group = mention.form in COLLECTIVES or mention.mention.kind in ("organization", "ORG")
     if features.get("Number") in _NUMBERS:
-        known = _NUMBERS[features["Number"]]
-        return ANY_NUMBER if known == "sing" and is_group else frozenset((known,))
+        number = _NUMBERS[features["Number"]]
+        return ANY_NUMBER if number == "sing" and is_group else frozenset((number,))
     tag = document.xpos[mention.head_word] if document.xpos is not None else "_"
     is_name = mention.kind == "proper"
     if tag in ("NNS", "NNPS") or mention.form in PLURALS or (tag == "_" and _has_s(mention)):
@@ -299,7 +299,7 @@ def _has_s(mention: Headed) -> bool:
 
 
 def _is_coordinated(document: Document, mention: Headed) -> bool:
-    """Return whether the mention is a coordination (`the cat and the dog`), from the tree if known."""
+    """Return whether the mention is a coordination: `the cat and the dog`."""
     words = mention.mention.words()
     if document.parents is not None and document.relations is not None:
         joined = [word for word in words if document.relations[word] == "conj"]
@@ -310,10 +310,10 @@ def _is_coordinated(document: Document, mention: Headed) -> bool:
 
 def _genders(document: Document, mention: Headed, features: dict[str, str]) -> frozenset[str]:
     if "Gender" in features:
-        named = "".join(_GENDERS.get(g, "") for g in features["Gender"].split(","))
-        if named:
-            return frozenset(named)
-    # Titles and given names may stand beside the head word of a name.
+        genders = "".join(_GENDERS.get(g, "") for g in features["Gender"].split(","))
+        if genders:
+            return frozenset(genders)
+    # Titles and given names stand next to the head word of a name.
     forms = [mention.form]
     if mention.kind == "proper":
         words = [document.words[word] for word in mention.mention.words()]

@@ -168,14 +168,14 @@ class Corpus:
 
     @property
     def unit_name(self) -> str:
-        """Unit in summaries and provenance: `sentence`, or `document as given` if nothing was cut."""
+        """Unit in summaries and provenance: `sentence`, or `document as given` if not cut."""
         return self.given_as if self.unit is None else self.unit
 
     def __iter__(self) -> Iterator[Document]:
         return self.read(ReadLog(self.on_error))
 
     def __bool__(self) -> bool:
-        return True  # else `if corpus` would read all of it for its length
+        return True  # otherwise `if corpus` would read the corpus for its length
 
     def __len__(self) -> int:
         """Return the number of documents.
@@ -202,7 +202,7 @@ class Corpus:
         """
         if self._known.documents is None:
             self._check_small("cannot be indexed")
-            # Not tuple(self), which would read it all for its length first.
+            # tuple(self) would first read the corpus for its length.
             self._known.documents = tuple(self.read(ReadLog(self.on_error)))
         return self._known.documents[index]
 
@@ -216,19 +216,19 @@ class Corpus:
 
     def _repr_html_(self) -> str:
         """Return an HTML table of what is known without reading the corpus."""
-        known = self._known.summary
+        summary = self._known.summary
         return facts_table(
             f"Corpus {self.name}",
             [
                 ("one document is a", self.unit_name),
                 ("sample", self.sample_size),
                 ("seed", None if self.sample_size is None else self.seed),
-                ("documents", known and known.documents),
-                ("sentences", known and known.sentences),
-                ("words", known and known.words),
-                ("mentions", known and known.mentions),
-                ("left out", known and ", ".join(f"{n} {k}" for k, n in known.skipped.items())),
-                ("counts", None if known else "corpus.summary() reads it once and counts"),
+                ("documents", summary and summary.documents),
+                ("sentences", summary and summary.sentences),
+                ("words", summary and summary.words),
+                ("mentions", summary and summary.mentions),
+                ("left out", summary and ", ".join(f"{n} {k}" for k, n in summary.skipped.items())),
+                ("counts", None if summary else "corpus.summary() reads it once and counts"),
             ],
         )
 
@@ -289,8 +289,8 @@ class Corpus:
     def _check_small(self, problem: str) -> None:
         if not (isinstance(self.source, SizedSource) and self.source.is_small):
             raise TypeError(
-                f"{self.name} {problem}: it is read anew each time, and may be large. Iterate "
-                "over it, or count with corpus.summary().documents, which reads it once."
+                f"{self.name} {problem}: it may be large and is read at each use. Iterate over it, "
+                "or count with corpus.summary().documents, which reads it once."
             )
 
     def _summarize(self) -> Summary:
@@ -329,7 +329,7 @@ class Corpus:
         return self._known.chosen
 
     def _draw(self, report: ReadLog, *, keeps: bool) -> dict[int, Document | None]:
-        """Return the numbers of the sampled documents in order, and the documents if they are kept."""
+        """Return the sampled documents by number, or None for each if they are not kept."""
         assert self.sample_size is not None
         numbered = enumerate(self._of_source(report))
         total = 0
@@ -343,14 +343,14 @@ class Corpus:
                     key = self._key(f"document {number}")
                     drawn.append((key, number, document if keeps else None))
                 if self.one_per_document:
-                    # The key of the parent, else long documents would be drawn more often.
-                    _, number, kept = min(drawn, key=lambda one: one[:2])
+                    # With the parent's key, long documents are not drawn more often.
+                    _, number, kept = min(drawn, key=lambda entry: entry[:2])
                     yield self._key(f"parent {parent} {number}"), number, kept
                 else:
                     yield from drawn
 
-        smallest = heapq.nsmallest(self.sample_size, keys(), key=lambda one: one[:2])
-        chosen = {number: kept for _, number, kept in sorted(smallest, key=lambda one: one[1])}
+        smallest = heapq.nsmallest(self.sample_size, keys(), key=lambda entry: entry[:2])
+        chosen = {number: kept for _, number, kept in sorted(smallest, key=lambda entry: entry[1])}
         self._known.chosen, self._known.drawn_from = frozenset(chosen), total
         if len(chosen) < self.sample_size:
             warn(

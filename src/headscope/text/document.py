@@ -53,17 +53,17 @@ def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None
         raise InputError(f"{name} has {len(roots)} roots (words {_some_of(roots)}), expected one.")
     if not roots and NO_PARENT not in within:
         raise InputError(f"{name} has no root, expected exactly one word without a parent.")
-    # Who comes to where an earlier walk has been arrives as that one did; who meets itself, never.
+    # A node from an earlier walk reaches the root. A node seen twice in one walk is on a cycle.
     walks: list[int | None] = [None] * (stop - start)
     for word in range(start, stop):
-        at = word
-        while at >= 0 and walks[at - start] is None:
-            walks[at - start] = word
-            at = parents[at]
-        if at >= 0 and walks[at - start] == word:
-            ring = {at}
-            while (at := parents[at]) not in ring:
-                ring.add(at)
+        node = word
+        while node >= 0 and walks[node - start] is None:
+            walks[node - start] = word
+            node = parents[node]
+        if node >= 0 and walks[node - start] == word:
+            ring = {node}
+            while (node := parents[node]) not in ring:
+                ring.add(node)
             raise InputError(
                 f"{name} has a cycle: following the parents from word {word - start + 1} "
                 f"never reaches the root (words {_some_of(sorted(w - start + 1 for w in ring))})."
@@ -246,8 +246,8 @@ class Document:
         if self.parents:
             if not self.sentences:
                 raise InputError(
-                    f"Document {self.id!r} has parents but no sentences. Say which words are a "
-                    "sentence: parents are a tree in each."
+                    f"Document {self.id!r} has parents but no sentences. Pass "
+                    f"sentences=[(0, {len(self.words)})], or the word range of each sentence."
                 )
             for number, (start, stop) in enumerate(self.sentences):
                 check_tree(self.parents, start, stop, f"Sentence {number} of document {self.id!r}")
@@ -296,12 +296,12 @@ class Document:
         last = max((end for _, end in self.spans[start:stop]), default=0)
 
         def ranges(values: tuple[Span, ...]) -> tuple[Span, ...]:
-            # They follow one another, so those that overlap the piece stand together.
-            near = values[
+            # Ranges are in order, so the overlapping ones are consecutive.
+            overlapping = values[
                 bisect_right(values, start, key=_end) : bisect_left(values, stop, key=_start)
             ]
-            kept = ((max(a, start) - start, min(b, stop) - start) for a, b in near)
-            return tuple((a, b) for a, b in kept if a < b)
+            clipped = ((max(a, start) - start, min(b, stop) - start) for a, b in overlapping)
+            return tuple((a, b) for a, b in clipped if a < b)
 
         parents = self.parents
         if parents is not None:
@@ -409,8 +409,8 @@ class Document:
         if sentences is None:
             sentences = [(0, len(words))] if parents and words else []
         labels = {"upos": upos, "xpos": xpos, "lemmas": lemmas, "features": features}
-        optional: dict[str, Any] = {**labels, "parents": parents, "relations": relations}
-        optional = {name: values for name, values in optional.items() if values is not None}
+        sequences = {**labels, "parents": parents, "relations": relations}
+        optional: dict[str, Any] = {k: tuple(v) for k, v in sequences.items() if v is not None}
         return cls(
             id,
             " ".join(words),
@@ -420,7 +420,7 @@ class Document:
             paragraphs=tuple(paragraphs),
             mentions=tuple(mentions),
             meta=dict(meta or {}),
-            **{name: tuple(values) for name, values in optional.items()},
+            **optional,
         )
 
     def __repr__(self) -> str:
@@ -447,8 +447,8 @@ class Document:
         pair.
         """
         labels = [getattr(self, label) or () for label in LABELS]
-        named = (self.id, self.part_of or "", *self.meta, *self.meta.values())
-        for strings in (named, self.words, *labels):
+        names = (self.id, self.part_of or "", *self.meta, *self.meta.values())
+        for strings in (names, self.words, *labels):
             try:
                 "".join(strings).encode()
             except UnicodeEncodeError as error:
@@ -469,7 +469,7 @@ class Document:
         except UnicodeEncodeError as error:
             raise InputError(
                 f"The text of document {self.id!r} has half a surrogate pair at character "
-                f"{error.start}, which no tokenizer reads. Decode it again, or remove it."
+                f"{error.start}, which tokenizers cannot read. Decode it again, or remove it."
             ) from None
         last_start = last_end = 0
         for number, (start, end) in enumerate(self.spans):

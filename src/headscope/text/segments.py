@@ -34,9 +34,9 @@ class Segment:
 
     def joined(self) -> Document:
         """Return both spans as one document, with the start of the second in `meta` (`SECOND`)."""
-        both = _joined([self.first, self.second], self.id, self.first.part_of or self.id)
-        at = str(len(self.first.text) + 1)
-        return replace(both, meta={**self.first.meta, SECOND: at})
+        document = _joined([self.first, self.second], self.id, self.first.part_of or self.id)
+        start = str(len(self.first.text) + 1)
+        return replace(document, meta={**self.first.meta, SECOND: start})
 
 
 def shorten(
@@ -52,12 +52,12 @@ def shorten(
         max_tokens: Maximum number of tokens, special ones included.
         special: Number of special tokens that the tokenizer adds ([CLS], [SEP]).
     """
-    room = _room(max_tokens, special)
+    n_tokens = _room(max_tokens, special)
     offsets = tokenize(document.text)
-    if len(offsets) <= room:
+    if len(offsets) <= n_tokens:
         return document
     counts = _tokens_per_word(offsets, document)
-    stop = int(np.searchsorted(np.cumsum(counts), room, side="right"))
+    stop = int(np.searchsorted(np.cumsum(counts), n_tokens, side="right"))
     return document.cut(0, stop)
 
 
@@ -82,33 +82,35 @@ def segments(
         max_tokens: Length of a segment with its special tokens.
         special: Number of special tokens in a segment.
     """
-    room = _room(max_tokens, special)
-    if room < 2:
+    n_tokens = _room(max_tokens, special)
+    if n_tokens < 2:
         raise InputError(f"max_tokens={max_tokens} leaves no room for two spans.")
     numbered = enumerate(documents)
     for _, group in groupby(numbered, lambda pair: pair[1].part_of or f"\0{pair[0]}"):
         pieces: list[tuple[Document, int]] = []
-        filled = made = 0
+        filled = n_segments = 0
         for _, document in group:
-            for piece, length in _pieces(document, tokenize, room):
-                if filled + length > room:
-                    made += 1
-                    yield from _segment(pieces, made)
+            for piece, length in _pieces(document, tokenize, n_tokens):
+                if filled + length > n_tokens:
+                    n_segments += 1
+                    yield from _segment(pieces, n_segments)
                     pieces, filled = [], 0
                 pieces.append((piece, length))
                 filled += length
-        yield from _segment(pieces, made + 1)
+        yield from _segment(pieces, n_segments + 1)
 
 
-def _pieces(document: Document, tokenize: Tokenize, room: int) -> Iterator[tuple[Document, int]]:
+def _pieces(
+    document: Document, tokenize: Tokenize, n_tokens: int
+) -> Iterator[tuple[Document, int]]:
     """Yield the document's sentences with their lengths; long ones in several pieces."""
     for sentence in document.split("sentence"):
         counts = _tokens_per_word(tokenize(sentence.text), sentence)
         start = 0
         while start < len(counts):
             ends = np.cumsum(counts[start:])
-            stop = start + max(1, int(np.searchsorted(ends, room, side="right")))
-            if ends[stop - start - 1] <= room:  # else a single word too long for any segment
+            stop = start + max(1, int(np.searchsorted(ends, n_tokens, side="right")))
+            if ends[stop - start - 1] <= n_tokens:  # else a single word too long for any segment
                 yield sentence.cut(start, stop), int(ends[stop - start - 1])
             start = stop
 
@@ -123,8 +125,8 @@ def _segment(pieces: list[tuple[Document, int]], number: int) -> Iterator[Segmen
         left, right = [whole.cut(0, half)], [whole.cut(half, len(whole))]
     elif pieces:
         ends = np.cumsum([length for _, length in pieces])
-        at = 1 + int(np.argmin(np.abs(2 * ends[:-1] - ends[-1])))
-        left, right = [p for p, _ in pieces[:at]], [p for p, _ in pieces[at:]]
+        middle = 1 + int(np.argmin(np.abs(2 * ends[:-1] - ends[-1])))
+        left, right = [p for p, _ in pieces[:middle]], [p for p, _ in pieces[middle:]]
     else:
         return
     origin = left[0].part_of or left[0].id
@@ -136,17 +138,17 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
     """Join pieces of one document with a space."""
     if len(pieces) == 1:
         return replace(pieces[0], id=name, part_of=part_of)
-    at = words = 0
+    offset = words = 0
     spans: list[Span] = []
     ranges: list[Span] = []
     parents: list[int] = []
     mentions = []
     for piece in pieces:
-        spans += [(a + at, b + at) for a, b in piece.spans]
+        spans += [(a + offset, b + offset) for a, b in piece.spans]
         parents += [p + words if p >= 0 else p for p in piece.parents or ()]
         mentions += [mention.shift(words) for mention in piece.mentions]
         ranges += [(a + words, b + words) for a, b in piece.sentences]
-        at += len(piece.text) + 1
+        offset += len(piece.text) + 1
         words += len(piece)
 
     def joined_labels(label: str) -> tuple[str, ...] | None:

@@ -55,9 +55,9 @@ def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[st
 def is_repeated(shares: xr.DataArray) -> bool:
     """Return whether the first token's values equal another class, as [CLS] may."""
     (dim,) = (dim for dim in shares.dims if str(dim).endswith("class"))
-    own = shares.sel({dim: FIRST})
-    others = [other for other in shares[dim].values if other not in (FIRST, "all")]
-    return any(np.array_equal(own, shares.sel({dim: o}), equal_nan=True) for o in others)
+    first_shares = shares.sel({dim: FIRST})
+    classes = [other for other in shares[dim].values if other not in (FIRST, "all")]
+    return any(np.array_equal(first_shares, shares.sel({dim: o}), equal_nan=True) for o in classes)
 
 
 @functools.lru_cache(maxsize=1 << 16)

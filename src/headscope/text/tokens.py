@@ -67,8 +67,10 @@ def align_array(
     # Words first … last - 1 are those that end after the token starts and start before it ends.
     first = np.searchsorted(word_end, token_start, side="right")
     last = np.searchsorted(word_start, token_end, side="left")
-    near = np.minimum(first, len(word_start) - 1)
-    shared = np.minimum(word_end[near], token_end) - np.maximum(word_start[near], token_start)
+    candidates = np.minimum(first, len(word_start) - 1)
+    shared = np.minimum(word_end[candidates], token_end) - np.maximum(
+        word_start[candidates], token_start
+    )
     single = (last - first == 1) & (shared > 0)
     words[single] = first[single]
     for token in np.flatnonzero(last - first > 1):
@@ -168,7 +170,7 @@ class Tokens:
     generated: tuple[bool, ...]
     """True for tokens that the model generated."""
     offsets: tuple[tuple[int, int], ...] | None
-    """Character offsets; None if the tokenizer has none."""
+    """Character offsets; None if the tokenizer lacks them."""
     words: tuple[int, ...] = ()
     """Number of the token's word in `word_texts`, or -1."""
     word_texts: tuple[str, ...] = ()
@@ -215,10 +217,10 @@ class Tokens:
         n = _check_strings(tokens)
         special = tuple(map(bool, special)) if special is not None else (False,) * n
         if words is None:
-            kept = [i for i in range(n) if i < len(special) and not special[i]]
-            number = {token: word for word, token in enumerate(kept)}
+            plain = [i for i in range(n) if i < len(special) and not special[i]]
+            number = {token: word for word, token in enumerate(plain)}
             words = [number.get(i, NO_WORD) for i in range(n)]
-            word_texts = [tokens[i].strip() for i in kept]
+            word_texts = [tokens[i].strip() for i in plain]
         else:
             _check_words(words)
             word_texts = [
@@ -242,10 +244,10 @@ class Tokens:
         words = [NO_WORD] * len(self)
         word_texts: list[str] = []
         if self.offsets is None:
-            kept = [i for i, is_special in enumerate(self.special) if not is_special]
-            for word, i in enumerate(kept):
+            plain = [i for i, is_special in enumerate(self.special) if not is_special]
+            for word, i in enumerate(plain):
                 words[i] = word
-            word_texts = [self.tokens[i].strip() for i in kept]
+            word_texts = [self.tokens[i].strip() for i in plain]
             return replace(self, words=tuple(words), word_texts=tuple(word_texts))
         for number, text in enumerate(self.texts):
             spans = split_words(text)
@@ -324,14 +326,14 @@ class Tokens:
     def word_groups(self) -> list[list[int]]:
         """Return token positions of each word, in order; a token outside words is its own group."""
         groups: list[list[int]] = []
-        where: dict[int, list[int]] = {}
+        group_of: dict[int, list[int]] = {}
         for i, word in enumerate(self.words):
-            if word != NO_WORD and word in where:
-                where[word].append(i)
+            if word != NO_WORD and word in group_of:
+                group_of[word].append(i)
                 continue
             groups.append([i])
             if word != NO_WORD:
-                where[word] = groups[-1]
+                group_of[word] = groups[-1]
         return groups
 
 

@@ -69,15 +69,15 @@ class Sums:
 
     def add(self, rows: Tensor, batch: Batch) -> None:
         """Add rows, `document number`."""
-        parts = batch.once("buckets", lambda: torch.from_numpy(batch.buckets.astype(np.int64)))
-        self._table.index_add_(0, parts, rows)
+        buckets = batch.once("buckets", lambda: torch.from_numpy(batch.buckets.astype(np.int64)))
+        self._table.index_add_(0, buckets, rows)
 
     def arrays(self) -> list[np.ndarray]:
         """`bucket …`: return the sums of each array."""
         ends = np.cumsum([prod(shape) for shape in self._shapes])[:-1]
         return [
-            np.ascontiguousarray(part).reshape(-1, *shape)
-            for part, shape in zip(
+            np.ascontiguousarray(sums).reshape(-1, *shape)
+            for sums, shape in zip(
                 np.split(self._table.numpy(), ends, axis=1), self._shapes, strict=True
             )
         ]
@@ -89,7 +89,7 @@ ONCE = -1
 """Layer number of states that do not belong to one layer."""
 MAX_WAITING = 16
 
-_HandedLayers = Literal["text", "layer", "digests", "layers"]
+_MetricInput = Literal["text", "layer", "reductions", "layers"]
 """Input of a metric: any layer (only the text matters), each layer, reductions of all layers, or
 all layers."""
 
@@ -99,7 +99,7 @@ class _StateKey(NamedTuple):
 
     block: str
     layer: int
-    handed: _HandedLayers
+    kind: _MetricInput
 
 
 @dataclass(eq=False)
@@ -133,11 +133,11 @@ class Accumulator:
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
         self._n_layers = n_layers
-        self._chosen: dict[tuple[str, _HandedLayers], list[Metric]] = {}
+        self._by_input: dict[tuple[str, _MetricInput], list[Metric]] = {}
         self._sums: dict[_StateKey, Sums] = {}
         self._waiting: dict[tuple[_StateKey, str], list[State]] = {}
         self._added: dict[tuple[str, tuple[int, ...], str], State] = {}
-        """By block, layers and metric: the heads of these layers side by side."""
+        """States by block, layers and metric, with the heads of these layers side by side."""
         self._axes = Axes()
         self._is_causal: dict[str, bool] = {}
         self._unchecked = {metric.name for metric in metrics if not is_ours(metric)}
@@ -164,23 +164,23 @@ class Accumulator:
             layer_data = LayerData(replace(attention, weights=as_float32(attention.weights)), batch)
             if layer_data.block not in blocks:
                 blocks[layer_data.block] = _BufferedLayers(
-                    self._digests(layer_data.block), self._n_layers
+                    self._reductions(layer_data.block), self._n_layers
                 )
                 self._is_causal[layer_data.block] = layer_data.is_causal
                 self._measure(layer_data, [ONCE], "text", measured)
             self._measure(layer_data, [attention.layer], "layer", measured)
             block = blocks[layer_data.block]
             if block.reductions:
-                block.take_digests(layer_data)
+                block.take_reductions(layer_data)
             layer_data.forget()
-            if self._handed(layer_data.block, "layers"):
+            if self._metrics_of(layer_data.block, "layers"):
                 block.layers.append(LayerData(layer_data.attention.without_vectors(), batch))
 
         yield read
         for name, block in blocks.items():
             for layer_data, layers in block.joined():
-                self._measure(layer_data, layers, "digests", measured)
-            for metric in self._handed(name, "layers"):
+                self._measure(layer_data, layers, "reductions", measured)
+            for metric in self._metrics_of(name, "layers"):
                 assert isinstance(metric, LayersMetric)
                 place = _StateKey(name, ONCE, "layers")
                 with self._guard(metric, block.layers[0]):
@@ -192,7 +192,7 @@ class Accumulator:
         except MetricError:
             raise
         except Exception as error:
-            # Part of the batch may be counted: the shard must not go on, nor try it again.
+            # Part of the batch may be counted, so the shard must not continue or retry.
             raise MetricError(
                 f"The sums of a batch could not be added up: {type(error).__name__}: {error}."
             ) from error
@@ -202,17 +202,17 @@ class Accumulator:
         self,
         layer_data: LayerData,
         layers: Sequence[int],
-        handed: _HandedLayers,
+        kind: _MetricInput,
         measured: _BatchSums,
     ) -> None:
         """Measure one layer, several at once, or the text alone."""
         rows: list[Tensor] = []
-        places = [_StateKey(layer_data.block, layer, handed) for layer in layers]
-        for metric in self._handed(layer_data.block, handed):
+        places = [_StateKey(layer_data.block, layer, kind) for layer in layers]
+        for metric in self._metrics_of(layer_data.block, kind):
             if isinstance(metric, RatioMetric):
                 with self._guard(metric, layer_data):
                     rows.extend(metric.checked_rows(layer_data))
-            elif isinstance(metric, SumMetric) and handed == "digests":
+            elif isinstance(metric, SumMetric) and kind == "reductions":
                 measured.to_add.append((metric, layer_data, tuple(layers)))
             else:
                 with self._guard(metric, layer_data):
@@ -226,19 +226,19 @@ class Accumulator:
             for place, table in zip(places, tables.unbind(1), strict=True):
                 measured.rows[place] = _RatioTable(shapes, table)
 
-    def _handed(self, block: str, handed: _HandedLayers) -> list[Metric]:
+    def _metrics_of(self, block: str, kind: _MetricInput) -> list[Metric]:
         """Return the metrics with this input in a block."""
-        if (block, handed) not in self._chosen:
-            self._chosen[block, handed] = [
+        if (block, kind) not in self._by_input:
+            self._by_input[block, kind] = [
                 metric
                 for metric in self._metrics.values()
-                if block in metric.blocks and _handed_to(metric) == handed
+                if block in metric.blocks and _input_of(metric) == kind
             ]
-        return self._chosen[block, handed]
+        return self._by_input[block, kind]
 
-    def _digests(self, block: str) -> tuple[Reduction, ...]:
+    def _reductions(self, block: str) -> tuple[Reduction, ...]:
         """Return the reductions that the metrics of a block name, each once."""
-        metrics = self._handed(block, "digests")
+        metrics = self._metrics_of(block, "reductions")
         return tuple(dict.fromkeys(d for metric in metrics for d in metric.reductions))
 
     def _add(self, measured: _BatchSums, batch: Batch) -> None:
@@ -252,13 +252,13 @@ class Accumulator:
             if len(waiting) >= MAX_WAITING:
                 waiting[:] = [self._metrics[key[1]].merge(waiting)]
         for metric, layer_data, layers in measured.to_add:
-            where = layer_data.block, layers, metric.name
-            if where not in self._added:
-                self._added[where] = metric.zero(
+            heads_key = layer_data.block, layers, metric.name
+            if heads_key not in self._added:
+                self._added[heads_key] = metric.zero(
                     layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal
                 )
             with self._guard(metric, layer_data):
-                metric.add(self._added[where], layer_data)
+                metric.add(self._added[heads_key], layer_data)
 
     def layers(self) -> dict[str, list[int]]:
         """Return the layers of each block that were seen."""
@@ -273,16 +273,16 @@ class Accumulator:
         """Return the states by block and metric, stacked over layers."""
         by_place: dict[tuple[str, int], dict[str, State]] = {}
         for place, sums in self._sums.items():
-            here = by_place.setdefault((place.block, place.layer), {})
+            by_metric = by_place.setdefault((place.block, place.layer), {})
             for (name, array), values in zip(self._arrays(place), sums.arrays(), strict=True):
-                here.setdefault(name, {})[array] = values
+                by_metric.setdefault(name, {})[array] = values
         for (place, name), waiting in self._waiting.items():
-            here = by_place.setdefault((place.block, place.layer), {})
-            here[name] = self._metrics[name].merge(waiting)
+            by_metric = by_place.setdefault((place.block, place.layer), {})
+            by_metric[name] = self._metrics[name].merge(waiting)
         for (block, layers, name), state in self._added.items():
-            parts = _split(self._metrics[name], state, len(layers))
-            for layer, part in zip(layers, parts, strict=True):
-                by_place.setdefault((block, layer), {})[name] = part
+            split_states = _split(self._metrics[name], state, len(layers))
+            for layer, layer_state in zip(layers, split_states, strict=True):
+                by_place.setdefault((block, layer), {})[name] = layer_state
         return self._stacked(by_place)
 
     def _stacked(self, by_place: dict[tuple[str, int], dict[str, State]]) -> States:
@@ -293,9 +293,9 @@ class Accumulator:
             for name, metric in self._metrics.items():
                 if name in once:
                     states.setdefault(block, {})[name] = once[name]
-                elif by_layer and all(name in here for here in by_layer):
-                    of_layers = [here[name] for here in by_layer]
-                    padded = _padded(metric, of_layers, self._axes, self._is_causal[block])
+                elif by_layer and all(name in by_metric for by_metric in by_layer):
+                    layer_states = [by_metric[name] for by_metric in by_layer]
+                    padded = _padded(metric, layer_states, self._axes, self._is_causal[block])
                     states.setdefault(block, {})[name] = {
                         array: np.stack([state[array] for state in padded]) for array in padded[0]
                     }
@@ -310,13 +310,13 @@ class Accumulator:
 
     def _arrays(self, place: _StateKey) -> list[tuple[str, str]]:
         """Return metric and name of each array in the table of ratio metrics."""
-        metrics = self._handed(place.block, place.handed)
+        metrics = self._metrics_of(place.block, place.kind)
         ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
         return [(name, array) for name in ratios for array in RATIO_ARRAYS]
 
     def _check_finite(self, measured: _BatchSums) -> None:
         for place, rows in measured.rows.items():
-            if rows.table.sum().isfinite():  # one pass: NaN and infinity stay what they are
+            if rows.table.sum().isfinite():  # one pass: NaN and infinity propagate
                 continue
             arrays = rows.table.split([prod(shape) for shape in rows.shapes], dim=1)
             for (metric, name), array in zip(self._arrays(place), arrays, strict=True):
@@ -330,8 +330,8 @@ class Accumulator:
             for reduction in metric_.reductions:
                 for tensor in reduction(layer_data):
                     if tensor.is_floating_point() and tensor.isnan().any():
-                        place = _StateKey(layer_data.block, layers[0], "digests")
-                        what = f"a digest of {metric_.name}"
+                        place = _StateKey(layer_data.block, layers[0], "reductions")
+                        what = f"a reduction of {metric_.name}"
                         raise self._not_a_number(metric_.name, what, place)
 
     def _not_a_number(self, metric: str, what: str, place: _StateKey) -> HeadscopeError:
@@ -339,12 +339,12 @@ class Accumulator:
         where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
         if is_ours(self._metrics[metric]):
             return ModelError(
-                f"The model gives attention that is not a number: {what} is NaN or infinite in "
-                f"{where}. Check the model on this input, or its precision."
+                f"The model's attention is not a number: {what} is NaN or infinite in {where}. "
+                "Check the model on this input, or its precision."
             )
         return MetricError(
-            f"{what} is NaN or infinite in {where}. Where headscope's own metrics can be measured, "
-            "the model is right and the metric divides by zero or takes a logarithm of it."
+            f"{what} is NaN or infinite in {where}. If headscope's own metrics are finite, the "
+            "metric divides by zero or takes the logarithm of zero."
         )
 
 
@@ -357,9 +357,9 @@ class _BufferedLayers:
         """All layers with their weights, if a metric compares layers."""
         self._n_layers = n_layers
         self._joined: dict[tuple[int, ...], JoinedLayers] = {}
-        """By the shape of the weights: in some models, some layers have fewer heads."""
+        """Reductions by shape of the weights: layers may differ in their number of heads."""
 
-    def take_digests(self, layer_data: LayerData) -> None:
+    def take_reductions(self, layer_data: LayerData) -> None:
         """Take the reductions of one layer."""
         shape = tuple(layer_data.weights.shape)
         if shape not in self._joined:
@@ -372,10 +372,10 @@ class _BufferedLayers:
             yield joined.joined(), joined.layers
 
 
-def _handed_to(metric: Metric) -> _HandedLayers:
+def _input_of(metric: Metric) -> _MetricInput:
     if isinstance(metric, LayersMetric):
         return "layers"
-    return "digests" if metric.scope == "layer" and metric.reductions else metric.scope
+    return "reductions" if metric.scope == "layer" and metric.reductions else metric.scope
 
 
 def measure_reading(metric: Metric, layer_data: LayerData) -> State:
@@ -396,16 +396,16 @@ def measure_reading(metric: Metric, layer_data: LayerData) -> State:
 
 
 def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
-    """Return the state of each layer, from a state with the heads of several layers side by side."""
+    """Split a state with the heads of several layers side by side by layer."""
     if n_layers == 1:
         return [state]
     states: list[State] = [{} for _ in range(n_layers)]
     for name, array in state.items():
         dims = metric.state_dims(name)
         is_by_head = "head" in dims
-        parts = np.split(array, n_layers, dims.index("head")) if is_by_head else [array] * n_layers
-        for of_layer, part in zip(states, parts, strict=True):
-            of_layer[name] = part
+        arrays = np.split(array, n_layers, dims.index("head")) if is_by_head else [array] * n_layers
+        for layer_state, layer_array in zip(states, arrays, strict=True):
+            layer_state[name] = layer_array
     return states
 
 
@@ -425,14 +425,14 @@ def _padded(
     ]
     if len(set(sizes)) == 1:
         return states
-    nothing = metric.zero(1, axes, is_causal=is_causal)
+    zero = metric.zero(1, axes, is_causal=is_causal)
     padded = []
     for state, size in zip(states, sizes, strict=True):
         arrays = dict(state)
         for name, axis in heads.items():
             width = [(0, 0)] * state[name].ndim
             width[axis] = (0, max(sizes) - size)
-            fill = nothing[name].flat[0] if nothing[name].size else 0.0
+            fill = zero[name].flat[0] if zero[name].size else 0.0
             arrays[name] = np.pad(state[name], width, constant_values=fill)
         padded.append(arrays)
     return padded
@@ -454,9 +454,9 @@ def merge_states(
         ours, theirs = left.get(block, {}), right.get(block, {})
         merged[block] = {}
         for metric in metrics:
-            both = [states[metric.name] for states in (ours, theirs) if metric.name in states]
-            if len(both) == 2:
-                merged[block][metric.name] = metric.merge(both, in_place=in_place)
-            elif both:
-                merged[block][metric.name] = both[0]
+            present = [states[metric.name] for states in (ours, theirs) if metric.name in states]
+            if len(present) == 2:
+                merged[block][metric.name] = metric.merge(present, in_place=in_place)
+            elif present:
+                merged[block][metric.name] = present[0]
     return merged

@@ -50,7 +50,7 @@ def js_sums_compiled(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
     return np.asarray(sums + sums.T)
 
 
-def region_digests(
+def region_sums(
     weights: np.ndarray,
     queries: np.ndarray,
     keys: np.ndarray,
@@ -70,12 +70,14 @@ def region_digests(
         with_peaks: compute `peaks`, otherwise 0.
     """
     n_documents, n_heads, n_queries, n_keys = weights.shape
-    of_rows = np.zeros((3, n_documents, n_heads, n_queries))
+    rows = np.zeros((3, n_documents, n_heads, n_queries))
     columns = np.zeros((n_documents, n_heads, n_keys))
     peak = np.zeros((n_documents, n_heads), dtype=np.float32)
-    at = np.zeros((2, n_documents, n_heads), dtype=np.int64)
-    _region(weights, queries, keys, is_causal, with_logs, with_peaks, of_rows, columns, peak, at)
-    return (of_rows[0], of_rows[1], columns), (of_rows[2],), (peak, at[0], at[1])
+    positions = np.zeros((2, n_documents, n_heads), dtype=np.int64)
+    _region(
+        weights, queries, keys, is_causal, with_logs, with_peaks, rows, columns, peak, positions
+    )
+    return (rows[0], rows[1], columns), (rows[2],), (peak, positions[0], positions[1])
 
 
 def best_words(
@@ -135,10 +137,10 @@ def _region(
     is_causal: bool,
     with_logs: bool,
     with_peaks: bool,
-    of_rows: np.ndarray,
+    rows: np.ndarray,
     columns: np.ndarray,
     peak: np.ndarray,
-    at: np.ndarray,
+    positions: np.ndarray,
 ) -> None:
     n_documents, n_heads, n_queries, n_keys = weights.shape
     here = np.zeros(_whole(n_keys), dtype=np.float32)
@@ -170,13 +172,13 @@ def _region(
                     mass += counted
                     column[k] += counted
                     here[k] = counted
-                of_rows[0, document, head, query] = mass
-                of_rows[1, document, head, query] = total
+                rows[0, document, head, query] = mass
+                rows[1, document, head, query] = total
                 if with_logs:
                     products = zero
                     for k in range(n):
                         products += _product(here[k])
-                    of_rows[2, document, head, query] = products
+                    rows[2, document, head, query] = products
                 if with_peaks:
                     most = np.int32(0)
                     for k in range(n):
@@ -186,7 +188,7 @@ def _region(
                         k = 0
                         while bits[k] != most:
                             k += 1
-                        at[0, document, head], at[1, document, head] = query, k
+                        positions[0, document, head], positions[1, document, head] = query, k
                     if mass != mass:  # a NaN may have a sign
                         highest = NAN_BITS
             columns[document, head] += column[:n_keys]

@@ -64,20 +64,20 @@ class Variable:
 
     def attributes(self) -> dict[str, str | int]:
         """Return the attributes of the array, without empty ones."""
-        named: dict[str, str | int] = {
+        attributes: dict[str, str | int] = {
             "units": self.units,
             "paper": self.paper,
             "long_name": self.meaning,
         }
         if self.title:
-            named |= {
+            attributes |= {
                 "title": self.title,
                 "short_title": self.short_title or self.title,
                 "equation": self.equation,
                 "format": self.format,
                 "order": self.order,
             }
-        return {name: value for name, value in named.items() if value != ""}
+        return {name: value for name, value in attributes.items() if value != ""}
 
 
 class Metric(ABC):
@@ -121,7 +121,7 @@ class Metric(ABC):
 
     @property
     def sample(self) -> int | None:
-        """Number of documents to draw (smallest keys first, see `Batch.last_keys`); None for all."""
+        """Number of documents to draw, smallest `Batch.keys` first; None for all."""
         return None
 
     @property
@@ -129,7 +129,7 @@ class Metric(ABC):
     def meaning(self) -> str:
         """First line of the docstring."""
         first = (type(self).__doc__ or "").strip().split("\n")[0]
-        # A dataclass without a docstring gets its signature for one.
+        # The default docstring of a dataclass is its signature.
         return "" if first.startswith(f"{type(self).__name__}(") else first
 
     @property
@@ -158,8 +158,8 @@ class Metric(ABC):
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
         """Return labels of the axes that this metric adds."""
         dims = {dim for variable in self.variables() for dim in variable.dims}
-        known = {"tag": axes.tags, "relation": axes.relations}
-        return {dim: labels for dim, labels in known.items() if dim in dims}
+        labels_of = {"tag": axes.tags, "relation": axes.relations}
+        return {dim: labels for dim, labels in labels_of.items() if dim in dims}
 
     @abstractmethod
     def state_dims(self, array: str) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class Metric(ABC):
     @final
     def variable(self, name: str, dims: tuple[str, ...], **others: str) -> Variable:
         """Return a variable with the metric's description, except for the given fields."""
-        described = {
+        description = {
             "units": self.units,
             "meaning": self.meaning,
             "paper": self.paper,
@@ -204,12 +204,12 @@ class Metric(ABC):
             "equation": self.equation,
             "format": self.format,
         }
-        return Variable(name, dims, order=self.order, **{**described, **others})
+        return Variable(name, dims, order=self.order, **{**description, **others})
 
     @final
     def count_variable(self, dims: tuple[str, ...], name: str = "") -> Variable:
         """Return the variable with the number of measured query tokens (or other cases)."""
-        meaning = f"how many {self.counts} {self.name} is of"
+        meaning = f"number of {self.counts} in {self.name}"
         return Variable(name or f"{self.name}_count", dims, self.counts, meaning)
 
 
@@ -272,8 +272,8 @@ def attribute_errors(metric: Metric) -> Iterator[None]:
         if "memory" in str(error).lower():
             raise
         raise MetricError(
-            f"The metric {metric.name} failed: {type(error).__name__}: {error}. Run it on one "
-            "trace to find out why: trace.measure(metric)."
+            f"The metric {metric.name} failed: {type(error).__name__}: {error}. Debug it on one "
+            "trace: trace.measure(metric)."
         ) from error
 
 
@@ -316,7 +316,7 @@ class RatioMetric(Metric):
         rows = self.rows(layer_data)
         if not isinstance(rows, tuple) or len(rows) != len(RATIO_ARRAYS):
             raise MetricError(
-                f"`rows` gave {type(rows).__name__}; expected {', '.join(RATIO_ARRAYS)}."
+                f"`rows` returned {type(rows).__name__}. Expected {', '.join(RATIO_ARRAYS)}."
             )
         lead = (
             (len(layer_data.batch), layer_data.n_heads)
@@ -336,7 +336,7 @@ class RatioMetric(Metric):
                 shape = tuple(array.shape)
                 axes = " ".join(("document", *self.state_dims(name)[1:]))
                 raise MetricError(
-                    f"the {name} that `rows` gave has the shape {shape}; expected {expected} "
+                    f"the {name} that `rows` returned has the shape {shape}. Expected {expected} "
                     f"(`{axes}`)."
                 )
         return rows
@@ -376,14 +376,14 @@ class RatioMetric(Metric):
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return numerator over denominator, summed over buckets."""
-        bucket = self._part_axis
+        bucket = self._bucket_axis
         sums = {name: array.sum(axis=bucket) for name, array in state.items()}
         return {f"{self.name}_count": sums["count"], **self._values(sums, bucket)}
 
     @final
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Return the jackknife of the ratio, overall and by layer."""
-        bucket = self._part_axis
+        bucket = self._bucket_axis
         numerator = pool(state["numerator"], units, bucket)
         denominator = pool(state["denominator"], units, bucket)
         jackknives = {self.name: self._jackknife(numerator, denominator)}
@@ -411,7 +411,7 @@ class RatioMetric(Metric):
         return f"{self.name}_by_layer"
 
     @property
-    def _part_axis(self) -> int:
+    def _bucket_axis(self) -> int:
         return 1 if self._has_heads else 0
 
     def _values(self, sums: State, head_axis: int) -> dict[str, np.ndarray]:

@@ -50,10 +50,10 @@ def finalize_all(
         for block, measured in states.items()
     }
     if over != "attention":
-        of_texts = {v.name for m in metrics if m.scope == "text" for v in m.variables()}
+        text_variables = {v.name for m in metrics if m.scope == "text" for v in m.variables()}
         for data in blocks.values():
             for name, array in data.data_vars.items():
-                if str(name).removesuffix("_interval").removesuffix("_n_eff") not in of_texts:
+                if str(name).removesuffix("_interval").removesuffix("_n_eff") not in text_variables:
                     array.attrs["over"] = over
     return blocks
 
@@ -72,12 +72,12 @@ def block_jackknives(
         axes: labels of the axes.
         units: `bucket`, units to pool buckets by; by default, buckets of one number in all groups.
     """
-    together = np.unique(axes.units, return_inverse=True)[1] if units is None else units
+    pooled_units = np.unique(axes.units, return_inverse=True)[1] if units is None else units
     jackknives: dict[str, Jackknife] = {}
     for metric in metrics:
         if metric.name in measured:
             with attribute_errors(metric):
-                jackknives.update(metric.jackknives(measured[metric.name], axes, together))
+                jackknives.update(metric.jackknives(measured[metric.name], axes, pooled_units))
     return jackknives
 
 
@@ -99,10 +99,10 @@ def _dataset(
             # One metric may have labels on an axis that another has not ("all" relations): the
             # other's values are NaN there.
             coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
-        of_metric = _values(metric, measured[metric.name], axes, labels, jackknives)
-        arrays.update(of_metric)
+        values = _values(metric, measured[metric.name], axes, labels, jackknives)
+        arrays.update(values)
         if has_intervals:
-            arrays.update(_intervals(metric, of_metric, jackknives))
+            arrays.update(_intervals(metric, values, jackknives))
     arrays.update(_correlations(arrays, jackknives, has_intervals))
     if any("layer" in array.dims for array in arrays.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
@@ -136,7 +136,7 @@ def _intervals(
     metric: Metric, arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
     """Return `…_interval` and `…_n_eff` of each variable with a jackknife."""
-    beside: dict[str, xr.DataArray] = {}
+    intervals: dict[str, xr.DataArray] = {}
     for name, array in arrays.items():
         main = name.removesuffix("_mean")
         if name in jackknives:
@@ -145,10 +145,10 @@ def _intervals(
             bounds = interval(jackknives[main].mean((0, 1)))
         else:
             continue
-        beside |= labeled_interval(name, array, bounds, metric.units)
+        intervals |= labeled_interval(name, array, bounds, metric.units)
         if name == metric.name and is_dominated(jackknives[name]):
-            beside[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
-    return beside
+            intervals[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
+    return intervals
 
 
 def labeled_interval(
@@ -156,16 +156,18 @@ def labeled_interval(
 ) -> dict[str, xr.DataArray]:
     """Return the bounds of a variable and its effective number of documents, with its axes."""
     coords = {dim: array[dim] for dim in array.dims if dim in array.coords}
-    about = {"units": units, "long_name": f"95 % interval over documents of {name}"}
-    documents = {
+    attributes = {"units": units, "long_name": f"95 % interval over documents of {name}"}
+    count_attributes = {
         "units": "documents",
         "long_name": f"effective number of documents behind the interval of {name}; NaN: too few",
     }
     return {
         f"{name}_interval": xr.DataArray(
-            estimate.bounds, coords, ("bound", *array.dims), attrs={**about, "method": METHOD}
+            estimate.bounds, coords, ("bound", *array.dims), attrs={**attributes, "method": METHOD}
         ),
-        f"{name}_n_eff": xr.DataArray(estimate.documents, coords, array.dims, attrs=documents),
+        f"{name}_n_eff": xr.DataArray(
+            estimate.documents, coords, array.dims, attrs=count_attributes
+        ),
     }
 
 

@@ -44,10 +44,10 @@ def load_loops() -> None:
         MissingExtra: numba is not installed.
     """
     _need_numba()
-    from headscope.metrics.core.compiled import best_words, region_digests
+    from headscope.metrics.core.compiled import best_words, region_sums
 
     weights, counted = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
-    region_digests(weights, counted, counted, is_causal=False, with_logs=True, with_peaks=True)
+    region_sums(weights, counted, counted, is_causal=False, with_logs=True, with_peaks=True)
     best_words(weights, np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
 
 

@@ -97,5 +97,5 @@ class Labeler:
 FIELDS = ("words", "parents", "tags", "relations")
 
 
-def _numbers(labels: Sequence[str] | None, known: Mapping[str, int]) -> list[int] | None:
-    return None if labels is None else [known.get(label, -1) for label in labels]
+def _numbers(labels: Sequence[str] | None, numbers: Mapping[str, int]) -> list[int] | None:
+    return None if labels is None else [numbers.get(label, -1) for label in labels]

@@ -88,9 +88,9 @@ class LayerData:
         """
         if self._attention is None:
             raise MetricError(
-                "A metric that names `reductions` is handed these alone, for all layers of a batch "
-                f"at once ({', '.join(sorted(self._names())) or 'none'}), and no weights. Name "
-                "what it needs as a reduction, or leave `reductions` out to read layer by layer."
+                "A metric with `reductions` receives these for all layers at once "
+                f"({', '.join(sorted(self._names())) or 'none'}), without weights. Write what it "
+                "needs as a reduction, or remove `reductions` to receive layer by layer."
             )
         return self._attention
 
@@ -115,8 +115,8 @@ class LayerData:
         """Return a reduction, computed at its first use."""
         if self._attention is None and reduction not in self._made:
             raise MetricError(
-                f"A metric reads the reduction {reduction.name!r} without naming it in `reductions`: it "
-                f"named {', '.join(sorted(self._names())) or 'none'}."
+                f"A metric reads the reduction {reduction.name!r} that is not in `reductions` "
+                f"({', '.join(sorted(self._names())) or 'none'}). Add it there."
             )
         return self.once(reduction, lambda: read_reductions(self, [reduction])[reduction])
 
@@ -223,36 +223,36 @@ class JoinedLayers:
         self.layers: list[int] = []
         self._like = LayerData.of_reductions(first, 0, {})
         self._n_heads = first.n_heads
-        self._room = n_layers
-        self._kept: dict[Reduction, Small] = {}
+        self._capacity = n_layers
+        self._tensors: dict[Reduction, Small] = {}
 
     def add(self, layer: int, reductions: Mapping[Reduction, Small]) -> None:
         """Add the reductions of one more layer."""
-        if len(self.layers) == self._room or not self._kept:
-            self._make_room(reductions)
+        if len(self.layers) == self._capacity or not self._tensors:
+            self._allocate(reductions)
         start = len(self.layers) * self._n_heads
         for reduction, tensors in reductions.items():
-            for kept, tensor in zip(self._kept[reduction], tensors, strict=True):
+            for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
                 kept[:, start : start + self._n_heads] = tensor
         self.layers.append(layer)
 
-    def _make_room(self, reductions: Mapping[Reduction, Small]) -> None:
+    def _allocate(self, reductions: Mapping[Reduction, Small]) -> None:
         """Allocate memory for the expected layers; if there are more, for twice as many."""
-        before = self._kept
-        self._room = max(self._room, 2 * len(self.layers))
-        self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in reductions.items()}
+        before = self._tensors
+        self._capacity = max(self._capacity, 2 * len(self.layers))
+        self._tensors = {d: tuple(map(self._empty, tensors)) for d, tensors in reductions.items()}
         for reduction, tensors in before.items():
-            for kept, tensor in zip(self._kept[reduction], tensors, strict=True):
+            for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
                 kept[:, : tensor.shape[1]] = tensor
 
-    def _take(self, tensor: Tensor) -> Tensor:
-        n, n_heads, *rest = tensor.shape
-        return tensor.new_empty((n, n_heads * self._room, *rest))
+    def _empty(self, tensor: Tensor) -> Tensor:
+        n, n_heads, *shape = tensor.shape
+        return tensor.new_empty((n, n_heads * self._capacity, *shape))
 
     def joined(self) -> LayerData:
         """Return the reductions of all layers as one LayerData."""
         n = self._n_heads * len(self.layers)
-        reductions = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()}
+        reductions = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._tensors.items()}
         return LayerData.of_reductions(self._like, n, reductions)
 
 
@@ -262,5 +262,5 @@ def _is_same(left: Tensor, right: Tensor) -> bool:
 
 
 def as_float32(weights: Tensor) -> Tensor:
-    """Return half-precision weights in single precision: sums of distances overflow half precision."""
+    """Return float16 and bfloat16 weights as float32: sums of distances overflow."""
     return weights if weights.dtype in (torch.float32, torch.float64) else weights.float()

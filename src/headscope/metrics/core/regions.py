@@ -65,9 +65,9 @@ def _region(layer_data: LayerData) -> Region:
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(layer_data.device, layer_data.dtype)
 
-    asking, asked = tensor(queries.mask & ~queries.special), tensor(keys.mask & ~null)
-    pairs = asking[:, :, None] * asked[:, None, :]
-    return Region(asking, asked, pairs.tril() if layer_data.is_causal else pairs)
+    query_mask, key_mask = tensor(queries.mask & ~queries.special), tensor(keys.mask & ~null)
+    pairs = query_mask[:, :, None] * key_mask[:, None, :]
+    return Region(query_mask, key_mask, pairs.tril() if layer_data.is_causal else pairs)
 
 
 def query_counts(layer_data: LayerData, labels: str | None = None, side: str = "query") -> Tensor:
@@ -122,8 +122,8 @@ def relations_of_pairs(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     def make() -> tuple[Tensor, Tensor]:
         tokens = layer_data.queries
         words, parents = torch.from_numpy(tokens.words), torch.from_numpy(tokens.parents)
-        known = (words >= 0) & (parents >= 0)
-        key_parent = (parents[:, :, None] == words[:, None, :]) & known[:, :, None]
+        has_parent = (words >= 0) & (parents >= 0)
+        key_parent = (parents[:, :, None] == words[:, None, :]) & has_parent[:, :, None]
         return (
             key_parent.transpose(1, 2).to(layer_data.device, layer_data.dtype),
             key_parent.to(layer_data.device, layer_data.dtype),
@@ -144,13 +144,13 @@ def one_hot(layer_data: LayerData, side: str, labels: str) -> Tensor:
     def make() -> Tensor:
         numbers = torch.from_numpy(getattr(_sequences(layer_data, side), labels))
         size = len(getattr(layer_data.batch.axes, labels))
-        hot = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
-        return hot.to(layer_data.device)
+        encoded = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
+        return encoded.to(layer_data.device)
 
     return layer_data.of_batch(("one_hot", side, labels), make)
 
 
-PIECE = 1 << 18
+PIECE_SIZE = 1 << 18
 """Number of weights processed at once, so that they stay in the cache."""
 
 
@@ -166,7 +166,7 @@ class _Piece:
     """Memory of the same shape for intermediate results."""
 
 
-class _RegionDigest(Reduction):
+class _RegionReduction(Reduction):
     """Reduction of each head of each document by itself: a function of a piece."""
 
     region = staticmethod(region_of)
@@ -181,16 +181,16 @@ class _RegionDigest(Reduction):
             return _read_compiled(layer_data, region, reductions)
         pieces: dict[Reduction, list[Small]] = {reduction: [] for reduction in reductions}
         for piece in _pieces(layer_data.weights, region):
-            for reduction, parts in pieces.items():
-                parts.append(tuple(part.flatten(0, 1) for part in reduction.function(piece)))
+            for reduction, results in pieces.items():
+                results.append(tuple(tensor.flatten(0, 1) for tensor in reduction.function(piece)))
         lead = layer_data.weights.shape[:2]
         return {
-            reduction: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*parts, strict=True))
-            for reduction, parts in pieces.items()
+            reduction: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*results, strict=True))
+            for reduction, results in pieces.items()
         }
 
 
-class _WholeDigest(_RegionDigest):
+class _WholeReduction(_RegionReduction):
     """Reduction over all tokens, special ones included."""
 
     region = staticmethod(everything)
@@ -214,14 +214,14 @@ def _log_sums(piece: _Piece) -> Small:
 
 def _peaks(piece: _Piece) -> Small:
     """`document head`: return the highest weight, its query and its key; ties go to the first."""
-    highest, at = piece.region.flatten(2).max(-1)
+    highest, index = piece.region.flatten(2).max(-1)
     n_keys = piece.region.shape[-1]
-    return highest, at // n_keys, at % n_keys
+    return highest, index // n_keys, index % n_keys
 
 
-masses, whole_masses = _RegionDigest(_masses), _WholeDigest(_masses)
-log_sums, whole_log_sums = _RegionDigest(_log_sums), _WholeDigest(_log_sums)
-peaks = _RegionDigest(_peaks)
+masses, whole_masses = _RegionReduction(_masses), _WholeReduction(_masses)
+log_sums, whole_log_sums = _RegionReduction(_log_sums), _WholeReduction(_log_sums)
+peaks = _RegionReduction(_peaks)
 
 
 @Reduction
@@ -248,12 +248,16 @@ def squares(first: int) -> Reduction:
     """
 
     def read(layer_data: LayerData) -> Small:
-        at, counts = layer_data.of_batch(("square", first), lambda: _square(layer_data, first))
-        if isinstance(at, slice):
-            return (layer_data.weights[:, :, at, at] * counts,)
-        documents = torch.arange(len(at), device=at.device)[:, None, None]
-        # Documents are picked with their positions, so that heads come last.
-        picked = layer_data.weights.permute(0, 2, 3, 1)[documents, at[:, :, None], at[:, None]]
+        positions, counts = layer_data.of_batch(
+            ("square", first), lambda: _square(layer_data, first)
+        )
+        if isinstance(positions, slice):
+            return (layer_data.weights[:, :, positions, positions] * counts,)
+        documents = torch.arange(len(positions), device=positions.device)[:, None, None]
+        # Indexing moves heads to the last axis.
+        picked = layer_data.weights.permute(0, 2, 3, 1)[
+            documents, positions[:, :, None], positions[:, None]
+        ]
         return (picked.permute(0, 3, 1, 2) * counts,)
 
     return Reduction(read)
@@ -280,19 +284,19 @@ def _square(layer_data: LayerData, first: int) -> tuple[slice | Tensor, Tensor]:
     """
     pairs = region_of(layer_data).pairs
     positions, sizes = first_tokens(layer_data, first)
-    at = torch.from_numpy(positions).to(layer_data.device)
-    documents = torch.arange(len(at), device=at.device)[:, None, None]
-    is_there = torch.from_numpy(np.arange(first) < sizes[:, None])
-    is_there = is_there.to(layer_data.device, layer_data.dtype)
-    counts = pairs[documents, at[:, :, None], at[:, None]]
-    counts = (counts * is_there[:, :, None] * is_there[:, None])[:, None]
+    index = torch.from_numpy(positions).to(layer_data.device)
+    documents = torch.arange(len(index), device=index.device)[:, None, None]
+    has_token = torch.from_numpy(np.arange(first) < sizes[:, None])
+    has_token = has_token.to(layer_data.device, layer_data.dtype)
+    counts = pairs[documents, index[:, :, None], index[:, None]]
+    counts = (counts * has_token[:, :, None] * has_token[:, None])[:, None]
     start = int(positions[0, 0])
     if (
         start + first <= layer_data.n_queries
         and (positions == np.arange(start, start + first)).all()
     ):
         return slice(start, start + first), counts
-    return at, counts
+    return index, counts
 
 
 def row_mass(layer_data: LayerData) -> Tensor:
@@ -341,24 +345,24 @@ def _pieces(weights: Tensor, region: Region) -> Iterator[_Piece]:
     """Yield all documents and heads, documents first, a few at a time."""
     n_documents, n_heads = weights.shape[:2]
     size = weights.shape[2] * weights.shape[3]
-    heads = max(1, min(n_heads, PIECE // max(1, size)))
-    documents = max(1, PIECE // max(1, size * n_heads))
+    heads = max(1, min(n_heads, PIECE_SIZE // max(1, size)))
+    documents = max(1, PIECE_SIZE // max(1, size * n_heads))
     memory = weights.new_empty((2, documents * heads * size), requires_grad=False)
     for start in range(0, n_documents, documents):
         for head in range(0, n_heads, heads):
-            part = weights[start : start + documents, head : head + heads]
-            inside, scratch = (m[: part.numel()].view(part.shape) for m in memory)
-            torch.mul(part, region.pairs[start : start + documents, None], out=inside)
-            yield _Piece(part, inside, scratch)
+            piece = weights[start : start + documents, head : head + heads]
+            inside, scratch = (m[: piece.numel()].view(piece.shape) for m in memory)
+            torch.mul(piece, region.pairs[start : start + documents, None], out=inside)
+            yield _Piece(piece, inside, scratch)
 
 
 def _read_compiled(
     layer_data: LayerData, region: Region, reductions: Sequence[Reduction]
 ) -> dict[Reduction, Small]:
-    from headscope.metrics.core.compiled import region_digests
+    from headscope.metrics.core.compiled import region_sums
 
     by_function = {reduction.function: reduction for reduction in reductions}
-    arrays_of = region_digests(
+    arrays_of = region_sums(
         layer_data.weights.contiguous().numpy(),
         region.queries.numpy(),
         region.keys.numpy(),

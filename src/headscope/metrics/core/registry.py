@@ -60,15 +60,15 @@ def register_metric(metric: M) -> M:
     abstract methods.
 
     Raises:
-        InputError: it is not a metric, is abstract or mutable, or has the name of a built-in metric.
+        InputError: it is not a metric, is abstract or mutable, or its name is taken.
     """
     if not (isinstance(metric, type) and issubclass(metric, Metric)):
-        raise InputError(f"A metric is a class derived from headscope.Metric, not {metric!r}.")
+        raise InputError(f"Expected a class derived from headscope.Metric, not {metric!r}.")
     if not issubclass(metric, KINDS):
         kinds = ", ".join(kind.__name__ for kind in KINDS)
         raise InputError(f"{metric.__name__} should derive from one of {kinds}.")
-    named = ("name", "paper", "units")
-    missing = [name for name in named if not isinstance(getattr(metric, name, None), str)]
+    required = ("name", "paper", "units")
+    missing = [name for name in required if not isinstance(getattr(metric, name, None), str)]
     missing += sorted(metric.__abstractmethods__)
     if missing:
         raise InputError(f"{metric.__name__} lacks {', '.join(missing)}: see headscope.Metric.")
@@ -122,7 +122,7 @@ def _check_description(metric: type[Metric]) -> None:
         f"{0.5:{metric.format}}"
     except (ValueError, TypeError):
         raise InputError(
-            f"{cls}.format is {metric.format!r}; expected what Python formats numbers by, such as "
+            f"{cls}.format is {metric.format!r}. Expected a Python number format, such as "
             '".1%" or ".2f".'
         ) from None
     for name in ("title", "short_title", "equation", "counts"):
@@ -134,7 +134,7 @@ def _check_description(metric: type[Metric]) -> None:
         raise UnknownName.of(f"scope of {cls}", metric.scope, ("layer", "text"))
     for name, known in (("blocks", ALL_BLOCKS), ("needs", frozenset(get_args(Need)))):
         if isinstance(inspect.getattr_static(metric, name), property):
-            continue  # it depends on options
+            continue  # depends on options
         values: object = getattr(metric, name)
         if not isinstance(values, frozenset):
             raise InputError(f"{cls}.{name} should be a frozenset, not {values!r}.")
@@ -154,17 +154,17 @@ def _check_instance(metric: Metric) -> None:
         if not isinstance(reduction, Reduction):
             name = getattr(reduction, "__name__", repr(reduction))
             raise InputError(
-                f"{metric.name} names {name} as a reduction, which it is not. Make one with "
-                "the decorator headscope.metrics.Reduction: masses, log_sums, pair_sums …"
+                f"{metric.name} has {name} in `reductions`, which is not a Reduction. Use the "
+                "decorator headscope.metrics.Reduction, or masses, log_sums, pair_sums …"
             )
     if metric.name in our_metrics():
         return
-    taken = {name for make in our_metrics().values() for name in _names_in_results(make())}
+    reserved = {name for make in our_metrics().values() for name in _names_in_results(make())}
     for name in _names_in_results(metric):
-        if name in taken:
+        if name in reserved:
             raise InputError(
-                f"{metric.name} has a variable {name!r}, which is one of headscope's own. Choose "
-                "another name."
+                f"{metric.name} has a variable {name!r}, which is a name of headscope's own. "
+                "Choose another name."
             )
 
 
@@ -198,26 +198,26 @@ def find_metrics(
     """Return metrics from names or instances.
 
     Args:
-        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document` is always
-            added: it counts the documents.
+        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
+            is always added: it counts the documents.
         available: annotations of the corpus (`tags`, `parents`, `relations`, `mentions`), and
             `gradients` and `loss` if the model has them. "all" leaves out metrics that need
             others, and expensive ones (`is_default`); naming such a metric is an error.
     """
-    given = list_metrics(wanted)
-    chosen: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}
-    for item in given:
+    items = list_metrics(wanted)
+    metrics: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}
+    for item in items:
         if item == "all":
             usual = [make() for make in our_metrics().values() if make.is_default]
-            chosen = {m.name: m for m in usual if m.needs <= available} | chosen
+            metrics = {m.name: m for m in usual if m.needs <= available} | metrics
             continue
         metric = _find(item)
         if not metric.needs <= available:
             raise _lacking(metric, metric.needs - available)
-        chosen[metric.name] = metric
-    if len(chosen) == 1 and not given:
-        raise InputError(f"There is no metric to measure. Known: all, {', '.join(our_metrics())}.")
-    return tuple(chosen.values())
+        metrics[metric.name] = metric
+    if len(metrics) == 1 and not items:
+        raise InputError(f"metrics is empty. Known: all, {', '.join(our_metrics())}.")
+    return tuple(metrics.values())
 
 
 def _find(item: object) -> Metric:
@@ -226,20 +226,20 @@ def _find(item: object) -> Metric:
         _options(item)
         _check_instance(item)
         return item
-    known = known_metrics()
-    if isinstance(item, str) and item in known:
-        return known[item]()
+    registered = known_metrics()
+    if isinstance(item, str) and item in registered:
+        return registered[item]()
     if isinstance(item, type) and issubclass(item, Metric):
         raise InputError(f"{item.__name__} is a class; pass a metric: {item.__name__}().")
-    raise UnknownName.of("metric", item, ["all", *known])
+    raise UnknownName.of("metric", item, ["all", *registered])
 
 
 def _lacking(metric: Metric, missing: Iterable[str]) -> InputError:
     names = sorted(missing)
     if set(names) & {"gradients", "loss"}:
         return InputError(
-            f"{metric.name} is measured by headscope.importance, which runs a backward pass; this "
-            "is attention alone."
+            f"{metric.name} needs a backward pass. Run headscope.importance instead of analyze or "
+            "measure."
         )
     advice = ', or add annotations first: headscope.annotate(corpus, "en_core_web_sm")'
     return InputError(
@@ -254,11 +254,11 @@ def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
     Raises:
         InputError: two metrics use one name for different counts.
     """
-    given = list_metrics(wanted)
+    items = list_metrics(wanted)
     facts: dict[str, Fact] = {}
-    for item in given:
+    for item in items:
         if item == "all":
-            continue  # none of ours asks for any
+            continue  # headscope's own metrics have no facts
         for name, count in _find(item).facts.items():
             if facts.setdefault(name, count) is not count:
                 raise InputError(
@@ -303,8 +303,8 @@ def metric_from_dict(values: Mapping[str, object]) -> Metric:
     )
     if len(codes - {None}) > 1:
         raise InputError(
-            f"{name!r} was measured with other code than the class registered here. Register "
-            "the class it was measured with."
+            f"{name!r} was measured with other code than the registered class. Register the class "
+            "that measured it."
         )
     return make(**options)
 
@@ -322,8 +322,8 @@ def _options(metric: Metric) -> dict[str, object]:
         )
     except TypeError as error:
         raise InputError(
-            f"The options of {metric.name} should be numbers, texts or lists of them, for plans "
-            f"and files to hold: {error}."
+            f"The options of {metric.name} cannot be stored: {error}. Use numbers, texts or tuples "
+            "of them."
         ) from error
     return options
 
@@ -337,6 +337,6 @@ def _code(metric: type[Metric]) -> dict[str, str | None]:
     """Return the name of the class, and a hash of its code if readable."""
     try:
         code = hashlib.sha256(inspect.getsource(metric).encode()).hexdigest()
-    except (OSError, TypeError):  # typed at a prompt
+    except (OSError, TypeError):  # defined at a prompt
         code = None
     return {"class": metric.__qualname__, "code": code}

@@ -95,7 +95,7 @@ def _word_weights(layer_data: LayerData) -> Tensor:
     to, from_ = (members[:, 0] for members in word_members(layer_data))
     n, n_heads, n_tokens, _ = layer_data.weights.shape
     n_words = to.shape[-1]
-    # Two products for all heads of a document: many small products take longer.
+    # Two products for all heads of a document are faster than many small ones.
     to_words = layer_data.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
     by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
     between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
@@ -125,16 +125,16 @@ def best_words(layer_data: LayerData) -> Small:
         to, from_ = (_best(other_words(layer_data), axis) for axis in (-1, -2))
     if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
         raise ModelError(
-            f"The model gives attention that is not a number in layer {layer_data.layer} of "
+            f"The model's attention is not a number in layer {layer_data.layer} of "
             f"{layer_data.block} attention. Check the model on this input, or its precision."
         )
     return to, from_
 
 
 def _best(weights: Tensor, axis: int) -> Tensor:
-    highest, at = weights.max(axis)
-    at = at.masked_fill(highest <= 0, NO_WORD)
-    return at.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
+    highest, words = weights.max(axis)
+    words = words.masked_fill(highest <= 0, NO_WORD)
+    return words.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
 
 
 def _word_tokens(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
@@ -247,10 +247,10 @@ def _particles(batch: Batch, has: np.ndarray) -> np.ndarray:
     return after
 
 
-def add_cases(by_relation: np.ndarray, of_all: np.ndarray, cases: DepCases, rows: Tensor) -> None:
+def add_cases(by_relation: np.ndarray, total: np.ndarray, cases: DepCases, rows: Tensor) -> None:
     """Add the rows (`case …`) to `bucket relation …` and `bucket …`, in place."""
     rows = rows.double()
-    torch.from_numpy(of_all).index_add_(0, torch.from_numpy(cases.bucket), rows)
+    torch.from_numpy(total).index_add_(0, torch.from_numpy(cases.bucket), rows)
     n_relations = by_relation.shape[1]
     has = cases.relation < n_relations
     bins = torch.from_numpy((cases.bucket * n_relations + cases.relation)[has])

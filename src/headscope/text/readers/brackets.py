@@ -97,9 +97,9 @@ def mentions_from_brackets(
 
     for bracket in brackets:
         stop = bracket.word if bracket.is_empty else bracket.word + 1
-        at = 0
-        while piece := _PIECE.match(bracket.value, at):
-            at = piece.end()
+        position = 0
+        while piece := _PIECE.match(bracket.value, position):
+            position = piece.end()
             if piece["open"]:
                 mention = _open(bracket, piece)
                 if mention.part > 1:
@@ -125,10 +125,10 @@ def mentions_from_brackets(
                         close(mention, stop)
                 elif is_whole:
                     bad.append(_unpaired(bracket, piece.group(), "opening bracket before it"))
-        if at != len(bracket.value):
+        if position != len(bracket.value):
             bad.append(
                 BadBracket(
-                    f"cannot read {_quoted(bracket.value[at:])} in the brackets "
+                    f"cannot read {_quoted(bracket.value[position:])} in the brackets "
                     f"{_quoted(bracket.value)}; expected '(id', '(id)' or 'id)'",
                     bracket.line,
                 )
@@ -150,15 +150,15 @@ def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
         part, parts = map(int, piece["part"][1:-1].split("/"))
     values = (piece["fields"] or "").split("-")
     # The last field takes what is left: links carry hyphens.
-    named = dict(zip(bracket.fields[1:], values[1:], strict=False))
-    head = whole_number(named.get("head", ""))
+    attributes = dict(zip(bracket.fields[1:], values[1:], strict=False))
+    head = whole_number(attributes.get("head", ""))
     return Opened(
         cluster=piece["open"],
         start=bracket.word,
         part=part,
         parts=max(part, parts),
         line=bracket.line,
-        kind=named.get("etype") or None,
+        kind=attributes.get("etype") or None,
         head_word=head - 1 if head else None,
     )
 

@@ -167,18 +167,20 @@ def _sentence(
             inside_until = until
             forms = forms or _forms(rows)
             spelled = (forms.get(str(word)) for word in range(n_words + 1, until + 1))
-            parts = tuple(form for form in spelled if form is not None)
-            surfaces.append(Surface(form, parts, "SpaceAfter=No" not in misc))
+            words = tuple(form for form in spelled if form is not None)
+            surfaces.append(Surface(form, words, "SpaceAfter=No" not in misc))
         elif "." in id_ and id_.partition(".")[0] == str(n_words):
             sentence.empty_nodes.append(n_words)
         else:
             raise _wrong_id(name, number, id_, n_words)
         if "Entity=" in misc and "-" not in id_:
             is_empty = "." in id_
-            at = n_words if is_empty else n_words - 1
+            word_index = n_words if is_empty else n_words - 1
             for item in misc.split("|"):
                 if item.startswith("Entity="):
-                    sentence.brackets.append(Bracket(at, item[7:], number, fields, is_empty))
+                    sentence.brackets.append(
+                        Bracket(word_index, item[7:], number, fields, is_empty)
+                    )
     if inside_until > n_words:
         raise broken(
             name,

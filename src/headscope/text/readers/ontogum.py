@@ -128,9 +128,11 @@ def join_coreference(
 
 def _difference(document: Document, other: Document, name: str) -> str:
     pairs = zip(document.words, other.words, strict=False)
-    at = next((i for i, (a, b) in enumerate(pairs) if a != b and b), min(len(document), len(other)))
+    index = next(
+        (i for i, (a, b) in enumerate(pairs) if a != b and b), min(len(document), len(other))
+    )
     return (
         f"Document {document.id!r} has other words in {name} ({len(other)} against "
-        f"{len(document)}): word {at} is {other.words[at : at + 1]} against "
-        f"{document.words[at : at + 1]}. Expected two versions of the same text."
+        f"{len(document)}): word {index} is {other.words[index : index + 1]} against "
+        f"{document.words[index : index + 1]}. Expected two versions of the same text."
     )

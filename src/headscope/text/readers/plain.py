@@ -49,16 +49,16 @@ def _whole(blocks: Iterator[str], stem: str) -> Iterator[Document]:
     words: list[str] = []
     spans: list[Span] = []
     paragraphs: list[Span] = []
-    at = 0
+    offset = 0
     for text in blocks:
         first = len(words)
         for start, end in split_words(text):
             words.append(text[start:end])
-            spans.append((start + at, end + at))
+            spans.append((start + offset, end + offset))
         if len(words) > first:
             paragraphs.append((first, len(words)))
         texts.append(text)
-        at += len(text) + 2
+        offset += len(text) + 2
     if texts:
         yield Document(
             stem, "\n\n".join(texts), tuple(words), tuple(spans), paragraphs=tuple(paragraphs)

@@ -34,7 +34,7 @@ from headscope.text.readers.reader import (
 )
 from headscope.text.readers.records import JsonLinesReader, item_documents
 
-# In this order they are asked whether a file is theirs.
+# Readers in the order of `detect`.
 BUILT_IN: tuple[type[Reader], ...] = (
     OntoGumReader,
     Conll2012Reader,
@@ -64,7 +64,7 @@ def register_reader(reader: R) -> R:
         InputError: It is not a reader, is incomplete, or its name or suffix is taken.
     """
     if not (isinstance(reader, type) and issubclass(reader, Reader)):
-        raise InputError(f"A reader is a class derived from headscope.Reader, not {reader!r}.")
+        raise InputError(f"Expected a class derived from headscope.Reader, not {reader!r}.")
     missing = [] if isinstance(getattr(reader, "name", None), str) else ["name"]
     missing += sorted(reader.__abstractmethods__)
     if missing:
@@ -84,8 +84,8 @@ def register_reader(reader: R) -> R:
                 blind = other if _detects(reader) else reader
                 raise InputError(
                     f"{reader.__name__} reads files ending in {suffix!r}, and so does "
-                    f"{other.__name__} ({other.name!r}); {blind.__name__} does not tell its own "
-                    "files by their content (detect). Choose another suffix, or none: "
+                    f"{other.__name__} ({other.name!r}). {blind.__name__} has no `detect` to "
+                    "recognize its files. Choose another suffix, or none: "
                     f"format={reader.name!r} always works."
                 )
     REGISTERED[reader.name] = reader
@@ -140,8 +140,8 @@ def reader_for(path: Path, readers: Sequence[type[Reader]]) -> type[Reader]:
     begins = repr(rows[0][:60]) if rows else "nothing"
     expected = "; ".join(f"{reader.name}: {reader.expects}" for reader in readers if reader.expects)
     raise FileFormatError(
-        f"{path} ends in {suffix!r}, but is in no known format: it begins with {begins}. Expected "
-        f"one of these ({expected}). If it is one of them, name it with format=…."
+        f"{path} ends in {suffix!r}, but its format is unknown: it begins with {begins}. Expected "
+        f"one of these ({expected}). If it is one of them, pass format=…."
     )
 
 
@@ -172,7 +172,7 @@ def _detects(reader: type[Reader]) -> bool:
 def _is_again(reader: type[Reader], other: type[Reader]) -> bool:
     """Return whether both are the same class, or one is its redefinition."""
     is_own = REGISTERED.get(reader.name) is other
-    names = [(one.__module__, one.__qualname__) for one in (reader, other)]
+    names = [(cls.__module__, cls.__qualname__) for cls in (reader, other)]
     return reader is other or (is_own and names[0] == names[1])
 
 
@@ -192,7 +192,7 @@ def read(
     source: Readable,
     *,
     unit: Unit | None = None,
-    format: str | None = None,  # noqa: A002, the word everybody looks for
+    format: str | None = None,  # noqa: A002, the usual name
     layout: Layout = "auto",
     coreference: str | Path | None = None,
     text_key: str = "text",
@@ -234,22 +234,24 @@ def read(
     expect("name", name, str | None, "a text, or None")
     if layout not in LAYOUTS:
         raise UnknownName.of("layout", layout, LAYOUTS)
-    made: FileSource | ItemSource
+    corpus_source: FileSource | ItemSource
     if _is_of_files(source):
         paths = source if isinstance(source, list | tuple) else [source]
         files = tuple(file for path in paths for file in _files(path))
-        beside = None if coreference is None else _files(Path(coreference))[0]
-        made = FileSource(files, chosen, known_readers(), layout, beside, text_key)
+        coreference_file = None if coreference is None else _files(Path(coreference))[0]
+        corpus_source = FileSource(
+            files, chosen, known_readers(), layout, coreference_file, text_key
+        )
         unit = FILE_UNIT if unit is None else unit
     elif coreference is not None:
         raise InputError("coreference=… joins a file onto a file, but the source is an iterable.")
     elif isinstance(source, Iterator):
         raise InputError(
             f"A {type(source).__name__} can be read only once, but a corpus is read several times. "
-            "Pass a list, or a function that returns the iterator anew."
+            "Pass a list, or a function that returns a new iterator."
         )
     elif isinstance(source, Document):
-        made = ItemSource((source,), text_key)
+        corpus_source = ItemSource((source,), text_key)
     elif _are_names_of_files(source):
         raise InputError(
             f"{source[0]!r} is the name of a file, but texts are expected in a list of strings. "
@@ -263,9 +265,9 @@ def read(
             "texts or dicts. For a single one pass a list."
         )
     else:
-        made = ItemSource(source, text_key)
+        corpus_source = ItemSource(source, text_key)
     return Corpus(
-        made,
+        corpus_source,
         unit=unit,
         sample_size=sample,
         seed=seed,
@@ -319,8 +321,8 @@ class FileSource:
             yield from self._of_all(unit, report)
             return
         whole = self._of_all("document", report)
-        others = self._of_file(self.coreference, None, "document", report)
-        for document in join_coreference(whole, others, str(self.coreference), report):
+        coreferences = self._of_file(self.coreference, None, "document", report)
+        for document in join_coreference(whole, coreferences, str(self.coreference), report):
             yield from document.split(unit)
 
     def _of_all(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
@@ -343,7 +345,7 @@ class FileSource:
         documents = _guarded(reader, path, options, report)
         if reader.cuts:
             return documents
-        return (part for document in documents for part in document.split(unit))
+        return (piece for document in documents for piece in document.split(unit))
 
 
 @dataclass(frozen=True)
@@ -426,7 +428,7 @@ def _are_names_of_files(source: object) -> TypeGuard[list[str] | tuple[str, ...]
     names = [item for item in source if isinstance(item, str) and 0 < len(item) < LONGEST_NAME]
     try:
         return len(names) == len(source) and all(Path(name).is_file() for name in names)
-    except (OSError, ValueError):  # what no file can be called
+    except (OSError, ValueError):  # not a valid file name
         return False
 
 
@@ -437,7 +439,7 @@ def _files(path: str | Path) -> tuple[Path, ...]:
     try:
         path = path.expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()
-    except (OSError, RuntimeError):  # longer than names can be (a text), or nobody's home
+    except (OSError, RuntimeError):  # too long for a name, or an unknown home folder
         is_folder = is_file = False
     if is_folder:
         suffixes = known_suffixes(known_readers())

@@ -99,18 +99,18 @@ def document_from_dict(
 def _text_and_words(
     item: Mapping[str, object], name: str, text_key: str
 ) -> tuple[str, tuple[str, ...], tuple[Span, ...]]:
-    text, given = item.get(text_key), item.get("words")
-    if text is None and given is None:
+    text, value = item.get(text_key), item.get("words")
+    if text is None and value is None:
         raise InputError(
             f"neither {text_key!r} nor 'words' among {sorted(map(str, item))[:12]}. Give one of "
             "them, or name the text's key with text_key=…."
         )
     if text is not None and not isinstance(text, str):
         raise InputError(f"{text_key!r} is {type(text).__name__} {str(text)[:40]!r}, not a string.")
-    if given is None:
+    if value is None:
         raw = Document.from_text(text or "", name)
         return raw.text, raw.words, raw.spans
-    words = _strings(given, "words")
+    words = _strings(value, "words")
     if item.get("spans") is not None:
         if text is None:
             raise InputError("'spans' without a text to be spans of.")
@@ -133,16 +133,16 @@ def _meta(item: Mapping[str, object], text_key: str) -> dict[str, str]:
         for key, value in item.items()
         if key not in _KNOWN_KEYS and key != text_key and isinstance(value, str | int | float)
     }
-    given = item.get("meta") or {}
-    if not isinstance(given, Mapping):
-        raise InputError(f"'meta' is {str(given)[:60]!r}, not a dict.")
-    return meta | {str(key): str(value) for key, value in given.items()}
+    extra = item.get("meta") or {}
+    if not isinstance(extra, Mapping):
+        raise InputError(f"'meta' is {str(extra)[:60]!r}, not a dict.")
+    return meta | {str(key): str(value) for key, value in extra.items()}
 
 
 def _convert(value: object, name: str, convert_one: Callable[[object], T]) -> tuple[T, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         try:
-            return tuple(convert_one(part) for part in value)
+            return tuple(convert_one(item) for item in value)
         except InputError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError):

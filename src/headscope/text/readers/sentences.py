@@ -116,17 +116,17 @@ def _join(
     paragraph_starts: list[int] = []
     brackets: list[Bracket] = []
     empty_nodes: list[int] = []
-    at = 0
+    offset = 0
     for number, sentence in enumerate(batch):
         first = len(words)
         if number:
             gap = "\n\n" if sentence.opens_paragraph else batch[number - 1].glue
             texts.append(gap)
-            at += len(gap)
+            offset += len(gap)
         if sentence.opens_paragraph or not number:
             paragraph_starts.append(first)
         words += map(sys.intern, sentence.words)
-        spans += [(start + at, end + at) for start, end in sentence.spans]
+        spans += [(start + offset, end + offset) for start, end in sentence.spans]
         parents += [p + first if p >= 0 else p for p in sentence.parents]
         for column in LABELS:
             columns[column] += map(sys.intern, getattr(sentence, column))
@@ -134,7 +134,7 @@ def _join(
         empty_nodes += [node + first for node in sentence.empty_nodes]
         ranges.append((first, len(words)))
         texts.append(sentence.text)
-        at += len(sentence.text)
+        offset += len(sentence.text)
     mentions, problems = mentions_from_brackets(
         brackets, empty_nodes=empty_nodes, is_whole=part_of is None
     )
@@ -193,14 +193,14 @@ def locate(
     """
     pieces: list[str] = []
     starts: list[int] = []
-    at = 0
+    offset = 0
     for form, _, space_after in surfaces:
-        starts.append(at)
+        starts.append(offset)
         pieces.append(form + " " if space_after else form)
-        at += len(pieces[-1])
-    made = "".join(pieces).rstrip()
-    if text is None or text == made:
-        text = made
+        offset += len(pieces[-1])
+    joined = "".join(pieces).rstrip()
+    if text is None or text == joined:
+        text = joined
     else:
         starts = _search(surfaces, text, name, line)
     spans: list[tuple[int, int]] = []
@@ -216,31 +216,33 @@ def locate(
     return text, spans
 
 
-def _next_letter(text: str, at: int) -> int:
+def _next_letter(text: str, start: int) -> int:
     """Return the index after the spaces that begin here."""
-    spaces = _SPACES.match(text, at)
+    spaces = _SPACES.match(text, start)
     assert spaces is not None
     return spaces.end()
 
 
 def _search(surfaces: Sequence[Surface], text: str, name: str, line: int) -> list[int]:
     starts = []
-    at = 0
+    position = 0
     for form, *_ in surfaces:
         n_leading = len(form) - len(form.lstrip())
         if n_leading < len(form):  # its first letter is the next one of the text
-            at = max(at, _next_letter(text, at) - n_leading)
-        if not text.startswith(form, at):
+            position = max(position, _next_letter(text, position) - n_leading)
+        if not text.startswith(form, position):
             raise broken(
                 name,
                 line,
-                f"the text continues with {text[at : at + 30]!r}, the words with {form!r}",
+                f"the text continues with {text[position:][:30]!r}, the words with {form!r}",
                 "the text to be made of the words and spaces",
             )
-        starts.append(at)
-        at += len(form)
-    if text[at:].strip():
-        raise broken(name, line, f"the text goes on after the last word with {text[at:][:30]!r}")
+        starts.append(position)
+        position += len(form)
+    if text[position:].strip():
+        raise broken(
+            name, line, f"the text goes on after the last word with {text[position:][:30]!r}"
+        )
     return starts
 
 
