@@ -1,4 +1,4 @@
-"""`headscope` in the shell, and `python -m headscope` where its script is not on the path."""
+"""Entry point of `headscope` in the shell and of `python -m headscope`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headscope.app.cli.main import main
 
 
 def start() -> NoReturn:
-    """Run the command line and leave the process at once.
+    """Run the command line and exit without interpreter shutdown.
 
-    Python would take torch and transformers apart object by object, which takes most of a second;
-    the system frees their memory at once. What `atexit` has registered is run before.
+    Python would free torch and transformers object by object for most of a second. `atexit`
+    functions run before.
     """
     code: str | int | None = 0
     try:
@@ -25,7 +25,7 @@ def start() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # nobody reads on
+        except OSError:  # the reader of the pipe has closed it
             code = code or 1
     os._exit(code if isinstance(code, int) else int(code is not None))
 

@@ -1,4 +1,4 @@
-"""What callers pass in, checked where it comes in, with errors that say what was expected."""
+"""Checks of arguments, with errors that name the expected value."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MAX_SHOWN = 60
 
 
 def as_integer(value: object) -> int | None:
-    """An int, also of NumPy's; None for anything else, True and False among it."""
+    """Return an int, also from NumPy's; None for anything else, including True and False."""
     return None if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
 
 
 def whole_number(name: str, value: object, least: int = 1) -> int:
-    """The value of an argument that counts something."""
+    """Return an argument that is a whole number of at least `least`."""
     number = as_integer(value)
     if number is None or number < least:
         raise _wrong(name, value, f"a whole number from {least} on")
@@ -26,7 +26,7 @@ def whole_number(name: str, value: object, least: int = 1) -> int:
 
 
 def finite_number(name: str, value: object) -> float:
-    """The value of an argument that is any number but NaN and infinity."""
+    """Return an argument that is a finite number."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value):  # type: ignore[arg-type]
         raise _wrong(name, value, "a finite number")
@@ -34,13 +34,13 @@ def finite_number(name: str, value: object) -> float:
 
 
 def whole_numbers(name: str, values: object) -> tuple[int, ...]:
-    """The value of an argument that is one number from 0 on, or several."""
-    several = values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
-    return tuple(whole_number(name, value, 0) for value in several)
+    """Return an argument that is one whole number from 0 on, or several."""
+    items = values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+    return tuple(whole_number(name, value, 0) for value in items)
 
 
 def place_of(what: str, value: object, known: Sequence[int]) -> int:
-    """Where a layer or head stands among those of a result, by its number."""
+    """Return the index of a layer or head in a result, from its number."""
     number = as_integer(value)
     if number is None or number not in known:
         expected = f"{min(known)} to {max(known)}" if known else "none"
@@ -49,7 +49,7 @@ def place_of(what: str, value: object, known: Sequence[int]) -> int:
 
 
 def expect(name: str, value: object, kinds: type | UnionType, what: str) -> None:
-    """Refuse an argument that is not of these types; `what` says it in words."""
+    """Raise InputError if an argument has another type; `what` describes the expected value."""
     if not isinstance(value, kinds):
         raise _wrong(name, value, what)
 

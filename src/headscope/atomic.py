@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all."""
+"""Atomic writes: files and folders appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headscope.errors import InputError
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block succeeds."""
+    """Yield a temporary path next to `path`, which replaces it if the block succeeds."""
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of a file to write.")
@@ -36,9 +36,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its place when the block succeeds.
+    """Yield a temporary folder next to `path`, which replaces it if the block succeeds.
 
-    What a killed process left beside it is removed first: hold a lock on `path`.
+    Leftovers of killed processes are removed first: hold a lock on `path`.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,16 +58,15 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete what killed processes left half written in a folder: hold a lock on it."""
+    """Delete incomplete files of killed processes in a folder: hold a lock on it."""
     for leftover in folder.glob(".*.part"):
         leftover.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:
-    """Have the content of a file, or the names in a folder, written to disk now.
+    """Write the content of a file, or the names in a folder, to disk now.
 
-    Otherwise a loss of power may leave the name of a file without its content. On Windows a
-    folder cannot be synced: there the rename alone must do.
+    Otherwise a power failure may leave a file name without content. Windows cannot sync folders.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)

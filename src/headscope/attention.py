@@ -1,8 +1,7 @@
-"""One layer of one batch: the object that passes from a model to whoever measures it.
+"""Attention of one layer and batch, as the tap passes it to metrics.
 
-Models and metrics never meet; both know only `Attention`. It is what the tap hands to a
-reader at each layer, and it must not be kept beyond the call: its tensors are the
-model's own, and holding them is what makes extraction expensive.
+Models and metrics share only `Attention`. Do not keep it beyond the call: its tensors belong to the
+model.
 """
 
 from __future__ import annotations
@@ -15,25 +14,25 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BlockName = Literal["self", "encoder", "decoder", "cross", "text", "vision", "audio"]
-"""Which attention of the model.
+"""Attention block of the model.
 
-`self`: the only stack, or the one that writes the text. `encoder`, `decoder` and `cross`
-(decoder tokens attending to encoder tokens): the attentions of an encoder-decoder. `text`,
-`vision` and `audio`: a further tower, as in CLIP or beside the language model of LLaVA. Beside
-`self`, `cross` is the text's attention to what a tower made (Mllama).
+`self`: the only stack, or the one that generates text. `encoder`, `decoder` and `cross` (decoder
+tokens attending to encoder tokens): blocks of an encoder-decoder. `text`, `vision` and `audio`:
+another tower, as in CLIP or LLaVA. With `self`, `cross` is the text's attention to a tower
+(Mllama).
 """
 BLOCKS: tuple[BlockName, ...] = get_args(BlockName)
-"""All blocks, in the order in which models and traces list theirs; the first is the main one."""
+"""All blocks, in the order of models and traces; the first is the main one."""
 
 
 def query_stack(block: str, stacks: Container[str]) -> str:
-    """The stack whose tokens attend in a block.
+    """Return the stack whose tokens attend in a block.
 
-    Each block but `cross` is a stack of its own name.
+    Each block but `cross` is a stack of the same name.
 
     Args:
         block: the block.
-        stacks: the stacks there are: names of token sequences.
+        stacks: names of the token sequences.
     """
     if block != "cross":
         return block
@@ -41,24 +40,23 @@ def query_stack(block: str, stacks: Container[str]) -> str:
 
 
 def key_stack(block: str, stacks: Container[str]) -> str:
-    """The stack whose tokens are attended to in a block.
+    """Return the stack whose tokens are attended to in a block.
 
-    Where no encoder is among the stacks, the keys of `cross` are a stack of their own, also
-    called `cross`: what a tower hands over need not be its tokens one by one.
+    Without an encoder, the keys of `cross` are a stack named `cross`: a tower's output need not be
+    its tokens.
     """
     return "encoder" if block == "cross" and "encoder" in stacks else block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
-    """The attention of one layer for one batch, and the vectors it was made of.
+    """Attention of one layer for one batch, with the vectors behind it.
 
-    A head is always a *query* head. With grouped queries, keys and values have fewer
-    heads: head `h` uses group `h * n_groups // n_heads`.
+    A head is always a *query* head. With grouped queries, keys and values have fewer heads: head
+    `h` uses group `h * n_groups // n_heads`.
 
-    Rows of padded queries are garbage in every implementation (a softmax over nothing but
-    masked scores is uniform): weight by `query_mask`. Rows may sum to less than 1 in
-    models with attention sinks, and to 0 in an ablated head.
+    Rows of padded queries are garbage in every implementation: weight by `query_mask`. Rows may sum
+    to less than 1 in models with sink logits, and to 0 in an ablated head.
     """
 
     weights: Tensor
@@ -67,27 +65,27 @@ class Attention:
     layer: int
     is_causal: bool
     query_mask: Tensor | None = None
-    """`batch query`, true for real tokens; None where nothing is padded."""
+    """`batch query`, true for real tokens; None without padding."""
     key_mask: Tensor | None = None
-    """`batch key`, likewise."""
+    """`batch key`, true for real tokens; None without padding."""
     queries: Tensor | None = None
     """`batch head query neuron`, after norms and rotary embedding."""
     keys: Tensor | None = None
-    """`batch group key neuron`, likewise."""
+    """`batch group key neuron`, after norms and rotary embedding."""
     values: Tensor | None = None
     """`batch group key neuron`"""
     outputs: Tensor | None = None
-    """`batch head query neuron`: what each head adds, before the output projection."""
+    """`batch head query neuron`: output of each head before the output projection."""
     scores: Tensor | None = None
-    """`batch head query key`, what the softmax was taken of; only where asked for."""
+    """`batch head query key`: input of the softmax; only on request."""
     sink_logits: Tensor | None = None
-    """`batch head query`: the score that takes part in the softmax beside those of the keys, in
-    models with attention sinks; only where scores are asked for."""
+    """`batch head query`: learned sink logit of the softmax, in models that have one; only on
+    request."""
     gradients: Tensor | None = None
-    """`batch head query key`, ∂L/∂a of each document's own loss; only where a backward pass ran."""
+    """`batch head query key`: ∂L/∂a of each document's loss; only after a backward pass."""
 
     def without_vectors(self) -> Attention:
-        """The weights alone, for those who must keep several layers: scores go too."""
+        """Return the weights alone, for callers that keep several layers."""
         return replace(
             self, queries=None, keys=None, values=None, outputs=None, scores=None, sink_logits=None
         )
@@ -99,4 +97,4 @@ class Attention:
 
 
 LayerReader = Callable[[Attention], None]
-"""Called once per layer during a forward pass, in the order the model computes."""
+"""Function called once per layer during a forward pass, in the order of the model."""

@@ -1,24 +1,24 @@
-"""Every exception and warning headscope raises.
+"""Exceptions and warnings of headscope.
 
     HeadscopeError
-    ├── InputError (ValueError)         what the caller passed in cannot be used
-    │   ├── UnknownName                 a name that is not among the known ones
-    │   ├── FileFormatError             a file that is not what it should be
-    │   ├── MetricError                 a metric of the user's own breaks its contract
-    │   └── RunMismatch                    a folder that holds another run
+    ├── InputError (ValueError)         an argument cannot be used
+    │   ├── UnknownName                 a name is unknown
+    │   ├── FileFormatError             a file has the wrong format
+    │   ├── MetricError                 a user's metric breaks its contract
+    │   └── RunMismatch                 a folder holds another run
     ├── ModelError (RuntimeError)       a model cannot be loaded or read
     │   ├── ModelNotFound               no such packaged model, folder or hub id
-    │   │   └── HubUnreachable          no way to the hub from here
-    │   ├── IntegrityError              a packaged file is not the file we pinned
-    │   ├── TapUnsupported              the model has no attention the tap can read
+    │   │   └── HubUnreachable          the hub does not answer
+    │   ├── IntegrityError              a packaged file has another hash
+    │   ├── TapUnsupported              the tap cannot read the model's attention
     │   └── MissingObjective            the model predicts nothing, so it has no loss
     └── MissingExtra (ImportError)      an optional library is not installed
 
-    HeadscopeWarning (UserWarning)      the answer is valid, but less than was asked for
+    HeadscopeWarning (UserWarning)      the result is valid, but less than requested
     └── TruncationWarning               a text was cut to the model's length
 
-A message says what happened (with the values), what was expected and what to do.
-All of them survive pickling, because a worker process must be able to report them.
+A message says what happened (with values), what was expected and what to do. All errors pickle, so
+that workers can report them.
 """
 
 from __future__ import annotations
@@ -48,68 +48,68 @@ __all__ = [
 
 
 class HeadscopeError(Exception):
-    """Base of every error headscope raises on purpose."""
+    """Base of every error that headscope raises on purpose."""
 
 
 class InputError(HeadscopeError, ValueError):
-    """What the caller passed in cannot be used."""
+    """Argument that cannot be used."""
 
 
 class UnknownName(InputError):
-    """A name that is not among the known ones."""
+    """Name that is not among the known ones."""
 
     @classmethod
     def of(cls, what: str, name: object, known: Iterable[str]) -> UnknownName:
-        """The error for `name`, listing the known names and the nearest one."""
+        """Return the error for `name`, with the known names and the nearest one."""
         known = sorted(known)
-        by_lower = {each.lower(): each for each in known}
+        by_lower = {candidate.lower(): candidate for candidate in known}
         nearest = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
         hint = f" Did you mean {by_lower[nearest[0]]!r}?" if nearest else ""
         return cls(f"Unknown {what} {name!r}.{hint} Known: {', '.join(known) or '(none)'}.")
 
 
 class FileFormatError(InputError):
-    """A file that is not what it should be."""
+    """File with the wrong format."""
 
 
 class MetricError(InputError):
-    """A metric of the user's own does what its contract does not allow."""
+    """User's metric that breaks its contract."""
 
 
 class RunMismatch(InputError):
-    """A folder holds the run of another model, corpus, plan or version."""
+    """Folder with the run of another model, corpus, plan or version."""
 
 
 class ModelError(HeadscopeError, RuntimeError):
-    """A model cannot be loaded or read."""
+    """Model that cannot be loaded or read."""
 
 
 class ModelNotFound(ModelError):
-    """No packaged model, folder or hub id of that name."""
+    """Name without a packaged model, folder or hub id."""
 
 
 class HubUnreachable(ModelNotFound):
-    """The model hub does not answer, and its cache on this machine lacks the model."""
+    """Model hub that does not answer, with a local cache that lacks the model."""
 
 
 class IntegrityError(ModelError):
-    """A packaged file is not the file whose SHA-256 we pinned."""
+    """Packaged file with another SHA-256 than the pinned one."""
 
 
 class TapUnsupported(ModelError):
-    """The model has no attention that the tap can read and prove right."""
+    """Model whose attention the tap cannot read and verify."""
 
 
 class MissingObjective(ModelError):
-    """The model predicts no token, so there is no loss to ask for."""
+    """Model that predicts no token, and therefore has no loss."""
 
 
 class MissingExtra(HeadscopeError, ImportError):
-    """An optional library is not installed."""
+    """Optional library that is not installed."""
 
     @classmethod
     def of(cls, library: str, extra: str, purpose: str) -> MissingExtra:
-        """The error for `library`, with the exact command that installs it."""
+        """Return the error for `library`, with the command that installs it."""
         return cls(
             f"{purpose} needs {library}, which is not installed. "
             f'Run: pip install "headscope[{extra}]" (in a clone: pip install -e ".[{extra}]")'
@@ -117,21 +117,21 @@ class MissingExtra(HeadscopeError, ImportError):
 
 
 class HeadscopeWarning(UserWarning):
-    """The answer is valid, but less than was asked for."""
+    """Valid result that is less than requested."""
 
 
 class TruncationWarning(HeadscopeWarning):
-    """A text was cut to the model's length."""
+    """Text that was cut to the model's length."""
 
 
 def warn(message: str, category: type[HeadscopeWarning] = HeadscopeWarning) -> None:
-    """Warn at the line that called headscope, however many of headscope's own lie between."""
-    level, outermost, was_ours = 1, 1, True
+    """Warn at the line of the user's code that called headscope."""
+    level, outermost, is_inside = 1, 1, True
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__") is not None:
-        room = str(frame.f_globals["__name__"]).partition(".")[0]
+        package = str(frame.f_globals["__name__"]).partition(".")[0]
         # `with model.edit(…)` passes through contextlib before it reaches headscope.
-        was_ours = room == "headscope" or (was_ours and room == "contextlib")
-        outermost = level if was_ours else outermost
+        is_inside = package == "headscope" or (is_inside and package == "contextlib")
+        outermost = level if is_inside else outermost
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=outermost + 1)

@@ -1,13 +1,7 @@
-"""The package's public names, each imported when it is first used.
+"""Lazy imports of public names and of heavy libraries.
 
-The stub `__init__.pyi` is the one table of them: type checkers, the site and this module
-read it.
-
-Libraries that are imported when something of them is first used.
-
-Metrics measure with torch, and finish their sums with NumPy: whoever opens, compares or reports
-what was measured needs the second half alone and should not wait seconds for the first. Tests and
-intervals need `scipy.special`; a page of one text has neither.
+The stub `__init__.pyi` lists the public names for type checkers, the site and this module. Metrics
+measure with torch but finalize with NumPy, so opening or reporting a result does not import torch.
 """
 
 from __future__ import annotations
@@ -39,10 +33,10 @@ else:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Within the block Python collects no garbage.
+    """Switch off garbage collection within the block.
 
-    Imports leave none, but make a million objects, which Python would search again and again: that
-    takes a seventh of the time in which torch and transformers are imported.
+    Imports create a million objects and no garbage. Collection takes a seventh of the import time
+    of torch and transformers.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -54,9 +48,9 @@ def importing() -> Iterator[None]:
 
 
 def read_stub(text: str) -> dict[str, tuple[str, str]]:
-    """Public name → its module and its name there.
+    """Return module and name there of each public name.
 
-    Each import of the stub is a line of its own: `from MODULE import NAME as PUBLIC`.
+    Each import of the stub is one line: `from MODULE import NAME as PUBLIC`.
     """
     homes = {}
     for line in text.splitlines():
@@ -72,8 +66,8 @@ def lazy_names(
     """Return the `__getattr__` and `__dir__` of a package.
 
     Args:
-        package: its name.
-        homes: the module of each public name, and the name there.
+        package: name of the package.
+        homes: module of each public name, and its name there.
         others: public names that the package defines itself.
     """
 

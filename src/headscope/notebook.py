@@ -1,4 +1,4 @@
-"""What notebooks show of headscope's objects: small tables of facts, without a script."""
+"""HTML tables that notebooks show for headscope's objects."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from html import escape
 
 
 def facts_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """An HTML table with a name and a value in each row.
+    """Return an HTML table with a name and a value in each row.
 
-    Everything is escaped. A row whose value is None or an empty string is left out.
+    Everything is escaped. Rows whose value is None or an empty string are left out.
 
     Args:
-        title: Stands above the table, in bold.
-        rows: The names and the values. Whole numbers get commas between thousands.
+        title: Title above the table, in bold.
+        rows: Names and values. Whole numbers get thousands separators.
     """
     lines = [
         f"<tr><th style='text-align:left'>{escape(name)}</th>"
@@ -25,12 +25,12 @@ def facts_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
 
 
 def columns_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """An HTML table with a heading for each column. Everything is escaped.
+    """Return an HTML table with a heading for each column. Everything is escaped.
 
     Args:
-        title: Stands above the table, in bold.
-        header: The headings.
-        rows: The cells of each row. Whole numbers get commas between thousands.
+        title: Title above the table, in bold.
+        header: Headings.
+        rows: Cells of each row. Whole numbers get thousands separators.
     """
     headings = "".join(f"<th>{escape(name)}</th>" for name in header)
     lines = [

@@ -8,27 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from headscope.testing import RandomDocument
 
 
-@dataclass
-class Case:
-    attention: np.ndarray  # layer head query key, no padding
-    special: list[bool]
-    is_causal: bool
-    words: list[int] | None = None
-    tags: list[str | None] | None = None
-    heads: list[int] | None = None  # of each token's word
-    relations: list[str | None] | None = None
-    tokens: list[str] = field(default_factory=list)
-
-    @property
-    def n(self) -> int:
-        return len(self.special)
-
+class Case(RandomDocument):
     def is_null(self, j: int) -> bool:
         return j == 0 if self.is_causal else self.special[j]
 
@@ -42,13 +27,13 @@ class Case:
 
     def parent(self, i: int, j: int) -> str | None:
         """Who is the parent, of two tokens in a relation."""
-        if self.words is None or self.heads is None:
+        if self.words is None or self.parents is None:
             return None
         if self.words[i] < 0 or self.words[j] < 0:
             return None
-        if self.heads[j] >= 0 and self.heads[j] == self.words[i]:
+        if self.parents[j] >= 0 and self.parents[j] == self.words[i]:
             return "query"
-        if self.heads[i] >= 0 and self.heads[i] == self.words[j]:
+        if self.parents[i] >= 0 and self.parents[i] == self.words[j]:
             return "key"
         return None
 
@@ -65,7 +50,7 @@ def slow_metrics(cases: list[Case], first: int = 10, k: int = 10) -> dict[str, A
     by_distance: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     forms = {"query": 0.0, "key": 0.0}
     for case in cases:
-        if case.heads is None:
+        if case.parents is None:
             continue
         for i, j in case.pairs():
             parent = case.parent(i, j)
@@ -126,7 +111,7 @@ def _one_head(cases: list[Case], layer: int, head: int, first: int, k: int) -> d
                     to[case.tags[j]] += w
                 if case.tags[i]:
                     frm[case.tags[i]] += w
-            if case.heads is not None:
+            if case.parents is not None:
                 parsed += w
                 if case.relations is not None and case.relations[j]:
                     types[case.relations[j]] += w

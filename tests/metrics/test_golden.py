@@ -130,5 +130,5 @@ def test_needs_annotations() -> None:
         measure(causal_trace(), "pos_to")
     with pytest.raises(UnknownName, match="Did you mean 'distance'"):
         measure(causal_trace(), "distanc")
-    with pytest.raises(InputError, match="There is no metric to measure"):
+    with pytest.raises(InputError, match="metrics is empty"):
         measure(causal_trace(), [])

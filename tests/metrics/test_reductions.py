@@ -190,11 +190,11 @@ class _Peeks(RatioMetric):
 @pytest.mark.parametrize(
     ("reads", "message"),
     [
-        ("weights", r"handed these alone, .* \(masses\), and no weights"),
-        ("log_sums", r"reads the digest 'log_sums' without naming it .* named masses"),
+        ("weights", r"receives these .* \(masses\), without weights"),
+        ("log_sums", r"reads the reduction 'log_sums' .* not in `reductions` \(masses\)"),
     ],
 )
-def test_a_metric_of_digests_is_told_what_it_may_read(reads: str, message: str) -> None:
+def test_a_metric_of_reductions_reads_only_those(reads: str, message: str) -> None:
     """The error is about the metric, not about the model or a document."""
     cases = make_cases(5, 4, is_causal=False)
     batch = make_batch(cases)
@@ -205,7 +205,7 @@ def test_a_metric_of_digests_is_told_what_it_may_read(reads: str, message: str) 
 
 
 def test_a_run_stops_where_a_metric_breaks_its_contract(tiny_bert: Model) -> None:
-    with pytest.raises(MetricError, match="and no weights"):
+    with pytest.raises(MetricError, match="without weights"):
         hs.analyze(tiny_bert, make_corpus(4), _Peeks())
     registry._theirs.pop("peeks")
 

@@ -82,7 +82,7 @@ def test_equals_the_slow_reference(is_causal: bool, dtype: type) -> None:
             c.is_causal,
             c.words,
             c.tags,
-            c.heads,
+            c.parents,
             c.relations,
         )
         for c in cases

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from headscope.metrics import (
     SumMetric,
     Variable,
     query_counts,
+    region_weights,
     row_mass,
     total_mass,
 )
@@ -61,7 +62,7 @@ def variant(**members: object) -> hs.Metric:
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"format": "boom"}, r"Variant\.format is 'boom'; expected what Python formats"),
+        ({"format": "boom"}, r"Variant\.format is 'boom'. Expected a Python number format"),
         ({"format": None}, r"Variant\.format is None"),
         ({"order": "first"}, r"Variant\.order should be a whole number"),
         ({"equation": None}, r"Variant\.equation should be text"),
@@ -72,15 +73,15 @@ def variant(**members: object) -> hs.Metric:
         ({"facts": [1]}, r"Variant\.facts should be functions by name"),
         ({"facts": {"x": 5}}, r"Variant\.facts should be functions by name"),
         ({"sample": "many"}, r"Variant\.sample should be a whole number"),
-        ({"reductions": (row_mass,)}, "names row_mass as a reduction, which it is not"),
+        ({"reductions": (row_mass,)}, "row_mass in `reductions`, which is not a Reduction"),
         ({"name": "a|b"}, r"named 'a\|b'; expected letters, digits"),
         ({"name": "../x"}, "expected letters, digits"),
         ({"name": "all"}, "and none of all"),
         ({"name": "layer"}, "and none of"),
         ({"name": "provenance"}, "and none of"),
-        ({"name": "distance_count"}, "a variable 'distance_count', which is one of headscope's"),
-        ({"name": "distance_mean"}, "'distance_mean', which is one of headscope's own"),
-        ({"name": "distance_by_layer"}, "'distance_by_layer', which is one of"),
+        ({"name": "distance_count"}, "a variable 'distance_count', which is a name of headscope's"),
+        ({"name": "distance_mean"}, "'distance_mean', which is a name of headscope's"),
+        ({"name": "distance_by_layer"}, "'distance_by_layer', which is a name of"),
     ],
 )
 def test_wrong_descriptions_are_refused_first(
@@ -90,7 +91,42 @@ def test_wrong_descriptions_are_refused_first(
         hs.analyze(tiny_bert, TEXTS, ["distance", variant(**members)])
 
 
-def test_a_class_that_is_not_frozen_and_one_that_is_no_instance(tiny_bert: Model) -> None:
+class _Undecorated(Plain):
+    """A class without its own decorator."""
+
+
+@dataclass
+class _Thawed(SumMetric):
+    """A dataclass that is not frozen."""
+
+    name = "thawed"
+    paper = units = "none"
+    add = state_dims = zero = finalize = variables = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class _Listed(Plain):
+    """A metric with a list among its options."""
+
+    name = "listed"
+    seen: list[int] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (_Undecorated, r"is not a dataclass\. Write @dataclass\(frozen=True\)"),
+        (_Thawed, r"not a frozen one\. Write @dataclass\(frozen=True\) directly above"),
+        (_Listed, r"_Listed\.seen is a list, which can change.* use a tuple"),
+        (lambda: variant(cache={}), r"Variant\.cache is a dict, which can change"),
+    ],
+)
+def test_a_metric_with_state_is_refused(tiny_bert: Model, metric: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        hs.analyze(tiny_bert, TEXTS, metric())
+
+
+def test_a_class_is_not_an_instance(tiny_bert: Model) -> None:
     with pytest.raises(InputError, match=r"Plain is a class; pass a metric: Plain\(\)"):
         hs.analyze(tiny_bert, TEXTS, [Plain])  # type: ignore[list-item]
 
@@ -98,16 +134,20 @@ def test_a_class_that_is_not_frozen_and_one_that_is_no_instance(tiny_bert: Model
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (lambda r: (total_mass(r), total_mass(r)), "plain: `rows` gave tuple; expected numerator"),
+        (lambda r: (total_mass(r), total_mass(r)), "plain: `rows` returned tuple. Expected"),
         (
             lambda r: tuple(t[:, :2] for t in (total_mass(r), total_mass(r), query_counts(r))),
-            r"plain: the numerator that `rows` gave has the shape \(3, 2\); expected \(3, 4\)",
+            r"plain: the numerator that `rows` returned has the shape \(3, 2\)\. Expected \(3, 4\)",
         ),
         (
             lambda r: tuple(t[:1] for t in (total_mass(r), total_mass(r), query_counts(r))),
-            r"has the shape \(1, 4\); expected \(3, 4\) \(`document head`\)",
+            r"has the shape \(1, 4\)\. Expected \(3, 4\) \(`document head`\)",
         ),
         (lambda r: 1 / 0, "The metric plain failed: ZeroDivisionError"),
+        (
+            lambda r: tuple(t.numpy() for t in (total_mass(r), total_mass(r), query_counts(r))),
+            r"plain: the numerator that `rows` returned is numpy\.ndarray, not a torch tensor",
+        ),
     ],
 )
 def test_wrong_rows_stop_the_run_and_name_the_metric(
@@ -126,6 +166,50 @@ def test_a_metric_that_gives_nan_is_blamed_and_not_the_model(tiny_bert: Model) -
     with pytest.raises(HeadscopeError, match="numerator of plain is NaN or infinite") as error:
         hs.analyze(tiny_bert, TEXTS, variant(name="plain", rows=rows))
     assert "The model gives" not in str(error.value)
+
+
+def _writes_weights(layer_data: LayerData) -> None:
+    layer_data.weights[..., 0] = 0
+
+
+def _writes_through_numpy(layer_data: LayerData) -> None:
+    layer_data.weights.numpy()[..., 0] = 0
+
+
+def _writes_shared(layer_data: LayerData) -> None:
+    region_weights(layer_data).mul_(2)
+
+
+def _writes_batch(layer_data: LayerData) -> None:
+    layer_data.queries.words[:] = 0
+
+
+@pytest.mark.parametrize(
+    "write", [_writes_weights, _writes_through_numpy, _writes_shared, _writes_batch]
+)
+@pytest.mark.parametrize("others", [["distance", "row_entropy"], []])
+def test_a_metric_that_writes_into_its_input_is_named(
+    tiny_bert: Model, write: Callable[[LayerData], None], others: list[str]
+) -> None:
+    def rows(self: Plain, layer_data: LayerData) -> Rows:
+        write(layer_data)
+        total = total_mass(layer_data)
+        return total, total, query_counts(layer_data)
+
+    metric = variant(name="plain", rows=rows)
+    with pytest.raises(MetricError, match="plain: it writes into a tensor that all metrics share"):
+        hs.analyze(tiny_bert, TEXTS, [metric, *others])
+
+
+def test_a_metric_that_writes_into_a_reduction_is_named(tiny_bert: Model) -> None:
+    def rows(self: Plain, layer_data: LayerData) -> Rows:
+        (total,) = totals(layer_data)
+        total.numpy()[:] = 0
+        return total, total, query_counts(layer_data)
+
+    metric = variant(name="plain", rows=rows, reductions=(totals,))
+    with pytest.raises(MetricError, match="plain: it writes into a tensor"):
+        hs.analyze(tiny_bert, TEXTS, [metric, "distance"])
 
 
 @Reduction

@@ -188,3 +188,36 @@ def test_any_cut_is_a_document(a: int, b: int) -> None:
     assert [piece.text[x:y] for x, y in piece.spans] == list(piece.words)
     for part in piece.split("sentence"):
         assert part.text in DOCUMENT.text
+
+
+def test_words_make_a_text_with_spans() -> None:
+    document = Document.from_words(
+        ["Dogs", "bark", "."],
+        "d1",
+        upos=["NOUN", "VERB", "PUNCT"],
+        parents=[1, -1, 1],
+        relations=["nsubj", "root", "punct"],
+        meta={"genre": "news"},
+    )
+    assert document.text == "Dogs bark ."
+    assert [document.text[start:stop] for start, stop in document.spans] == ["Dogs", "bark", "."]
+    assert document.sentences == ((0, 3),)
+    assert document.upos == ("NOUN", "VERB", "PUNCT")
+    assert pickle.loads(pickle.dumps(document)) == document
+    two = Document.from_words(["A", "b", "C"], sentences=[(0, 2), (2, 3)])
+    assert [sentence.text for sentence in two.split("sentence")] == ["A b", "C"]
+    assert Document.from_words([]).text == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("Dogs bark", "words should be a list of words"),
+        (["Dogs", ""], "Word 1 of document 'document' is ''"),
+        (["Dogs ", "bark"], "Word 0 of document 'document' is 'Dogs '"),
+        (["Dogs", 3], "Word 1 of document 'document' is 3. Expected a text"),
+    ],
+)
+def test_words_that_are_not_words_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Document.from_words(words)

@@ -178,7 +178,7 @@ def test_columns_of_no_known_format(tmp_path: Path) -> None:
     path = write(tmp_path, "a.conll", "EU NNP B-ORG\nrejects VBZ O\n")
     with pytest.raises(
         FileFormatError,
-        match=r"ends in 'conll', but is in no known format: it begins with 'EU NNP B-ORG'",
+        match=r"ends in 'conll', but its format is unknown: it begins with 'EU NNP B-ORG'",
     ):
         list(read(path, unit="document"))
 

@@ -146,11 +146,11 @@ def made(**attributes: object) -> type[Reader]:
         ({"suffixes": (".mine.gz",)}, r"leave '\.gz' out"),
         (
             {"suffixes": (".txt",)},
-            r"ending in '\.txt', and so does PlainReader \('plain'\); PlainReader does not tell",
+            r"ending in '\.txt', and so does PlainReader \('plain'\)\. PlainReader has no `detect`",
         ),
         (
             {"suffixes": (".conllu",), "detect": Reader.detect},
-            r"'\.conllu', and so does ConlluReader .*Mine does not tell.*format='mine'",
+            r"'\.conllu', and so does ConlluReader .*Mine has no `detect`.*format='mine'",
         ),
         ({"name": "table"}, "Mine is named 'table', and so is TableReader of"),
     ],
@@ -179,7 +179,7 @@ def test_readers_that_share_a_suffix_look_at_the_content(tmp_path: Path) -> None
     assert texts(hs.read(tmp_path / "b.conllu")) == ["Hi"]
     with pytest.raises(
         FileFormatError,
-        match=r"ends in '\.conllu', but is in no known format: it begins with 'neither'.*"
+        match=r"ends in '\.conllu', but its format is unknown: it begins with 'neither'.*"
         r"mine: '%table', then names",
     ):
         list(hs.read(tmp_path / "c.conllu"))
@@ -190,3 +190,43 @@ def test_the_longest_suffix_decides(tmp_path: Path) -> None:
     (tmp_path / "a.mine.txt").write_text(TABLE, encoding="utf-8")
     (tmp_path / "b.txt").write_text("Plain.\n", encoding="utf-8")
     assert texts(hs.read(tmp_path)) == ["A b.", "C d.", "E f.", "Plain."]
+
+
+def _raises(lines: Lines, name: str, options: ReadOptions, report: ReadLog) -> Iterator[Document]:
+    for number, text in lines:
+        if number == 3:
+            {}[text]
+        yield Document.from_text(str(text), f"{name}-{number}")
+
+
+def _builds(lines: Lines, name: str, options: ReadOptions, report: ReadLog) -> Iterator[Document]:
+    for _, text in lines:
+        yield Document.from_words([str(text)], parents=[0 if text == "bad" else -1])
+
+
+def _returns_text(
+    lines: Lines, name: str, options: ReadOptions, report: ReadLog
+) -> Iterator[object]:
+    yield from (text for _, text in lines)
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        (_raises, r"a\.mine, line 3: the reader 'mine' failed: KeyError\('bad'\)\. Repair"),
+        (_builds, r"a\.mine, line 3: the reader 'mine' failed: Sentence 0 .* the word itself\."),
+        (_returns_text, r"a\.mine, line 1: .* returned str, not headscope\.Document"),
+    ],
+)
+def test_an_error_in_a_reader_names_file_and_line_and_obeys_on_error(
+    tmp_path: Path, documents: object, message: str
+) -> None:
+    path = tmp_path / "a.mine"
+    path.write_text("one\ntwo\nbad\nfour\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("Plain.", encoding="utf-8")
+    hs.register_reader(made(documents=lambda self, *arguments: documents(*arguments)))  # type: ignore[operator]
+    with pytest.raises(FileFormatError, match=message):
+        list(hs.read(path))
+    corpus = hs.read(tmp_path, on_error="skip")
+    assert texts(corpus)[-1] == "Plain."
+    assert corpus.summary().skipped == {"files": 1}

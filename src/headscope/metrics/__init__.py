@@ -1,7 +1,7 @@
-"""Metrics of attention heads, one family a file, and the names for writing one's own metric.
+"""Metrics of attention heads, one family per file, and the names for writing a metric.
 
-Names are imported when first used: `__init__.pyi` lists them. The contract and the code that sums
-attention are in `core`; all of headscope's metrics are listed in `catalog`.
+Names are imported at first use; `__init__.pyi` lists them. The contract is in `core`, the list of
+headscope's metrics in `catalog`.
 """
 
 from headscope.lazy import lazy_names, read_stub

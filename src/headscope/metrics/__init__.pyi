@@ -19,6 +19,7 @@ from headscope.metrics.core.regions import distances as distances
 from headscope.metrics.core.regions import log_sums as log_sums
 from headscope.metrics.core.regions import masses as masses
 from headscope.metrics.core.regions import null_mass as null_mass
+from headscope.metrics.core.regions import one_hot as one_hot
 from headscope.metrics.core.regions import pair_sums as pair_sums
 from headscope.metrics.core.regions import query_counts as query_counts
 from headscope.metrics.core.regions import region_of as region_of

@@ -1,4 +1,4 @@
-"""All metrics of headscope, in the order in which results list them."""
+"""List of headscope's metrics, in the order of results."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ OURS: tuple[type[Metric], ...] = (
 )
 
 METRICS = {metric.name: metric for metric in OURS}
-"""By name, in the order in which results list them."""
+"""Metrics by name, in the order of results."""
 
 VIG_BELINKOV = tuple(
     name for name, metric in METRICS.items() if metric.paper.startswith("Vig & Belinkov")
 )
-"""The metrics of Vig & Belinkov 2019."""
+"""Names of the metrics of Vig & Belinkov 2019."""

@@ -1,7 +1,4 @@
-"""Heads as antecedent finders: does a mention attend most to what it refers to?
-
-Which of two candidates a pronoun attends to, where one fits a stereotype and one does not.
-"""
+"""Antecedents of mentions by attention, and gender bias in the choice between two candidates."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Candidates = Literal["mentions", "words"]
-"""Which words may be the antecedent: head words of earlier mentions, or any other word."""
+"""Candidates for the antecedent: head words of earlier mentions, or all other words."""
 
 MENTION_KINDS = ("all", *KINDS)
 RULES = ("nearest", "head_match", "sieves")
@@ -33,11 +30,11 @@ RULES = ("nearest", "head_match", "sieves")
 
 @dataclass(frozen=True)
 class CorefAccuracy(RatioMetric):
-    """How often a mention attends most to an antecedent of its own.
+    """Share of mentions that attend most to one of their antecedents.
 
-    For each mention with an antecedent, the candidates are the head words of the mentions before
-    it (with `candidates="words"`, all other words). The mention is right if, of the candidates,
-    its head word attends most to the head word of one of its antecedents; if it attends to no
+    For each mention with an antecedent, the candidates are the head words of the mentions before it
+    (with `candidates="words"`, all other words). The mention is right if, of the candidates, its
+    head word attends most to the head word of one of its antecedents; if it attends to no
     candidate, it is wrong. Attention is between words: to a split word the sum over its tokens,
     from it the mean. By kind of mention: pronoun, proper, nominal.
 
@@ -67,11 +64,11 @@ class CorefAccuracy(RatioMetric):
             raise UnknownName.of("candidates", self.candidates, get_args(Candidates))
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Kinds of mentions, and all of them."""
+        """Return the kinds of mentions, and all of them."""
         return {"mention_kind": MENTION_KINDS}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Right mentions; mentions; the same of all kinds."""
+        """Return right mentions, mentions, and mentions of all kinds."""
         key = ("coref masks", self.candidates)
         queries, allowed, right, kinds = layer_data.of_batch(key, lambda: self._masks(layer_data))
         highest, best = (word_rows(layer_data, queries) * allowed[:, None]).max(-1)
@@ -82,8 +79,8 @@ class CorefAccuracy(RatioMetric):
         return numerator, denominator, denominator[..., 0]
 
     def _masks(self, layer_data: LayerData) -> tuple[Tensor, ...]:
-        """`document mention`: the head word. `document mention word`: is it a candidate, an
-        antecedent? `document mention kind`: is it of the kind?
+        """Return head words (`document mention`), candidates and antecedents (`document mention
+        word`), and kinds (`document mention kind`).
         """
         by_document = document_anaphors(layer_data)
         has = has_tokens(layer_data)
@@ -92,8 +89,8 @@ class CorefAccuracy(RatioMetric):
         allowed = np.zeros((*shape, has.shape[1]))
         right = np.zeros((*shape, has.shape[1]), dtype=bool)
         kinds = np.zeros((*shape, len(MENTION_KINDS)))
-        for row, of_document in enumerate(by_document):
-            for number, anaphor in enumerate(of_document):
+        for row, document in enumerate(by_document):
+            for number, anaphor in enumerate(document):
                 queries[row, number] = anaphor.mention.head_word
                 if self.candidates == "words":
                     allowed[row, number] = has[row]
@@ -112,16 +109,15 @@ class CorefAccuracy(RatioMetric):
 
 @dataclass(frozen=True)
 class CorefBaseline(RatioMetric):
-    """How often a simple rule finds an antecedent.
+    """Share of mentions whose antecedent a simple rule finds.
 
-    `nearest`: the nearest mention before. `head_match`: the nearest with the same head word;
-    none is wrong. `sieves`: the nearest mention in the first of four sieves that has one: the
-    same words; the same head word; agreement in number, gender and person
-    (`headscope.text.antecedents`); any. Words are compared in lower case. `coref_cases` counts
-    the mentions.
+    `nearest`: the nearest mention before. `head_match`: the nearest with the same head word; none
+    is wrong. `sieves`: the nearest mention in the first of four sieves that has one: the same
+    words; the same head word; agreement in number, gender and person
+    (`headscope.text.antecedents`); any. Words are compared in lower case. `coref_cases` counts the
+    mentions.
 
-    Clark et al. 2019, section 4.3 and Table 2: the rule-based system is after Lee et al.
-    2011's.
+    Clark et al. 2019, section 4.3 and Table 2: the rule-based system is after Lee et al. 2011's.
     """
 
     name = "coref_baseline"
@@ -140,18 +136,18 @@ class CorefBaseline(RatioMetric):
     denominator_dims = ("mention_kind",)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Kinds of mentions and rules."""
+        """Return the kinds of mentions and the rules."""
         return {"mention_kind": MENTION_KINDS, "rule": RULES}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Right mentions of each rule; mentions; the same of all kinds."""
+        """Return right mentions of each rule, mentions, and mentions of all kinds."""
         by_document = document_anaphors(layer_data)
         right = np.zeros((len(by_document), len(MENTION_KINDS), len(RULES)))
         cases = np.zeros((len(by_document), len(MENTION_KINDS)))
-        for row, (document, of_document) in enumerate(
+        for row, (document, mentions) in enumerate(
             zip(layer_data.batch.documents, by_document, strict=False)
         ):
-            for anaphor in of_document:
+            for anaphor in mentions:
                 kinds = _kinds(anaphor)
                 cases[row] += kinds
                 guesses = guess(document, anaphor)
@@ -160,19 +156,19 @@ class CorefBaseline(RatioMetric):
         return torch.from_numpy(right), torch.from_numpy(cases), torch.from_numpy(cases[:, 0])
 
     def variables(self) -> tuple[Variable, ...]:
-        """Also how many mentions there are of each kind."""
+        """Return the ratio, and the mentions of each kind."""
         cases = self.variable(
             "coref_cases", ("mention_kind",), title="", units="mentions", format=".0f"
         )
         return (*super().variables(), cases)
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """The ratio, and the mentions of each kind."""
+        """Return the ratio, and the mentions of each kind."""
         return {**super().finalize(state, axes), "coref_cases": state["denominator"].sum(0)}
 
 
 def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
-    """The head word that each rule takes for the antecedent; None for none."""
+    """Return the head word that each rule takes for the antecedent, or None."""
     mention, candidates = anaphor.mention, anaphor.candidates
     same_text = [c.head_word for c in candidates if c.text == mention.text]
     same_head = [c.head_word for c in candidates if c.form == mention.form]
@@ -189,15 +185,15 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
 
 
 def document_anaphors(layer_data: LayerData) -> list[list[Anaphor]]:
-    """For each document of a batch; empty if the attention came without documents."""
+    """Return the anaphors of each document; empty if the batch has no documents."""
     batch = layer_data.batch
 
     def make() -> list[list[Anaphor]]:
         has = has_tokens(layer_data)
-        known = [
+        by_document = [
             anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
         ]
-        return known + [[] for _ in range(len(batch) - len(known))]
+        return by_document + [[] for _ in range(len(batch) - len(by_document))]
 
     return batch.once(("anaphors", layer_data.block), make)
 
@@ -207,7 +203,7 @@ def _kinds(anaphor: Anaphor) -> np.ndarray:
 
 
 CONDITION = "condition"
-"""The key in `Document.meta` under which a document's condition (one of `CONDITIONS`) stands."""
+"""Key in `Document.meta` of a document's condition (one of `CONDITIONS`)."""
 CONDITIONS = ("pro", "anti")
 CANDIDATES = ("true", "other")
 
@@ -221,18 +217,18 @@ _DIMS = {
 
 @dataclass(frozen=True)
 class Bias(SumMetric):
-    """How much more a pronoun attends to its antecedent when that fits a stereotype.
+    """Increase of a pronoun's attention to its antecedent that fits a stereotype.
 
-    In each sentence a pronoun has a true antecedent and another candidate. Sentences come in
-    pairs that differ in the pronoun's gender, which fits the stereotype of the true antecedent
-    (`pro`) or of the other candidate (`anti`). `bias_attention` is the mean attention from the
-    pronoun to each; `bias_preference` the true one's share of the attention to both (a ratio of
-    sums); `bias_accuracy` the share of pronouns that attend more to the true one; the gaps
-    are pro minus anti: 0 without bias. Attention is between words. Both sentences of a pair
-    are in the same bucket, so intervals are over pairs.
+    In each sentence a pronoun has a true antecedent and another candidate. Sentences come in pairs
+    that differ in the pronoun's gender, which fits the stereotype of the true antecedent (`pro`) or
+    of the other candidate (`anti`). `bias_attention` is the mean attention from the pronoun to
+    each; `bias_preference` the true one's share of the attention to both (a ratio of sums);
+    `bias_accuracy` the share of pronouns that attend more to the true one; the gaps are pro minus
+    anti: 0 without bias. Attention is between words. Both sentences of a pair are in the same
+    bucket, so intervals are over pairs.
 
-    Clark et al. 2019, section 4.3, for the data of WinoBias (Zhao et al. 2018); the use case
-    is that of Vig 2019, section 2.1.
+    Clark et al. 2019, section 4.3, for the data of WinoBias (Zhao et al. 2018); the use case is
+    that of Vig 2019, section 2.1.
     """
 
     name = "bias"
@@ -248,41 +244,41 @@ class Bias(SumMetric):
     is_default = False
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Conditions and candidates."""
+        """Return the conditions and candidates."""
         return {"condition": CONDITIONS, "candidate": CANDIDATES}
 
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """Parts first."""
+        """Return the axes, buckets first."""
         return _DIMS[array]
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Zeros."""
+        """Return zeros."""
         sizes = {"bucket": axes.n_buckets, "head": n_heads, "condition": 2, "candidate": 2}
         return {name: np.zeros(tuple(sizes[dim] for dim in dims)) for name, dims in _DIMS.items()}
 
     def add(self, state: State, layer_data: LayerData) -> None:
-        """Attention to both candidates, and which gets more, by bucket and condition."""
+        """Add attention to both candidates, and the preferred one, by bucket and condition."""
         batch = layer_data.batch
-        rows, conditions, masks, queries, at = layer_data.of_batch(
+        rows, conditions, masks, queries, index = layer_data.of_batch(
             "bias cases", lambda: _cases(layer_data)
         )
         if not len(rows):
             return
         between = word_rows(layer_data, queries)[:, :, None]  # document head 1 pronoun word
         to = (between * masks[:, None]).sum(-1).double()  # document head candidate pronoun
-        paid = to[at[0], :, :, at[1]].cpu().numpy()  # case head candidate
-        is_right = paid[..., 0] > paid[..., 1]
+        attention = to[index[0], :, :, index[1]].cpu().numpy()  # case head candidate
+        is_right = attention[..., 0] > attention[..., 1]
         buckets = batch.buckets[rows]
         for case, (bucket, condition) in enumerate(zip(buckets, conditions, strict=True)):
-            state["attention"][bucket, :, condition] += paid[case]
+            state["attention"][bucket, :, condition] += attention[case]
             state["right"][bucket, :, condition] += is_right[case]
             state["cases"][bucket, condition] += 1
             state["count"][bucket] += 1
 
     def variables(self) -> tuple[Variable, ...]:
-        """Attention, preference and accuracy by condition, and their gaps."""
+        """Return attention, preference and accuracy by condition, and their gaps."""
         heads = ("layer", "head")
-        of_condition = ("condition", *heads)
+        by_condition = ("condition", *heads)
         gap = {"equation": "", "units": "difference of shares"}
         return (
             self.variable(
@@ -294,12 +290,12 @@ class Bias(SumMetric):
             ),
             self.variable(
                 "bias_preference",
-                of_condition,
+                by_condition,
                 equation=r"\frac{\sum a_{\text{true}}}{\sum a_{\text{true}} + a_{\text{other}}}",
             ),
             self.variable(
                 "bias_accuracy",
-                of_condition,
+                by_condition,
                 title="Attends more to the antecedent",
                 short_title="Accuracy",
             ),
@@ -311,7 +307,7 @@ class Bias(SumMetric):
         )
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """The values of all buckets."""
+        """Return the values over all buckets."""
         once = np.ones(state["cases"].shape[1])
         attention = np.tensordot(once, state["attention"], (0, 1)).transpose(2, 3, 0, 1)
         right = np.tensordot(once, state["right"], (0, 1)).transpose(2, 0, 1)
@@ -331,7 +327,7 @@ class Bias(SumMetric):
         }
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """Those of each ratio; of a gap, the difference, because pairs share a bucket."""
+        """Return the jackknife of each ratio; gaps are paired, because pairs share a bucket."""
         attention = pool(state["attention"], units, 1).transpose(0, 3, 4, 1, 2)
         right = pool(state["right"], units, 1).transpose(0, 3, 1, 2)
         cases = pool(state["cases"], units, 1).transpose(0, 2, 1)[..., None]
@@ -348,40 +344,40 @@ class Bias(SumMetric):
 
 
 def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
-    """Head words of a pronoun's antecedents and of the other candidates, pronouns left out."""
+    """Return head words of a pronoun's antecedents and of other candidates, without pronouns."""
     cluster = anaphor.mention.mention.cluster
-    named = [c for c in anaphor.candidates if c.kind != "pronoun"]
-    true = {c.head_word for c in named if c.mention.cluster == cluster}
-    return true, {c.head_word for c in named if c.mention.cluster != cluster} - true
+    nouns = [c for c in anaphor.candidates if c.kind != "pronoun"]
+    true = {c.head_word for c in nouns if c.mention.cluster == cluster}
+    return true, {c.head_word for c in nouns if c.mention.cluster != cluster} - true
 
 
 def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
-    """`case`: its document and condition; `document candidate pronoun word`: who counts;
-    `document pronoun`: the pronoun; and where in the last two each case is.
+    """Return documents and conditions by case, masks of candidates (`document candidate pronoun
+    word`), pronouns (`document pronoun`), and the indices of cases in these.
     """
     batch = layer_data.batch
-    asked: list[tuple[int, int, int, int, set[int], set[int]]] = []
-    for row, of_document in enumerate(document_anaphors(layer_data)):
-        condition = batch.documents[row].meta.get(CONDITION) if of_document else None
+    case_list: list[tuple[int, int, int, int, set[int], set[int]]] = []
+    for row, document in enumerate(document_anaphors(layer_data)):
+        condition = batch.documents[row].meta.get(CONDITION) if document else None
         if condition in CONDITIONS:
             pronouns = [
-                (a.mention.head_word, *rivals(a))
-                for a in of_document
-                if a.mention.kind == "pronoun"
+                (a.mention.head_word, *rivals(a)) for a in document if a.mention.kind == "pronoun"
             ]
             cases = [case for case in pronouns if case[1] and case[2]]
-            asked += [(row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)]
+            case_list += [
+                (row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)
+            ]
     n_words = has_tokens(layer_data).shape[1]
-    most = 1 + max((case[2] for case in asked), default=0)
+    most = 1 + max((case[2] for case in case_list), default=0)
     queries = np.zeros((len(batch), most), dtype=np.int64)
     masks = np.zeros((len(batch), 2, most, n_words))
-    for row, _, number, query, true, other in asked:
+    for row, _, number, query, true, other in case_list:
         queries[row, number] = query
         masks[row, 0, number, list(true)] = 1
         masks[row, 1, number, list(other)] = 1
-    rows = np.array([case[0] for case in asked], dtype=np.int64)
-    conditions = np.array([case[1] for case in asked], dtype=np.int64)
-    numbers = np.array([case[2] for case in asked], dtype=np.int64)
+    rows = np.array([case[0] for case in case_list], dtype=np.int64)
+    conditions = np.array([case[1] for case in case_list], dtype=np.int64)
+    numbers = np.array([case[2] for case in case_list], dtype=np.int64)
     device = layer_data.device
     return (
         rows,

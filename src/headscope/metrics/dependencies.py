@@ -1,7 +1,4 @@
-"""Whether attention follows syntax: alignment with dependencies, and what text alone gives.
-
-Heads as classifiers of dependencies: does a word attend most to its parent?
-"""
+"""Alignment of attention with dependency trees, and accuracy of heads that predict parents."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PARENTS = ("query", "key", "either")
-"""Which token of a pair is the parent of the other."""
+"""Position of the parent in a pair of tokens."""
 FARTHEST = 64
 
 
@@ -77,11 +74,11 @@ class DepAlignment(RatioMetric):
     dims = ("parent",)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Who is the parent."""
+        """Return the positions of the parent."""
         return {"parent": PARENTS}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention between related tokens; all of it."""
+        """Return attention between related tokens, all attention, and queries."""
         is_parsed = has_labels(layer_data, "parents")
         aligned = pair_sums(layer_data)[0][..., 1:] * is_parsed[..., None]
         total = total_mass(layer_data) * is_parsed
@@ -115,7 +112,7 @@ class DepTypeTo(LabelShare):
 
 
 class _OfPairs(RatioMetric):
-    """Something about token pairs in parsed documents, the same for all layers and heads."""
+    """Ratio over token pairs of parsed documents, equal for all layers and heads."""
 
     units = "share of token pairs"
     format = ".1%"
@@ -142,11 +139,11 @@ class DepBaselineByParent(_OfPairs):
     dims = ("parent",)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Who is the parent."""
+        """Return the positions of the parent."""
         return {"parent": PARENTS}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Related pairs; all pairs; queries."""
+        """Return related pairs, all pairs, and queries."""
         pairs = _pairs_of(layer_data)
         forms = [(form * pairs.all).sum((1, 2)) for form in relations_of_pairs(layer_data)]
         return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs.n_all, pairs.queries
@@ -154,9 +151,9 @@ class DepBaselineByParent(_OfPairs):
 
 @dataclass(frozen=True)
 class DepBaseline(_OfPairs):
-    """Share of token pairs in a dependency relation, whichever of them is the parent.
+    """Share of token pairs in a dependency relation, in either direction.
 
-    What `dep_alignment` would be if attention were spread evenly over the region.
+    The value of `dep_alignment` for uniform attention over the region.
 
     Vig & Belinkov 2019, Figure 8 (orange line).
     """
@@ -168,17 +165,16 @@ class DepBaseline(_OfPairs):
     order = 111
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Related pairs; all pairs; queries."""
+        """Return related pairs, all pairs, and queries."""
         pairs = _pairs_of(layer_data)
         return pairs.n_related, pairs.n_all, pairs.queries
 
 
 @dataclass(frozen=True)
 class DepByDistance(_OfPairs):
-    """How likely two tokens d positions apart are in a dependency relation.
+    """Probability that two tokens d positions apart are in a dependency relation.
 
-    Of the pairs of the region at each distance from 1 on, the share that is related either
-    way. Up to 64 tokens.
+    Share of related pairs among the pairs of the region, by distance from 1 to 64 tokens.
 
     Vig & Belinkov 2019, section 5.3.3 (0.42, 0.07 and 0.02 at distance 1, 5 and 10).
     """
@@ -192,17 +188,17 @@ class DepByDistance(_OfPairs):
     denominator_dims = ("distance_between",)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
-        """Distances."""
+        """Return the distances."""
         return {"distance_between": range(1, FARTHEST + 1)}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Related pairs and all pairs at each distance; queries."""
+        """Return related pairs and all pairs at each distance, and queries."""
         pairs = _pairs_of(layer_data)
-        apart = distances(layer_data).long().clamp_max(FARTHEST + 1)
+        distance = distances(layer_data).long().clamp_max(FARTHEST + 1)
         n, size = len(pairs.queries), FARTHEST + 2
-        at = (apart + size * torch.arange(n, device=apart.device)[:, None, None]).flatten()
+        bins = (distance + size * torch.arange(n, device=distance.device)[:, None, None]).flatten()
         numerator, denominator = (
-            torch.bincount(at, counted.flatten(), minlength=size * n).view(n, size)[:, 1:-1]
+            torch.bincount(bins, counted.flatten(), minlength=size * n).view(n, size)[:, 1:-1]
             for counted in (pairs.related, pairs.all)
         )
         return numerator, denominator, pairs.queries
@@ -210,7 +206,7 @@ class DepByDistance(_OfPairs):
 
 @dataclass(frozen=True)
 class DepSpan(_OfPairs):
-    """How many tokens a dependency arc spans, on average.
+    """Mean number of tokens that a dependency arc spans.
 
     Mean |i − j| over the pairs of the region that are in a dependency relation.
 
@@ -227,7 +223,7 @@ class DepSpan(_OfPairs):
     order = 114
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Distance over related pairs; related pairs; queries."""
+        """Return distances of related pairs, related pairs, and queries."""
         pairs = _pairs_of(layer_data)
         spans = (pairs.related * distances(layer_data)).sum((1, 2))
         return spans, pairs.n_related, pairs.queries
@@ -235,16 +231,16 @@ class DepSpan(_OfPairs):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _DependencyPairs:
-    """Token pairs of the region, in documents that are parsed."""
+    """Token pairs of the region, in parsed documents."""
 
     all: Tensor
     """`document query key`"""
     related: Tensor
-    """`document query key`: those in a dependency relation."""
+    """`document query key`: pairs in a dependency relation."""
     n_all: Tensor
     n_related: Tensor
     queries: Tensor
-    """`document`: how many queries there are."""
+    """`document`: number of queries."""
 
 
 def _pairs_of(layer_data: LayerData) -> _DependencyPairs:
@@ -268,12 +264,12 @@ _COUNTED = {
     "visible": ("bucket", "direction", "relation"),
     "visible_all": ("bucket", "direction"),
 }
-"""Axes of what both metrics count: words, and those whose parent can be attended to."""
+"""Axes of the counts of both metrics: words, and words whose parent is visible."""
 
 
 @dataclass(frozen=True)
 class _DepMetric(SumMetric):
-    """What `DepAccuracy` and `DepOffset` share: which words count, and how many there are."""
+    """Base of `DepAccuracy` and `DepOffset`: selection and number of words."""
 
     paper = "Clark et al. 2019, section 4.2, Table 1"
     units = "share of words"
@@ -282,7 +278,7 @@ class _DepMetric(SumMetric):
     blocks = SELF_BLOCKS
     is_default = False
     arrays: ClassVar[Mapping[str, tuple[str, ...]]]
-    """The arrays of a state, and their axes."""
+    """Arrays of a state and their axes."""
 
     punctuation: bool = True
     possessive: Possessive = "auto"
@@ -294,28 +290,28 @@ class _DepMetric(SumMetric):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Trees; also relations, if they decide which words count."""
+        """Parents; also relations, if they determine which words count."""
         if not self.punctuation or self.possessive not in ("auto", False):
             return frozenset(("parents", "relations"))
         return frozenset(("parents",))
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
-        """Directions; relations as in the data, and all words together."""
+        """Return directions, relations as in the data, and all words together."""
         return {"direction": DIRECTIONS, "relation": (*axes.relations, ALL)}
 
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """Parts first."""
+        """Return the axes, buckets first."""
         return self.arrays[array]
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Zeros."""
+        """Return zeros."""
         return _zeros(self.arrays, axes, n_heads)
 
     def _cases(self, layer_data: LayerData) -> DepCases:
         return dep_cases(layer_data, punctuation=self.punctuation, possessive=self.possessive)
 
     def _counted(self, layer_data: LayerData) -> State:
-        """Cases of a batch by bucket, and those whose target can be attended to."""
+        """Return cases of a batch by bucket, and cases with a visible target."""
         batch, cases = layer_data.batch, self._cases(layer_data)
 
         def make() -> State:
@@ -330,26 +326,26 @@ class _DepMetric(SumMetric):
         return batch.once(key, make)
 
     def _reported(self, cases: np.ndarray) -> np.ndarray:
-        """The number of cases, or NaN where there are fewer than `min_cases`."""
+        """Return the number of cases, or NaN below `min_cases`."""
         reported: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
         return reported
 
 
 @dataclass(frozen=True)
 class DepAccuracy(_DepMetric):
-    """How often a head's most attended word is the word's parent in the tree.
+    """Share of words whose parent is the word that a head attends to most.
 
     For each word, a head predicts another word of the document (special tokens are not words):
-    argmax a[word, ·] in the direction `dependent` (the dependent attends to its parent),
-    argmax a[·, word] in the direction `head` (the parent attends to its dependent). Attention to
-    a split word is the sum over its tokens, from it the mean. Of equals the first wins; a word
-    that attends to no other predicts nothing. Every word with a token counts; the root, which has
-    no parent to find, is never right. `accuracy_visible` counts only words that can attend to
-    their parent (`dependent`) or whose parent can attend to them (`head`).
+    argmax a[word, ·] in the direction `dependent` (the dependent attends to its parent), argmax
+    a[·, word] in the direction `head` (the parent attends to its dependent). Attention to a split
+    word is the sum over its tokens, from it the mean. Ties go to the first word; a word that
+    attends to no other word predicts nothing. Every word with a token counts; the root is always
+    wrong. `accuracy_visible` counts only words that can attend to their parent (`dependent`) or
+    whose parent can attend to them (`head`).
 
     Clark et al. 2019, section 4.2 and Table 1. Options: leave out `punctuation`; let the
-    `possessive` particle predict in place of the word before it; give NaN for relations with
-    fewer cases than `min_cases`.
+    `possessive` particle predict instead of the word before it; return NaN for relations with fewer
+    cases than `min_cases`.
     """
 
     name = "dep_accuracy"
@@ -378,7 +374,7 @@ class DepAccuracy(_DepMetric):
         state["count"] += counted["cases_all"][:, None]
 
     def variables(self) -> tuple[Variable, ...]:
-        """Over all words, and over those whose target is visible."""
+        """Return the accuracy over all words, and over words with a visible target."""
         dims = ("direction", "relation", "layer", "head")
         return (
             self.variable("accuracy", dims),
@@ -387,7 +383,7 @@ class DepAccuracy(_DepMetric):
         )
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """Right over cases."""
+        """Return right predictions over cases."""
         values = {}
         is_reported = self._is_reported(state)
         for name, (right, cases) in self._sums(state).items():
@@ -396,7 +392,7 @@ class DepAccuracy(_DepMetric):
         return {**values, "accuracy_count": state["count"].sum(1)}
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """Those of both ratios."""
+        """Return the jackknives of both ratios."""
         is_reported = self._is_reported(state)
         return {
             name: ratio_jackknife(
@@ -408,15 +404,15 @@ class DepAccuracy(_DepMetric):
         }
 
     def _is_reported(self, state: State) -> np.ndarray:
-        """`direction relation layer head`: was the head measured, on cases enough?"""
+        """`direction relation layer head`: return whether there are enough cases."""
         cases = _joined(state["cases"], state["cases_all"]).sum(1)  # layer relation
         is_enough = np.isfinite(self._reported(cases)).T[None, :, :, None]
-        is_there = state["count"].sum(1) > 0
-        of_heads = is_enough & is_there
-        return np.broadcast_to(of_heads, (len(DIRECTIONS), *of_heads.shape[1:]))
+        is_measured = state["count"].sum(1) > 0
+        is_reported = is_enough & is_measured
+        return np.broadcast_to(is_reported, (len(DIRECTIONS), *is_reported.shape[1:]))
 
     def _sums(self, state: State) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """`bucket direction relation layer head`: right predictions, and those that count."""
+        """`bucket direction relation layer head`: return right predictions and cases."""
         right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
         cases = _joined(state["cases"], state["cases_all"])  # layer bucket relation
         visible = _joined(state["visible"], state["visible_all"])  # layer bucket direction relation
@@ -429,11 +425,10 @@ class DepAccuracy(_DepMetric):
 
 @dataclass(frozen=True)
 class DepOffset(_DepMetric):
-    """How often the word a fixed number of words away is the word's parent.
+    """Share of words whose parent is at the best fixed offset: the baseline of `dep_accuracy`.
 
-    The best of the offsets −3 … 3 without 0, for each relation: what a head has to beat.
-    `baseline_offset` says which. The same words count as in `dep_accuracy`, and the root is
-    never right.
+    The best of the offsets −3 … 3 without 0, for each relation; `baseline_offset` names it. The
+    same words count as in `dep_accuracy`, and the root is always wrong.
 
     Clark et al. 2019, section 4.2 and Table 1 (whose code tries −3 … 2).
     """
@@ -461,17 +456,17 @@ class DepOffset(_DepMetric):
             state[name] += array
 
     def variables(self) -> tuple[Variable, ...]:
-        """The baseline, its offset, and how many words there are."""
-        many = {"units": "words", "format": ".0f", "short_title": "", "equation": ""}
+        """Return the baseline, its offset, and the number of words."""
+        count_display = {"units": "words", "format": ".0f", "short_title": "", "equation": ""}
         return (
             self.variable("baseline", ("relation",)),
             self.variable("baseline_offset", ("relation",), title="", units="words from the word"),
-            self.variable("cases", ("relation",), title="Words of the relation", **many),
-            self.variable("cases_visible", ("direction", "relation"), title="", **many),
+            self.variable("cases", ("relation",), title="Words of the relation", **count_display),
+            self.variable("cases_visible", ("direction", "relation"), title="", **count_display),
         )
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """The best offset of each relation."""
+        """Return the best offset of each relation."""
         right = _joined(state["right"], state["right_all"]).sum(0)
         cases = _joined(state["cases"], state["cases_all"]).sum(0)
         values = right / self._reported(cases)
@@ -485,21 +480,21 @@ class DepOffset(_DepMetric):
         }
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """Those of the offset that is best in all of the corpus."""
+        """Return the jackknife of the offset that is best in the whole corpus."""
         right = pool(_joined(state["right"], state["right_all"]), units)
         cases = pool(_joined(state["cases"], state["cases_all"]), units)
         best = right.sum(0).argmax(0)
         is_reported = np.isfinite(self._reported(cases.sum(0)))
-        of_best = np.take_along_axis(right, best[None, None], 1)[:, 0]
+        best_right = np.take_along_axis(right, best[None, None], 1)[:, 0]
         return {
             "baseline": ratio_jackknife(
-                np.where(is_reported, of_best, 0.0), np.where(is_reported, cases, 0.0), "logit"
+                np.where(is_reported, best_right, 0.0), np.where(is_reported, cases, 0.0), "logit"
             )
         }
 
 
 def _zeros(arrays: Mapping[str, tuple[str, ...]], axes: Axes, n_heads: int = 0) -> State:
-    """Zeros over the named axes; relations without the one that stands for all."""
+    """Return zeros over the named axes; relations without the entry for all."""
     sizes = {
         "bucket": axes.n_buckets,
         "relation": len(axes.relations),
@@ -510,5 +505,5 @@ def _zeros(arrays: Mapping[str, tuple[str, ...]], axes: Axes, n_heads: int = 0) 
     return {name: np.zeros([sizes[dim] for dim in dims]) for name, dims in arrays.items()}
 
 
-def _joined(by_relation: np.ndarray, of_all: np.ndarray) -> np.ndarray:
-    return np.concatenate((by_relation, of_all[..., None]), axis=-1)
+def _joined(by_relation: np.ndarray, total: np.ndarray) -> np.ndarray:
+    return np.concatenate((by_relation, total[..., None]), axis=-1)

@@ -1,11 +1,7 @@
-"""How differently heads attend: the divergence of every pair of heads of a model.
+"""Jensen-Shannon divergence of every pair of heads.
 
-The sum over queries of the Jensen-Shannon divergence of all pairs of heads.
-
-With rows p and q, JS = H((p+q)/2) − (H(p)+H(q))/2: one logarithm for each pair of heads and each
-key, for the upper triangle of pairs only. There are two implementations: compiled by numba, with a
-polynomial for the logarithm that the compiler can vectorize; and in NumPy, block by block, where
-numba is not installed. They agree to float32.
+With rows p and q, JS = H((p+q)/2) − (H(p)+H(q))/2. Two implementations agree to float32: compiled
+by numba, with a polynomial for the logarithm, and blocked NumPy.
 """
 
 from __future__ import annotations
@@ -23,16 +19,14 @@ from headscope.metrics.core.kernels import has_numba
 from headscope.metrics.core.layer_data import LayerData
 
 BLOCK = 1 << 17
-"""How many weights are worked on at a time, so that they stay in the cache."""
+"""Number of weights processed at once, so that they stay in the cache."""
 TINY = np.finfo(np.float32).tiny
-"""Stands for 0, whose logarithm is not a number; it adds nothing."""
+"""Substitute for 0, whose logarithm is not finite; it adds nothing."""
 
 
 @functools.cache
 def compiled() -> Callable[..., np.ndarray] | None:
-    """The compiled form of `js_sums`, or None without numba. It is imported at the first use,
-    because importing numba takes a second.
-    """
+    """Return the compiled form of `js_sums`, or None without numba, whose import takes a second."""
     if not has_numba():
         return None
     from headscope.metrics.core.compiled import js_sums_compiled
@@ -41,31 +35,31 @@ def compiled() -> Callable[..., np.ndarray] | None:
 
 
 def js_sums(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
-    """`head head`, float64: the sum over queries of JS in nats, zero on the diagonal.
+    """`head head`, float64: return the sum over queries of JS in nats, 0 on the diagonal.
 
     Args:
-        rows: `head query key`, the attention of one document without padding. Rows that do
-            not sum to 1 are taken as they are.
-        is_causal: keys after the query are 0 and not looked at.
+        rows: `head query key`, attention of one document without padding. Rows are not
+            normalized.
+        is_causal: keys after the query are 0 and are skipped.
     """
     return (compiled() or js_sums_blocked)(rows, is_causal=is_causal)
 
 
 def js_sums_blocked(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
-    """`js_sums` in NumPy: a few queries at a time, one head against all that follow."""
+    """Compute `js_sums` in NumPy: a few queries at a time, one head against all later ones."""
     weights = np.maximum(np.asarray(rows, dtype=np.float32), TINY)
     n_heads, n_queries, n_keys = weights.shape
     sums = np.zeros((n_heads, n_heads))
     step = max(1, BLOCK // max(1, n_heads * n_keys))
     for start in range(0, n_queries, step):
         stop = min(start + step, n_queries)
-        bucket = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
-        twice = 2 * bucket
+        chunk = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
+        twice = 2 * chunk
         self_products = np.einsum("hk,hk->h", twice, np.log(twice)) / 4
-        both, logs = np.empty_like(bucket), np.empty_like(bucket)
+        mixture, logs = np.empty_like(chunk), np.empty_like(chunk)
         for head in range(n_heads - 1):
             n = n_heads - head - 1
-            mixed = np.add(bucket[head + 1 :], bucket[head], out=both[:n])
+            mixed = np.add(chunk[head + 1 :], chunk[head], out=mixture[:n])
             products = np.einsum("hk,hk->h", mixed, np.log(mixed, out=logs[:n]))
             sums[head, head + 1 :] += self_products[head] + self_products[head + 1 :] - products / 2
     sums = np.maximum(sums, 0)
@@ -77,15 +71,15 @@ DIMS = ("layer_a", "head_a", "layer_b", "head_b")
 
 @dataclass(frozen=True)
 class JensenShannon(LayersMetric):
-    """How differently two heads attend, for every pair: 0 the same, ln 2 with nothing in common.
+    """Divergence of the attention of two heads, for every pair: 0 equal, ln 2 disjoint.
 
-    Mean over all tokens i of JS(a[i,·], b[i,·]) = H((a+b)/2) − (H(a) + H(b))/2 in nats, for
-    all heads a, b of the model. Nothing is excluded. Heads that a layer does not have (where
-    layers differ in their number) are NaN.
+    Mean over all tokens i of JS(a[i,·], b[i,·]) = H((a+b)/2) − (H(a) + H(b))/2 in nats, for all
+    heads a, b of the model. Nothing is excluded. Heads that a layer does not have (where layers
+    differ in their number) are NaN.
 
-    Clark et al. 2019, section 6 and Figure 6. Theirs is an undivided sum over tokens; their
-    code smooths rows as 0.999·a + 0.001/n, ours does not. Computed in float32, summed in
-    float64; no interval, because the state would be the square of the heads for each bucket.
+    Clark et al. 2019, section 6 and Figure 6. Theirs is an undivided sum over tokens; their code
+    smooths rows as 0.999·a + 0.001/n, ours does not. Computed in float32, summed in float64; no
+    interval, because the state would be the square of the heads for each bucket.
     """
 
     name = "js"
@@ -100,29 +94,29 @@ class JensenShannon(LayersMetric):
     is_default = False
 
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """Pairs of heads; how many heads each layer has; tokens."""
+        """Return the axes: pairs of heads, heads per layer, or none."""
         return {"sum": DIMS, "heads": ("layer_a",), "count": ()}[array]
 
     def variables(self) -> tuple[Variable, ...]:
-        """The divergence, and of how many tokens."""
+        """Return the divergence and its count of tokens."""
         return self.variable(self.name, DIMS), self.count_variable(())
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """The state of no token. The number of layers is not known yet."""
+        """Return the state of no token, without layers, whose number is unknown."""
         return {"sum": np.zeros((0, 0, 0, 0)), "heads": np.zeros(0), "count": np.zeros(())}
 
     def measure(self, layers: Sequence[LayerData]) -> State:
-        """Sums over the tokens of a batch, document by document, without their padding."""
+        """Sum over the tokens of a batch, document by document, without padding."""
         ordered = sorted(layers, key=lambda layer_data: layer_data.layer)
         mask = ordered[0].queries.mask
         heads = [layer_data.n_heads for layer_data in ordered]
         sums = np.zeros((sum(heads), sum(heads)))
         for document, real in enumerate(mask):
-            at = np.flatnonzero(real)
-            if not len(at):
+            positions = np.flatnonzero(real)
+            if not len(positions):
                 continue
-            here = slice(int(at[0]), int(at[-1]) + 1)
-            rows = [r.weights[document, :, here, here].float().cpu().numpy() for r in ordered]
+            span = slice(int(positions[0]), int(positions[-1]) + 1)
+            rows = [r.weights[document, :, span, span].float().cpu().numpy() for r in ordered]
             sums += js_sums(np.concatenate(rows), is_causal=ordered[0].is_causal)
         return {
             "sum": _by_layer(sums, heads),
@@ -131,16 +125,16 @@ class JensenShannon(LayersMetric):
         }
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Sums; a state of no layers adds nothing."""
-        known = [state for state in states if state["heads"].size] or [states[0]]
+        """Add the sums; a state without layers adds nothing."""
+        filled = [state for state in states if state["heads"].size] or [states[0]]
         return {
-            "sum": np.asarray(reduce(np.add, [state["sum"] for state in known])),
-            "heads": known[0]["heads"],
+            "sum": np.asarray(reduce(np.add, [state["sum"] for state in filled])),
+            "heads": filled[0]["heads"],
             "count": np.asarray(reduce(np.add, [state["count"] for state in states])),
         }
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """Means over tokens."""
+        """Return means over tokens."""
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = state["sum"] / state["count"]
         missing = np.arange(mean.shape[1])[None, :] >= state["heads"][:, None]
@@ -150,7 +144,7 @@ class JensenShannon(LayersMetric):
 
 
 def _by_layer(sums: np.ndarray, heads: Sequence[int]) -> np.ndarray:
-    """`layer head layer head`, filled up with 0 where a layer has fewer heads."""
+    """`layer head layer head`: return the pairs, filled with 0 where a layer has fewer heads."""
     n, most = len(heads), max(heads)
     if min(heads) == most:
         return sums.reshape(n, most, n, most)
@@ -158,6 +152,6 @@ def _by_layer(sums: np.ndarray, heads: Sequence[int]) -> np.ndarray:
     ends = np.cumsum([0, *heads])
     for a in range(n):
         for b in range(n):
-            bucket = sums[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
-            full[a, : heads[a], b, : heads[b]] = bucket
+            pairs = sums[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
+            full[a, : heads[a], b, : heads[b]] = pairs
     return full

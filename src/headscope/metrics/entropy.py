@@ -1,4 +1,4 @@
-"""How spread out a head's attention is."""
+"""Entropy of attention: how evenly a head spreads it over keys."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entropy(RatioMetric):
-    """How spread out a head's attention is: 0 on one token, ln n evenly over n.
+    """Entropy of a head's attention without null keys: 0 on one token, ln n evenly over n.
 
-    Mean over query tokens of −Σ p ln p, where p is a row without null reading,
-    renormalized. Rows with more than `most_null` (90 %) null attention are skipped: what is
-    left of them says little. `entropy_count` is how many rows each head had.
+    Mean over query tokens of −Σ p ln p, where p is a row without null reading, renormalized. Rows
+    with more than `most_null` (90 %) null attention are skipped: what is left of them says little.
+    `entropy_count` is how many rows each head had.
 
-    Vig & Belinkov 2019, Eq. 7 and footnote 4, Figure 12. With s = Σ a and t = Σ a ln a over
-    the keys that count, −Σ p ln p = ln s − t / s: one logarithm per weight.
+    Vig & Belinkov 2019, Eq. 7 and footnote 4, Figure 12. With s = Σ a and t = Σ a ln a over the
+    keys that count, −Σ p ln p = ln s − t / s: one logarithm per weight.
     """
 
     name = "entropy"
@@ -47,7 +47,7 @@ class Entropy(RatioMetric):
     most_null: float = 0.9
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Entropies of the rows that count; how many; the same."""
+        """Return entropies of the rows that count, and their number twice."""
         mass, null = row_mass(layer_data), null_mass(layer_data)
         (products,) = log_sums(layer_data)
         is_query = region_of(layer_data).queries[:, None, :] > 0
@@ -60,13 +60,12 @@ class Entropy(RatioMetric):
 
 @dataclass(frozen=True)
 class RowEntropy(SurfaceMetric):
-    """How broadly a head attends: 0 on one token, ln n evenly over n.
+    """Entropy of a head's attention over all keys: 0 on one token, ln n evenly over n.
 
     Mean over all tokens i of −Σ_j p ln p, p = a[i,·] over its sum. Unlike `entropy` (Vig &
     Belinkov's), nothing is excluded. Rows that are all 0 (an ablated head) are skipped.
 
-    Clark et al. 2019, section 3.3 and Figure 4. Their code smooths rows with 0.0001, ours
-    does not.
+    Clark et al. 2019, section 3.3 and Figure 4. Their code smooths rows with 0.0001, ours does not.
     """
 
     name = "row_entropy"
@@ -79,7 +78,7 @@ class RowEntropy(SurfaceMetric):
     reductions = (whole_masses, whole_log_sums)
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Entropies; rows; rows."""
+        """Return entropies, and the number of rows twice."""
         entropies, is_there = _entropies(layer_data)
         count = is_there.double().sum(-1)
         return entropies.sum(-1), count, count
@@ -87,10 +86,10 @@ class RowEntropy(SurfaceMetric):
 
 @dataclass(frozen=True)
 class FirstEntropy(SurfaceMetric):
-    """How broadly a head attends from the first token, [CLS] in BERT.
+    """Entropy of a head's attention from the first token, [CLS] in BERT.
 
-    As `row_entropy`, over the first token of each document alone. In causal attention that
-    token sees nothing but itself: 0.
+    `row_entropy` over the first token of each document. In causal attention that token sees only
+    itself, so the entropy is 0.
 
     Clark et al. 2019, section 3.3 and Figure 4 (3.89 nats in BERT's last layer).
     """
@@ -106,20 +105,20 @@ class FirstEntropy(SurfaceMetric):
     counts = "documents"
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """The first row's entropy; 1; 1."""
-        entropies, is_there = _entropies(layer_data)
+        """Return the first row's entropy, and the number of first rows twice."""
+        entropies, is_counted = _entropies(layer_data)
         first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(entropies.device)
-        at = first[:, None, None].expand(-1, layer_data.n_heads, 1)
-        count = is_there.gather(2, at).squeeze(2).double()
-        return entropies.gather(2, at).squeeze(2), count, count
+        index = first[:, None, None].expand(-1, layer_data.n_heads, 1)
+        count = is_counted.gather(2, index).squeeze(2).double()
+        return entropies.gather(2, index).squeeze(2), count, count
 
 
 @dataclass(frozen=True)
 class UniformEntropy(SurfaceMetric):
-    """The entropy of attending evenly to everything in sight: what `row_entropy` is held to.
+    """Entropy of uniform attention over the visible keys: the upper bound of `row_entropy`.
 
-    Mean over all tokens of ln k, k the keys a query can see: all of them, or those up to
-    itself in causal attention.
+    Mean over all tokens of ln k, with k the visible keys of a query: all keys, or in causal
+    attention those up to the query.
 
     Clark et al. 2019, section 3.3, the line in Figure 4.
     """
@@ -135,7 +134,7 @@ class UniformEntropy(SurfaceMetric):
     scope = "text"
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Logarithms; tokens; tokens."""
+        """Return logarithms, and the number of tokens twice."""
         queries = torch.from_numpy(layer_data.queries.mask).double()
         keys = torch.from_numpy(layer_data.keys.mask).double()
         seen = keys.cumsum(-1) if layer_data.is_causal else keys.sum(-1, keepdim=True)
@@ -145,8 +144,8 @@ class UniformEntropy(SurfaceMetric):
 
 
 def _entropies(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """`document head query`, float64: entropy of each row (0 where it does not count), and
-    whether it counts.
+    """Return the entropy of each row, `document head query` in float64, and a mask of rows that
+    count.
     """
 
     def make() -> tuple[Tensor, Tensor]:

@@ -1,7 +1,4 @@
-"""The documents that excite a head most.
-
-What HeadVis shows of a head: six scores, and documents drawn by how high its weights go.
-"""
+"""Documents with a head's highest weights, and the samples that HeadVis shows."""
 
 from __future__ import annotations
 
@@ -21,11 +18,10 @@ ARRAYS = ("weight", "document", "query", "key")
 
 @dataclass(frozen=True)
 class Exemplars(MergedMetric):
-    """The documents in which a head pays its highest attention to a single token.
+    """Documents with a head's highest attention to a single token.
 
-    Per head the `k` documents with the highest a[i,j] of the region (null attention left
-    out), with the query i and key j. One arc per document. Of equal weights the document
-    that comes first in the corpus wins, and in it the first query, then the first key.
+    For each head the `k` documents with the highest a[i,j] of the region (null attention left out),
+    with query i and key j; one arc per document. Ties go to the first document, query, then key.
 
     Vig & Belinkov 2019, section 5.4, Tables 1 to 3.
     """
@@ -47,54 +43,54 @@ class Exemplars(MergedMetric):
         whole_number("k", self.k)
 
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """Heads and ranks."""
+        """Return heads and ranks."""
         return ("head", "rank")
 
     def variables(self) -> tuple[Variable, ...]:
-        """The weights and where they are: shown as sentences, not by themselves."""
+        """Return the weights and their positions, which are shown as sentences."""
         dims = ("layer", "head", "rank")
         return tuple(self.variable(f"exemplar_{name}", dims, title="") for name in ARRAYS)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
-        """Ranks from 0 on."""
+        """Return ranks from 0."""
         return {"rank": range(self.k)}
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """No document."""
+        """Return a state without documents."""
         return {
             name: np.full((n_heads, self.k), -np.inf if name == "weight" else -1.0)
             for name in ARRAYS
         }
 
     def measure(self, layer_data: LayerData) -> State:
-        """The highest of this batch."""
+        """Return the highest weights of this batch."""
         batch = layer_data.batch
         weights, queries, keys = (tensor.cpu().numpy() for tensor in peaks(layer_data))
         k = min(self.k, len(batch))
-        # In the order of the corpus, so that a stable sort lets the first of equals win.
+        # Sorted by number, so that ties go to the first document.
         first = batch.once("by number", lambda: np.argsort(batch.numbers, kind="stable"))
         ranked = first[np.argsort(-weights[first], axis=0, kind="stable")[:k]].T
         heads = np.arange(layer_data.n_heads)[:, None]
         weight, query, key = (array[ranked, heads] for array in (weights, queries, keys))
         state = self.zero(layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal)
-        is_there = ~(weight <= 0)  # keeps NaN, so that it is noticed
+        is_positive = ~(weight <= 0)  # keeps NaN, so that it is noticed
         for name, values in zip(ARRAYS, (weight, batch.numbers[ranked], query, key), strict=True):
-            np.copyto(state[name][:, :k], values, where=is_there)
+            np.copyto(state[name][:, :k], values, where=is_positive)
         return state
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """The highest of all."""
+        """Keep the highest weights of all states."""
         if len(states) == 1:
             return states[0]
-        together = {
+        merged = {
             name: np.concatenate([state[name] for state in states], axis=-1) for name in ARRAYS
         }
-        by = (together["key"], together["query"], together["document"], -together["weight"])
+        by = (merged["key"], merged["query"], merged["document"], -merged["weight"])
         order = np.lexsort(by, axis=-1)[..., : self.k]
-        return {name: np.take_along_axis(together[name], order, axis=-1) for name in ARRAYS}
+        return {name: np.take_along_axis(merged[name], order, axis=-1) for name in ARRAYS}
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """The weights, NaN where there are fewer documents than ranks."""
+        """Return the weights, NaN if there are fewer documents than ranks."""
         is_empty = state["document"] < 0
         return {
             f"exemplar_{name}": np.where(is_empty, np.nan if name == "weight" else -1, values)
@@ -103,7 +99,7 @@ class Exemplars(MergedMetric):
 
 
 INTERVALS = 5
-"""Fifths of 0 to 1: the interval of a document is where the head's highest weight in it falls."""
+"""Number of equal intervals of 0 to 1, by a head's highest weight in a document."""
 BINS = 50
 KEPT_KEYS = 8
 MIN_KEPT = 0.005
@@ -120,21 +116,20 @@ COLUMNS = (
     *("self", "previous", "entropy", "distance", "distance_squared", "induction"),
     *("rows", "rows_with_previous", "rows_with_repeat", "highest", "documents"),
 )
-"""What `sums` holds of each head, over all documents."""
+"""Columns of `sums`: totals of each head over all documents."""
 OF_SAMPLES = ("document", "order", "highest", "length")
 OF_ENTRIES = ("keys", "weights")
 
 
 @dataclass(frozen=True)
 class HeadSamples(MergedMetric):
-    """Six scores of a head by HeadVis's definitions, with documents that show it at work.
+    """Six scores of a head by HeadVis's definitions, with sample documents.
 
-    All rows and keys count, the first token too, which is a resting place in most models: read
-    these beside headscope's own metrics, which have intervals. Of each fifth of the scale (by the
-    head's highest weight, first row and column left out) the `samples` documents with the
-    smallest hashes are kept, the same ones however a run is cut; of each its first `tokens`
-    tokens, with the eight highest weights of each row above .005. `result.export("headvis", …)`
-    writes them out.
+    All rows and keys count, including the first token, an attention sink in most models.
+    headscope's own metrics have intervals; these do not. For each fifth of the scale (by the head's
+    highest weight, first row and column left out), the `samples` documents with the smallest hashes
+    are kept, independent of shards. Of each, the first `tokens` tokens are kept with the eight
+    highest weights of each row above .005. `result.export("headvis", …)` writes them out.
 
     Luger, Kamath et al. 2026, "Visualizing Attention Heads" (HeadVis).
     """
@@ -157,44 +152,44 @@ class HeadSamples(MergedMetric):
         whole_number("tokens", self.tokens)
 
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """Sums and bins by head; samples also by interval; their weights by row and rank."""
+        """Return the axes: heads; samples also have intervals, and their weights rows and ranks."""
         if array in ("sums", "histogram"):
             return ("head", {"sums": "column", "histogram": "bin"}[array])
-        of_sample = ("head", "interval", "sample")
-        return of_sample if array in OF_SAMPLES else (*of_sample, "row", "rank_in_row")
+        sample_dims = ("head", "interval", "sample")
+        return sample_dims if array in OF_SAMPLES else (*sample_dims, "row", "rank_in_row")
 
     def variables(self) -> tuple[Variable, ...]:
-        """The scores, and which documents were kept."""
+        """Return the scores and the kept documents."""
         dims = ("layer", "head")
         scores = [self.variable(name, dims, title="", meaning=SCORES[name]) for name in SCORES]
         kept = self.variable("sample_document", (*dims, "interval", "sample"), title="")
         return (*scores, kept)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
-        """Intervals from 1 on, samples from 0 on."""
+        """Return intervals from 1 and samples from 0."""
         return {"interval": range(1, INTERVALS + 1), "sample": range(self.samples)}
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """No document."""
-        of_sample = n_heads, INTERVALS, self.samples
-        of_entry = *of_sample, self.tokens, KEPT_KEYS
+        """Return a state without documents."""
+        sample_shape = n_heads, INTERVALS, self.samples
+        entry_shape = *sample_shape, self.tokens, KEPT_KEYS
         return {
             "sums": np.zeros((n_heads, len(COLUMNS))),
             "histogram": np.zeros((n_heads, BINS)),
-            **{name: np.full(of_sample, -1.0) for name in OF_SAMPLES},
-            "order": np.full(of_sample, np.inf),
-            "keys": np.full(of_entry, -1, dtype=np.float32),
-            "weights": np.zeros(of_entry, dtype=np.float32),
+            **{name: np.full(sample_shape, -1.0) for name in OF_SAMPLES},
+            "order": np.full(sample_shape, np.inf),
+            "keys": np.full(entry_shape, -1, dtype=np.float32),
+            "weights": np.zeros(entry_shape, dtype=np.float32),
         }
 
     def measure(self, layer_data: LayerData) -> State:
-        """The documents of a batch, those with the smallest hashes first."""
+        """Return the documents of a batch, smallest hashes first."""
         batch, sequences = layer_data.batch, layer_data.queries
         state = self.zero(layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal)
         heads = np.arange(layer_data.n_heads)
         for at in np.lexsort((batch.numbers, batch.keys)):
             real = np.flatnonzero(sequences.mask[at])
-            if len(real) < 2:  # there is nothing off the first row and column
+            if len(real) < 2:  # only the first row and column
                 continue
             weights = layer_data.weights[at].double().cpu().numpy()[:, real][:, :, real]
             shown = weights[:, : self.tokens, : self.tokens]
@@ -219,7 +214,7 @@ class HeadSamples(MergedMetric):
         return state
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Sums added up; of each interval the documents with the smallest hashes."""
+        """Add the sums; keep the documents with the smallest hashes of each interval."""
         if len(states) == 1:
             return states[0]
         together = {
@@ -238,7 +233,7 @@ class HeadSamples(MergedMetric):
         return merged
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """Means over rows; NaN where there is none."""
+        """Return means over rows; NaN without rows."""
         sums = {name: state["sums"][..., at] for at, name in enumerate(COLUMNS)}
 
         def mean(summed: str, over: str) -> np.ndarray:
@@ -258,10 +253,10 @@ class HeadSamples(MergedMetric):
 
 
 def _sums(weights: np.ndarray, ids: np.ndarray | None, highest: np.ndarray) -> np.ndarray:
-    """`head column` of one document, from its attention (`head query key`)."""
+    """`head column`: return the sums of one document from its attention (`head query key`)."""
     n = weights.shape[1]
-    at = np.arange(n)
-    distance = np.abs(at[:, None] - at[None, :]).astype(np.float64)
+    positions = np.arange(n)
+    distance = np.abs(positions[:, None] - positions[None, :]).astype(np.float64)
     logs = np.log(np.where(weights > 0, weights, 1))
     same = np.zeros((n, n), bool) if ids is None else np.tril(ids[:, None] == ids[None, :], -1)
     after = np.pad(same, ((0, 0), (1, 0)))[:, :-1]
@@ -281,8 +276,8 @@ def _sums(weights: np.ndarray, ids: np.ndarray | None, highest: np.ndarray) -> n
 
 
 def _highest_of_rows(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Keys and weights (`head query rank`) of the highest of each row; -1 and 0 beyond them."""
+    """`head query rank`: return the highest keys and weights of each row, else -1 and 0."""
     keys = np.argsort(-weights, axis=-1, kind="stable")[..., :KEPT_KEYS]
-    kept = np.take_along_axis(weights, keys, axis=-1)
-    is_kept = kept >= MIN_KEPT
-    return np.where(is_kept, keys, -1), np.where(is_kept, kept, 0)
+    highest = np.take_along_axis(weights, keys, axis=-1)
+    is_kept = highest >= MIN_KEPT
+    return np.where(is_kept, keys, -1), np.where(is_kept, highest, 0)

@@ -1,7 +1,6 @@
-"""What attention matters to the model: gradients of its own loss, by class of key.
+"""Gradients of the model's loss by class of key.
 
-These metrics read the gradients of a backward pass (`headscope.importance` runs it), not
-attention alone.
+These metrics need a backward pass, which `headscope.importance` runs.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Importance(RatioMetric):
-    """How much the model's loss depends on attention to each class of keys.
+    """Sensitivity of the model's loss to attention to each class of keys.
 
-    Mean of |∂L/∂a[i,j]| over all pairs of a query i and a key j of the class that the model
-    can attend to. L is the mean cross-entropy of a document's predicted tokens: next tokens
-    in causal models; in encoders 15 % of the tokens, masked, drawn with `seed` and the
-    document's content; in classifiers the label they find likeliest. `target` names another
-    answer, `scalar` a function of the model's output (`module:function`). Small gradients at
-    a class that gets much attention say that the attention there is a no-op.
+    Mean of |∂L/∂a[i,j]| over all pairs of a query i and a key j of the class that the model can
+    attend to. L is the mean cross-entropy of a document's predicted tokens: next tokens in causal
+    models; in encoders 15 % of the tokens, masked, drawn with `seed` and the document's content; in
+    classifiers the label they find likeliest. `target` names another answer, `scalar` a function of
+    the model's output (`module:function`). Small gradients at a class that gets much attention say
+    that the attention there is a no-op.
 
-    Clark et al. 2019, section 3.2 and Figure 3, who did not release this analysis. They show
-    [SEP], ". or ," and all keys; by layer is the mean over the layer's heads.
+    Clark et al. 2019, section 3.2 and Figure 3, who did not release this analysis. They show [SEP],
+    ". or ," and all keys; by layer is the mean over the layer's heads.
     """
 
     name = "importance"
@@ -59,11 +58,11 @@ class Importance(RatioMetric):
     scalar: str | None = None
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Classes of the run, and all keys."""
+        """Return the classes of the run, and all keys."""
         return {"gradient_class": (*axes.key_classes, ALL)}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums of |∂L/∂a| by class; pairs; queries."""
+        """Return sums of |∂L/∂a| by class, pairs, and queries."""
         pairs, members = _pairs(layer_data), _members(layer_data)
         gradients = _gradients(layer_data).abs().double() * pairs[:, None]
         numerator = gradients.sum(2) @ members
@@ -74,15 +73,13 @@ class Importance(RatioMetric):
 
 @dataclass(frozen=True)
 class RemovalEstimate(RatioMetric):
-    """By how much the loss would rise if a head's attention to a class were removed.
+    """First-order increase of the loss if a head's attention to a class is removed.
 
-    Mean over documents of −Σ a[i,j]·∂L/∂a[i,j] over keys j of the class: the change in loss
-    to first order when those weights are set to 0 and nothing else changes. If the rest of
-    each row is `renormalized` to keep its sum, it also grows by the share m[i] that was taken
-    away, to first order: −Σ a[i,j]·∂L/∂a[i,j] + Σ m[i]·a[i,k]·∂L/∂a[i,k] over all keys k.
-    What really happens is `headscope.check_importance`.
+    Mean over documents of −Σ a[i,j]·∂L/∂a[i,j] over keys j of the class. With `renormalized`, the
+    rest of each row grows by the removed share m[i], which adds Σ m[i]·a[i,k]·∂L/∂a[i,k] over all
+    keys k. `headscope.check_importance` measures the exact change.
 
-    The gradient of Clark et al. 2019, section 3.2, times the attention that is there.
+    The gradient of Clark et al. 2019, section 3.2, times the attention.
     """
 
     name = "removal_estimate"
@@ -102,11 +99,11 @@ class RemovalEstimate(RatioMetric):
     renormalized: bool = False
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Classes of the run, and all keys."""
+        """Return the classes of the run, and all keys."""
         return {"gradient_class": (*axes.key_classes, ALL)}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums of −a·∂L/∂a by class; documents; documents."""
+        """Return sums of −a·∂L/∂a by class, and documents twice."""
         pairs, members = _pairs(layer_data)[:, None], _members(layer_data)
         weights = layer_data.weights.double() * pairs
         products = weights * _gradients(layer_data).double()
@@ -121,7 +118,7 @@ class RemovalEstimate(RatioMetric):
 
 @dataclass(frozen=True)
 class Loss(RatioMetric):
-    """What the model loses per predicted token, by its own objective.
+    """Loss of the model per predicted token, by its own objective.
 
     Mean cross-entropy over all predicted tokens of the corpus.
 
@@ -140,7 +137,7 @@ class Loss(RatioMetric):
     is_default = False
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Cross-entropies; predicted tokens; the same."""
+        """Return cross-entropies, and predicted tokens twice."""
         losses = layer_data.batch.losses
         if losses is None:
             raise InputError("The loss is measured by headscope.importance, not by analyze.")
@@ -159,7 +156,7 @@ def _gradients(layer_data: LayerData) -> Tensor:
 
 
 def _pairs(layer_data: LayerData) -> Tensor:
-    """`document query key`, float64: what the model can attend to."""
+    """`document query key`, float64: return 1 for visible pairs."""
 
     def make() -> Tensor:
         queries, keys = (torch.from_numpy(t.mask) for t in (layer_data.queries, layer_data.keys))
@@ -170,7 +167,7 @@ def _pairs(layer_data: LayerData) -> Tensor:
 
 
 def _members(layer_data: LayerData) -> Tensor:
-    """`document key class`, float64, with a last class of all keys."""
+    """`document key class`, float64: return memberships, with a last class of all keys."""
     mask = torch.from_numpy(layer_data.keys.mask)
     everything = mask.double().to(layer_data.device)[..., None]
     classes = key_classes(layer_data)

@@ -1,8 +1,6 @@
-"""Heads that look for the same token earlier: duplicate-token and induction heads.
+"""Duplicate-token and induction heads, from the repeated tokens of any text.
 
-Both are defined on any text by its repeated tokens; the usual score is that of sequences of
-random tokens repeated once (`headscope.heads.detect`), where nothing else tells a model
-what comes next.
+The usual score, on random tokens repeated once, is in `headscope.heads.detect`.
 """
 
 from __future__ import annotations
@@ -24,14 +22,12 @@ if TYPE_CHECKING:
 
 @Reduction
 def repeat_sums(layer_data: LayerData) -> Small:
-    """`document head 2`, float64: attention to earlier occurrences, and to what followed
-    them; one product for both.
-    """
+    """`document head 2`, float64: attention to earlier occurrences, and to the tokens after."""
     return (torch.bmm(layer_data.weights.flatten(2), _forms(layer_data)[0]).double(),)
 
 
 class _RepeatShare(RatioMetric):
-    """Attention of repeated tokens to certain earlier keys, over all of their attention."""
+    """Attention of repeated tokens to certain earlier keys, over all their attention."""
 
     units = "share of attention"
     format = ".1%"
@@ -39,13 +35,13 @@ class _RepeatShare(RatioMetric):
     counts = "repeated tokens"
     blocks = SELF_BLOCKS
     shift: ClassVar[int]
-    """How many tokens after the earlier occurrence the key stands."""
+    """Position of the key after the earlier occurrence."""
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention to these keys; all attention of repeated tokens; how many."""
-        chosen = _forms(layer_data)[1][..., self.shift]
-        masses = (query_masses(layer_data) * chosen[:, None, :]).sum(-1)
-        count = chosen.sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
+        """Return attention to these keys, all attention of repeated tokens, and their number."""
+        is_repeated = _forms(layer_data)[1][..., self.shift]
+        masses = (query_masses(layer_data) * is_repeated[:, None, :]).sum(-1)
+        count = is_repeated.sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
         return repeat_sums(layer_data)[0][..., self.shift], masses, count
 
 
@@ -53,11 +49,11 @@ class _RepeatShare(RatioMetric):
 class DuplicateToken(_RepeatShare):
     """Share of attention from a repeated token to its earlier occurrences.
 
-    Σ a[i,j]·1(j < i, token j = token i) / Σ a[i,j] over the queries i that have occurred
-    before. Special tokens are neither.
+    Σ a[i,j]·1(j < i, token j = token i) / Σ a[i,j] over queries i that occurred before. Special
+    tokens are left out on both sides.
 
-    Wang et al. 2022, "Interpretability in the Wild: a Circuit for Indirect Object
-    Identification in GPT-2 small", section 3 (duplicate token heads).
+    Wang et al. 2022, "Interpretability in the Wild: a Circuit for Indirect Object Identification in
+    GPT-2 small", section 3 (duplicate token heads).
     """
 
     name = "duplicate_token"
@@ -74,10 +70,10 @@ class DuplicateToken(_RepeatShare):
 
 @dataclass(frozen=True)
 class Induction(_RepeatShare):
-    """Share of attention from a repeated token to what came after it before.
+    """Share of attention from a repeated token to the token after its earlier occurrence.
 
-    Σ a[i, j+1]·1(j + 1 < i, token j = token i) / Σ a[i,j] over the queries i that have such
-    a key. A head that scores high completes A B … A with B.
+    Σ a[i, j+1]·1(j + 1 < i, token j = token i) / Σ a[i,j] over the queries i that have such a key.
+    A head that scores high completes A B … A with B.
 
     Olsson et al. 2022, "In-context Learning and Induction Heads" (prefix matching).
     """
@@ -95,8 +91,9 @@ class Induction(_RepeatShare):
 
 
 def _forms(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """`document query·key 2`, in the type of the weights: is the key an earlier occurrence
-    of the query; does it follow one? And `document query 2`, float64: is there any?
+    """Return masks of earlier occurrences and of the keys after them.
+
+    `document query·key 2` in the type of the weights, and `document query 2`, float64: 1 if any.
     """
 
     def make() -> tuple[Tensor, Tensor]:

@@ -1,15 +1,7 @@
-"""What heads do at the surface: positions, delimiters, sinks. Nothing is left out.
+"""Attention by position and class of key, distances, attention sinks and null attention.
 
-What Clark et al.'s surface metrics share: all tokens count, and there are two weightings.
-
-Unlike the region of Vig & Belinkov, every token is a query and every token a key: special
-tokens are what these metrics are about.
-
-How far a head reaches.
-
-How much of its attention a head parks on tokens that say nothing.
-
-How long the documents are.
+Clark et al.'s metrics count every token as query and key, special tokens included. Vig & Belinkov's
+leave null attention out.
 """
 
 from __future__ import annotations
@@ -40,13 +32,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Weighting = Literal["token", "document"]
-"""`token`: ratios of sums over all tokens. `document`: means of the documents' own ratios, as in
-the code that Clark et al. released."""
+"""Weighting of documents. `token`: ratios of sums over all tokens. `document`: means of documents'
+ratios, as in the code of Clark et al."""
 
 
 @dataclass(frozen=True)
 class SurfaceMetric(RatioMetric):
-    """A ratio over all tokens. Subclasses write `sums`."""
+    """Ratio over all tokens. Subclasses write `sums`."""
 
     name: ClassVar[str]
     weighting: Weighting = "token"
@@ -57,21 +49,21 @@ class SurfaceMetric(RatioMetric):
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
-        """Sums of rows and columns; most need more."""
+        """Reductions to sums of rows and columns; subclasses add theirs."""
         return (whole_masses,)
 
     @property
     def averaged(self) -> str:
-        """Over tokens, or over documents' own ratios."""
+        """Description of the weighting."""
         return super().averaged if self.weighting == "token" else "mean of the documents' ratios"
 
     @abstractmethod
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """As `RatioMetric.rows`, weighted by token."""
+        """Return `RatioMetric.rows`, weighted by token."""
 
     @final
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """The sums; if weighted by document, each document's ratio, and 1 where it has one."""
+        """Return the sums; weighted by document, each document's ratio and 1 if it has one."""
         numerator, denominator, count = self.sums(layer_data)
         if self.weighting == "token":
             return numerator, denominator, count
@@ -83,19 +75,19 @@ class SurfaceMetric(RatioMetric):
 
 
 def is_query(layer_data: LayerData) -> Tensor:
-    """`document query`: every token, as 0 and 1 in the type of the weights."""
+    """`document query`: return 1 for every token, in the type of the weights."""
     return everything(layer_data).queries
 
 
 def query_masses(layer_data: LayerData) -> Tensor:
-    """`document head query`: what each row sums to (1, except with sinks and edits), float64. It
-    reads the digest `whole_masses`.
+    """`document head query`, float64: return row sums, which are 1 except with sink logits and
+    edits. Reads the reduction `whole_masses`.
     """
     return whole_masses(layer_data)[0]
 
 
 def first_positions(mask: np.ndarray) -> np.ndarray:
-    """`document`: where each document starts."""
+    """`document`: return the position of the first token."""
     return np.asarray(mask.argmax(axis=1))
 
 
@@ -104,25 +96,25 @@ OFFSETS = (-1, 0, 1)
 
 @Reduction
 def diagonal_sums(layer_data: LayerData) -> Small:
-    """`document head offset`, float64: attention to the tokens at each offset."""
+    """`document head offset`, float64: return attention to the tokens at each offset."""
     diagonals = [layer_data.weights.diagonal(offset, dim1=2, dim2=3) for offset in OFFSETS]
     pairs = zip(diagonals, _pairs(layer_data), strict=True)
-    return (torch.stack([(d.double() * both).sum(-1) for d, (_, both) in pairs], -1),)
+    return (torch.stack([(d.double() * mask).sum(-1) for d, (_, mask) in pairs], -1),)
 
 
 @Reduction
 def to_separators(layer_data: LayerData) -> Small:
-    """`document head query`, float64: attention of each query to separators."""
+    """`document head query`, float64: return attention of each query to separators."""
     keys = separators(layer_data, "key").to(layer_data.device, layer_data.dtype)
     return ((layer_data.weights @ keys[:, None, :, None]).squeeze(-1).double(),)
 
 
 @Reduction
 def to_first(layer_data: LayerData) -> Small:
-    """`document head`, float64: what all queries together pay to the first token."""
+    """`document head`, float64: return attention of all queries to the first token."""
     first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(layer_data.device)
-    at = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
-    paid = layer_data.weights.gather(3, at).squeeze(3) * is_query(layer_data)[:, None, :]
+    index = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
+    paid = layer_data.weights.gather(3, index).squeeze(3) * is_query(layer_data)[:, None, :]
     return (paid.double().sum(-1),)
 
 
@@ -130,13 +122,12 @@ def to_first(layer_data: LayerData) -> Small:
 class OffsetShare(SurfaceMetric):
     """Share of attention that goes to the token before (−1), itself (0) or after (1).
 
-    Σ a[i, i+o] / Σ a[i, j] over the queries i that have a token at i+o; offset is key minus
-    query. Above 0.5 at −1 a head is a previous-token head. In causal attention the next
-    token is out of sight: 0.
+    Σ a[i, i+o] / Σ a[i, j] over the queries i that have a token at i+o; offset is key minus query.
+    Above 0.5 at −1 a head is a previous-token head. In causal attention the next token is not
+    visible: 0.
 
-    Clark et al. 2019, section 3.1. Their code divides by all tokens, the first one too,
-    which has no token before it: (n − 1)/n of ours. The legend of their plot swaps next and
-    previous.
+    Clark et al. 2019, section 3.1. Their code divides by all tokens, including the first one, which
+    has no token before it: (n − 1)/n of ours. The legend of their plot swaps next and previous.
     """
 
     name = "offset_share"
@@ -152,24 +143,24 @@ class OffsetShare(SurfaceMetric):
     denominator_dims = ("offset",)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
-        """Offsets."""
+        """Return the offsets."""
         return {"offset": OFFSETS}
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention at each offset; attention of queries that have a token there; queries."""
+        """Return attention at each offset, attention of queries with a token there, and queries."""
         masses = query_masses(layer_data)
-        paid = [(masses[..., here] * both).sum(-1) for here, both in _pairs(layer_data)]
+        paid = [(masses[..., queries] * mask).sum(-1) for queries, mask in _pairs(layer_data)]
         count = is_query(layer_data).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
         return diagonal_sums(layer_data)[0], torch.stack(paid, -1), count
 
 
 @dataclass(frozen=True)
 class ClassShare(SurfaceMetric):
-    """Share of attention to each class of keys: where a head rests.
+    """Share of attention to each class of keys, including attention sinks.
 
-    Σ a[i,j]·1(j is of the class) / Σ a[i,j] over all tokens, special ones too. Classes are
-    the first token, each special token of the tokenizer, "." or ",", all punctuation and
-    the rest; they overlap.
+    Σ a[i,j]·1(j is of the class) / Σ a[i,j] over all tokens, special ones too. Classes are the
+    first token, each special token of the tokenizer, "." or ",", all punctuation and the rest; they
+    overlap.
 
     Clark et al. 2019, section 3.2 and Figure 2, who have [CLS], [SEP] and ". or ,".
     """
@@ -185,11 +176,11 @@ class ClassShare(SurfaceMetric):
     dims = ("key_class",)
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Classes of the run."""
+        """Return the classes of the run."""
         return {"key_class": axes.key_classes}
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention to each class; all attention; queries."""
+        """Return attention to each class, all attention, and queries."""
         classes = key_classes(layer_data)
         columns = whole_masses(layer_data)[2]
         count = is_query(layer_data).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
@@ -201,16 +192,16 @@ class ClassShare(SurfaceMetric):
 
 
 class _ToSeparators(SurfaceMetric):
-    """Attention of some tokens to separators, over all of their attention."""
+    """Attention of some tokens to separators, over all their attention."""
 
     units = "share of attention"
     format = ".1%"
     reductions = (whole_masses, to_separators)
     from_separators: ClassVar[bool]
-    """Whose attention: that of separators, or that of all other tokens."""
+    """Queries are the separators; if false, all other tokens."""
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention to separators; all attention; how many queries."""
+        """Return attention to separators, all attention, and queries."""
         asking = separators(layer_data, "query")
         if not self.from_separators:
             asking = (is_query(layer_data) > 0) & ~asking
@@ -223,11 +214,11 @@ class _ToSeparators(SurfaceMetric):
 
 @dataclass(frozen=True)
 class SepFromSep(_ToSeparators):
-    """Share of attention that separators pay to separators: near 1, they look at nothing else.
+    """Share of attention that separators pay to separators: near 1, they attend to nothing else.
 
-    Σ a[i,j] / Σ a[i,·] over queries i that are separators, keys j likewise. A separator is a
-    special token that is not the first token of its document ([SEP], </s>). Models without
-    one have no value and a count of 0.
+    Σ a[i,j] / Σ a[i,·] over queries i and keys j that are separators. A separator is a special
+    token that is not the first token of its document ([SEP], </s>). Models without one have NaN and
+    a count of 0.
 
     Clark et al. 2019, section 3.2, bottom of Figure 2 (more than 0.9).
     """
@@ -243,9 +234,9 @@ class SepFromSep(_ToSeparators):
 
 @dataclass(frozen=True)
 class SepFromOther(_ToSeparators):
-    """Share of attention that other tokens pay to separators: high where a head idles.
+    """Share of attention that other tokens pay to separators, as an attention sink.
 
-    As `sep_from_sep`, over queries i that are not separators, in documents that have one.
+    `sep_from_sep` over queries i that are not separators, in documents that have one.
 
     Clark et al. 2019, section 3.2, bottom of Figure 2.
     """
@@ -265,14 +256,13 @@ class SepFromOther(_ToSeparators):
 class SinkRate(RatioMetric):
     """Share of documents in which the first token is a head's attention sink.
 
-    A sink is a key that receives more than `threshold` of the attention of the queries that
-    see it, on average: (1/n) Σ_i a[i, first] > ε. Documents of one token are not counted:
-    there is nothing else to look at.
+    A sink receives more than `threshold` of the attention of the queries that see it, on average:
+    (1/n) Σ_i a[i, first] > ε. Documents of one token are not counted.
 
-    Named by Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks"
-    (arXiv 2309.17453); measured by Gu et al. 2024, "When Attention Sink Emerges in Language
-    Models: An Empirical View", whose Sink_1 with ε = 0.3 is our mean over heads. They measure
-    sequences of a fixed length; the shorter a document, the more easily it has a sink.
+    Named by Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks" (arXiv
+    2309.17453). Measured by Gu et al. 2024, "When Attention Sink Emerges in Language Models: An
+    Empirical View", whose Sink_1 with ε = 0.3 is our mean over heads. They use sequences of a fixed
+    length; shorter documents have a sink more easily.
     """
 
     name = "sink_rate"
@@ -290,7 +280,7 @@ class SinkRate(RatioMetric):
     threshold: float = 0.3
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """1 where the first token is a sink; 1; 1."""
+        """Return 1 if the first token is a sink, and documents twice."""
         n_tokens = is_query(layer_data).double().sum(-1, keepdim=True)
         mean = to_first(layer_data)[0] / n_tokens.clamp_min(1)
         counts = (n_tokens > 1).double().expand(-1, layer_data.n_heads)
@@ -298,23 +288,23 @@ class SinkRate(RatioMetric):
 
 
 def _pairs(layer_data: LayerData) -> list[tuple[slice, Tensor]]:
-    """For each offset the queries that may have a token there; `document 1 query`: do they?"""
+    """Return for each offset a slice of queries, and a mask of those with a token there."""
 
     def make() -> list[tuple[slice, Tensor]]:
         mask = is_query(layer_data)
         n = mask.shape[1]
         pairs = []
         for offset in OFFSETS:
-            here = slice(max(0, -offset), n - max(0, offset))
-            there = slice(max(0, offset), n - max(0, -offset))
-            pairs.append((here, (mask[:, here] * mask[:, there])[:, None]))
+            queries = slice(max(0, -offset), n - max(0, offset))
+            keys = slice(max(0, offset), n - max(0, -offset))
+            pairs.append((queries, (mask[:, queries] * mask[:, keys])[:, None]))
         return pairs
 
     return layer_data.of_batch("offset pairs", make)
 
 
 def key_classes(layer_data: LayerData) -> Tensor | None:
-    """`document key class`, float64: membership; None where it is not known."""
+    """`document key class`, float64: return memberships, or None if unknown."""
     keys = layer_data.keys
     if keys.classes is None:
         return None
@@ -325,7 +315,7 @@ def key_classes(layer_data: LayerData) -> Tensor | None:
 
 
 def separators(layer_data: LayerData, side: str) -> Tensor:
-    """`document token`: is it a separator, on the side of queries or of keys?"""
+    """`document token`: return a mask of separators among queries or keys."""
 
     def make() -> Tensor:
         tokens = layer_data.queries if side == "query" else layer_data.keys
@@ -338,10 +328,10 @@ def separators(layer_data: LayerData, side: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Distance(RatioMetric):
-    """How many tokens away a head looks, on average.
+    """Mean distance between a query token and the tokens it attends to.
 
-    Σ a[i,j]·|i − j| / Σ a[i,j], null attention left out of both. Distances count token
-    positions. In encoders keys lie on both sides, so the distance is absolute.
+    Σ a[i,j]·|i − j| / Σ a[i,j], null attention left out of both. Distances count token positions.
+    In encoders keys lie on both sides, so the distance is absolute.
 
     Vig & Belinkov 2019, Eq. 6, Figure 11.
     """
@@ -358,20 +348,19 @@ class Distance(RatioMetric):
     blocks = SELF_BLOCKS
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention times distance; all attention; queries."""
+        """Return attention times distance, all attention, and queries."""
         return pair_sums(layer_data)[0][..., 0], total_mass(layer_data), query_counts(layer_data)
 
 
 @dataclass(frozen=True)
 class NullShare(RatioMetric):
-    """Share of a head's attention that rests on null keys: high where it mostly idles.
+    """Share of a head's attention to null keys: high in heads that mostly attend to a sink.
 
-    Σ a[i,j]·1(j is null) / Σ a[i,j] over query tokens i that are not special and all keys
-    j. Null keys are the first token in causal attention and every special token otherwise
-    (`null_keys` of a run). Rows that sum to less than 1 (models with sinks) divide by what
-    they have.
+    Σ a[i,j]·1(j is null) / Σ a[i,j] over query tokens i that are not special and all keys j. Null
+    keys are the first token in causal attention and every special token otherwise (`null_keys` of a
+    run). Rows that sum to less than 1 (models with sink logits) are normalized.
 
-    Vig & Belinkov 2019, section 5.2.3 and Figure 5, which knows only the first token.
+    Vig & Belinkov 2019, section 5.2.3 and Figure 5, where only the first token is null.
     """
 
     name = "null_share"
@@ -384,14 +373,14 @@ class NullShare(RatioMetric):
     reductions = (masses,)
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Null attention; all attention; queries."""
+        """Return null attention, all attention, and queries."""
         null = null_mass(layer_data).sum(-1)
         return null, null + total_mass(layer_data), query_counts(layer_data)
 
 
 @dataclass(frozen=True)
 class TokensPerDocument(RatioMetric):
-    """How long the documents are, in tokens; its count is how many there are.
+    """Mean length of documents in tokens; its count is the number of documents.
 
     Special tokens are not counted.
 
@@ -410,7 +399,7 @@ class TokensPerDocument(RatioMetric):
     scope = "text"
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens; documents; documents."""
+        """Return tokens, and documents twice."""
         is_counted = layer_data.queries.mask & ~layer_data.queries.special
         tokens = torch.from_numpy(is_counted.sum(1)).double()
         return tokens, torch.ones_like(tokens), torch.ones_like(tokens)

@@ -1,4 +1,4 @@
-"""Which parts of speech a head looks at, and from which it looks."""
+"""Attention to and from each part of speech."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LabelShare(RatioMetric):
-    """Attention to the words of each label, or from them, over all attention.
+    """Attention to or from the words of each label, over all attention.
 
     Documents without such labels are left out.
     """
@@ -31,11 +31,11 @@ class LabelShare(RatioMetric):
     format = ".1%"
     reductions = (masses,)
     side: ClassVar[Literal["query", "key"]]
-    """Whose labels: of the words that attend, or of those attended to."""
+    """Side of the labeled words: queries attend, keys are attended to."""
     labels: ClassVar[Literal["tags", "relations"]]
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention of the tokens of each label; all of it; queries."""
+        """Return attention by label, all attention, and queries."""
         mass = column_mass(layer_data) if self.side == "key" else row_mass(layer_data)
         total = total_mass(layer_data) * has_labels(layer_data, self.labels, self.side)
         by_label = mass @ one_hot(layer_data, self.side, self.labels)
@@ -70,7 +70,8 @@ class PosFrom(LabelShare):
     """Share of a head's attention that comes from each part of speech.
 
     Σ a[i,j]·1(pos(i) = t) / Σ a[i,j], null attention left out of both. A head without null
-    attention has the tags' frequencies here: what differs from them is where it rests.
+    attention has the frequencies of the tags; differences show which tags attend to an attention
+    sink.
 
     Vig & Belinkov 2019, section 5.3.1, Figures 7 and A.2.
     """

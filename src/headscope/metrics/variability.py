@@ -1,4 +1,4 @@
-"""Whether a head looks at positions or at content."""
+"""Variability of attention between texts: positional heads against content-based heads."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ ARRAYS = ("order", "bucket", "size", "values")
 
 @dataclass(frozen=True)
 class Variability(MergedMetric):
-    """How much a head's attention changes with the text: near 0, it follows positions.
+    """Change of a head's attention between texts: near 0, it depends on positions alone.
 
-    Σ|a[i,j] − ā[i,j]| / (2·Σ a[i,j]) over the first `first` tokens of each document that are
-    not special; ā[i,j] is the mean over the documents that have both positions. Null
-    attention is left out.
+    Σ|a[i,j] − ā[i,j]| / (2·Σ a[i,j]) over the first `first` tokens of each document that are not
+    special; ā[i,j] is the mean over the documents that have both positions. Null attention is left
+    out.
 
     Vig & Belinkov 2019, Eq. 5, Figure 10, footnotes 1 to 3.
 
-    The mean is known only at the end, so the weights themselves are kept (32 kB a document
-    with 144 heads), of at most `budget` documents: those whose content has the smallest
-    hash, a random sample that does not depend on how the corpus is cut. Up to `budget`
-    documents the number is exact; beyond, its standard error is about 0.005 for MiniLM on GUM
-    (values up to 0.59). `variability_count` says how many were used. A run knows the hashes of its
-    corpus beforehand, so shards keep no document that cannot be drawn.
+    The mean is known only at the end, so weights are kept (32 kB a document with 144 heads). At
+    most `budget` documents are kept: those with the smallest content hashes, a random sample that
+    does not depend on shards. Up to `budget` documents the value is exact. Beyond, its standard
+    error is about 0.005 for MiniLM on GUM (values up to 0.59). `variability_count` is the number of
+    documents used.
     """
 
     name = "variability"
@@ -57,36 +56,33 @@ class Variability(MergedMetric):
 
     @property
     def sample(self) -> int:
-        """As many documents as the budget allows."""
+        """Maximum number of documents."""
         return self.budget
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
-        """The squares of the first tokens."""
+        """Reduction to the weights among the first tokens."""
         return (squares(self.first),)
 
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """Documents; weights also have heads and pairs of positions."""
+        """Return the axes: documents; weights also have heads and pairs of positions."""
         return ("sampled", "head", "pair") if array == "values" else ("sampled",)
 
     def variables(self) -> tuple[Variable, ...]:
-        """The ratio by head, and how many documents were measured."""
+        """Return the ratio by head and the number of documents."""
         return self.variable(self.name, ("layer", "head")), self.count_variable(("layer",))
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """No document."""
+        """Return a state without documents."""
         n_pairs = len(self._pairs(is_causal)[0])
         values = np.zeros((0, n_heads, n_pairs), dtype=np.float32)
         return {"order": np.zeros(0), "bucket": np.zeros(0), "size": np.zeros(0), "values": values}
 
     def measure(self, layer_data: LayerData) -> State:
-        """The weights between the first tokens of each document.
-
-        They are kept in float32, which is exact unless the model runs in float64.
-        """
+        """Return the weights between the first tokens of each document, in float32."""
         batch = layer_data.batch
-        chosen = np.argsort(batch.keys, kind="stable")[: self.budget]
-        chosen = chosen[batch.keys[chosen] <= batch.last_keys.get(self.budget, 1.0)]
+        sampled = np.argsort(batch.keys, kind="stable")[: self.budget]
+        sampled = sampled[batch.keys[sampled] <= batch.last_keys.get(self.budget, 1.0)]
         _, sizes = first_tokens(layer_data, self.first)
         values = squares(self.first)(layer_data)[0].flatten(2)
         if layer_data.is_causal:
@@ -95,16 +91,16 @@ class Variability(MergedMetric):
         if values.dtype != torch.float64:
             values = values.float()
         return {
-            "order": batch.keys[chosen],
-            "bucket": batch.buckets[chosen].astype(np.float64),
-            "size": sizes[chosen].astype(np.float64),
-            "values": values.cpu().numpy()[chosen],
+            "order": batch.keys[sampled],
+            "bucket": batch.buckets[sampled].astype(np.float64),
+            "size": sizes[sampled].astype(np.float64),
+            "values": values.cpu().numpy()[sampled],
         }
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Keep the documents with the smallest hashes of all states: choose them, then copy once.
+        """Keep the documents with the smallest hashes of all states.
 
-        In place, if the first state is full, its arrays are reused and written layer by layer.
+        In place, the arrays of a full first state are reused and written layer by layer.
         """
         axis = states[0]["order"].ndim - 1
         kept, ends = self._kept(states)
@@ -125,104 +121,105 @@ class Variability(MergedMetric):
 
     def _refill(self, states: Sequence[State], kept: np.ndarray) -> State:
         for name in ARRAYS:
-            for of_layer in zip(*(state[name] for state in states), strict=True):
-                of_layer[0][:] = np.concatenate(of_layer)[kept]
+            for arrays in zip(*(state[name] for state in states), strict=True):
+                arrays[0][:] = np.concatenate(arrays)[kept]
         return states[0]
 
     def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
-        """Which documents are kept, smallest hash first, and where those of each state end."""
+        """Return the documents to keep, smallest hash first, and the ends of the states."""
         order = np.concatenate([state["order"] for state in states], axis=-1)
-        # All layers saw the same documents, so the order of one layer is that of all.
+        # All layers saw the same documents in the same order.
         first = order[(0,) * (order.ndim - 1)]
         ends = np.cumsum([state["order"].shape[-1] for state in states])
         return np.argsort(first, kind="stable")[: self.budget], ends
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """Sum of deviations over twice the sum of weights."""
+        """Return the sum of deviations over twice the sum of weights."""
         count = np.full(len(state["order"]), float(state["order"].shape[-1]))
         return {self.name: self._ratio(state), f"{self.name}_count": count}
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """The ratio is computed again without each bucket, whose documents leave ā too.
+        """Recompute the ratio without each bucket; its documents leave ā too.
 
-        With n documents, ā holds 1/n of each document, which makes the ratio too small by about
-        1/2n; both sides of a pull are of about as many documents, so it cancels.
+        With n documents, ā holds 1/n of each, which biases the ratio by about −1/2n. The bias
+        cancels in leave-one-out changes.
         """
-        of_documents = units[state["bucket"][0].astype(np.int64)]
+        unit_of_document = units[state["bucket"][0].astype(np.int64)]
         n_units = int(units.max()) + 1
-        sizes = np.bincount(of_documents, minlength=n_units)
-        occupied, of_documents = np.unique(of_documents, return_inverse=True)
+        sizes = np.bincount(unit_of_document, minlength=n_units)
+        occupied, unit_of_document = np.unique(unit_of_document, return_inverse=True)
         value = self._ratio(state)
         without = np.full((n_units, *value.shape), np.nan)
         if len(occupied) > 1:
             for layer, values in enumerate(state["values"]):
-                is_there = self._is_there(state, layer)
-                without[occupied, layer] = ratios_without(values, is_there, of_documents)
+                is_present = self._is_present(state, layer)
+                without[occupied, layer] = ratios_without(values, is_present, unit_of_document)
         return {self.name: jackknife_from_values(value, without, sizes, "logit")}
 
     def _ratio(self, state: State) -> np.ndarray:
-        """`layer head`: the ratio over all documents."""
+        """`layer head`: return the ratio over all documents."""
         n_layers, n_documents, n_heads, n_pairs = state["values"].shape
         ratio = np.full((n_layers, n_heads), np.nan)
         for layer, values in enumerate(state["values"]):
-            is_there = self._is_there(state, layer)
-            by_place = values.reshape(n_documents, n_heads * n_pairs)
-            sums = (np.ones(n_documents, values.dtype) @ by_place).reshape(n_heads, n_pairs)
+            is_present = self._is_present(state, layer)
+            flat = values.reshape(n_documents, n_heads * n_pairs)
+            sums = (np.ones(n_documents, values.dtype) @ flat).reshape(n_heads, n_pairs)
             with np.errstate(divide="ignore", invalid="ignore"):
-                # Outside a document its values are 0, and so must the mean be.
-                mean = np.nan_to_num(sums / is_there.sum(0)).astype(values.dtype)
-                off = np.einsum("dhp,dp->h", np.abs(values - mean), is_there, dtype=np.float64)
+                # Values outside a document are 0, so the mean must be 0 too.
+                mean = np.nan_to_num(sums / is_present.sum(0)).astype(values.dtype)
+                off = np.einsum("dhp,dp->h", np.abs(values - mean), is_present, dtype=np.float64)
                 ratio[layer] = off / (2 * sums.sum(-1, dtype=np.float64))
         return ratio
 
-    def _is_there(self, state: State, layer: int) -> np.ndarray:
-        """`document pair`: does the document have both positions?"""
+    def _is_present(self, state: State, layer: int) -> np.ndarray:
+        """`document pair`: return whether the document has both positions."""
         queries, keys = self._pairs(state["values"].shape[-1] < self.first**2)
-        is_there: np.ndarray = np.maximum(queries, keys) < state["size"][layer][:, None]
-        return is_there
+        is_present: np.ndarray = np.maximum(queries, keys) < state["size"][layer][:, None]
+        return is_present
 
     def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Queries and keys of the pairs kept, as positions among the first tokens."""
+        """Return queries and keys of the kept pairs, as positions among the first tokens."""
         square = np.ones((self.first, self.first), dtype=bool)
         queries, keys = np.nonzero(np.tril(square) if is_causal else square)
         return queries, keys
 
 
-def ratios_without(values: np.ndarray, is_there: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """`unit head`: the ratio of one layer without the documents of each unit.
+def ratios_without(values: np.ndarray, is_present: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """`unit head`: return the ratio of one layer without the documents of each unit.
 
-    Without unit g the deviations from the other mean ā₍₋g₎ are summed over all documents, then
-    those of g are taken away. Of all documents together the sum is known for any mean as soon as
-    the weights of a place are in order: with k of n below m, Σ|a − m| = m (2k − n) + Σa − 2 Σ of
-    those k. So each weight is looked at a few times, not once for each unit.
+    Without unit g, deviations from the mean ā₍₋g₎ are summed over all documents, then those of g
+    are subtracted. Sorted weights give the sum for any mean m: with k of n weights below m, Σ|a −
+    m| = m (2k − n) + Σa − 2 Σ of those k.
 
     Args:
-        values: `document head pair`, weights that are not negative; 0 where there are none.
-        is_there: `document pair`.
+        values: `document head pair`, non-negative weights; 0 where missing.
+        is_present: `document pair`, true if the document has both positions.
         unit: `document`, numbers from 0, each of at least one document.
     """
     n_documents, n_heads, n_pairs = values.shape
     member = (unit == np.arange(unit.max() + 1)[:, None]).astype(values.dtype)
     sums = (member @ values.reshape(n_documents, -1)).reshape(-1, n_heads, n_pairs)
-    counts = member @ is_there
-    others = sums.sum(0, dtype=np.float64) - sums
+    counts = member @ is_present
+    other_sums = sums.sum(0, dtype=np.float64) - sums
     n_others = (counts.sum(0) - counts)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.where(n_others > 0, others / n_others, 0.0)
+        means = np.where(n_others > 0, other_sums / n_others, 0.0)
 
-    # `place …`: a place is a head's pair of positions; what is not there comes last.
-    ordered = np.where(is_there[:, None], values, np.inf).reshape(n_documents, -1).T.copy()
+    # `head·pair document`, sorted; missing positions come last.
+    ordered = np.where(is_present[:, None], values, np.inf).reshape(n_documents, -1).T.copy()
     ordered.sort(axis=1)
-    wanted = means.reshape(len(means), -1).T
-    below = np.stack([row.searchsorted(m) for row, m in zip(ordered, wanted, strict=True)])
+    targets = means.reshape(len(means), -1).T
+    below = np.stack([row.searchsorted(m) for row, m in zip(ordered, targets, strict=True)])
     running = np.zeros((len(ordered), n_documents + 1))
     np.cumsum(ordered, axis=1, dtype=np.float64, out=running[:, 1:])
-    n = np.tile(is_there.sum(0), n_heads)[:, None]
-    of_below, of_all = (np.take_along_axis(running, end, axis=1) for end in (below, n))
-    deviations = (wanted * (2 * below - n) + of_all - 2 * of_below).T.reshape(means.shape).sum(-1)
+    n = np.tile(is_present.sum(0), n_heads)[:, None]
+    sum_below, sum_all = (np.take_along_axis(running, end, axis=1) for end in (below, n))
+    deviations = (
+        (targets * (2 * below - n) + sum_all - 2 * sum_below).T.reshape(means.shape).sum(-1)
+    )
 
     off = np.abs(values - means.astype(values.dtype)[unit])
-    of_own = member @ np.einsum("dhp,dp->dh", off, is_there, dtype=np.float64)
+    own_deviations = member @ np.einsum("dhp,dp->dh", off, is_present, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: np.ndarray = (deviations - of_own) / (2 * others.sum(-1))
+        ratios: np.ndarray = (deviations - own_deviations) / (2 * other_sums.sum(-1))
     return ratios

@@ -1,7 +1,7 @@
-"""Correlations over the heads of one model: descriptions of it, not samples of heads.
+"""Correlations over the heads of one model, with intervals over documents.
 
-Heads of a model are not drawn from anything, so r needs no p value; what is uncertain is each
-head's number, because the corpus might have been another. The interval is over documents.
+Heads of a model are not a sample, so r describes them without a p value. The uncertainty of r comes
+from the documents that measured each head.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headscope.statistics.jackknife import VARIANCE_EXPONENT, Jackknife, skewnes
 
 
 def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Pearson's r and the p value of the usual t test; NaN if r is undefined.
+    """Return Pearson's r and the p value of the usual t test; NaN if r is undefined.
 
-    The p value takes heads for independent draws, as papers do; they are not.
+    The p value assumes independent heads, as papers do, although they are not.
     """
     r = float(correlation(left, right))
     n = int((np.isfinite(left) & np.isfinite(right)).sum())
@@ -36,52 +36,53 @@ def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
 
 
 def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.ndarray:
-    """Pearson's r along an axis, over the places where both sides are finite.
+    """Return Pearson's r along an axis, over positions where both sides are finite.
 
-    NaN where one side is constant.
+    NaN if one side is constant.
     """
-    both = np.isfinite(left) & np.isfinite(right)
-    n = both.sum(axis, keepdims=True)
+    is_finite = np.isfinite(left) & np.isfinite(right)
+    n = is_finite.sum(axis, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        a, b = (np.where(both, side, 0.0) for side in (left, right))
-        a, b = (np.where(both, x - x.sum(axis, keepdims=True) / n, 0.0) for x in (a, b))
+        a, b = (np.where(is_finite, side, 0.0) for side in (left, right))
+        a, b = (np.where(is_finite, x - x.sum(axis, keepdims=True) / n, 0.0) for x in (a, b))
         r = (a * b).sum(axis) / np.sqrt((a * a).sum(axis) * (b * b).sum(axis))
     clipped: np.ndarray = np.clip(r, -1.0, 1.0)
     return clipped
 
 
 def ranks(values: np.ndarray, *, axis: int = -1) -> np.ndarray:
-    """Ranks along an axis, from 1; equal values share the mean of theirs.
+    """Return ranks along an axis, from 1; equal values share their mean rank.
 
-    All NaN where a value is: what was never measured has no place among the others. Pearson's r
-    of ranks is Spearman's ρ.
+    All NaN if a value is NaN. Pearson's r of ranks is Spearman's ρ.
     """
 
     def ranked(row: np.ndarray) -> np.ndarray:
-        _, at, n = np.unique(row, return_inverse=True, return_counts=True)
-        return np.where(np.isnan(row).any(), np.nan, (np.cumsum(n) - (n - 1) / 2)[at])
+        _, index, n = np.unique(row, return_inverse=True, return_counts=True)
+        return np.where(np.isnan(row).any(), np.nan, (np.cumsum(n) - (n - 1) / 2)[index])
 
     return np.apply_along_axis(ranked, axis, values)
 
 
 def correlation_interval(left: Jackknife, right: Jackknife) -> tuple[float, float]:
-    """The interval of r over heads, from what r is without each bucket of the corpus.
+    """Return the jackknife interval of r over heads.
 
-    z = artanh r (Fisher 1915); SE² = (G − 1)/G · Σ (z₍₋g₎ − z̄)², the delete-one jackknife. Few
-    documents that pull r one way skew its errors: at each end the bound is the farther of z ± t_df
-    · SE and of Hall's (1992), brought back by tanh. NaN with fewer than five buckets.
+    z = artanh r (Fisher 1915); SE² = (G − 1)/G · Σ (z₍₋g₎ − z̄)². Few documents that move r one way
+    skew its errors: each bound is the farther of z ± t_df · SE and Hall's (1992), transformed back
+    by tanh. NaN with fewer than five buckets.
 
     Args:
-        left: numbers of all heads, along one axis.
-        right: the same, of the other variable.
+        left: values of all heads, along one axis.
+        right: the same of the other variable.
     """
-    of = replace(left.mean((0,)) - right.mean((0,)), variance_exponent=VARIANCE_EXPONENT)
-    there = of.denominator_shares > 0
-    df, n = float(of.df), int(there.sum())
+    estimate = replace(left.mean((0,)) - right.mean((0,)), variance_exponent=VARIANCE_EXPONENT)
+    has_documents = estimate.denominator_shares > 0
+    df, n = float(estimate.df), int(has_documents.sum())
     if n < MIN_BUCKETS or not df >= MIN_DF:
         return float("nan"), float("nan")
     center = _fisher(correlation(left.value, right.value))
-    without = _fisher(correlation(*((side.value - side.deltas)[there] for side in (left, right))))
+    without = _fisher(
+        correlation(*((side.value - side.deltas)[has_documents] for side in (left, right)))
+    )
     off = without.mean() - without
     error = np.sqrt((n - 1) / n * (off**2).sum())
     t, skewness = t_critical(df), skewness_of(off)
@@ -90,7 +91,6 @@ def correlation_interval(left: Jackknife, right: Jackknife) -> tuple[float, floa
 
 
 def _fisher(r: np.ndarray) -> np.ndarray:
-    """Fisher's z of r."""
     z: np.ndarray = np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
     return z
 
@@ -98,34 +98,34 @@ def _fisher(r: np.ndarray) -> np.ndarray:
 def within_layers(
     left: np.ndarray, right: np.ndarray, *, n_permutations: int = 1999, seed: int = 0
 ) -> tuple[float, float]:
-    """R of heads with their layer's mean taken out, and its permutation p.
+    """Return r of heads after removing layer means, and its permutation p.
 
-    Two variables that both change with depth correlate over heads whatever single heads do.
-    Within layers that is taken out; p is the share of shuffles of heads within their layers
-    (the observed order among them) with an |r| at least as high.
+    Two variables that both change with depth correlate over heads. Removing the layer means removes
+    that. p is the share of shuffles of heads within layers, the observed order included, with an
+    |r| at least as high.
 
     Args:
         left: `layer head`.
         right: `layer head`.
-        n_permutations: how many shuffles.
-        seed: of the shuffles.
+        n_permutations: number of shuffles.
+        seed: seed of the shuffles.
     """
-    known = np.isfinite(left) & np.isfinite(right)
-    usable = known.sum(1) > 1
+    is_known = np.isfinite(left) & np.isfinite(right)
+    usable = is_known.sum(1) > 1
     if not usable.any():
         return float("nan"), float("nan")
-    a, b = (np.where(known, side, np.nan)[usable] for side in (left, right))
+    a, b = (np.where(is_known, side, np.nan)[usable] for side in (left, right))
     a, b = (np.nan_to_num(x - np.nanmean(x, axis=1, keepdims=True)) for x in (a, b))
-    known = known[usable]
+    is_known = is_known[usable]
     size = np.sqrt((a * a).sum() * (b * b).sum())
     if not size > 0:
         return float("nan"), float("nan")
     r = float((a * b).sum() / size)
     generator = np.random.default_rng(seed)
     products = np.zeros(n_permutations)
-    for row_a, row_b, there in zip(a, b, known, strict=True):
-        heads = row_b[there]
+    for row_a, row_b, mask in zip(a, b, is_known, strict=True):
+        heads = row_b[mask]
         shuffled = generator.permuted(np.tile(heads, (n_permutations, 1)), axis=1)
-        products += shuffled @ row_a[there]
+        products += shuffled @ row_a[mask]
     at_least = (np.abs(products / size) >= abs(r) - 1e-12).sum()
     return r, float((at_least + 1) / (n_permutations + 1))

@@ -1,7 +1,4 @@
-"""Differences of two numbers: over the same documents, or over different ones.
-
-Whether kinds of text differ: documents dealt to kinds at random, as the yardstick.
-"""
+"""Differences of two estimates, paired or not, and permutation tests of groups."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ class Difference:
     low: np.ndarray
     high: np.ndarray
     p: np.ndarray
-    """Two-sided, of this number alone: correct it where many are read (`corrections`)."""
+    """Two-sided p of this value alone. Correct it in lists (`multiple_testing`)."""
     documents: np.ndarray
-    """The effective number of documents, df + 1; NaN where there is no interval."""
+    """Effective number of documents, df + 1; NaN without an interval."""
 
     @property
     def bounds(self) -> np.ndarray:
@@ -38,23 +35,23 @@ class Difference:
 
 
 def paired(left: Jackknife, right: Jackknife) -> Difference:
-    """The difference of two numbers over the same buckets (two models over one corpus).
+    """Return the difference of two values over the same buckets (two models, one corpus).
 
-    SE² = (G − 1)/G · Σ (u_g − u′_g)², with the smaller of both degrees of freedom. A document
-    that is long or odd is so for both models and cancels; taken as different documents, the
-    interval could be many times too wide.
+    SE² = (G − 1)/G · Σ (u_g − u′_g)², with the smaller of both degrees of freedom. The effect of an
+    unusual document on both models cancels. An unpaired interval could be many times too wide.
     """
-    of = left - right
-    skewness = of.skewness if of.scale == "skewed" else np.zeros_like(of.value)
+    estimate = left - right
+    skewness = estimate.skewness if estimate.scale == "skewed" else np.zeros_like(estimate.value)
     enough = is_enough(left) & is_enough(right)
-    return _difference(of.value, of.variance, skewness, np.where(enough, of.df, np.nan))
+    return _difference(
+        estimate.value, estimate.variance, skewness, np.where(enough, estimate.df, np.nan)
+    )
 
 
 def unpaired(left: Jackknife, right: Jackknife) -> Difference:
-    """The difference of two numbers over different documents (two genres, two corpora).
+    """Return the difference of two values over different documents (two genres, two corpora).
 
-    Variances add, and third moments subtract; the degrees of freedom are Welch's (1947): nearer
-    to those of the side that is known less well.
+    Variances add, third moments subtract. The degrees of freedom are Welch's (1947).
     """
     enough = is_enough(left) & is_enough(right)
     left, right = (replace(side, variance_exponent=MAX_VARIANCE_EXPONENT) for side in (left, right))
@@ -73,7 +70,9 @@ def unpaired(left: Jackknife, right: Jackknife) -> Difference:
 def _difference(
     value: np.ndarray, variance: np.ndarray, skewness: np.ndarray, df: np.ndarray
 ) -> Difference:
-    """The interval by Hall's transformation, the p value by the more careful of it and plain t."""
+    """Return the interval by Hall's transformation, and p by the more conservative of it and plain
+    t.
+    """
     error, t = np.sqrt(variance), t_critical(df)
     low, high = (value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -87,51 +86,51 @@ N_PERMUTATIONS = 1999
 
 @dataclass(frozen=True, slots=True)
 class GroupTest:
-    """One variable over groups of documents, and how often chance would set them as far apart."""
+    """Permutation test of one variable over groups of documents."""
 
     p: float
-    """Of all groups being alike."""
+    """p value under H0: all groups are equal."""
     deviations: np.ndarray
-    """`group`: how far each is from the value of all; NaN for groups without documents."""
+    """`group`: difference of each group from the overall value; NaN for groups without documents.
+    """
     pair_p: np.ndarray
-    """`group group`: of each pair, corrected for looking at all pairs."""
+    """`group group`: p value of each pair, corrected for all pairs."""
 
 
 def permutation_test(
-    of: Jackknife, groups: np.ndarray, *, n_permutations: int = N_PERMUTATIONS, seed: int = 0
+    estimate: Jackknife, groups: np.ndarray, *, n_permutations: int = N_PERMUTATIONS, seed: int = 0
 ) -> GroupTest:
-    """Do groups of documents differ in a number, averaged over heads?
+    """Test whether groups of documents differ in a value, averaged over heads.
 
     Under one common θ, bucket g deviates by u_g = (a_g − θ b_g)/B and weighs w_g = b_g/B, both
     averaged over heads; group k by d_k = Σu_g/W_k with W_k = Σw_g. The statistic is
 
-        F = Σ W_k d_k² / (Σ (u_g − d_k w_g)²/w_g / (G − K)),
+        F = Σ W_k d_k² / (Σ (u_g − d_k w_g)²/w_g / (G − K)).
 
-    and p is the share of shuffles of whole documents between the groups, the observed deal
-    among them, with an F at least as high (Fisher 1935; Phipson & Smyth 2010). Pairs are tested
-    by the largest standardized difference of any pair in each shuffle, so that all pairs may be
-    read (Westfall & Young 1993).
+    p is the share of shuffles of buckets between groups, the observed one included, with an F at
+    least as high (Fisher 1935; Phipson & Smyth 2010). Pairs are tested by the largest standardized
+    difference of any pair in each shuffle, so all pairs may be read (Westfall & Young 1993).
 
     Args:
-        of: the number, over any axes of heads, whose buckets each belong to one group.
-        groups: `bucket`, the number of each bucket's group.
-        n_permutations: how many shuffles.
-        seed: of the shuffles.
+        estimate: values over any axes of heads; each bucket belongs to one group.
+        groups: `bucket`, number of each bucket's group.
+        n_permutations: number of shuffles.
+        seed: seed of the shuffles.
     """
     n_groups = int(groups.max()) + 1
-    scores = of.deltas * (1 - of.denominator_shares)  # (a − θ b)/B
+    scores = estimate.deltas * (1 - estimate.denominator_shares)  # (a − θ b)/B
     heads = tuple(range(1, scores.ndim))
-    is_known = np.isfinite(of.value)
+    is_known = np.isfinite(estimate.value)
     n_heads = max(int(is_known.sum()), 1)
     u = np.where(is_known, scores, 0.0).sum(heads) / n_heads
-    w = np.where(is_known, of.denominator_shares, 0.0).sum(heads) / n_heads
-    there = w > 0
-    u, w, groups = u[there], w[there], groups[there]
-    nothing = np.full(n_groups, np.nan)
+    w = np.where(is_known, estimate.denominator_shares, 0.0).sum(heads) / n_heads
+    has_documents = w > 0
+    u, w, groups = u[has_documents], w[has_documents], groups[has_documents]
+    unknown = np.full(n_groups, np.nan)
     sizes = np.bincount(groups, minlength=n_groups)
     n_free = len(u) - int((sizes > 0).sum())
     if (sizes > 0).sum() < 2 or n_free < 1 or not (u != 0).any():
-        return GroupTest(float("nan"), nothing, np.full((n_groups, n_groups), np.nan))
+        return GroupTest(float("nan"), unknown, np.full((n_groups, n_groups), np.nan))
     generator = np.random.default_rng(seed)
     shuffled = np.stack([groups, *(generator.permutation(groups) for _ in range(n_permutations))])
     weights = _by_group(shuffled, w, n_groups)
@@ -141,9 +140,9 @@ def permutation_test(
         between = np.where(weights > 0, weights * deviations**2, 0.0).sum(1)
         spread = np.maximum((u**2 / w).sum() - between, 0.0) / n_free
         f = between / spread
-        apart = np.abs(deviations[:, :, None] - deviations[:, None, :])
+        gaps = np.abs(deviations[:, :, None] - deviations[:, None, :])
         errors = np.sqrt(spread[:, None, None] * (1 / weights[:, :, None] + 1 / weights[:, None]))
-        standardized = apart / errors
+        standardized = gaps / errors
     highest = np.nanmax(standardized.reshape(len(shuffled), -1), axis=1)
     observed = np.where(np.eye(n_groups, dtype=bool), np.nan, standardized[0])
     at_least = highest[:, None, None] >= observed * (1 - 1e-12)
@@ -153,7 +152,7 @@ def permutation_test(
 
 
 def _by_group(shuffled: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
-    """`shuffle group`: sums of the buckets that each shuffle puts into each group."""
+    """`shuffle group`: return the sums of the buckets that each shuffle puts into each group."""
     rows = np.arange(len(shuffled))[:, None] * n_groups
     flat = np.bincount(
         (shuffled + rows).ravel(),

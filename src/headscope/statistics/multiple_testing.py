@@ -1,7 +1,7 @@
-"""Many tests at once: p values corrected for how many there are.
+"""Corrections of p values for multiple testing.
 
-Of 270 heads that do nothing, 13 have p < 0.05. A corrected p value can be read as if it were the
-only one. NaN (no test was possible) stays NaN and does not count.
+Of 270 heads without an effect, 13 have p < 0.05. NaN (no test was possible) stays NaN and does not
+count.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable
 import numpy as np
 
 Adjust = Callable[[np.ndarray], np.ndarray]
-"""From p values, lowest first, to corrected ones."""
+"""Function from sorted p values, lowest first, to corrected ones."""
 
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """P values adjusted for a list: of the heads below 0.05, on average at most 5 % are false.
+    """Control the false discovery rate: of the heads below 0.05, on average at most 5 % are false.
 
-    With p₍₁₎ ≤ … ≤ p₍ₙ₎: min over k ≥ i of n·p₍ₖ₎/k (Benjamini & Hochberg 1995). For lists that
-    one goes on to look at; it holds for positively correlated tests (Benjamini & Yekutieli
-    2001), as heads over one corpus are.
+    With p₍₁₎ ≤ … ≤ p₍ₙ₎: min over k ≥ i of n·p₍ₖ₎/k (Benjamini & Hochberg 1995). Use it for lists
+    to explore. It holds for positively correlated tests (Benjamini & Yekutieli 2001), as heads over
+    one corpus are.
     """
 
     def adjusted(ordered: np.ndarray) -> np.ndarray:
@@ -32,9 +32,9 @@ def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """P values adjusted for a claim: below 0.05, the chance of any false one is at most 5 %.
+    """Control the family-wise error: below 0.05, the chance of any false claim is at most 5 %.
 
-    max over k ≤ i of (n − k + 1)·p₍ₖ₎ (Holm 1979). For what a report states; it holds for any
+    max over k ≤ i of (n − k + 1)·p₍ₖ₎ (Holm 1979). Use it for claims in a report. It holds for any
     dependence between the tests.
     """
 
@@ -48,8 +48,8 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 def _by_rank(p: np.ndarray, adjusted: Adjust) -> np.ndarray:
     flat = np.asarray(p, dtype=np.float64).ravel()
-    known = np.flatnonzero(np.isfinite(flat))
-    order = known[np.argsort(flat[known], kind="stable")]
+    tested = np.flatnonzero(np.isfinite(flat))
+    order = tested[np.argsort(flat[tested], kind="stable")]
     corrected = np.full(flat.shape, np.nan)
     corrected[order] = np.minimum(adjusted(flat[order]), 1.0)
     return corrected.reshape(np.shape(p))

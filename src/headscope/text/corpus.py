@@ -1,9 +1,6 @@
-"""A corpus: documents that can be read again and again, never all at once.
+"""Corpora: documents that are read from their source at every iteration.
 
-It knows where its documents come from (`Source`), what one of them is (a sentence, a
-paragraph, a document) and which of them were drawn. Iterating reads them anew.
-
-Documents set aside in a temporary file: read again in a tenth of the time that parsing takes.
+A corpus stores its `Source`, its unit (sentence, paragraph, document) and its sample.
 """
 
 from __future__ import annotations
@@ -29,14 +26,14 @@ from headscope.text.document import Document, Unit
 from headscope.text.readers.reader import OnError, ReadLog
 
 MAX_BYTES = 1 << 30
-"""A larger file is not worth its place on the disk."""
+"""Maximum size of the temporary file of a `Spool`."""
 
 
 class Spool:
-    """The documents of an iterable, in its order, as often as they are asked for.
+    """Documents of an iterable in a temporary file, which reads ten times faster than parsing.
 
-    The file belongs to this process: no other user can read or write it, and it is gone when this
-    object is.
+    The file belongs to this process: other users cannot read or write it, and it is deleted with
+    this object.
 
     Args:
         documents: read once.
@@ -62,57 +59,56 @@ class Spool:
 
 
 AS_GIVEN = "document as given"
-"""What one document is called in a corpus whose documents were not cut."""
+"""Unit name of a corpus whose documents were not cut."""
 MAX_HELD = 10_000
-"""Documents of a sample that a run holds in memory."""
+"""Maximum number of sampled documents that a run holds in memory."""
 
 
 class Source(Protocol):
-    """Where documents come from. It must pickle: worker processes read documents themselves."""
+    """Origin of documents. It must pickle, because workers read documents themselves."""
 
     @property
     def name(self) -> str:
-        """What to call it in messages and provenance."""
+        """Name in messages and provenance."""
         ...
 
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """The documents from the start; what is broken goes to the report."""
+        """Yield the documents from the start; broken ones go to the report."""
         ...
 
 
 @runtime_checkable
 class SizedSource(Source, Protocol):
-    """A source that may be small enough to read it through for a count."""
+    """Source that may be small enough to count its documents."""
 
     @property
     def is_small(self) -> bool:
-        """Is it read in a moment?"""
+        """True if it is read in a moment."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one pass over a corpus found."""
+    """Result of one pass over a corpus."""
 
     documents: int
     sentences: int
     words: int
     mentions: int
     clusters: int
-    """Sum over documents."""
+    """Number of clusters, summed over documents."""
     drawn_from: int
-    """Documents before sampling."""
+    """Number of documents before sampling."""
     hash: str
-    """SHA-256 over the documents in order: the same for the same content, wherever and in
-    whatever file it lies."""
+    """SHA-256 over the documents in order, independent of files and formats."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """What was broken and left out, by kind."""
+    """Number of broken items that were left out, by kind."""
     messages: tuple[str, ...] = ()
-    """The first reasons."""
+    """First error messages."""
 
 
 class _Held(NamedTuple):
-    """Documents at hand, and what was left out when they were read."""
+    """Documents in memory or in a spool, with the log of reading them."""
 
     documents: tuple[Document, ...] | Spool
     report: ReadLog
@@ -120,42 +116,41 @@ class _Held(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a corpus that was read before."""
+    """Facts about a corpus that was read before."""
 
     summary: Summary | None = None
     length: int | None = None
     chosen: frozenset[int] | None = None
-    """Numbers of the documents drawn."""
+    """Numbers of the sampled documents."""
     drawn_from: int | None = None
-    """Documents before sampling."""
+    """Number of documents before sampling."""
     documents: tuple[Document, ...] | None = None
-    """Kept for `corpus[i]`."""
+    """Documents for `corpus[i]`."""
     held: _Held | None = None
-    """Kept for a run: see `hold_documents`."""
+    """Documents for a run: see `hold_documents`."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents of one source, read anew at every iteration.
+    """Documents of one source, read again at every iteration.
 
-    Made by `headscope.read`. Frozen and picklable; `by` and `sample` give changed copies. A
-    small one, in memory or in plain files of a few megabytes, also has a length and is
-    indexed: `corpus[0]`.
+    Made by `headscope.read`. Frozen and picklable; `by` and `sample` return changed copies. A small
+    corpus, in memory or in plain files of a few megabytes, has a length and an index: `corpus[0]`.
     """
 
     source: Source
     unit: Unit | None = None
-    """What its documents were cut into; None where they are as they were given."""
+    """Unit of the documents; None if they were not cut."""
     sample_size: int | None = None
-    """How many documents to draw; None for all."""
+    """Number of documents to draw; None for all."""
     seed: int = 0
     one_per_document: bool = False
     """Draw at most one sentence or paragraph of each document, as Vig & Belinkov did."""
     on_error: OnError = "raise"
     label: str | None = None
-    """What to call it; by default after its source."""
+    """Name of the corpus; by default its source's."""
     given_as: str = AS_GIVEN
-    """What one document is, in words, where they are not cut."""
+    """Description of one document, if documents are not cut."""
     _known: _Known = field(default_factory=_Known, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -168,27 +163,25 @@ class Corpus:
 
     @property
     def name(self) -> str:
-        """What the corpus is called in messages and provenance."""
+        """Name of the corpus in messages and provenance."""
         return self.label or self.source.name
 
     @property
     def unit_name(self) -> str:
-        """What one document is, for summaries and provenance: `sentence`, or `document as
-        given` where nothing was cut.
-        """
+        """Unit in summaries and provenance: `sentence`, or `document as given` if not cut."""
         return self.given_as if self.unit is None else self.unit
 
     def __iter__(self) -> Iterator[Document]:
         return self.read(ReadLog(self.on_error))
 
     def __bool__(self) -> bool:
-        return True  # else `if corpus` would read all of it for its length
+        return True  # otherwise `if corpus` would read the corpus for its length
 
     def __len__(self) -> int:
-        """How many documents.
+        """Return the number of documents.
 
         Raises:
-            TypeError: The corpus is too large to read it through for a count.
+            TypeError: The corpus is too large to count.
         """
         if self._known.summary is not None:
             return self._known.summary.documents
@@ -202,19 +195,19 @@ class Corpus:
     @overload
     def __getitem__(self, index: slice) -> tuple[Document, ...]: ...
     def __getitem__(self, index: int | slice) -> Document | tuple[Document, ...]:
-        """A document by its number, or several by a slice. The documents stay in memory.
+        """Return a document by its number, or several by a slice. All documents stay in memory.
 
         Raises:
             TypeError: The corpus is too large for that.
         """
         if self._known.documents is None:
             self._check_small("cannot be indexed")
-            # Not tuple(self), which would read it all for its length first.
+            # tuple(self) would first read the corpus for its length.
             self._known.documents = tuple(self.read(ReadLog(self.on_error)))
         return self._known.documents[index]
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the documents in memory: whoever unpickles it reads them anew."""
+        """Return the state without documents in memory; a worker reads them again."""
         return {**self.__dict__, "_known": replace(self._known, documents=None, held=None)}
 
     def __repr__(self) -> str:
@@ -222,25 +215,25 @@ class Corpus:
         return f"<Corpus {self.name}: by {self.unit_name}{drawn}>"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: what is known without reading the corpus."""
-        known = self._known.summary
+        """Return an HTML table of what is known without reading the corpus."""
+        summary = self._known.summary
         return facts_table(
             f"Corpus {self.name}",
             [
                 ("one document is a", self.unit_name),
                 ("sample", self.sample_size),
                 ("seed", None if self.sample_size is None else self.seed),
-                ("documents", known and known.documents),
-                ("sentences", known and known.sentences),
-                ("words", known and known.words),
-                ("mentions", known and known.mentions),
-                ("left out", known and ", ".join(f"{n} {k}" for k, n in known.skipped.items())),
-                ("counts", None if known else "corpus.summary() reads it once and counts"),
+                ("documents", summary and summary.documents),
+                ("sentences", summary and summary.sentences),
+                ("words", summary and summary.words),
+                ("mentions", summary and summary.mentions),
+                ("left out", summary and ", ".join(f"{n} {k}" for k, n in summary.skipped.items())),
+                ("counts", None if summary else "corpus.summary() reads it once and counts"),
             ],
         )
 
     def read(self, report: ReadLog) -> Iterator[Document]:
-        """The documents; what is left out is counted in `report` as it happens."""
+        """Yield the documents; errors are counted in `report`."""
         held = self._known.held
         if held is not None:
             report.counts.update(held.report.counts)
@@ -253,7 +246,7 @@ class Corpus:
                 yield document
 
     def by(self, unit: Unit) -> Corpus:
-        """The same corpus with another unit as its document."""
+        """Return the same corpus with another unit."""
         return self if unit == self.unit else replace(self, unit=unit)
 
     def sample(self, size: int, seed: int = 0, *, one_per_document: bool = False) -> Corpus:
@@ -265,17 +258,16 @@ class Corpus:
         return replace(self, sample_size=size, seed=seed, one_per_document=one_per_document)
 
     def summary(self) -> Summary:
-        """Counts, content hash and what was left out: one pass, remembered."""
+        """Return counts, content hash and errors of one pass, which is cached."""
         if self._known.summary is None:
             self._known.summary = self._summarize()
         return self._known.summary
 
     def save(self, path: str | Path) -> None:
-        """Writes the documents as JSON lines, which `headscope.read` reads again.
+        """Write the documents as JSON lines, which `headscope.read` reads.
 
-        As any file it is read by sentence unless told otherwise: `unit="document"` gives
-        back what was saved. Gzipped where the name ends in `.gz`. The file appears when it is
-        complete.
+        Files are read by sentence by default: pass `unit="document"` to get the saved documents.
+        Gzipped if the name ends in `.gz`. The file appears when it is complete.
         """
         opener = gzip.open if Path(path).suffix == ".gz" else open
         with (
@@ -287,18 +279,18 @@ class Corpus:
 
     @property
     def hash(self) -> str:
-        """The content hash of `summary`."""
+        """Content hash of `summary`."""
         return self.summary().hash
 
     def _of_source(self, report: ReadLog) -> Iterator[Document]:
-        """All documents, drawn or not."""
+        """Yield all documents, sampled or not."""
         return self.source.documents(self.unit or "document", report)
 
     def _check_small(self, problem: str) -> None:
         if not (isinstance(self.source, SizedSource) and self.source.is_small):
             raise TypeError(
-                f"{self.name} {problem}: it is read anew each time, and may be large. Iterate "
-                "over it, or count with corpus.summary().documents, which reads it once."
+                f"{self.name} {problem}: it may be large and is read at each use. Iterate over it, "
+                "or count with corpus.summary().documents, which reads it once."
             )
 
     def _summarize(self) -> Summary:
@@ -325,10 +317,10 @@ class Corpus:
         )
 
     def _chosen(self) -> frozenset[int] | None:
-        """Numbers of the documents drawn: those with the smallest hash of seed and number.
+        """Return the numbers of the sampled documents: those with the smallest hash of seed and
+        number.
 
-        A hash, because libraries change their random generators and a plan must not; and
-        because the smallest n can be kept while reading.
+        A hash does not change with versions of random generators, and allows sampling in one pass.
         """
         if self.sample_size is None:
             return None
@@ -337,7 +329,7 @@ class Corpus:
         return self._known.chosen
 
     def _draw(self, report: ReadLog, *, keeps: bool) -> dict[int, Document | None]:
-        """The numbers of the documents drawn, in order, with the documents if they are kept."""
+        """Return the sampled documents by number, or None for each if they are not kept."""
         assert self.sample_size is not None
         numbered = enumerate(self._of_source(report))
         total = 0
@@ -351,14 +343,14 @@ class Corpus:
                     key = self._key(f"document {number}")
                     drawn.append((key, number, document if keeps else None))
                 if self.one_per_document:
-                    # The key of the parent, else long documents would be drawn more often.
-                    _, number, kept = min(drawn, key=lambda one: one[:2])
+                    # With the parent's key, long documents are not drawn more often.
+                    _, number, kept = min(drawn, key=lambda entry: entry[:2])
                     yield self._key(f"parent {parent} {number}"), number, kept
                 else:
                     yield from drawn
 
-        smallest = heapq.nsmallest(self.sample_size, keys(), key=lambda one: one[:2])
-        chosen = {number: kept for _, number, kept in sorted(smallest, key=lambda one: one[1])}
+        smallest = heapq.nsmallest(self.sample_size, keys(), key=lambda entry: entry[:2])
+        chosen = {number: kept for _, number, kept in sorted(smallest, key=lambda entry: entry[1])}
         self._known.chosen, self._known.drawn_from = frozenset(chosen), total
         if len(chosen) < self.sample_size:
             warn(
@@ -372,11 +364,10 @@ class Corpus:
 
 
 def hold_documents(corpus: Corpus) -> Corpus:
-    """A copy that has its documents at hand: a run reads them several times, and would parse the
-    source each time, and draw a sample from all of it.
+    """Return a copy with its documents in memory or in a temporary file.
 
-    Few documents are held in memory, many in a temporary file. Where they do not fit there, the
-    source is read each time.
+    A run reads documents several times and would otherwise parse the source each time. If they do
+    not fit, the source is read each time.
     """
     is_small = isinstance(corpus.source, SizedSource) and corpus.source.is_small
     is_few = is_small if corpus.sample_size is None else corpus.sample_size <= MAX_HELD

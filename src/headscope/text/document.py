@@ -1,13 +1,7 @@
-"""One document: a text, its words and what is known about them.
+"""Document: a frozen text with its words and annotations.
 
-Plain and frozen: strings, numbers and tuples, so that a document pickles, compares and
-hashes, and nobody changes it by accident. It knows nothing of files (`headscope.text.readers.read`)
-nor of tokens (`headscope.text.tokens`). Whatever is not annotated is `None` or empty, never
-guessed.
-
-What makes the parents of a sentence a tree.
-
-A mention of an entity: which words, and which cluster they belong to.
+Missing annotations are None or empty, never guessed. Files are read in `headscope.text.readers`,
+tokens are in `headscope.text.tokens`.
 """
 
 from __future__ import annotations
@@ -18,34 +12,34 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal
 
 from headscope.arguments import expect
 from headscope.errors import InputError
 from headscope.text.splitting import split_sentences, split_words
 
 ROOT = -1
-"""Parent of the word that has none because it is the root."""
+"""Parent of the root of a sentence."""
 NO_PARENT = -2
 """Parent of a word whose parent is unknown, or was cut off."""
 
 
 def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None:
-    """Refuses parents that are no tree.
+    """Check that the parents of a sentence form a tree.
 
-    Every parent lies in the sentence, exactly one word is the root (at most one where some
-    parents are unknown), and whoever follows parents from any word arrives there.
+    Every parent lies in the sentence, exactly one word is the root (at most one if some parents are
+    unknown), and every word reaches the root.
 
     Args:
-        parents: The parent of each word, counted like the words themselves.
+        parents: Parent of each word, by index in the document.
         start: First word of the sentence.
-        stop: The word after its last.
-        name: What to call the sentence in the message.
+        stop: Word after the last one.
+        name: Name of the sentence in messages.
 
     Raises:
-        InputError: They are no tree, with the name and the offending words.
+        InputError: The parents are not a tree. Names the offending words.
     """
     within = parents[start:stop]
     for word, parent in enumerate(within, start):
@@ -59,17 +53,17 @@ def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None
         raise InputError(f"{name} has {len(roots)} roots (words {_some_of(roots)}), expected one.")
     if not roots and NO_PARENT not in within:
         raise InputError(f"{name} has no root, expected exactly one word without a parent.")
-    # Who comes to where an earlier walk has been arrives as that one did; who meets itself, never.
+    # A node from an earlier walk reaches the root. A node seen twice in one walk is on a cycle.
     walks: list[int | None] = [None] * (stop - start)
     for word in range(start, stop):
-        at = word
-        while at >= 0 and walks[at - start] is None:
-            walks[at - start] = word
-            at = parents[at]
-        if at >= 0 and walks[at - start] == word:
-            ring = {at}
-            while (at := parents[at]) not in ring:
-                ring.add(at)
+        node = word
+        while node >= 0 and walks[node - start] is None:
+            walks[node - start] = word
+            node = parents[node]
+        if node >= 0 and walks[node - start] == word:
+            ring = {node}
+            while (node := parents[node]) not in ring:
+                ring.add(node)
             raise InputError(
                 f"{name} has a cycle: following the parents from word {word - start + 1} "
                 f"never reaches the root (words {_some_of(sorted(w - start + 1 for w in ring))})."
@@ -83,16 +77,16 @@ def _some_of(words: list[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Words that name an entity. Mentions of one cluster name the same one."""
+    """Words that name an entity. Mentions of one cluster name the same entity."""
 
     cluster: str
-    """Names the entity within its document."""
+    """Name of the entity within its document."""
     spans: tuple[tuple[int, int], ...]
-    """Ranges of words, ends excluded; more than one where the mention is discontinuous."""
+    """Ranges of words, ends excluded; several for a discontinuous mention."""
     kind: str | None = None
-    """Type of the entity as the source calls it: `person`, `GPE`."""
+    """Type of the entity in the source: `person`, `GPE`."""
     head_word: int | None = None
-    """The number of its head word, where the source names it (CorefUD's `head`)."""
+    """Number of the head word, if the source has it (CorefUD's `head`)."""
 
     def __post_init__(self) -> None:
         last = None
@@ -112,20 +106,20 @@ class Mention:
 
     @property
     def start(self) -> int:
-        """The first word."""
+        """First word."""
         return self.spans[0][0]
 
     @property
     def stop(self) -> int:
-        """The word after the last one."""
+        """Word after the last one."""
         return self.spans[-1][1]
 
     def words(self) -> tuple[int, ...]:
-        """The numbers of all its words."""
+        """Return the numbers of all words."""
         return tuple(word for start, stop in self.spans for word in range(start, stop))
 
     def shift(self, by: int) -> Mention:
-        """The same mention in a document that starts elsewhere."""
+        """Return the same mention in a document that starts elsewhere."""
         if not by:
             return self
         return Mention(
@@ -136,7 +130,7 @@ class Mention:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """The mention as JSON can hold it; its head word is called `head` there."""
+        """Return a JSON-serializable dict; the head word is called `head` there."""
         values: dict[str, object] = {"cluster": self.cluster, "spans": self.spans}
         if self.kind is not None:
             values["kind"] = self.kind
@@ -146,15 +140,15 @@ class Mention:
 
 
 def mention_head(document: Document, mention: Mention) -> int:
-    """The head word of a mention.
+    """Return the head word of a mention.
 
-    1. The word the source names.
-    2. Where there is a tree: the word whose parent lies outside the mention. Of several (the
-       tree disagrees with the mention, or was cut), one that is not punctuation, the highest
+    1. The head word of the source.
+    2. With a tree: the word whose parent lies outside the mention. Of several (the tree
+       disagrees with the mention, or was cut), one that is not punctuation, the highest
        in the tree, then the first.
     3. Without a tree: the last word before the first comma, preposition or relative
        pronoun after the first word; in `the designer of the bridge`, `designer`. A
-       possessive `'s` at the end is passed over.
+       possessive `'s` at the end is skipped.
     """
     if mention.head_word is not None:
         return mention.head_word
@@ -205,42 +199,42 @@ Unit = Literal["document", "paragraph", "sentence"]
 _start, _end = itemgetter(0), itemgetter(1)
 _PER_WORD = ("spans", "upos", "xpos", "lemmas", "features", "parents", "relations")
 LABELS = ("upos", "xpos", "lemmas", "features", "relations")
-"""The annotations that are a string for each word."""
+"""Annotations with one string per word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text with its words and annotations. Spans and ranges exclude their end."""
+    """Text with its words and annotations. Spans and ranges exclude their end."""
 
     id: str
     text: str
     words: tuple[str, ...]
-    """The words as written. In a contraction whose parts are not spelled out (French `du`
-    as `de` + `le`) the words differ from the text and share its characters."""
+    """Words as written. In a contraction whose parts are not spelled out (French `du` as `de` +
+    `le`) the words differ from the text and share its characters."""
     spans: tuple[Span, ...]
     """Characters of each word in `text`, in order."""
     sentences: tuple[Span, ...] = ()
-    """Words of each sentence; together they are all words. Empty where unknown."""
+    """Word range of each sentence; together they cover all words. Empty if unknown."""
     paragraphs: tuple[Span, ...] = ()
-    """Words of each paragraph, likewise."""
+    """Word range of each paragraph; together they cover all words. Empty if unknown."""
     upos: tuple[str, ...] | None = None
-    """Universal tag of each word, `_` where there is none."""
+    """Universal tag of each word, `_` if missing."""
     xpos: tuple[str, ...] | None = None
     """Language-specific tag of each word."""
     lemmas: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
     """Morphological features of each word as in CoNLL-U: `Number=Sing|Person=3`."""
     parents: tuple[int, ...] | None = None
-    """Number of each word's parent in the tree; `ROOT` (-1) for the root of a sentence and
-    `NO_PARENT` (-2) where the parent is unknown or was cut off."""
+    """Index of each word's parent in the document; `ROOT` (-1) for the root of a sentence,
+    `NO_PARENT` (-2) if unknown or cut off."""
     relations: tuple[str, ...] | None = None
     """Relation of each word to its parent, as labeled in the data."""
     mentions: tuple[Mention, ...] = ()
     """Mentions of entities, in order of their first word."""
     part_of: str | None = None
-    """Id of the document that this one is a sentence or paragraph of."""
+    """Id of the document that contains this sentence or paragraph."""
     meta: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What else the source says, such as `genre`."""
+    """Further facts from the source, such as `genre`."""
 
     def __post_init__(self) -> None:
         expect("id", self.id, str, "a text")
@@ -252,8 +246,8 @@ class Document:
         if self.parents:
             if not self.sentences:
                 raise InputError(
-                    f"Document {self.id!r} has parents but no sentences. Say which words are a "
-                    "sentence: parents are a tree in each."
+                    f"Document {self.id!r} has parents but no sentences. Pass "
+                    f"sentences=[(0, {len(self.words)})], or the word range of each sentence."
                 )
             for number, (start, stop) in enumerate(self.sentences):
                 check_tree(self.parents, start, stop, f"Sentence {number} of document {self.id!r}")
@@ -265,11 +259,11 @@ class Document:
                 )
 
     def __len__(self) -> int:
-        """How many words."""
+        """Return the number of words."""
         return len(self.words)
 
     def clusters(self) -> dict[str, tuple[Mention, ...]]:
-        """The mentions of each entity, in order of the text."""
+        """Return the mentions of each entity, in order of the text."""
         by_cluster: dict[str, list[Mention]] = {}
         for mention in self.mentions:
             by_cluster.setdefault(mention.cluster, []).append(mention)
@@ -283,15 +277,15 @@ class Document:
         *,
         mentions: Sequence[Mention] | None = None,
     ) -> Document:
-        """The words `start` … `stop - 1` as a document of their own.
+        """Return the words `start` … `stop - 1` as a document.
 
-        Parents that fall outside become `NO_PARENT`; mentions are kept where all their words are.
+        Parents outside become `NO_PARENT`; mentions are kept if all their words are.
 
         Args:
-            start: The first word.
-            stop: The word after the last.
-            name: The id of the piece; the same as this document's by default.
-            mentions: Those that can lie inside, where the caller knows; all by default.
+            start: First word.
+            stop: Word after the last one.
+            name: Id of the piece; by default this document's.
+            mentions: Mentions that can lie inside, if known; by default all.
         """
         if not 0 <= start <= stop <= len(self.words):
             raise InputError(
@@ -302,12 +296,12 @@ class Document:
         last = max((end for _, end in self.spans[start:stop]), default=0)
 
         def ranges(values: tuple[Span, ...]) -> tuple[Span, ...]:
-            # They follow one another, so those that overlap the piece stand together.
-            near = values[
+            # Ranges are in order, so the overlapping ones are consecutive.
+            overlapping = values[
                 bisect_right(values, start, key=_end) : bisect_left(values, stop, key=_start)
             ]
-            kept = ((max(a, start) - start, min(b, stop) - start) for a, b in near)
-            return tuple((a, b) for a, b in kept if a < b)
+            clipped = ((max(a, start) - start, min(b, stop) - start) for a, b in overlapping)
+            return tuple((a, b) for a, b in clipped if a < b)
 
         parents = self.parents
         if parents is not None:
@@ -334,10 +328,10 @@ class Document:
         )
 
     def split(self, unit: Unit) -> Iterator[Document]:
-        """The document's sentences or paragraphs as documents of their own.
+        """Yield the document's sentences or paragraphs as documents.
 
-        Where its sentences are unknown, `headscope.text.splitting` guesses them; where its
-        paragraphs are, it is one. A sentence of another document is not cut again.
+        Unknown sentences are guessed by `headscope.text.splitting`; unknown paragraphs are one. A
+        sentence of another document is not cut again.
         """
         is_sentence = self.part_of is not None and len(self.sentences) == 1
         if unit == "document" or is_sentence or (unit == "paragraph" and not self.paragraphs):
@@ -354,7 +348,7 @@ class Document:
             yield replace(piece, part_of=self.part_of or self.id)
 
     def _guess(self) -> tuple[Span, ...]:
-        """Where the sentences probably are, in words."""
+        """Return probable sentences as word ranges."""
         ends = [end for _, end in split_sentences(self.text)]
         sentence = [bisect_right(ends, start) for start, _ in self.spans]
         edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
@@ -362,23 +356,86 @@ class Document:
 
     @classmethod
     def from_text(cls, text: str, id: str) -> Document:  # noqa: A002, as the field is called
-        """A document of raw text: its words are found, its sentences are not known."""
+        """Return a document of raw text: words are found, sentences are unknown."""
         spans = split_words(text)
         return cls(id, text, tuple(text[start:end] for start, end in spans), tuple(spans))
+
+    @classmethod
+    def from_words(
+        cls,
+        words: Sequence[str],
+        id: str = "document",  # noqa: A002, as the field is called
+        *,
+        sentences: Sequence[Span] | None = None,
+        paragraphs: Sequence[Span] = (),
+        upos: Sequence[str] | None = None,
+        xpos: Sequence[str] | None = None,
+        lemmas: Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        parents: Sequence[int] | None = None,
+        relations: Sequence[str] | None = None,
+        mentions: Sequence[Mention] = (),
+        meta: Mapping[str, str] | None = None,
+    ) -> Document:
+        """Make a document from words: the text has one space between two words.
+
+        Args:
+            words: The words, without spaces around them.
+            id: Name of the document in results.
+            sentences: Word ranges of the sentences, ends excluded. By default all words are one
+                sentence if `parents` are passed, else sentences are unknown.
+            paragraphs: Word ranges of the paragraphs.
+            upos: Universal tag of each word.
+            xpos: Language-specific tag of each word.
+            lemmas: Lemma of each word.
+            features: Features of each word, as in CoNLL-U.
+            parents: Index of each word's parent, from 0 within the document; -1 for the root.
+            relations: Relation of each word to its parent.
+            mentions: Mentions of entities.
+            meta: Further facts, such as `{"genre": "news"}`.
+
+        >>> document = Document.from_words(["Dogs", "bark", "."], parents=[1, -1, 1])
+        >>> document.text, document.spans
+        ('Dogs bark .', ((0, 4), (5, 9), (10, 11)))
+        """
+        expect("words", words, list | tuple, 'a list of words, such as ["Dogs", "bark"]')
+        for number, word in enumerate(words):
+            if not isinstance(word, str) or not word or word != word.strip():
+                raise InputError(
+                    f"Word {number} of document {id!r} is {word!r}. Expected a text that is not "
+                    "empty, without spaces around it."
+                )
+        ends = list(accumulate(len(word) + 1 for word in words))
+        if sentences is None:
+            sentences = [(0, len(words))] if parents and words else []
+        labels = {"upos": upos, "xpos": xpos, "lemmas": lemmas, "features": features}
+        sequences = {**labels, "parents": parents, "relations": relations}
+        optional: dict[str, Any] = {k: tuple(v) for k, v in sequences.items() if v is not None}
+        return cls(
+            id,
+            " ".join(words),
+            tuple(words),
+            tuple((end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True)),
+            sentences=tuple(sentences),
+            paragraphs=tuple(paragraphs),
+            mentions=tuple(mentions),
+            meta=dict(meta or {}),
+            **optional,
+        )
 
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= 60 else self.text[:59] + "…"
         return f"<Document {self.id!r}: {len(self.words)} words, {text!r}>"
 
     def to_dict(self) -> dict[str, object]:
-        """The document as JSON can hold it; what is unknown is left out."""
+        """Return a JSON-serializable dict without unknown annotations."""
         values = {name: getattr(self, name) for name in self.__slots__}
         values["meta"] = dict(self.meta)
         values["mentions"] = [mention.to_dict() for mention in self.mentions]
         return {name: value for name, value in values.items() if value not in (None, (), [], {})}
 
     def digest(self) -> str:
-        """SHA-256 of everything in the document."""
+        """Return the SHA-256 of the whole document."""
         values = self.to_dict()
         if "parents" in values:  # under its first name, so that hashes stay what they were
             values["heads"] = values.pop("parents")
@@ -386,10 +443,12 @@ class Document:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _check_names(self) -> None:
-        """Ids, words and labels go into files, which hold no half of a surrogate pair."""
+        """Check that ids, words and labels can be encoded: files cannot hold half of a surrogate
+        pair.
+        """
         labels = [getattr(self, label) or () for label in LABELS]
-        named = (self.id, self.part_of or "", *self.meta, *self.meta.values())
-        for strings in (named, self.words, *labels):
+        names = (self.id, self.part_of or "", *self.meta, *self.meta.values())
+        for strings in (names, self.words, *labels):
             try:
                 "".join(strings).encode()
             except UnicodeEncodeError as error:
@@ -410,7 +469,7 @@ class Document:
         except UnicodeEncodeError as error:
             raise InputError(
                 f"The text of document {self.id!r} has half a surrogate pair at character "
-                f"{error.start}, which no tokenizer reads. Decode it again, or remove it."
+                f"{error.start}, which tokenizers cannot read. Decode it again, or remove it."
             ) from None
         last_start = last_end = 0
         for number, (start, end) in enumerate(self.spans):

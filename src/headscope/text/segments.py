@@ -1,7 +1,7 @@
-"""Pieces of documents that fit a model: cut to a length, or paired as BERT was trained.
+"""Pieces of documents that fit a model: cut to a length, or paired as in BERT's training.
 
-Lengths are in tokens, so a function that tokenizes is passed in; no tokenizer is known
-here. Pieces are documents again, with all their annotations.
+Lengths are in tokens of a tokenizer function that is passed in. Pieces are documents with all their
+annotations.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headscope.text.document import LABELS, Document, Span
 from headscope.text.tokens import align_array
 
 Tokenize = Callable[[str], Sequence[Span]]
-"""Character offsets of a text's tokens, without the special tokens around them."""
+"""Function that returns character offsets of a text's tokens, without special tokens."""
 
 
 SECOND = "second_span"
-"""In `Document.meta`: the character at which the second span of a segment starts."""
+"""Key in `Document.meta`: character at which the second span of a segment starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +33,31 @@ class Segment:
     second: Document
 
     def joined(self) -> Document:
-        """Both spans as one document; its meta says where the second starts (`SECOND`)."""
-        both = _joined([self.first, self.second], self.id, self.first.part_of or self.id)
-        at = str(len(self.first.text) + 1)
-        return replace(both, meta={**self.first.meta, SECOND: at})
+        """Return both spans as one document, with the start of the second in `meta` (`SECOND`)."""
+        document = _joined([self.first, self.second], self.id, self.first.part_of or self.id)
+        start = str(len(self.first.text) + 1)
+        return replace(document, meta={**self.first.meta, SECOND: start})
 
 
 def shorten(
     document: Document, tokenize: Tokenize, max_tokens: int = 128, *, special: int = 0
 ) -> Document:
-    """The beginning of a document, at most so many tokens long.
+    """Return the beginning of a document that fits into `max_tokens`.
 
-    Cut after the last word whose tokens all fit; the document itself where all of it fits.
+    The document is cut after the last word whose tokens all fit.
 
     Args:
-        document: What to cut.
-        tokenize: Gives the offsets of a text's tokens.
-        max_tokens: How many tokens fit, special ones included.
-        special: How many of those the tokenizer adds ([CLS], [SEP]).
+        document: The document.
+        tokenize: Function that returns the offsets of a text's tokens.
+        max_tokens: Maximum number of tokens, special ones included.
+        special: Number of special tokens that the tokenizer adds ([CLS], [SEP]).
     """
-    room = _room(max_tokens, special)
+    n_tokens = _room(max_tokens, special)
     offsets = tokenize(document.text)
-    if len(offsets) <= room:
+    if len(offsets) <= n_tokens:
         return document
     counts = _tokens_per_word(offsets, document)
-    stop = int(np.searchsorted(np.cumsum(counts), room, side="right"))
+    stop = int(np.searchsorted(np.cumsum(counts), n_tokens, side="right"))
     return document.cut(0, stop)
 
 
@@ -68,54 +68,55 @@ def segments(
     *,
     special: int = 3,
 ) -> Iterator[Segment]:
-    """Segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
+    """Yield segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
 
-    Each document is walked through once from its start: a segment takes whole sentences
-    for as long as they fit, split into two spans as equal as whole sentences allow, and the
-    next segment goes on after it. A sentence that fills a segment alone is cut in two. A
-    single word that nothing fits beside makes no segment. Consecutive paragraphs of one
-    document count as one text, whether they come as one document or as several with the
-    same `bucket_of`; documents of unknown sentences are split by `headscope.text.splitting`.
+    A segment takes whole sentences while they fit, split into two spans of about equal length. The
+    next segment continues after it. A sentence that fills a segment alone is cut in two. A word
+    that fills a segment alone is skipped. Consecutive paragraphs of one document are one text, as
+    one document or several with the same `part_of`. Unknown sentences are split by
+    `headscope.text.splitting`.
 
     Args:
-        documents: In order.
-        tokenize: Gives the offsets of a text's tokens.
+        documents: Documents in order.
+        tokenize: Function that returns the offsets of a text's tokens.
         max_tokens: Length of a segment with its special tokens.
-        special: How many special tokens it has.
+        special: Number of special tokens in a segment.
     """
-    room = _room(max_tokens, special)
-    if room < 2:
+    n_tokens = _room(max_tokens, special)
+    if n_tokens < 2:
         raise InputError(f"max_tokens={max_tokens} leaves no room for two spans.")
     numbered = enumerate(documents)
     for _, group in groupby(numbered, lambda pair: pair[1].part_of or f"\0{pair[0]}"):
         pieces: list[tuple[Document, int]] = []
-        filled = made = 0
+        filled = n_segments = 0
         for _, document in group:
-            for piece, length in _pieces(document, tokenize, room):
-                if filled + length > room:
-                    made += 1
-                    yield from _segment(pieces, made)
+            for piece, length in _pieces(document, tokenize, n_tokens):
+                if filled + length > n_tokens:
+                    n_segments += 1
+                    yield from _segment(pieces, n_segments)
                     pieces, filled = [], 0
                 pieces.append((piece, length))
                 filled += length
-        yield from _segment(pieces, made + 1)
+        yield from _segment(pieces, n_segments + 1)
 
 
-def _pieces(document: Document, tokenize: Tokenize, room: int) -> Iterator[tuple[Document, int]]:
-    """The document's sentences with their lengths; long ones in several pieces."""
+def _pieces(
+    document: Document, tokenize: Tokenize, n_tokens: int
+) -> Iterator[tuple[Document, int]]:
+    """Yield the document's sentences with their lengths; long ones in several pieces."""
     for sentence in document.split("sentence"):
         counts = _tokens_per_word(tokenize(sentence.text), sentence)
         start = 0
         while start < len(counts):
             ends = np.cumsum(counts[start:])
-            stop = start + max(1, int(np.searchsorted(ends, room, side="right")))
-            if ends[stop - start - 1] <= room:  # else a single word too long for any segment
+            stop = start + max(1, int(np.searchsorted(ends, n_tokens, side="right")))
+            if ends[stop - start - 1] <= n_tokens:  # else a single word too long for any segment
                 yield sentence.cut(start, stop), int(ends[stop - start - 1])
             start = stop
 
 
 def _segment(pieces: list[tuple[Document, int]], number: int) -> Iterator[Segment]:
-    """The segment of these pieces, split where its halves are most alike."""
+    """Return the segment of these pieces, split where its halves are most equal."""
     if len(pieces) == 1:
         whole, _ = pieces[0]
         half = len(whole) // 2
@@ -124,8 +125,8 @@ def _segment(pieces: list[tuple[Document, int]], number: int) -> Iterator[Segmen
         left, right = [whole.cut(0, half)], [whole.cut(half, len(whole))]
     elif pieces:
         ends = np.cumsum([length for _, length in pieces])
-        at = 1 + int(np.argmin(np.abs(2 * ends[:-1] - ends[-1])))
-        left, right = [p for p, _ in pieces[:at]], [p for p, _ in pieces[at:]]
+        middle = 1 + int(np.argmin(np.abs(2 * ends[:-1] - ends[-1])))
+        left, right = [p for p, _ in pieces[:middle]], [p for p, _ in pieces[middle:]]
     else:
         return
     origin = left[0].part_of or left[0].id
@@ -134,20 +135,20 @@ def _segment(pieces: list[tuple[Document, int]], number: int) -> Iterator[Segmen
 
 
 def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
-    """Pieces of one document as one, a space between them."""
+    """Join pieces of one document with a space."""
     if len(pieces) == 1:
         return replace(pieces[0], id=name, part_of=part_of)
-    at = words = 0
+    offset = words = 0
     spans: list[Span] = []
     ranges: list[Span] = []
     parents: list[int] = []
     mentions = []
     for piece in pieces:
-        spans += [(a + at, b + at) for a, b in piece.spans]
+        spans += [(a + offset, b + offset) for a, b in piece.spans]
         parents += [p + words if p >= 0 else p for p in piece.parents or ()]
         mentions += [mention.shift(words) for mention in piece.mentions]
         ranges += [(a + words, b + words) for a, b in piece.sentences]
-        at += len(piece.text) + 1
+        offset += len(piece.text) + 1
         words += len(piece)
 
     def joined_labels(label: str) -> tuple[str, ...] | None:
@@ -172,7 +173,7 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
 
 
 def _tokens_per_word(offsets: Sequence[Span], document: Document) -> np.ndarray:
-    """How many tokens each word has; tokens outside words count for the word before them."""
+    """Return the number of tokens of each word; tokens outside words count for the word before."""
     if not len(document):
         return np.zeros(0, dtype=np.int64)
     words = np.maximum.accumulate(np.maximum(align_array(offsets, document.spans), 0))

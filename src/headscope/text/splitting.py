@@ -1,15 +1,7 @@
-"""Where the words of raw text stand, for text that no treebank has split.
+"""Words and sentences of raw text, by rules.
 
-A word is what a reader would point at: `don't`, `well-known`, `3.14`, `東`, `?`. This is
-not a treebank's tokenization (there `don't` is two words, and most hyphens stand alone);
-a document read from CoNLL-U brings its own words, and `headscope.text.annotate` takes
-spaCy's. Scripts written without spaces other than Han and Kana (Thai, Lao, Khmer) come
-out as one word per run.
-
-Where sentences probably end in raw text.
-
-A rule of thumb for text that nothing has annotated; where it matters, annotate with spaCy
-(`headscope.text.annotate`) or read a treebank.
+A word is `don't`, `well-known`, `3.14`, `東`, `?`; treebanks split differently. CoNLL-U has its own
+words, and `headscope.text.annotate` takes spaCy's. Runs of Thai, Lao and Khmer are one word.
 """
 
 from __future__ import annotations
@@ -37,10 +29,10 @@ _WORD = regex.compile(
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
-    """The words of a text as character spans, in order and without overlap.
+    """Return the words of a text as character spans, in order and without overlap.
 
-    Every character that is neither a space nor an invisible control character belongs to
-    exactly one word.
+    Every character that is neither a space nor an invisible control character belongs to exactly
+    one word.
 
     >>> text = "Don't pay $3.50."
     >>> [text[start:end] for start, end in split_words(text)]
@@ -70,10 +62,10 @@ _ABBREVIATION = regex.compile(
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
-    """The sentences of a text as character spans, without the spaces between them.
+    """Return the sentences of a text as character spans, without the spaces between them.
 
-    A single full stop after an initial (`J. Smith`) or a common English abbreviation does
-    not end a sentence.
+    A full stop after an initial (`J. Smith`) or a common English abbreviation does not end a
+    sentence.
 
     >>> text = "Dr. Li won. Who else? Nobody."
     >>> [text[start:end] for start, end in split_sentences(text)]

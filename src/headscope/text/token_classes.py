@@ -1,8 +1,8 @@
-"""Classes of keys that heads rest on: the first token, each special token, punctuation.
+"""Classes of keys: the first token, each special token, punctuation.
 
-Clark et al. 2019, section 3.2, look at [CLS], [SEP] and "." or ","; here the special tokens
-are those that a model's tokenizer adds, whatever they are called, and there may be none.
-Classes overlap: in BERT the first token is [CLS], and a comma is punctuation too.
+Clark et al. 2019, section 3.2, use [CLS], [SEP] and "." or ","; here the special tokens are those
+of the model's tokenizer. Classes overlap: in BERT the first token is [CLS], and a comma is
+punctuation.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ FIRST = "first"
 PERIOD_OR_COMMA = ". or ,"
 PUNCTUATION = "punctuation"
 REST = "rest"
-"""Tokens that are neither special nor punctuation."""
+"""Class of tokens that are neither special nor punctuation."""
 
 
 def class_names(special: Iterable[str]) -> tuple[str, ...]:
-    """The classes of a model whose tokenizer adds these special tokens."""
+    """Return the classes of a model whose tokenizer adds these special tokens."""
     return (FIRST, *dict.fromkeys(special), PERIOD_OR_COMMA, PUNCTUATION, REST)
 
 
 def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """`token class`: which token is of which class.
+    """`token class`: return the membership of each token.
 
     Args:
-        tokens: of one document, readable or as the vocabulary spells them; special ones by
-            their names.
-        special: `token`: those the tokenizer added.
-        names: what `class_names` gave.
+        tokens: tokens of one document, readable or as in the vocabulary; special ones by name.
+        special: `token`, true for tokens that the tokenizer added.
+        names: result of `class_names`.
     """
     members = np.zeros((len(tokens), len(names)), dtype=bool)
     if not len(tokens) or not names:
@@ -54,16 +53,16 @@ def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[st
 
 
 def is_repeated(shares: xr.DataArray) -> bool:
-    """Are the values of the first token those of another class? It may always be [CLS]."""
+    """Return whether the first token's values equal another class, as [CLS] may."""
     (dim,) = (dim for dim in shares.dims if str(dim).endswith("class"))
-    own = shares.sel({dim: FIRST})
-    others = [other for other in shares[dim].values if other not in (FIRST, "all")]
-    return any(np.array_equal(own, shares.sel({dim: o}), equal_nan=True) for o in others)
+    first_shares = shares.sel({dim: FIRST})
+    classes = [other for other in shares[dim].values if other not in (FIRST, "all")]
+    return any(np.array_equal(first_shares, shares.sel({dim: o}), equal_nan=True) for o in classes)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _classes_of(token: str) -> tuple[str, ...]:
-    """The classes of a token that is not special."""
+    """Return the classes of a token that is not special."""
     if not is_punctuation(token):
         return (REST,)
     return (PUNCTUATION, PERIOD_OR_COMMA) if _bare(token) in (".", ",") else (PUNCTUATION,)
@@ -71,7 +70,7 @@ def _classes_of(token: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def is_punctuation(token: str) -> bool:
-    """Nothing but punctuation, as Unicode or ASCII has it?"""
+    """Return whether a token is only punctuation, by Unicode or ASCII."""
     bare = _bare(token)
     return bool(bare) and all(
         c in string.punctuation or unicodedata.category(c).startswith("P") for c in bare
@@ -79,6 +78,6 @@ def is_punctuation(token: str) -> bool:
 
 
 def _bare(token: str) -> str:
-    """Without the marks by which vocabularies tell where words begin."""
+    """Return the token without the vocabulary's marks of word starts."""
     token = token.strip().lstrip("Ġ▁").strip()
     return token[2:] if token.startswith("##") and len(token) > 2 else token

@@ -1,12 +1,7 @@
-"""The tokens of one sequence, as people read them, and where in the text they stand.
+"""Tokens of one sequence in readable form, with their positions in text, image or recording.
 
-What a token is where it is no text: a patch of an image, or a frame of a recording.
-
-Which word a token belongs to, from character offsets alone.
-
-Works for any tokenizer that tells where its tokens stand in the original text, whatever
-it did to the text on the way (lower-casing, stripping accents, byte-level pieces). It
-neither tokenizes nor splits words: both kinds of spans are given.
+Tokens are aligned with words by character offsets alone, so any tokenizer that returns offsets
+works.
 """
 
 from __future__ import annotations
@@ -22,21 +17,19 @@ from headscope.errors import InputError
 from headscope.text.splitting import split_words
 
 NO_WORD = -1
-"""Word number of a token that belongs to no word (special tokens, bare spaces)."""
+"""Word number of a token outside all words (special tokens, bare spaces)."""
 
 Span = tuple[int, int]
 
 
 def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
-    """For each token, the number of the word with which it shares most characters, or -1.
+    """Return for each token the number of the word that shares most characters, or -1.
 
     - A token over several words (`.)`, a token that holds a space) goes to the word it
-      shares most characters with; of equals, to the first.
-    - A token without characters, such as a special token at (0, 0), or one that covers
-      only spaces goes to none.
+      shares most characters with; ties go to the first.
+    - A token without characters, such as a special token at (0, 0), or of spaces only, gets -1.
     - Byte pieces of one character share its offsets, hence its word.
-    - Words that stand on the same characters (`du` as `de` + `le`) are equals: the first
-      gets the tokens, the others have none.
+    - Words on the same characters (`du` as `de` + `le`) are ties: the first gets the tokens.
 
     Args:
         offsets: Start and end of each token in the text, end exclusive.
@@ -52,7 +45,7 @@ def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
 def align_array(
     offsets: Sequence[Span] | np.ndarray, spans: Sequence[Span] | np.ndarray
 ) -> np.ndarray:
-    """The same as `align_tokens`, as an int32 array over tokens.
+    """Return `align_tokens` as an int32 array over tokens.
 
     Args:
         offsets: `token 2`, start and end of each token.
@@ -74,8 +67,10 @@ def align_array(
     # Words first … last - 1 are those that end after the token starts and start before it ends.
     first = np.searchsorted(word_end, token_start, side="right")
     last = np.searchsorted(word_start, token_end, side="left")
-    near = np.minimum(first, len(word_start) - 1)
-    shared = np.minimum(word_end[near], token_end) - np.maximum(word_start[near], token_start)
+    candidates = np.minimum(first, len(word_start) - 1)
+    shared = np.minimum(word_end[candidates], token_end) - np.maximum(
+        word_start[candidates], token_start
+    )
     single = (last - first == 1) & (shared > 0)
     words[single] = first[single]
     for token in np.flatnonzero(last - first > 1):
@@ -100,10 +95,10 @@ def _columns(pairs: Sequence[Span] | np.ndarray, what: str) -> tuple[np.ndarray,
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A rectangle of an image.
+    """Rectangle of an image.
 
     `row` and `column` count the patches of the sequence; `top`, `left`, `bottom` and `right` are
-    shares of the image's height and width.
+    fractions of the image's height and width.
     """
 
     row: int
@@ -113,7 +108,7 @@ class Patch:
     bottom: float
     right: float
     image: int = 0
-    """Which image, where there are several."""
+    """Number of the image."""
 
     def __post_init__(self) -> None:
         is_inside = 0 <= self.top < self.bottom <= 1 and 0 <= self.left < self.right <= 1
@@ -122,13 +117,13 @@ class Patch:
 
     @property
     def label(self) -> str:
-        """As people read it: row and column from 0."""
+        """Readable name: row and column from 0."""
         return f"{self.row},{self.column}"
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A stretch of a recording, in seconds."""
+    """Stretch of a recording, in seconds."""
 
     start: float
     end: float
@@ -139,7 +134,7 @@ class Frame:
 
     @property
     def label(self) -> str:
-        """As people read it: when it starts."""
+        """Readable name: the start."""
         return f"{self.start:.2f} s"
 
 
@@ -147,9 +142,7 @@ MediaToken = Patch | Frame
 
 
 def joined_piece(pieces: list[MediaToken | None]) -> MediaToken | None:
-    """One piece for several that follow one another: the stretch from the first frame to the
-    last. Patches have no common rectangle.
-    """
+    """Return one frame for consecutive frames, from the first to the last; None for patches."""
     first, last = pieces[0], pieces[-1]
     if len(pieces) == 1:
         return first
@@ -162,29 +155,27 @@ def joined_piece(pieces: list[MediaToken | None]) -> MediaToken | None:
 class Tokens:
     """One token sequence. All per-token fields have the same length.
 
-    `texts` holds the one or two texts the sequence was made of; `segments` says which of
-    them a token belongs to, and `offsets` are characters of that text. Without words every
-    token belongs to none, which is enough for runs over a corpus: they bring the words of their
-    documents. `with_words` finds them in the texts.
+    `texts` holds the one or two texts of the sequence; `segments` numbers the text of each token,
+    and `offsets` are characters of that text. Runs over a corpus use the words of documents;
+    `with_words` finds words in the texts.
     """
 
     texts: tuple[str, ...]
     tokens: tuple[str, ...]
-    """Readable: a leading space where the vocabulary has Ġ or ▁, bytes decoded."""
+    """Readable tokens: a leading space for Ġ or ▁, bytes decoded."""
     ids: tuple[int, ...]
     special: tuple[bool, ...]
-    """Added by the tokenizer ([CLS], <s>), not part of any text."""
+    """True for tokens that the tokenizer added ([CLS], <s>)."""
     segments: tuple[int, ...]
     generated: tuple[bool, ...]
-    """Written by the model, not given to it."""
+    """True for tokens that the model generated."""
     offsets: tuple[tuple[int, int], ...] | None
-    """None where the tokenizer does not tell."""
+    """Character offsets; None if the tokenizer lacks them."""
     words: tuple[int, ...] = ()
     """Number of the token's word in `word_texts`, or -1."""
     word_texts: tuple[str, ...] = ()
     media_tokens: tuple[MediaToken | None, ...] = ()
-    """What each token is where it is no text (a `Patch`, a `Frame`), None for text; empty where
-    all of it is text."""
+    """`Patch` or `Frame` of each token, None for text; empty if all tokens are text."""
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -222,14 +213,14 @@ class Tokens:
         segments: Sequence[int] | None = None,
         words: Sequence[int] | None = None,
     ) -> Tokens:
-        """Tokens from bare strings, each its own word unless `words` says otherwise."""
+        """Return tokens from bare strings, each its own word unless `words` is passed."""
         n = _check_strings(tokens)
         special = tuple(map(bool, special)) if special is not None else (False,) * n
         if words is None:
-            kept = [i for i in range(n) if i < len(special) and not special[i]]
-            number = {token: word for word, token in enumerate(kept)}
+            plain = [i for i in range(n) if i < len(special) and not special[i]]
+            number = {token: word for word, token in enumerate(plain)}
             words = [number.get(i, NO_WORD) for i in range(n)]
-            word_texts = [tokens[i].strip() for i in kept]
+            word_texts = [tokens[i].strip() for i in plain]
         else:
             _check_words(words)
             word_texts = [
@@ -249,14 +240,14 @@ class Tokens:
         )
 
     def with_words(self) -> Tokens:
-        """With words as `split_words` finds them in the texts; without offsets, the tokens."""
+        """Return the tokens with words from `split_words`; unchanged without offsets."""
         words = [NO_WORD] * len(self)
         word_texts: list[str] = []
         if self.offsets is None:
-            kept = [i for i, is_special in enumerate(self.special) if not is_special]
-            for word, i in enumerate(kept):
+            plain = [i for i, is_special in enumerate(self.special) if not is_special]
+            for word, i in enumerate(plain):
                 words[i] = word
-            word_texts = [self.tokens[i].strip() for i in kept]
+            word_texts = [self.tokens[i].strip() for i in plain]
             return replace(self, words=tuple(words), word_texts=tuple(word_texts))
         for number, text in enumerate(self.texts):
             spans = split_words(text)
@@ -274,11 +265,11 @@ class Tokens:
         return replace(self, words=tuple(words), word_texts=tuple(word_texts))
 
     def joined(self, text: str, second: int) -> Tokens:
-        """Tokens of a pair as tokens of the one text that both are parts of.
+        """Return tokens of a pair as tokens of the one text that contains both.
 
         Args:
-            text: the whole.
-            second: the character of it at which the second text starts.
+            text: the whole text.
+            second: character at which the second text starts.
         """
         offsets = self.offsets
         if offsets is not None:
@@ -299,7 +290,7 @@ class Tokens:
         )
 
     def by_word(self) -> Tokens:
-        """The sequence with one entry per word; tokens outside words stay as they are."""
+        """Return the sequence with one entry per word; tokens outside words stay single."""
         groups = self.word_groups()
         firsts = [group[0] for group in groups]
         offsets = None
@@ -333,21 +324,21 @@ class Tokens:
         )
 
     def word_groups(self) -> list[list[int]]:
-        """Token positions of each word, in order; a token outside words is its own group."""
+        """Return token positions of each word, in order; a token outside words is its own group."""
         groups: list[list[int]] = []
-        where: dict[int, list[int]] = {}
+        group_of: dict[int, list[int]] = {}
         for i, word in enumerate(self.words):
-            if word != NO_WORD and word in where:
-                where[word].append(i)
+            if word != NO_WORD and word in group_of:
+                group_of[word].append(i)
                 continue
             groups.append([i])
             if word != NO_WORD:
-                where[word] = groups[-1]
+                group_of[word] = groups[-1]
         return groups
 
 
 def _check_strings(tokens: Sequence[str]) -> int:
-    """How many tokens there are, all of them strings."""
+    """Return the number of tokens after checking that all are strings."""
     listed = list(tokens) if isinstance(tokens, Iterable) else [tokens]
     for number, token in enumerate(listed):
         if not isinstance(token, str):

@@ -1,14 +1,8 @@
-"""The fold: one forward pass in, the states of all metrics out.
+"""Accumulation of batches: forward passes in, states of all metrics out.
 
-The fold keeps one state per metric and layer. It adds a batch to them only after the batch's
-forward pass has ended: if the pass fails, nothing of the batch is counted. The rows of all ratio
-metrics of a layer are added up in one table; sums made of digests are added to in place; other
-states wait and are merged several at a time.
-
-Sums by part of the corpus, of many arrays at once.
-
-The rows of all ratio metrics of a layer lie side by side in one table `part × number`. Adding
-each array on its own would take longer: with small models, calls cost more than sums.
+A batch is added after its forward pass has ended, so a failed pass counts nothing. The rows of all
+ratio metrics of a layer lie side by side in one table `bucket × number`: with small models, calls
+cost more than sums. Sums of reductions are added in place; other states are merged 16 at a time.
 """
 
 from __future__ import annotations
@@ -49,24 +43,24 @@ if TYPE_CHECKING:
 
 
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
-    """`document layer number`: several arrays as one table, float64 on the CPU.
+    """`document layer number`: return several arrays as one table, float64 on the CPU.
 
     Args:
         arrays: `document …`; for several layers, `document head …` with the heads of all.
-        n_layers: how many layers the arrays hold.
+        n_layers: number of layers in the arrays.
     """
     rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
     return torch.cat(rows, dim=2).cpu()
 
 
 def row_shape(array: Tensor, n_layers: int = 1) -> tuple[int, ...]:
-    """The shape of one document's row of one layer."""
+    """Return the shape of one document's row of one layer."""
     shape = tuple(array.shape[1:])
     return shape if n_layers == 1 else (shape[0] // n_layers, *shape[1:])
 
 
 class Sums:
-    """Running sums of the rows of one layer, by the part that each document belongs to."""
+    """Running sums of the rows of one layer, by bucket of the documents."""
 
     def __init__(self, n_buckets: int, shapes: Sequence[tuple[int, ...]]) -> None:
         self._shapes = list(shapes)
@@ -75,37 +69,37 @@ class Sums:
 
     def add(self, rows: Tensor, batch: Batch) -> None:
         """Add rows, `document number`."""
-        parts = batch.once("buckets", lambda: torch.from_numpy(batch.buckets.astype(np.int64)))
-        self._table.index_add_(0, parts, rows)
+        buckets = batch.once("buckets", lambda: torch.from_numpy(batch.buckets.astype(np.int64)))
+        self._table.index_add_(0, buckets, rows)
 
     def arrays(self) -> list[np.ndarray]:
-        """`part …`: the sums of each array."""
+        """`bucket …`: return the sums of each array."""
         ends = np.cumsum([prod(shape) for shape in self._shapes])[:-1]
         return [
-            np.ascontiguousarray(part).reshape(-1, *shape)
-            for part, shape in zip(
+            np.ascontiguousarray(sums).reshape(-1, *shape)
+            for sums, shape in zip(
                 np.split(self._table.numpy(), ends, axis=1), self._shapes, strict=True
             )
         ]
 
 
 States = dict[str, dict[str, State]]
-"""By block and metric."""
+"""States by block and metric."""
 ONCE = -1
-"""The layer of a state that belongs to none."""
+"""Layer number of states that do not belong to one layer."""
 MAX_WAITING = 16
 
-_HandedLayers = Literal["text", "layer", "digests", "layers"]
-"""What a metric is handed: any layer, because only the text matters; each layer; the digests
-of all layers; all layers."""
+_MetricInput = Literal["text", "layer", "reductions", "layers"]
+"""Input of a metric: any layer (only the text matters), each layer, reductions of all layers, or
+all layers."""
 
 
 class _StateKey(NamedTuple):
-    """Where a state belongs."""
+    """Block, layer and input of a state."""
 
     block: str
     layer: int
-    handed: _HandedLayers
+    kind: _MetricInput
 
 
 @dataclass(eq=False)
@@ -113,43 +107,56 @@ class _RatioTable:
     """Rows of all ratio metrics of one layer."""
 
     shapes: list[tuple[int, ...]]
-    """Of each array, without `document`."""
+    """Shape of each array, without `document`."""
     table: Tensor
-    """All of them side by side: `document number`."""
+    """`document number`: all arrays side by side."""
 
 
 @dataclass(eq=False)
 class _BatchSums:
-    """What was measured of one batch, before it is added to the states."""
+    """Sums of one batch, before they are added to the states."""
 
     rows: dict[_StateKey, _RatioTable] = field(default_factory=dict)
     states: dict[tuple[_StateKey, str], State] = field(default_factory=dict)
     to_add: list[tuple[SumMetric, LayerData, tuple[int, ...]]] = field(default_factory=list)
-    """Sums to be added to in place, what they read, and of which layers."""
+    """Metrics that add in place, with their data and layers."""
 
 
 class Accumulator:
     """Sums over batches. Use `batch` around each forward pass, `states` at the end.
 
     Args:
-        metrics: what to measure.
-        n_layers: how many layers to expect in a block.
+        metrics: metrics to measure.
+        n_layers: expected number of layers in a block.
     """
 
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
         self._n_layers = n_layers
-        self._chosen: dict[tuple[str, _HandedLayers], list[Metric]] = {}
+        self._by_input: dict[tuple[str, _MetricInput], list[Metric]] = {}
         self._sums: dict[_StateKey, Sums] = {}
         self._waiting: dict[tuple[_StateKey, str], list[State]] = {}
         self._added: dict[tuple[str, tuple[int, ...], str], State] = {}
-        """By block, layers and metric: the heads of these layers side by side."""
+        """States by block, layers and metric, with the heads of these layers side by side."""
         self._axes = Axes()
         self._is_causal: dict[str, bool] = {}
+        self._unchecked = {metric.name for metric in metrics if not is_ours(metric)}
+        """Users' metrics whose first layer is still to be checked for writes."""
+
+    @contextmanager
+    def _guard(self, metric: Metric, layer_data: LayerData) -> Iterator[None]:
+        """Attribute errors to the metric. At its first layer, refuse writes into shared tensors."""
+        with attribute_errors(metric):
+            if metric.name in self._unchecked:
+                self._unchecked.remove(metric.name)
+                with layer_data.refuse_writes():
+                    yield
+            else:
+                yield
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
-        """A reader for one forward pass over these documents."""
+        """Yield a reader for one forward pass over these documents."""
         measured = _BatchSums()
         blocks: dict[str, _BufferedLayers] = {}
 
@@ -157,26 +164,26 @@ class Accumulator:
             layer_data = LayerData(replace(attention, weights=as_float32(attention.weights)), batch)
             if layer_data.block not in blocks:
                 blocks[layer_data.block] = _BufferedLayers(
-                    self._digests(layer_data.block), self._n_layers
+                    self._reductions(layer_data.block), self._n_layers
                 )
                 self._is_causal[layer_data.block] = layer_data.is_causal
                 self._measure(layer_data, [ONCE], "text", measured)
             self._measure(layer_data, [attention.layer], "layer", measured)
             block = blocks[layer_data.block]
             if block.reductions:
-                block.take_digests(layer_data)
+                block.take_reductions(layer_data)
             layer_data.forget()
-            if self._handed(layer_data.block, "layers"):
+            if self._metrics_of(layer_data.block, "layers"):
                 block.layers.append(LayerData(layer_data.attention.without_vectors(), batch))
 
         yield read
         for name, block in blocks.items():
             for layer_data, layers in block.joined():
-                self._measure(layer_data, layers, "digests", measured)
-            for metric in self._handed(name, "layers"):
+                self._measure(layer_data, layers, "reductions", measured)
+            for metric in self._metrics_of(name, "layers"):
                 assert isinstance(metric, LayersMetric)
                 place = _StateKey(name, ONCE, "layers")
-                with attribute_errors(metric):
+                with self._guard(metric, block.layers[0]):
                     measured.states[place, metric.name] = metric.measure(block.layers)
         self._check_finite(measured)
         self._axes = batch.axes
@@ -185,7 +192,7 @@ class Accumulator:
         except MetricError:
             raise
         except Exception as error:
-            # Part of the batch may be counted: the shard must not go on, nor try it again.
+            # Part of the batch may be counted, so the shard must not continue or retry.
             raise MetricError(
                 f"The sums of a batch could not be added up: {type(error).__name__}: {error}."
             ) from error
@@ -195,20 +202,20 @@ class Accumulator:
         self,
         layer_data: LayerData,
         layers: Sequence[int],
-        handed: _HandedLayers,
+        kind: _MetricInput,
         measured: _BatchSums,
     ) -> None:
-        """Measure what belongs to one layer, to several at once, or to the text alone."""
+        """Measure one layer, several at once, or the text alone."""
         rows: list[Tensor] = []
-        places = [_StateKey(layer_data.block, layer, handed) for layer in layers]
-        for metric in self._handed(layer_data.block, handed):
+        places = [_StateKey(layer_data.block, layer, kind) for layer in layers]
+        for metric in self._metrics_of(layer_data.block, kind):
             if isinstance(metric, RatioMetric):
-                with attribute_errors(metric):
+                with self._guard(metric, layer_data):
                     rows.extend(metric.checked_rows(layer_data))
-            elif isinstance(metric, SumMetric) and handed == "digests":
+            elif isinstance(metric, SumMetric) and kind == "reductions":
                 measured.to_add.append((metric, layer_data, tuple(layers)))
             else:
-                with attribute_errors(metric):
+                with self._guard(metric, layer_data):
                     state = measure_reading(metric, layer_data)
                 states = _split(metric, state, len(layers))
                 for place, state in zip(places, states, strict=True):
@@ -219,19 +226,19 @@ class Accumulator:
             for place, table in zip(places, tables.unbind(1), strict=True):
                 measured.rows[place] = _RatioTable(shapes, table)
 
-    def _handed(self, block: str, handed: _HandedLayers) -> list[Metric]:
-        """The metrics that are handed this (a layer, digests …) in a block."""
-        if (block, handed) not in self._chosen:
-            self._chosen[block, handed] = [
+    def _metrics_of(self, block: str, kind: _MetricInput) -> list[Metric]:
+        """Return the metrics with this input in a block."""
+        if (block, kind) not in self._by_input:
+            self._by_input[block, kind] = [
                 metric
                 for metric in self._metrics.values()
-                if block in metric.blocks and _handed_to(metric) == handed
+                if block in metric.blocks and _input_of(metric) == kind
             ]
-        return self._chosen[block, handed]
+        return self._by_input[block, kind]
 
-    def _digests(self, block: str) -> tuple[Reduction, ...]:
-        """The digests that the metrics of a block name, each once."""
-        metrics = self._handed(block, "digests")
+    def _reductions(self, block: str) -> tuple[Reduction, ...]:
+        """Return the reductions that the metrics of a block name, each once."""
+        metrics = self._metrics_of(block, "reductions")
         return tuple(dict.fromkeys(d for metric in metrics for d in metric.reductions))
 
     def _add(self, measured: _BatchSums, batch: Batch) -> None:
@@ -245,16 +252,16 @@ class Accumulator:
             if len(waiting) >= MAX_WAITING:
                 waiting[:] = [self._metrics[key[1]].merge(waiting)]
         for metric, layer_data, layers in measured.to_add:
-            where = layer_data.block, layers, metric.name
-            if where not in self._added:
-                self._added[where] = metric.zero(
+            heads_key = layer_data.block, layers, metric.name
+            if heads_key not in self._added:
+                self._added[heads_key] = metric.zero(
                     layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal
                 )
-            with attribute_errors(metric):
-                metric.add(self._added[where], layer_data)
+            with self._guard(metric, layer_data):
+                metric.add(self._added[heads_key], layer_data)
 
     def layers(self) -> dict[str, list[int]]:
-        """The layers of each block that were seen."""
+        """Return the layers of each block that were seen."""
         blocks: dict[str, set[int]] = {}
         for block, layer in self._places():
             blocks.setdefault(block, set())
@@ -263,19 +270,19 @@ class Accumulator:
         return {block: sorted(layers) for block, layers in blocks.items()}
 
     def states(self) -> States:
-        """The states by block and metric, those of all layers stacked."""
+        """Return the states by block and metric, stacked over layers."""
         by_place: dict[tuple[str, int], dict[str, State]] = {}
         for place, sums in self._sums.items():
-            here = by_place.setdefault((place.block, place.layer), {})
+            by_metric = by_place.setdefault((place.block, place.layer), {})
             for (name, array), values in zip(self._arrays(place), sums.arrays(), strict=True):
-                here.setdefault(name, {})[array] = values
+                by_metric.setdefault(name, {})[array] = values
         for (place, name), waiting in self._waiting.items():
-            here = by_place.setdefault((place.block, place.layer), {})
-            here[name] = self._metrics[name].merge(waiting)
+            by_metric = by_place.setdefault((place.block, place.layer), {})
+            by_metric[name] = self._metrics[name].merge(waiting)
         for (block, layers, name), state in self._added.items():
-            parts = _split(self._metrics[name], state, len(layers))
-            for layer, part in zip(layers, parts, strict=True):
-                by_place.setdefault((block, layer), {})[name] = part
+            split_states = _split(self._metrics[name], state, len(layers))
+            for layer, layer_state in zip(layers, split_states, strict=True):
+                by_place.setdefault((block, layer), {})[name] = layer_state
         return self._stacked(by_place)
 
     def _stacked(self, by_place: dict[tuple[str, int], dict[str, State]]) -> States:
@@ -286,30 +293,30 @@ class Accumulator:
             for name, metric in self._metrics.items():
                 if name in once:
                     states.setdefault(block, {})[name] = once[name]
-                elif by_layer and all(name in here for here in by_layer):
-                    of_layers = [here[name] for here in by_layer]
-                    padded = _padded(metric, of_layers, self._axes, self._is_causal[block])
+                elif by_layer and all(name in by_metric for by_metric in by_layer):
+                    layer_states = [by_metric[name] for by_metric in by_layer]
+                    padded = _padded(metric, layer_states, self._axes, self._is_causal[block])
                     states.setdefault(block, {})[name] = {
                         array: np.stack([state[array] for state in padded]) for array in padded[0]
                     }
         return states
 
     def _places(self) -> Iterator[tuple[str, int]]:
-        """Blocks and layers of which there are states."""
+        """Yield blocks and layers that have states."""
         for place in (*self._sums, *(place for place, _ in self._waiting)):
             yield place.block, place.layer
         for block, layers, _ in self._added:
             yield from ((block, layer) for layer in layers)
 
     def _arrays(self, place: _StateKey) -> list[tuple[str, str]]:
-        """For each array in the table of ratio metrics: its metric and its name."""
-        metrics = self._handed(place.block, place.handed)
+        """Return metric and name of each array in the table of ratio metrics."""
+        metrics = self._metrics_of(place.block, place.kind)
         ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
         return [(name, array) for name in ratios for array in RATIO_ARRAYS]
 
     def _check_finite(self, measured: _BatchSums) -> None:
         for place, rows in measured.rows.items():
-            if rows.table.sum().isfinite():  # one pass: NaN and infinity stay what they are
+            if rows.table.sum().isfinite():  # one pass: NaN and infinity propagate
                 continue
             arrays = rows.table.split([prod(shape) for shape in rows.shapes], dim=1)
             for (metric, name), array in zip(self._arrays(place), arrays, strict=True):
@@ -323,8 +330,8 @@ class Accumulator:
             for reduction in metric_.reductions:
                 for tensor in reduction(layer_data):
                     if tensor.is_floating_point() and tensor.isnan().any():
-                        place = _StateKey(layer_data.block, layers[0], "digests")
-                        what = f"a digest of {metric_.name}"
+                        place = _StateKey(layer_data.block, layers[0], "reductions")
+                        what = f"a reduction of {metric_.name}"
                         raise self._not_a_number(metric_.name, what, place)
 
     def _not_a_number(self, metric: str, what: str, place: _StateKey) -> HeadscopeError:
@@ -332,17 +339,17 @@ class Accumulator:
         where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
         if is_ours(self._metrics[metric]):
             return ModelError(
-                f"The model gives attention that is not a number: {what} is NaN or infinite in "
-                f"{where}. Check the model on this input, or its precision."
+                f"The model's attention is not a number: {what} is NaN or infinite in {where}. "
+                "Check the model on this input, or its precision."
             )
         return MetricError(
-            f"{what} is NaN or infinite in {where}. Where headscope's own metrics can be measured, "
-            "the model is right and the metric divides by zero or takes a logarithm of it."
+            f"{what} is NaN or infinite in {where}. If headscope's own metrics are finite, the "
+            "metric divides by zero or takes the logarithm of zero."
         )
 
 
 class _BufferedLayers:
-    """What is kept of the layers of a block until the batch's forward pass has ended."""
+    """Data of the layers of a block that are kept until the forward pass ends."""
 
     def __init__(self, reductions: tuple[Reduction, ...], n_layers: int) -> None:
         self.reductions = reductions
@@ -350,29 +357,29 @@ class _BufferedLayers:
         """All layers with their weights, if a metric compares layers."""
         self._n_layers = n_layers
         self._joined: dict[tuple[int, ...], JoinedLayers] = {}
-        """By the shape of the weights: in some models, some layers have fewer heads."""
+        """Reductions by shape of the weights: layers may differ in their number of heads."""
 
-    def take_digests(self, layer_data: LayerData) -> None:
-        """Take the digests of one layer."""
+    def take_reductions(self, layer_data: LayerData) -> None:
+        """Take the reductions of one layer."""
         shape = tuple(layer_data.weights.shape)
         if shape not in self._joined:
             self._joined[shape] = JoinedLayers(layer_data, self._n_layers)
         self._joined[shape].add(layer_data.layer, read_reductions(layer_data, self.reductions))
 
     def joined(self) -> Iterator[tuple[LayerData, list[int]]]:
-        """The digests of all layers of a shape, and the numbers of these layers."""
+        """Yield the reductions of all layers of a shape, and the numbers of these layers."""
         for joined in self._joined.values():
             yield joined.joined(), joined.layers
 
 
-def _handed_to(metric: Metric) -> _HandedLayers:
+def _input_of(metric: Metric) -> _MetricInput:
     if isinstance(metric, LayersMetric):
         return "layers"
-    return "digests" if metric.scope == "layer" and metric.reductions else metric.scope
+    return "reductions" if metric.scope == "layer" and metric.reductions else metric.scope
 
 
 def measure_reading(metric: Metric, layer_data: LayerData) -> State:
-    """The state of one reading, whatever the metric's kind."""
+    """Return the state of one LayerData, for any kind of metric."""
     if isinstance(metric, MergedMetric):
         return metric.measure(layer_data)
     if isinstance(metric, LayersMetric):
@@ -389,23 +396,23 @@ def measure_reading(metric: Metric, layer_data: LayerData) -> State:
 
 
 def _split(metric: Metric, state: State, n_layers: int) -> list[State]:
-    """The state of each layer, from the state of several layers whose heads lie side by side."""
+    """Split a state with the heads of several layers side by side by layer."""
     if n_layers == 1:
         return [state]
     states: list[State] = [{} for _ in range(n_layers)]
     for name, array in state.items():
         dims = metric.state_dims(name)
         is_by_head = "head" in dims
-        parts = np.split(array, n_layers, dims.index("head")) if is_by_head else [array] * n_layers
-        for of_layer, part in zip(states, parts, strict=True):
-            of_layer[name] = part
+        arrays = np.split(array, n_layers, dims.index("head")) if is_by_head else [array] * n_layers
+        for layer_state, layer_array in zip(states, arrays, strict=True):
+            layer_state[name] = layer_array
     return states
 
 
 def _padded(
     metric: Metric, states: Sequence[State], axes: Axes, is_causal: bool
 ) -> Sequence[State]:
-    """The states of layers; those of layers with fewer heads are filled up with empty heads."""
+    """Return the states of layers, filled with empty heads to equal size."""
     dims = {name: metric.state_dims(name) for name in states[0]}
     heads = {
         name: axes_of_array.index("head")
@@ -418,14 +425,14 @@ def _padded(
     ]
     if len(set(sizes)) == 1:
         return states
-    nothing = metric.zero(1, axes, is_causal=is_causal)
+    zero = metric.zero(1, axes, is_causal=is_causal)
     padded = []
     for state, size in zip(states, sizes, strict=True):
         arrays = dict(state)
         for name, axis in heads.items():
             width = [(0, 0)] * state[name].ndim
             width[axis] = (0, max(sizes) - size)
-            fill = nothing[name].flat[0] if nothing[name].size else 0.0
+            fill = zero[name].flat[0] if zero[name].size else 0.0
             arrays[name] = np.pad(state[name], width, constant_values=fill)
         padded.append(arrays)
     return padded
@@ -434,22 +441,22 @@ def _padded(
 def merge_states(
     metrics: Sequence[Metric], left: States, right: States, *, in_place: bool = False
 ) -> States:
-    """Both states merged, metric by metric; a state that only one side has is kept as it is.
+    """Merge states metric by metric; a state that only one side has is kept.
 
     Args:
-        metrics: whose states they are.
-        left: by block and metric.
-        right: likewise.
-        in_place: the arrays of `left` may be written to; it is not used again.
+        metrics: metrics of the states.
+        left: states by block and metric.
+        right: states by block and metric.
+        in_place: arrays of `left` may be overwritten; `left` is not used again.
     """
     merged: States = {}
     for block in {**left, **right}:
         ours, theirs = left.get(block, {}), right.get(block, {})
         merged[block] = {}
         for metric in metrics:
-            both = [states[metric.name] for states in (ours, theirs) if metric.name in states]
-            if len(both) == 2:
-                merged[block][metric.name] = metric.merge(both, in_place=in_place)
-            elif both:
-                merged[block][metric.name] = both[0]
+            present = [states[metric.name] for states in (ours, theirs) if metric.name in states]
+            if len(present) == 2:
+                merged[block][metric.name] = metric.merge(present, in_place=in_place)
+            elif present:
+                merged[block][metric.name] = present[0]
     return merged

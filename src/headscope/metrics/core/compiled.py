@@ -1,10 +1,9 @@
-"""Loops over attention weights compiled by numba, which is imported here and nowhere else.
+"""Loops over attention weights, compiled by numba; the only module that imports numba.
 
-Each loop passes over the weights once, with one row in the nearest cache, where NumPy would take
-a dozen array operations. Each row is first copied to memory whose length is a multiple of 16, so
-that the compiler needs no loop for a remainder. The logarithm is computed from the exponent and a
-polynomial in the mantissa: nothing calls a library, and loops become vector instructions. Weights
-are not negative, so they compare as their bits do, which makes a faster maximum.
+Each loop passes over the weights once, with one row in the nearest cache. Rows are copied to memory
+whose length is a multiple of 16, so that loops vectorize without a remainder. The logarithm is the
+exponent plus a polynomial in the mantissa. Weights are not negative, so their bits compare as they
+do.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ LOG_2 = np.float32(math.log(2) / (1 << 23))
 """ln 2 for an exponent that has not been shifted down by the 23 bits of the mantissa."""
 
 ANY_ORDER = {"reassoc", "contract", "nsz"}
-"""The compiler may reorder sums; NaN stays NaN."""
+"""Compiler flags that allow reordered sums; NaN stays NaN."""
 
 
 def js_sums_compiled(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
-    """See `headscope.metrics.divergence.js_sums`."""
+    """Compute `headscope.metrics.divergence.js_sums`."""
     rows = np.ascontiguousarray(rows, dtype=np.float32)
     sums = np.zeros((rows.shape[0], rows.shape[0]))
     _js(rows, is_causal, sums)
     return np.asarray(sums + sums.T)
 
 
-def region_digests(
+def region_sums(
     weights: np.ndarray,
     queries: np.ndarray,
     keys: np.ndarray,
@@ -60,36 +59,39 @@ def region_digests(
     with_logs: bool,
     with_peaks: bool,
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """What `masses`, `log_sums` and `peaks` of `headscope.metrics.core.regions` give.
+    """Compute `masses`, `log_sums` and `peaks` of `headscope.metrics.core.regions`.
 
     Args:
         weights: `document head query key`, float32.
-        queries: `document query`, 1 for those that count, float32.
-        keys: `document key`, likewise.
-        is_causal: keys after the query are 0 and not looked at.
-        with_logs: take `log_sums`; otherwise they are 0.
-        with_peaks: take `peaks`; likewise.
+        queries: `document query`, float32, 1 for queries that count.
+        keys: `document key`, float32, 1 for keys that count.
+        is_causal: keys after the query are 0 and are skipped.
+        with_logs: compute `log_sums`, otherwise 0.
+        with_peaks: compute `peaks`, otherwise 0.
     """
     n_documents, n_heads, n_queries, n_keys = weights.shape
-    of_rows = np.zeros((3, n_documents, n_heads, n_queries))
+    rows = np.zeros((3, n_documents, n_heads, n_queries))
     columns = np.zeros((n_documents, n_heads, n_keys))
     peak = np.zeros((n_documents, n_heads), dtype=np.float32)
-    at = np.zeros((2, n_documents, n_heads), dtype=np.int64)
-    _region(weights, queries, keys, is_causal, with_logs, with_peaks, of_rows, columns, peak, at)
-    return (of_rows[0], of_rows[1], columns), (of_rows[2],), (peak, at[0], at[1])
+    positions = np.zeros((2, n_documents, n_heads), dtype=np.int64)
+    _region(
+        weights, queries, keys, is_causal, with_logs, with_peaks, rows, columns, peak, positions
+    )
+    return (rows[0], rows[1], columns), (rows[2],), (peak, positions[0], positions[1])
 
 
 def best_words(
     weights: np.ndarray, tokens: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`document head word`, twice: the other word that each word attends to most, and the one
-    that attends to it most. Of equals the first; -1 where there is none with any attention,
-    -2 in heads whose attention is not a number.
+    """`document head word`, twice: return the other word that each word attends to most, and the
+    word that attends to it most.
+
+    Ties go to the first. -1 without attention, -2 in heads with NaN.
 
     Args:
         weights: `document head query key`, float32.
-        tokens: `document token`, the tokens of the words of each document, word by word.
-        starts: `document word+1`, where in `tokens` each word begins, and the last ends.
+        tokens: `document token`, tokens of the words of each document, word by word.
+        starts: `document word+1`, index in `tokens` of the start of each word, and of the end.
     """
     shape = (*weights.shape[:2], starts.shape[1] - 1)
     to, from_ = np.full(shape, NO_WORD, np.int32), np.full(shape, NO_WORD, np.int32)
@@ -98,7 +100,7 @@ def best_words(
 
 
 def _kept(function: Callable[..., None]) -> Callable[..., None]:
-    """The function compiled, and cached on disk for the next process if the disk can be written."""
+    """Compile the function, and cache it on disk if the disk is writable."""
     try:
         return numba.njit(fastmath=ANY_ORDER, nogil=True, cache=True)(function)
     except RuntimeError:
@@ -107,7 +109,7 @@ def _kept(function: Callable[..., None]) -> Callable[..., None]:
 
 @numba.njit(fastmath=ANY_ORDER, inline="always")
 def _product(s: np.float32) -> np.float32:
-    """The product of s and ln s; 0 at 0."""
+    """Return s · ln s, 0 at 0."""
     bits = np.float32(s).view(np.int32)
     exponent = np.float32(np.int32((bits - BITS_OF_ONE) & EXPONENT))
     x = np.int32((bits & MANTISSA) | BITS_OF_ONE).view(np.float32) - ONE
@@ -123,7 +125,7 @@ def _product(s: np.float32) -> np.float32:
 
 @numba.njit(inline="always")
 def _whole(n: int) -> int:
-    """The next multiple of 16, the length of a vector."""
+    """Return the next multiple of 16, the length of a vector."""
     return (n + 15) // 16 * 16
 
 
@@ -135,10 +137,10 @@ def _region(
     is_causal: bool,
     with_logs: bool,
     with_peaks: bool,
-    of_rows: np.ndarray,
+    rows: np.ndarray,
     columns: np.ndarray,
     peak: np.ndarray,
-    at: np.ndarray,
+    positions: np.ndarray,
 ) -> None:
     n_documents, n_heads, n_queries, n_keys = weights.shape
     here = np.zeros(_whole(n_keys), dtype=np.float32)
@@ -170,13 +172,13 @@ def _region(
                     mass += counted
                     column[k] += counted
                     here[k] = counted
-                of_rows[0, document, head, query] = mass
-                of_rows[1, document, head, query] = total
+                rows[0, document, head, query] = mass
+                rows[1, document, head, query] = total
                 if with_logs:
                     products = zero
                     for k in range(n):
                         products += _product(here[k])
-                    of_rows[2, document, head, query] = products
+                    rows[2, document, head, query] = products
                 if with_peaks:
                     most = np.int32(0)
                     for k in range(n):
@@ -186,7 +188,7 @@ def _region(
                         k = 0
                         while bits[k] != most:
                             k += 1
-                        at[0, document, head], at[1, document, head] = query, k
+                        positions[0, document, head], positions[1, document, head] = query, k
                     if mass != mass:  # a NaN may have a sign
                         highest = NAN_BITS
             columns[document, head] += column[:n_keys]
@@ -256,7 +258,7 @@ def _words(
 
 @_kept
 def _js(rows: np.ndarray, is_causal: bool, sums: np.ndarray) -> None:
-    """Compare each head with four others at a time, which the processor works on in parallel."""
+    """Compare each head with four others at a time, which the processor does in parallel."""
     n_heads, n_queries, n_keys = rows.shape
     here = np.zeros((n_heads + 3, _whole(n_keys)), dtype=np.float32)
     self_products = np.zeros(n_heads + 3, dtype=np.float32)

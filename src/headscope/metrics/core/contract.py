@@ -1,19 +1,13 @@
-"""The contract of a metric: what is summed, how sums are added, what they come to.
+"""Contract of a metric: options in a frozen dataclass, sums in a state that merges.
 
-A metric is a frozen description: a dataclass whose fields are its options. Its state is
-separate, small and plain: a dict of NumPy arrays that pickles and can be merged with another.
-One process, a pool of workers, a resume after a crash and "add last night's run" therefore all
-do the same: they merge states.
+A state is a dict of NumPy arrays that pickles. Workers, resumed runs and merged results all merge
+states.
 
-    Metric                     what everyone who keeps or shows a metric needs
-    ├── RatioMetric            a ratio of sums: write `rows`
+    Metric                     base of all metrics
+    ├── RatioMetric            ratio of sums: write `rows`
     ├── SumMetric              other sums: write `zero`, `add` and `finalize`
-    ├── MergedMetric           what is not a sum (the k highest): write `measure` and `merge`
-    └── LayersMetric           the same, of all layers of a batch at once (pairs of heads)
-
-`headscope.metrics.core.contract` holds `RatioMetric`, which most metrics are.
-
-Ratios of sums over a corpus: what most metrics are.
+    ├── MergedMetric           no sum (the k highest): write `measure` and `merge`
+    └── LayersMetric           all layers of a batch at once (pairs of heads)
 """
 
 from __future__ import annotations
@@ -39,9 +33,9 @@ if TYPE_CHECKING:
 
 State = dict[str, np.ndarray]
 Need = Literal["tags", "parents", "relations", "mentions", "gradients", "loss"]
-"""What a metric cannot do without: annotations of the text, or a backward pass of the model."""
+"""Requirement of a metric: annotations of the text, or a backward pass of the model."""
 Fact = Callable[[Document], Mapping[str, float]]
-"""What to count in each document; a run adds the counts up over its corpus beforehand."""
+"""Counts of one document; a run adds them up over its corpus beforehand."""
 
 ALL_BLOCKS: frozenset[BlockName] = frozenset(("self", "encoder", "decoder", "cross"))
 SELF_BLOCKS: frozenset[BlockName] = frozenset(("self", "encoder", "decoder"))
@@ -49,7 +43,7 @@ SELF_BLOCKS: frozenset[BlockName] = frozenset(("self", "encoder", "decoder"))
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One array of a result, and how to show it: this becomes the array's attributes."""
+    """One array of a result and its display, written as the array's attributes."""
 
     name: str
     dims: tuple[str, ...]
@@ -58,154 +52,150 @@ class Variable:
     """One sentence for a researcher."""
     paper: str = ""
     title: str = ""
-    """What a heading says; empty for what is shown only beside something else."""
+    """Title for headings; empty if the variable is shown only with another one."""
     short_title: str = ""
-    """For narrow columns; the title where there is none."""
+    """Title for narrow columns; by default the title."""
     equation: str = ""
-    """In LaTeX. a is the attention of query i to key j in one head, after the softmax."""
+    """Equation in LaTeX. a is the attention of query i to key j in one head, after the softmax."""
     format: str = ".2f"
-    """As Python formats numbers; `.1%` for shares."""
+    """Python format of the values; `.1%` for shares."""
     order: int = 0
-    """Where it stands among others in lists."""
+    """Sort key in lists."""
 
     def attributes(self) -> dict[str, str | int]:
-        """What is written beside the values; what is empty is left out."""
-        named: dict[str, str | int] = {
+        """Return the attributes of the array, without empty ones."""
+        attributes: dict[str, str | int] = {
             "units": self.units,
             "paper": self.paper,
             "long_name": self.meaning,
         }
         if self.title:
-            named |= {
+            attributes |= {
                 "title": self.title,
                 "short_title": self.short_title or self.title,
                 "equation": self.equation,
                 "format": self.format,
                 "order": self.order,
             }
-        return {name: value for name, value in named.items() if value != ""}
+        return {name: value for name, value in attributes.items() if value != ""}
 
 
 class Metric(ABC):
-    """A frozen description of something to measure. Subclasses are frozen dataclasses.
+    """Frozen description of a measurement. Subclasses are frozen dataclasses.
 
     Derive from `RatioMetric`, `SumMetric`, `MergedMetric` or `LayersMetric`. A state describes one
-    layer. The run stacks the states of all layers along a new first axis before it calls `merge`
-    and `finalize`: write these two for any number of leading axes.
+    layer. The run stacks the states of all layers along a new first axis before `merge` and
+    `finalize`: write these two for any number of leading axes.
     """
 
     name: ClassVar[str]
     """Name of the metric and of its main variable in a result."""
     title: ClassVar[str] = ""
-    """What a heading says; the name, in words, by default."""
+    """Title for headings; by default the name, in words."""
     short_title: ClassVar[str] = ""
-    """For narrow columns; the title by default."""
+    """Title for narrow columns; by default the title."""
     equation: ClassVar[str] = ""
-    """In LaTeX."""
+    """Equation in LaTeX."""
     paper: ClassVar[str]
-    """Where it was defined: `Vig & Belinkov 2019, Eq. 6`."""
+    """Source of the definition: `Vig & Belinkov 2019, Eq. 6`."""
     units: ClassVar[str]
     format: ClassVar[str] = ".2f"
-    """As Python formats numbers; `.1%` for shares."""
+    """Python format of the values; `.1%` for shares."""
     order: ClassVar[int] = 1000
-    """Where it stands among other metrics in lists."""
+    """Sort key in lists."""
     counts: ClassVar[str] = "query tokens"
-    """What its `_count` counts."""
+    """Unit of the variable `…_count`."""
     scope: ClassVar[Literal["layer", "text"]] = "layer"
-    """`text`: measured once for a document; attention does not matter."""
+    """`text`: measured once per document, without attention."""
     blocks: ClassVar[frozenset[BlockName]] = ALL_BLOCKS
-    """The attention it makes sense for."""
+    """Attention blocks that the metric applies to."""
     facts: ClassVar[Mapping[str, Fact]] = {}
-    """What it wants to know of the whole corpus beforehand, by name: see `Batch.facts`."""
+    """Counts over the whole corpus that the metric needs beforehand, by name: see `Batch.facts`."""
     is_default: ClassVar[bool] = True
-    """Is it one of "all"? Not if it costs as much as the model."""
+    """Included in "all"; false for metrics that cost as much as the model."""
     depends_on_count: ClassVar[bool] = False
-    """Does the value change with the count alone? Then values of different counts are not
+    """True if the value changes with the count alone. Values with different counts are not
     compared."""
     document_arrays: ClassVar[tuple[str, ...]] = ()
     """Arrays of the state that hold numbers of documents (-1 for none)."""
 
     @property
     def sample(self) -> int | None:
-        """How many documents it draws, those with the smallest keys; None: it measures all. See
-        `Batch.last_keys`.
-        """
+        """Number of documents to draw, smallest `Batch.keys` first; None for all."""
         return None
 
     @property
     @final
     def meaning(self) -> str:
-        """The first line of the docstring: what the number says."""
+        """First line of the docstring."""
         first = (type(self).__doc__ or "").strip().split("\n")[0]
-        # A dataclass without a docstring gets its signature for one.
+        # The default docstring of a dataclass is its signature.
         return "" if first.startswith(f"{type(self).__name__}(") else first
 
     @property
     def averaged(self) -> str:
-        """How the documents of a corpus are averaged, in words."""
+        """Description of how documents are averaged."""
         return "ratio of sums over the corpus"
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Without these there is nothing to measure."""
+        """Requirements: annotations, or a backward pass."""
         return frozenset()
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
-        """All that the metric reads of the weights; empty if it reads the weights themselves.
+        """Reductions that the metric reads instead of the weights.
 
-        A metric that names digests is handed the digests of all layers of a batch at once, heads
-        side by side as if they were one layer's, and no weights. A metric that names none is
-        handed whole layers, one by one.
+        A metric with reductions receives those of all layers of a batch at once, heads side by
+        side, without weights. A metric without reductions receives whole layers, one by one.
         """
         return ()
 
     @abstractmethod
     def variables(self) -> tuple[Variable, ...]:
-        """What `finalize` gives."""
+        """Return the variables that `finalize` computes."""
 
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
-        """Labels of the axes that are this metric's own."""
+        """Return labels of the axes that this metric adds."""
         dims = {dim for variable in self.variables() for dim in variable.dims}
-        known = {"tag": axes.tags, "relation": axes.relations}
-        return {dim: labels for dim, labels in known.items() if dim in dims}
+        labels_of = {"tag": axes.tags, "relation": axes.relations}
+        return {dim: labels for dim, labels in labels_of.items() if dim in dims}
 
     @abstractmethod
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """Names of the axes of one of the state's arrays (without `layer`)."""
+        """Return the axes of one array of the state (without `layer`)."""
 
     @abstractmethod
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """The state of nothing measured: the identity of `merge`."""
+        """Return the state of no documents, the identity of `merge`."""
 
     @abstractmethod
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Several states as one; associative and commutative (sums: up to rounding).
+        """Merge states; associative and commutative (sums: up to rounding).
 
         Args:
             states: one or more.
-            in_place: the arrays of the first may be written to; it is not used again.
+            in_place: arrays of the first state may be overwritten; it is not used again.
         """
 
     @abstractmethod
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """The values by variable name; nothing measured is NaN with a count of 0."""
+        """Return the values by variable name; nothing measured is NaN with a count of 0."""
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """How far each bucket of the corpus jackknives each value of `finalize`: what intervals and
-        tests are made of. Empty where the metric has none.
+        """Return the jackknife of each value of `finalize`; empty by default.
 
         Args:
-            state: of all layers.
-            axes: its labels.
-            units: `bucket`, numbers from 0 on; buckets with the same number are taken together.
+            state: state of all layers.
+            axes: labels of its axes.
+            units: `bucket`, numbers from 0; buckets with the same number are pooled.
         """
         return {}
 
     @final
     def variable(self, name: str, dims: tuple[str, ...], **others: str) -> Variable:
-        """A variable of this metric: described as the metric is, but for what is given."""
-        described = {
+        """Return a variable with the metric's description, except for the given fields."""
+        description = {
             "units": self.units,
             "meaning": self.meaning,
             "paper": self.paper,
@@ -214,52 +204,51 @@ class Metric(ABC):
             "equation": self.equation,
             "format": self.format,
         }
-        return Variable(name, dims, order=self.order, **{**described, **others})
+        return Variable(name, dims, order=self.order, **{**description, **others})
 
     @final
     def count_variable(self, dims: tuple[str, ...], name: str = "") -> Variable:
-        """The variable that says how many query tokens (or other cases) were measured."""
-        meaning = f"how many {self.counts} {self.name} is of"
+        """Return the variable with the number of measured query tokens (or other cases)."""
+        meaning = f"number of {self.counts} in {self.name}"
         return Variable(name or f"{self.name}_count", dims, self.counts, meaning)
 
 
 class SumMetric(Metric):
-    """Sums that are not one ratio. The state's arrays are float64 and are added up."""
+    """Sums that are not one ratio. The arrays of the state are float64 and are added."""
 
     @abstractmethod
     def add(self, state: State, layer_data: LayerData) -> None:
-        """Add what a reading holds to a state, in place. Write only to the entries that change:
-        the state may be large, and the batch small.
+        """Add the data to a state in place. Write only to entries that change: the state may be
+        large.
         """
 
     @final
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Their sum."""
+        """Add the states."""
         return add_up(states, in_place=in_place)
 
 
 class MergedMetric(Metric):
-    """A metric that is not a sum: the k highest, a sample, a mean of deviations from a mean."""
+    """Metric that is not a sum: the k highest, a sample, a mean of deviations from a mean."""
 
     @abstractmethod
     def measure(self, layer_data: LayerData) -> State:
-        """The state of one reading. Pure: its input is left as it was."""
+        """Return the state of one LayerData, without changing its input."""
 
 
 class LayersMetric(Metric):
-    """A metric that compares layers: it is handed all layers of a batch, with their weights.
+    """Metric that compares layers: it receives all layers of a batch with their weights.
 
-    The run keeps the weights of all layers until the batch is done, and makes batches smaller
-    for that reason.
+    The run keeps the weights of all layers until the batch ends, and makes batches smaller.
     """
 
     @abstractmethod
     def measure(self, layers: Sequence[LayerData]) -> State:
-        """The state of all layers of one batch. Pure: its input is left as it was."""
+        """Return the state of all layers of one batch, without changing its input."""
 
 
 def add_up(states: Sequence[State], *, in_place: bool) -> State:
-    """The sum of states, array by array, in the order given."""
+    """Return the sum of states, array by array, in the given order."""
     total = states[0] if in_place else {name: array.copy() for name, array in states[0].items()}
     for state in states[1:]:
         for name, array in state.items():
@@ -269,10 +258,9 @@ def add_up(states: Sequence[State], *, in_place: bool) -> State:
 
 @contextmanager
 def attribute_errors(metric: Metric) -> Iterator[None]:
-    """Within the block, what goes wrong in a metric's own code is said to be its fault.
+    """Convert errors in a metric's code to MetricError with its name.
 
-    headscope's own errors say themselves whose fault they are, and a lack of memory is not the
-    metric's.
+    headscope's own errors and a lack of memory pass unchanged.
     """
     try:
         yield
@@ -284,46 +272,51 @@ def attribute_errors(metric: Metric) -> Iterator[None]:
         if "memory" in str(error).lower():
             raise
         raise MetricError(
-            f"The metric {metric.name} failed: {type(error).__name__}: {error}. Run it on one "
-            "trace to find out why: trace.measure(metric)."
+            f"The metric {metric.name} failed: {type(error).__name__}: {error}. Debug it on one "
+            "trace: trace.measure(metric)."
         ) from error
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 RATIO_ARRAYS = ("numerator", "denominator", "count")
 
 
 class RatioMetric(Metric):
-    """A ratio of sums over the corpus. Subclasses write `rows`.
+    """Ratio of sums over the corpus. Subclasses write `rows`.
 
-    The state holds `numerator` and `denominator` by bucket of the corpus, and `count`, the
-    number of query tokens that entered. Besides the ratio a result has its count and, unless
-    `has_layer_ratio` is off, the ratio over all heads of each layer.
+    The state holds `numerator` and `denominator` by bucket, and `count`, the number of query
+    tokens. A result has the ratio, its count and, unless `has_layer_ratio` is off, the ratio over
+    all heads of each layer.
     """
 
     dims: ClassVar[tuple[str, ...]] = ()
     """Axes of the numerator after `bucket` and `head`."""
     denominator_dims: ClassVar[tuple[str, ...]] = ()
-    """Axes of the denominator after `bucket` and `head`: the first of `dims`, or none."""
+    """Axes of the denominator after `bucket` and `head`: the first of `dims`, or none of them."""
     has_layer_ratio: ClassVar[bool] = True
-    """Is there a meaning to the ratio over all heads of a layer?"""
+    """True if the ratio over all heads of a layer is meaningful."""
 
     @abstractmethod
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """For each document: numerator (`document head …`), denominator (`document head …`)
-        and count (`document head`); without `head` where the scope is `text`.
+        """Return numerator (`document head …`), denominator (`document head …`) and count
+        (`document head`) as torch tensors; without `head` if the scope is `text`.
         """
 
     @final
     def checked_rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """What `rows` gives, after making sure that it is what was promised.
+        """Return the result of `rows` after checking its types and shapes.
 
         Raises:
-            MetricError: it is not three tensors of the right shapes.
+            MetricError: the result is not three tensors of the right shapes.
         """
         rows = self.rows(layer_data)
         if not isinstance(rows, tuple) or len(rows) != len(RATIO_ARRAYS):
             raise MetricError(
-                f"`rows` gave {type(rows).__name__}; expected {', '.join(RATIO_ARRAYS)}."
+                f"`rows` returned {type(rows).__name__}. Expected {', '.join(RATIO_ARRAYS)}."
             )
         lead = (
             (len(layer_data.batch), layer_data.n_heads)
@@ -334,18 +327,23 @@ class RatioMetric(Metric):
         for name, array in zip(RATIO_ARRAYS, rows, strict=True):
             dims = self.state_dims(name)[len(lead) :]
             expected = (*lead, *(len(labels[dim]) for dim in dims))
-            if not isinstance(array, torch.Tensor) or tuple(array.shape) != expected:
-                shape = tuple(getattr(array, "shape", ()))
+            if not isinstance(array, torch.Tensor):
+                raise MetricError(
+                    f"the {name} that `rows` returned is {_type_name(array)}, not a torch tensor. "
+                    "Return torch tensors: torch.from_numpy(array), torch.as_tensor(values)."
+                )
+            if tuple(array.shape) != expected:
+                shape = tuple(array.shape)
                 axes = " ".join(("document", *self.state_dims(name)[1:]))
                 raise MetricError(
-                    f"the {name} that `rows` gave has the shape {shape}; expected {expected} "
+                    f"the {name} that `rows` returned has the shape {shape}. Expected {expected} "
                     f"(`{axes}`)."
                 )
         return rows
 
     @final
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Zeros."""
+        """Return zeros."""
         lead = (axes.n_buckets, n_heads) if self._has_heads else (axes.n_buckets,)
         sizes = {dim: len(labels) for dim, labels in self.coordinates(axes).items()}
         shapes = {
@@ -357,18 +355,18 @@ class RatioMetric(Metric):
 
     @final
     def state_dims(self, array: str) -> tuple[str, ...]:
-        """`bucket`, `head` and the metric's own."""
+        """Return `bucket`, `head` and the metric's own axes."""
         lead = ("bucket", "head") if self._has_heads else ("bucket",)
         after = {"numerator": self.dims, "denominator": self.denominator_dims, "count": ()}
         return (*lead, *after[array])
 
     @final
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Their sum."""
+        """Add the states."""
         return add_up(states, in_place=in_place)
 
     def variables(self) -> tuple[Variable, ...]:
-        """The ratio, its count and, where there are heads, the ratio by layer."""
+        """Return the ratio, its count and, with heads, the ratio by layer."""
         heads = ("layer", "head") if self._has_heads else ()
         ratio = self.variable(self.name, (*heads, *self.dims))
         count = self.count_variable(heads)
@@ -377,15 +375,15 @@ class RatioMetric(Metric):
         return ratio, count, self.variable(self._by_layer, ("layer", *self.dims), title="")
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
-        """Numerator over denominator, summed over the buckets."""
-        bucket = self._part_axis
+        """Return numerator over denominator, summed over buckets."""
+        bucket = self._bucket_axis
         sums = {name: array.sum(axis=bucket) for name, array in state.items()}
         return {f"{self.name}_count": sums["count"], **self._values(sums, bucket)}
 
     @final
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """Those of the ratio, and of the ratio by layer."""
-        bucket = self._part_axis
+        """Return the jackknife of the ratio, overall and by layer."""
+        bucket = self._bucket_axis
         numerator = pool(state["numerator"], units, bucket)
         denominator = pool(state["denominator"], units, bucket)
         jackknives = {self.name: self._jackknife(numerator, denominator)}
@@ -413,7 +411,7 @@ class RatioMetric(Metric):
         return f"{self.name}_by_layer"
 
     @property
-    def _part_axis(self) -> int:
+    def _bucket_axis(self) -> int:
         return 1 if self._has_heads else 0
 
     def _values(self, sums: State, head_axis: int) -> dict[str, np.ndarray]:
@@ -432,6 +430,6 @@ class RatioMetric(Metric):
         return ratio
 
     def _spread(self, denominator: np.ndarray) -> np.ndarray:
-        """The denominator with all axes of the numerator."""
+        """Return the denominator with all axes of the numerator."""
         missing = len(self.dims) - len(self.denominator_dims)
         return denominator.reshape(denominator.shape + (1,) * missing)

@@ -1,4 +1,4 @@
-"""From states to values: finalize every metric, add intervals and correlations."""
+"""Values, intervals and correlations from the states of metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Labels = Mapping[str, Sequence[str] | Sequence[int]]
 
 HEADS = ("layer", "head")
 DOMINATED = "largest_share"
-"""The attribute that names the share of one bucket of the corpus, where it dominates a sum."""
+"""Attribute with the share of one bucket, if it dominates a sum."""
 PAIRS = {
     "distance-entropy": ("distance", "entropy"),
     "distance-dep_alignment": ("distance", "dep_alignment"),
@@ -35,26 +35,25 @@ def finalize_all(
     has_intervals: bool = True,
     over: str = "attention",
 ) -> dict[str, xr.Dataset]:
-    """The values of each block.
+    """Return the values of each block.
 
     Args:
-        states: by block and metric.
-        metrics: whose states they are.
-        axes: their labels.
-        layers: the numbers of each block's layers.
-        has_intervals: an interval stands beside every ratio.
-        over: what was summed; variables over something else than attention say so in their
-            attributes.
+        states: states by block and metric.
+        metrics: metrics of the states.
+        axes: labels of the axes.
+        layers: numbers of each block's layers.
+        has_intervals: add an interval to every ratio.
+        over: quantity that was summed. Anything but attention is noted in the attributes.
     """
     blocks = {
         block: _dataset(measured, metrics, axes, layers[block], has_intervals)
         for block, measured in states.items()
     }
     if over != "attention":
-        of_texts = {v.name for m in metrics if m.scope == "text" for v in m.variables()}
+        text_variables = {v.name for m in metrics if m.scope == "text" for v in m.variables()}
         for data in blocks.values():
             for name, array in data.data_vars.items():
-                if str(name).removesuffix("_interval").removesuffix("_n_eff") not in of_texts:
+                if str(name).removesuffix("_interval").removesuffix("_n_eff") not in text_variables:
                     array.attrs["over"] = over
     return blocks
 
@@ -65,20 +64,20 @@ def block_jackknives(
     axes: Axes,
     units: np.ndarray | None = None,
 ) -> dict[str, Jackknife]:
-    """The jackknives of the buckets of a corpus on every variable that has them.
+    """Return the jackknives of all variables that have one.
 
     Args:
-        measured: the states by metric.
-        metrics: whose states they are.
-        axes: their labels.
-        units: which buckets are taken together; by default those of one number in all groups.
+        measured: states by metric.
+        metrics: metrics of the states.
+        axes: labels of the axes.
+        units: `bucket`, units to pool buckets by; by default, buckets of one number in all groups.
     """
-    together = np.unique(axes.units, return_inverse=True)[1] if units is None else units
+    pooled_units = np.unique(axes.units, return_inverse=True)[1] if units is None else units
     jackknives: dict[str, Jackknife] = {}
     for metric in metrics:
         if metric.name in measured:
             with attribute_errors(metric):
-                jackknives.update(metric.jackknives(measured[metric.name], axes, together))
+                jackknives.update(metric.jackknives(measured[metric.name], axes, pooled_units))
     return jackknives
 
 
@@ -100,10 +99,10 @@ def _dataset(
             # One metric may have labels on an axis that another has not ("all" relations): the
             # other's values are NaN there.
             coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
-        of_metric = _values(metric, measured[metric.name], axes, labels, jackknives)
-        arrays.update(of_metric)
+        values = _values(metric, measured[metric.name], axes, labels, jackknives)
+        arrays.update(values)
         if has_intervals:
-            arrays.update(_intervals(metric, of_metric, jackknives))
+            arrays.update(_intervals(metric, values, jackknives))
     arrays.update(_correlations(arrays, jackknives, has_intervals))
     if any("layer" in array.dims for array in arrays.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
@@ -117,7 +116,7 @@ def _dataset(
 def _values(
     metric: Metric, state: State, axes: Axes, labels: Labels, jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
-    """The variables that a metric describes, and their means over heads."""
+    """Return the variables that a metric describes, and their means over heads."""
     variables = {variable.name: variable for variable in metric.variables()}
     arrays: dict[str, xr.DataArray] = {}
     for name, values in metric.finalize(state, axes).items():
@@ -136,8 +135,8 @@ def _values(
 def _intervals(
     metric: Metric, arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
-    """`…_interval` and `…_n_eff` beside each variable that has jackknives."""
-    beside: dict[str, xr.DataArray] = {}
+    """Return `…_interval` and `…_n_eff` of each variable with a jackknife."""
+    intervals: dict[str, xr.DataArray] = {}
     for name, array in arrays.items():
         main = name.removesuffix("_mean")
         if name in jackknives:
@@ -146,27 +145,29 @@ def _intervals(
             bounds = interval(jackknives[main].mean((0, 1)))
         else:
             continue
-        beside |= labeled_interval(name, array, bounds, metric.units)
+        intervals |= labeled_interval(name, array, bounds, metric.units)
         if name == metric.name and is_dominated(jackknives[name]):
-            beside[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
-    return beside
+            intervals[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
+    return intervals
 
 
 def labeled_interval(
     name: str, array: xr.DataArray, estimate: Interval | Difference, units: str
 ) -> dict[str, xr.DataArray]:
-    """The bounds of a variable and how many documents they rest on, with its axes."""
+    """Return the bounds of a variable and its effective number of documents, with its axes."""
     coords = {dim: array[dim] for dim in array.dims if dim in array.coords}
-    about = {"units": units, "long_name": f"95 % interval over documents of {name}"}
-    documents = {
+    attributes = {"units": units, "long_name": f"95 % interval over documents of {name}"}
+    count_attributes = {
         "units": "documents",
         "long_name": f"effective number of documents behind the interval of {name}; NaN: too few",
     }
     return {
         f"{name}_interval": xr.DataArray(
-            estimate.bounds, coords, ("bound", *array.dims), attrs={**about, "method": METHOD}
+            estimate.bounds, coords, ("bound", *array.dims), attrs={**attributes, "method": METHOD}
         ),
-        f"{name}_n_eff": xr.DataArray(estimate.documents, coords, array.dims, attrs=documents),
+        f"{name}_n_eff": xr.DataArray(
+            estimate.documents, coords, array.dims, attrs=count_attributes
+        ),
     }
 
 
@@ -177,11 +178,12 @@ def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | 
 def _correlations(
     arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife], has_intervals: bool
 ) -> dict[str, xr.DataArray]:
-    """Pearson's r over heads (Vig & Belinkov 2019, section 5.3.3), with an interval over documents.
+    """Return Pearson's r over heads (Vig & Belinkov 2019, section 5.3.3), with an interval over
+    documents.
 
-    `correlation_p` is the paper's p value, as if heads were independent draws, which they are not:
-    r describes one model. `correlation_within` is r with the means of layers taken out, with a
-    permutation p: whether it is more than both changing with depth.
+    `correlation_p` is the paper's p value, which assumes independent heads. `correlation_within` is
+    r after removing layer means, with a permutation p: it shows whether both only change with
+    depth.
     """
     pairs = {name: both for name, both in PAIRS.items() if set(both) <= set(arrays)}
     if not pairs:
@@ -212,7 +214,7 @@ def _correlations(
 
 
 def _by_head(array: xr.DataArray, name: str) -> np.ndarray:
-    """`layer head`; alignment in its form `either`."""
+    """`layer head`: return the values; of alignment, its form `either`."""
     return array.values[..., -1] if name == "dep_alignment" else array.values
 
 
@@ -225,7 +227,7 @@ def _heads_of(jackknives: Jackknife, name: str) -> Jackknife:
 def label_states(
     states: Mapping[str, Mapping[str, State]], metrics: Sequence[Metric]
 ) -> dict[str, dict[str, xr.Dataset]]:
-    """States as datasets with named axes, for results to keep."""
+    """Return states as datasets with named axes, for results to keep."""
     by_name = {metric.name: metric for metric in metrics}
     labeled: dict[str, dict[str, xr.Dataset]] = {}
     for block, measured in states.items():
@@ -242,5 +244,5 @@ def label_states(
 
 
 def state_of(data: xr.Dataset) -> State:
-    """The plain state that `label_states` labeled."""
+    """Return the plain state that `label_states` labeled."""
     return {str(name): np.asarray(array.values) for name, array in data.data_vars.items()}

@@ -1,7 +1,7 @@
-"""Whether to use compiled loops.
+"""Choice between compiled loops and NumPy.
 
-numba is optional. It takes half a second to import, and several to compile at the first use
-ever: short runs do without.
+numba is optional. Its import takes half a second, the first compilation several, so short runs skip
+it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from headscope.metrics.core.layer_data import LayerData
 
 @cache
 def has_numba() -> bool:
-    """Is numba installed? Answers without importing it."""
+    """Return whether numba is installed, without importing it."""
     return find_spec("numba") is not None
 
 
 def can_compile(layer_data: LayerData) -> bool:
-    """Does the run use compiled loops, and can they read this layer's weights?
+    """Return whether the run uses compiled loops and they can read this layer's weights.
 
     Raises:
-        MissingExtra: the run was planned where numba is installed, and here it is not.
+        MissingExtra: the run was planned with numba, which is not installed here.
     """
     if not layer_data.batch.is_compiled:
         return False
@@ -35,19 +35,19 @@ def can_compile(layer_data: LayerData) -> bool:
 
 
 def load_loops() -> None:
-    """Load the compiled loops, or compile them at the first use ever.
+    """Load the compiled loops, or compile them at the first use.
 
-    Call this before the first batch: otherwise what numba keeps lies between the memory of
-    batches, which then cannot be reused whole.
+    Call this before the first batch. Memory that numba allocates later fragments the memory of
+    batches.
 
     Raises:
         MissingExtra: numba is not installed.
     """
     _need_numba()
-    from headscope.metrics.core.compiled import best_words, region_digests
+    from headscope.metrics.core.compiled import best_words, region_sums
 
     weights, counted = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
-    region_digests(weights, counted, counted, is_causal=False, with_logs=True, with_peaks=True)
+    region_sums(weights, counted, counted, is_causal=False, with_logs=True, with_peaks=True)
     best_words(weights, np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
 
 

@@ -1,4 +1,4 @@
-"""What the tokens of a document are labeled with: its words' tags, parents and relations."""
+"""Labels of tokens: tags, parents and relations of their words, as numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headscope.text.token_classes import class_members
 from headscope.text.tokens import Tokens, align_array
 
 Tagset = Literal["universal", "specific"]
-"""Universal tags (`NOUN`), or the language's own (`NNS`)."""
+"""Set of tags: universal (`NOUN`), or specific to the language (`NNS`)."""
 
 NO_TAG = "_"
 
 
 def check_rules(tagset: object, null_keys: object) -> None:
-    """Refuse a tagset, or a rule for null keys, that does not exist."""
+    """Raise UnknownName for an unknown tagset or rule for null keys."""
     for what, name, known in (
         ("tagset", tagset, get_args(Tagset)),
         ("null_keys", null_keys, get_args(NullKeys)),
@@ -30,12 +30,12 @@ def check_rules(tagset: object, null_keys: object) -> None:
 
 
 def tags_of(document: Document, tagset: Tagset) -> tuple[str, ...] | None:
-    """The document's tags in a tagset."""
+    """Return the document's tags in a tagset."""
     return document.upos if tagset == "universal" else document.xpos
 
 
 class Labeler:
-    """Numbers tags and relations as a run's axes do, and spreads them over tokens."""
+    """Conversion of tags and relations to numbers, and from words to tokens."""
 
     def __init__(self, axes: Axes, tagset: Tagset) -> None:
         self._tagset = tagset
@@ -44,14 +44,14 @@ class Labeler:
         self._relations = {name: number for number, name in enumerate(axes.relations)}
 
     def sequences(self, documents: Sequence[Document], sequences: Sequence[Tokens]) -> Sequences:
-        """The labels of all tokens, padded at the right to the longest document.
+        """Return the labels of all tokens, padded at the right to the longest document.
 
-        Tokens of another text than the document's (the target of a translation), or without
-        offsets, have no words and hence no labels. Ids are left out if any of them is unknown.
+        Tokens of another text than the document's (the target of a translation) or without offsets
+        have no labels. Ids are left out if any of them is unknown.
 
         Args:
-            documents: annotated, or not.
-            sequences: the tokens of each, in one stack of the model.
+            documents: documents, annotated or not.
+            sequences: tokens of each document, in one stack of the model.
         """
         shape = len(documents), max((len(tokens) for tokens in sequences), default=0)
         mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
@@ -97,5 +97,5 @@ class Labeler:
 FIELDS = ("words", "parents", "tags", "relations")
 
 
-def _numbers(labels: Sequence[str] | None, known: Mapping[str, int]) -> list[int] | None:
-    return None if labels is None else [known.get(label, -1) for label in labels]
+def _numbers(labels: Sequence[str] | None, numbers: Mapping[str, int]) -> list[int] | None:
+    return None if labels is None else [numbers.get(label, -1) for label in labels]

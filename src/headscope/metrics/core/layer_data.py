@@ -1,16 +1,15 @@
-"""What a metric is handed: a layer of a batch, or the digests of several layers.
+"""Input of a metric: one layer of a batch, or reductions of several layers.
 
-A layer's weights are large, and are freed when the model computes the next layer. Most metrics
-need only something small of them: sums over rows and columns, the highest weight. Such a *digest*
-is taken once per layer, while the weights are still in the cache, for all metrics that name it.
-When the forward pass of a batch has ended, each metric is handed its digests of all layers at
-once, heads side by side: with small models, calls cost more than sums.
+Weights are large and are freed after each layer. Most metrics need only small sums of them. Such a
+*reduction* is taken once per layer for all metrics that name it. After the forward pass, each
+metric receives its reductions of all layers at once, heads side by side.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, final
 
@@ -23,23 +22,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Small: TypeAlias = "tuple[Tensor, ...]"
-"""Tensors with the heads along their second axis: `document head …`."""
+"""Tensors with heads along their second axis: `document head …`."""
 T = TypeVar("T")
 
 
 @final
 class LayerData:
-    """One layer of a batch with its weights, or the digests of several layers without.
+    """One layer of a batch with its weights, or reductions of several layers without them.
 
     Attributes:
-        batch: what is known about the documents.
-        block: which attention of the model.
-        is_causal: do queries see only what came before them?
-        n_heads: heads of the layer; of several layers, of all of them.
+        batch: documents of the batch.
+        block: attention block of the model.
+        is_causal: queries see only earlier keys.
+        n_heads: heads of the layer, or of all layers.
         n_queries: positions of queries, padding included.
-        n_keys: positions of keys, likewise.
-        dtype: of the weights.
-        device: where they are.
+        n_keys: positions of keys, padding included.
+        dtype: type of the weights.
+        device: device of the weights.
     """
 
     def __init__(self, attention: Attention, batch: Batch) -> None:
@@ -51,17 +50,18 @@ class LayerData:
         self.device = attention.weights.device
         self._attention: Attention | None = attention
         self._made: dict[Hashable, object] = {}
+        self._copies: list[tuple[Tensor, Tensor]] | None = None
 
     @staticmethod
     def of_reductions(
         like: LayerData, n_heads: int, reductions: Mapping[Reduction, Small]
     ) -> LayerData:
-        """A reading of several layers' digests, without weights.
+        """Return the data of several layers' reductions, without weights.
 
         Args:
             like: one of the layers; the others have the same shape.
-            n_heads: of all the layers together.
-            digests: with the heads of all the layers side by side.
+            n_heads: heads of all layers together.
+            reductions: tensors with the heads of all layers side by side.
         """
         layer_data = copy.copy(like)
         layer_data.n_heads = n_heads
@@ -71,12 +71,12 @@ class LayerData:
 
     @property
     def queries(self) -> Sequences:
-        """The tokens that attend."""
+        """Tokens that attend."""
         return self.batch.query_sequences(self.block)
 
     @property
     def keys(self) -> Sequences:
-        """The tokens attended to."""
+        """Tokens attended to."""
         return self.batch.key_sequences(self.block)
 
     @property
@@ -84,53 +84,91 @@ class LayerData:
         """The layer itself: weights, vectors, gradients.
 
         Raises:
-            MetricError: the metric named digests, so it is handed no weights.
+            MetricError: the metric names reductions, so it does not receive weights.
         """
         if self._attention is None:
             raise MetricError(
-                "A metric that names `reductions` is handed these alone, for all layers of a batch "
-                f"at once ({', '.join(sorted(self._names())) or 'none'}), and no weights. Name "
-                "what it needs as a reduction, or leave `reductions` out to read layer by layer."
+                "A metric with `reductions` receives these for all layers at once "
+                f"({', '.join(sorted(self._names())) or 'none'}), without weights. Write what it "
+                "needs as a reduction, or remove `reductions` to receive layer by layer."
             )
         return self._attention
 
     @property
     def layer(self) -> int:
-        """Number of the layer; only where the metric named no digests."""
+        """Number of the layer; not available with reductions."""
         return self.attention.layer
 
     @property
     def weights(self) -> Tensor:
-        """`document head query key`; only where the metric named no digests."""
+        """`document head query key`: attention weights; not available with reductions. Do not write
+        to them.
+        """
         return self.attention.weights
 
     @property
     def gradients(self) -> Tensor | None:
-        """`document head query key`, ∂L/∂a; only in a run with a backward pass."""
+        """`document head query key`: ∂L/∂a; only in a run with a backward pass."""
         return self.attention.gradients
 
     def reduction(self, reduction: Reduction) -> Small:
-        """A digest: taken of the layer at its first use, or found among those handed over."""
+        """Return a reduction, computed at its first use."""
         if self._attention is None and reduction not in self._made:
             raise MetricError(
-                f"A metric reads the reduction {reduction.name!r} without naming it in `reductions`: it "
-                f"named {', '.join(sorted(self._names())) or 'none'}."
+                f"A metric reads the reduction {reduction.name!r} that is not in `reductions` "
+                f"({', '.join(sorted(self._names())) or 'none'}). Add it there."
             )
         return self.once(reduction, lambda: read_reductions(self, [reduction])[reduction])
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returns, made at the first use and shared by all metrics."""
+        """Return the result of `make`, computed at the first use and shared by all metrics."""
         if name not in self._made:
-            self._made[name] = make()
+            self._made[name] = self._copied(make())
         return cast("T", self._made[name])
 
     def of_batch(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returns, made once for all layers of a block: the batch keeps it."""
+        """Return the result of `make`, computed once for all layers of a block."""
         key = (name, self.block, self.dtype, self.device, self.n_queries, self.n_keys)
-        return self.batch.once(key, make)
+        return self.batch.once(key, lambda: self._copied(make()))
+
+    @contextmanager
+    def refuse_writes(self) -> Iterator[None]:
+        """Raise MetricError if the block of code writes into tensors that metrics share.
+
+        Compares copies of the weights, the gradients and everything that `once` and `of_batch`
+        keep. This doubles the memory of the layer.
+        """
+        self._copies = []
+        if self._attention is not None:
+            self._copied((self._attention.weights, self._attention.gradients))
+        self._copied((*self._made.values(), *self.batch.derived.values()))
+        stacks = {id(stack): stack for stack in (self.queries, self.keys)}
+        for stack in stacks.values():
+            arrays = (getattr(stack, name) for name in stack.__slots__)
+            self._copied(
+                tuple(torch.from_numpy(a) for a in arrays if a is not None and a.flags.writeable)
+            )
+        try:
+            yield
+            if not all(_is_same(tensor, copy) for tensor, copy in self._copies):
+                raise MetricError(
+                    "it writes into a tensor that all metrics share, such as `layer_data.weights`. "
+                    "Their values would change. Write into a copy: `tensor.clone()`."
+                )
+        finally:
+            self._copies = None
+
+    def _copied(self, value: T) -> T:
+        """Keep copies of the tensors in a value, if writes are to be noticed."""
+        if self._copies is not None:
+            for item in value if isinstance(value, tuple) else ():
+                self._copied(item)
+            if isinstance(value, torch.Tensor):
+                self._copies.append((value, value.clone()))
+        return value
 
     def forget(self) -> None:
-        """Let go of what was computed from the layer."""
+        """Release everything computed from the layer."""
         self._made.clear()
 
     def _names(self) -> list[str]:
@@ -138,12 +176,12 @@ class LayerData:
 
 
 class Reduction:
-    """A function of a layer whose result is small and is taken once. A decorator.
+    """Function of a layer with a small result, computed once. Use it as a decorator.
 
-        @Digest
-        def to_first(reading: Reading) -> Small: ...
+        @Reduction
+        def to_first(layer_data: LayerData) -> Small: ...
 
-    Called with any reading, it gives the result.
+    Call it with any LayerData to get the result.
     """
 
     def __init__(self, function: Callable[[Any], Small]) -> None:
@@ -152,21 +190,21 @@ class Reduction:
         update_wrapper(self, function)
 
     def __call__(self, layer_data: LayerData) -> Small:
-        """The result."""
+        """Return the result, computed at its first use."""
         return layer_data.reduction(self)
 
     @classmethod
     def read_all(
         cls, layer_data: LayerData, reductions: Sequence[Reduction]
     ) -> dict[Reduction, Small]:
-        """Several of this kind, which may share their work."""
+        """Compute several reductions of this kind, which may share their work."""
         return {reduction: reduction.function(layer_data) for reduction in reductions}
 
 
 def read_reductions(
     layer_data: LayerData, reductions: Collection[Reduction]
 ) -> dict[Reduction, Small]:
-    """Several digests of a layer."""
+    """Compute several reductions of a layer."""
     results: dict[Reduction, Small] = {}
     kinds: dict[type[Reduction], None] = dict.fromkeys(type(reduction) for reduction in reductions)
     for kind in kinds:
@@ -175,49 +213,54 @@ def read_reductions(
 
 
 class JoinedLayers:
-    """The digests of layers of one shape, heads side by side as if of one layer.
+    """Reductions of layers of one shape, heads side by side as if of one layer.
 
-    Memory for all expected layers is taken at once. Digests stored one by one would lie between
-    the model's own tensors, and leave gaps that the model cannot use.
+    Memory for all expected layers is allocated at once. Tensors stored one by one would fragment
+    the model's memory.
     """
 
     def __init__(self, first: LayerData, n_layers: int) -> None:
         self.layers: list[int] = []
         self._like = LayerData.of_reductions(first, 0, {})
         self._n_heads = first.n_heads
-        self._room = n_layers
-        self._kept: dict[Reduction, Small] = {}
+        self._capacity = n_layers
+        self._tensors: dict[Reduction, Small] = {}
 
     def add(self, layer: int, reductions: Mapping[Reduction, Small]) -> None:
-        """Add the digests of one more layer."""
-        if len(self.layers) == self._room or not self._kept:
-            self._make_room(reductions)
+        """Add the reductions of one more layer."""
+        if len(self.layers) == self._capacity or not self._tensors:
+            self._allocate(reductions)
         start = len(self.layers) * self._n_heads
         for reduction, tensors in reductions.items():
-            for kept, tensor in zip(self._kept[reduction], tensors, strict=True):
+            for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
                 kept[:, start : start + self._n_heads] = tensor
         self.layers.append(layer)
 
-    def _make_room(self, reductions: Mapping[Reduction, Small]) -> None:
-        """Make room for the expected layers; if there are more, for twice as many as there are."""
-        before = self._kept
-        self._room = max(self._room, 2 * len(self.layers))
-        self._kept = {d: tuple(map(self._take, tensors)) for d, tensors in reductions.items()}
+    def _allocate(self, reductions: Mapping[Reduction, Small]) -> None:
+        """Allocate memory for the expected layers; if there are more, for twice as many."""
+        before = self._tensors
+        self._capacity = max(self._capacity, 2 * len(self.layers))
+        self._tensors = {d: tuple(map(self._empty, tensors)) for d, tensors in reductions.items()}
         for reduction, tensors in before.items():
-            for kept, tensor in zip(self._kept[reduction], tensors, strict=True):
+            for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
                 kept[:, : tensor.shape[1]] = tensor
 
-    def _take(self, tensor: Tensor) -> Tensor:
-        n, n_heads, *rest = tensor.shape
-        return tensor.new_empty((n, n_heads * self._room, *rest))
+    def _empty(self, tensor: Tensor) -> Tensor:
+        n, n_heads, *shape = tensor.shape
+        return tensor.new_empty((n, n_heads * self._capacity, *shape))
 
     def joined(self) -> LayerData:
-        """The digests of all layers as one reading."""
+        """Return the reductions of all layers as one LayerData."""
         n = self._n_heads * len(self.layers)
-        reductions = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._kept.items()}
+        reductions = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._tensors.items()}
         return LayerData.of_reductions(self._like, n, reductions)
 
 
+def _is_same(left: Tensor, right: Tensor) -> bool:
+    """Return whether two tensors are equal, NaN included."""
+    return torch.equal(left, right) or torch.equal(left.nan_to_num(), right.nan_to_num())
+
+
 def as_float32(weights: Tensor) -> Tensor:
-    """Weights of a model in half precision, in single: sums of distances leave its range."""
+    """Return float16 and bfloat16 weights as float32: sums of distances overflow."""
     return weights if weights.dtype in (torch.float32, torch.float64) else weights.float()

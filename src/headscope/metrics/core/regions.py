@@ -1,13 +1,7 @@
-"""Which attention counts, and what is known of the tokens there.
+"""Region of attention that counts, and sums over it that metrics share.
 
-Vig & Belinkov leave null attention out: attention to the first token in causal models, to special
-tokens in others. Sums run over queries that are not special tokens, and keys that are not
-null. All of this is the same for all layers of a block, and is computed once per batch.
-
-Sums over the attention that counts, shared by many metrics.
-
-Sums of each head by itself are taken in one pass over the weights: by a compiled loop in
-long runs; in short ones a few documents at a time, so that the weights stay in the cache.
+Vig & Belinkov leave out null attention (first token in causal models, else special tokens) and
+special queries. The region is computed once per batch, the sums in one pass over the weights.
 """
 
 from __future__ import annotations
@@ -30,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """The queries and keys that count, as 0 and 1 in the type of the weights."""
+    """Queries and keys that count, as 0 and 1 in the type of the weights."""
 
     queries: Tensor
     """`document query`: tokens that are not special."""
@@ -41,12 +35,12 @@ class Region:
 
 
 def region_of(layer_data: LayerData) -> Region:
-    """The region of an attention; the same for all layers of a block."""
+    """Return the region of an attention, equal for all layers of a block."""
     return layer_data.of_batch("region", lambda: _region(layer_data))
 
 
 def everything(layer_data: LayerData) -> Region:
-    """The region of all tokens, special ones too."""
+    """Return the region of all tokens, special ones included."""
 
     def make() -> Region:
         queries, keys = (
@@ -71,14 +65,16 @@ def _region(layer_data: LayerData) -> Region:
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(layer_data.device, layer_data.dtype)
 
-    asking, asked = tensor(queries.mask & ~queries.special), tensor(keys.mask & ~null)
-    pairs = asking[:, :, None] * asked[:, None, :]
-    return Region(asking, asked, pairs.tril() if layer_data.is_causal else pairs)
+    query_mask, key_mask = tensor(queries.mask & ~queries.special), tensor(keys.mask & ~null)
+    pairs = query_mask[:, :, None] * key_mask[:, None, :]
+    return Region(query_mask, key_mask, pairs.tril() if layer_data.is_causal else pairs)
 
 
 def query_counts(layer_data: LayerData, labels: str | None = None, side: str = "query") -> Tensor:
-    """`document head`: how many queries count, float64; with `labels` (`tags`,
-    `parents`, `relations`) only those of documents that have any on that side.
+    """`document head`, float64: return the number of queries that count.
+
+    With `labels` (`tags`, `parents`, `relations`), documents without such labels on that side have
+    0.
     """
 
     def make() -> Tensor:
@@ -90,9 +86,7 @@ def query_counts(layer_data: LayerData, labels: str | None = None, side: str = "
 
 
 def has_labels(layer_data: LayerData, labels: str, side: str = "query") -> Tensor:
-    """`document 1`, float64: 1 where a document has tags (`tags`), a tree (`parents`), a tree
-    with labels (`relations`).
-    """
+    """`document 1`, float64: return 1 for documents with `tags`, `parents` or `relations`."""
 
     def make() -> Tensor:
         tokens = _sequences(layer_data, side)
@@ -109,7 +103,7 @@ def _sequences(layer_data: LayerData, side: str) -> Sequences:
 
 
 def distances(layer_data: LayerData) -> Tensor:
-    """`query key`: how many positions apart."""
+    """`query key`: return distances in positions."""
 
     def make() -> Tensor:
         queries = torch.arange(layer_data.n_queries)[:, None]
@@ -120,15 +114,16 @@ def distances(layer_data: LayerData) -> Tensor:
 
 
 def relations_of_pairs(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """`document query key`, twice: is the query's word the parent of the key's; is the
-    key's the parent of the query's? Tokens of one word are in no relation.
+    """`document query key`, twice: return masks of pairs whose parent is the query, and the key.
+
+    Tokens of one word are not related.
     """
 
     def make() -> tuple[Tensor, Tensor]:
         tokens = layer_data.queries
         words, parents = torch.from_numpy(tokens.words), torch.from_numpy(tokens.parents)
-        known = (words >= 0) & (parents >= 0)
-        key_parent = (parents[:, :, None] == words[:, None, :]) & known[:, :, None]
+        has_parent = (words >= 0) & (parents >= 0)
+        key_parent = (parents[:, :, None] == words[:, None, :]) & has_parent[:, :, None]
         return (
             key_parent.transpose(1, 2).to(layer_data.device, layer_data.dtype),
             key_parent.to(layer_data.device, layer_data.dtype),
@@ -138,37 +133,41 @@ def relations_of_pairs(layer_data: LayerData) -> tuple[Tensor, Tensor]:
 
 
 def one_hot(layer_data: LayerData, side: str, labels: str) -> Tensor:
-    """`document token label`: the labels (`tags`, `relations`) of the tokens on one side
-    (`query`, `key`), float64; all 0 where a token has none.
+    """`document token label`, float64: return one-hot labels of the tokens on one side.
+
+    Args:
+        layer_data: One layer of a batch.
+        side: `query` or `key`.
+        labels: `tags` or `relations`. Tokens without a label have only 0.
     """
 
     def make() -> Tensor:
         numbers = torch.from_numpy(getattr(_sequences(layer_data, side), labels))
         size = len(getattr(layer_data.batch.axes, labels))
-        hot = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
-        return hot.to(layer_data.device)
+        encoded = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
+        return encoded.to(layer_data.device)
 
     return layer_data.of_batch(("one_hot", side, labels), make)
 
 
-PIECE = 1 << 18
-"""How many weights are worked on at a time, so that they stay in the cache."""
+PIECE_SIZE = 1 << 18
+"""Number of weights processed at once, so that they stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """Some heads of some documents, in memory that the next piece uses again."""
+    """Some heads of some documents, in memory that the next piece reuses."""
 
     weights: Tensor
     """`document head query key`"""
     region: Tensor
-    """The same, 0 outside the region."""
+    """Weights, 0 outside the region."""
     scratch: Tensor
-    """Of the same shape, to be written to."""
+    """Memory of the same shape for intermediate results."""
 
 
-class _RegionDigest(Reduction):
-    """A digest of each head of each document by itself: a function of a piece."""
+class _RegionReduction(Reduction):
+    """Reduction of each head of each document by itself: a function of a piece."""
 
     region = staticmethod(region_of)
 
@@ -176,57 +175,59 @@ class _RegionDigest(Reduction):
     def read_all(
         cls, layer_data: LayerData, reductions: Sequence[Reduction]
     ) -> dict[Reduction, Small]:
-        """All of these digests, in one pass over the weights."""
+        """Take all such reductions in one pass over the weights."""
         region = cls.region(layer_data)
         if can_compile(layer_data):
             return _read_compiled(layer_data, region, reductions)
         pieces: dict[Reduction, list[Small]] = {reduction: [] for reduction in reductions}
         for piece in _pieces(layer_data.weights, region):
-            for reduction, parts in pieces.items():
-                parts.append(tuple(part.flatten(0, 1) for part in reduction.function(piece)))
+            for reduction, results in pieces.items():
+                results.append(tuple(tensor.flatten(0, 1) for tensor in reduction.function(piece)))
         lead = layer_data.weights.shape[:2]
         return {
-            reduction: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*parts, strict=True))
-            for reduction, parts in pieces.items()
+            reduction: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*results, strict=True))
+            for reduction, results in pieces.items()
         }
 
 
-class _WholeDigest(_RegionDigest):
-    """A digest over all tokens, special ones too."""
+class _WholeReduction(_RegionReduction):
+    """Reduction over all tokens, special ones included."""
 
     region = staticmethod(everything)
 
 
 def _masses(piece: _Piece) -> Small:
-    """`document head query`: attention of each query to keys that count, and to all keys;
-    `document head key`: attention each key receives from queries that count. Float64.
+    """Return float64 sums of rows and columns.
+
+    `document head query`: attention of each query to keys that count, and to all keys. `document
+    head key`: attention of queries that count to each key.
     """
     rows = _row_sums(piece.region), _row_sums(piece.weights)
     return *rows, piece.region.sum(-2).double()
 
 
 def _log_sums(piece: _Piece) -> Small:
-    """`document head query`, float64: Σ a ln a over the keys that count."""
+    """`document head query`, float64: return Σ a ln a over the keys that count."""
     logs = torch.clamp_min(piece.region, torch.finfo(piece.region.dtype).tiny, out=piece.scratch)
     return (_row_sums(logs.log_().mul_(piece.region)),)
 
 
 def _peaks(piece: _Piece) -> Small:
-    """`document head`: the highest weight, its query and its key; of equals the first."""
-    highest, at = piece.region.flatten(2).max(-1)
+    """`document head`: return the highest weight, its query and its key; ties go to the first."""
+    highest, index = piece.region.flatten(2).max(-1)
     n_keys = piece.region.shape[-1]
-    return highest, at // n_keys, at % n_keys
+    return highest, index // n_keys, index % n_keys
 
 
-masses, whole_masses = _RegionDigest(_masses), _WholeDigest(_masses)
-log_sums, whole_log_sums = _RegionDigest(_log_sums), _WholeDigest(_log_sums)
-peaks = _RegionDigest(_peaks)
+masses, whole_masses = _RegionReduction(_masses), _WholeReduction(_masses)
+log_sums, whole_log_sums = _RegionReduction(_log_sums), _WholeReduction(_log_sums)
+peaks = _RegionReduction(_peaks)
 
 
 @Reduction
 def pair_sums(layer_data: LayerData) -> Small:
-    """`document head 3`, float64: attention times distance, attention where the query is
-    the parent, and where the key is; one product with the flattened weights.
+    """`document head 3`, float64: attention times distance, with the query as parent, with the key
+    as parent.
     """
 
     def forms() -> Tensor:
@@ -241,25 +242,30 @@ def pair_sums(layer_data: LayerData) -> Small:
 
 @cache
 def squares(first: int) -> Reduction:
-    """`document head query key`: weights of the region among the first tokens of each
-    document that are not special; 0 where there are fewer.
+    """`document head query key`: weights of the region among the first tokens that are not special.
+
+    0 in documents with fewer tokens.
     """
 
     def read(layer_data: LayerData) -> Small:
-        at, counts = layer_data.of_batch(("square", first), lambda: _square(layer_data, first))
-        if isinstance(at, slice):
-            return (layer_data.weights[:, :, at, at] * counts,)
-        documents = torch.arange(len(at), device=at.device)[:, None, None]
-        # Documents are picked with their positions, so that heads come last.
-        picked = layer_data.weights.permute(0, 2, 3, 1)[documents, at[:, :, None], at[:, None]]
+        positions, counts = layer_data.of_batch(
+            ("square", first), lambda: _square(layer_data, first)
+        )
+        if isinstance(positions, slice):
+            return (layer_data.weights[:, :, positions, positions] * counts,)
+        documents = torch.arange(len(positions), device=positions.device)[:, None, None]
+        # Indexing moves heads to the last axis.
+        picked = layer_data.weights.permute(0, 2, 3, 1)[
+            documents, positions[:, :, None], positions[:, None]
+        ]
         return (picked.permute(0, 3, 1, 2) * counts,)
 
     return Reduction(read)
 
 
 def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """`document token`: where the first tokens that are not special stand (0 where there are
-    fewer); `document`: how many there are of them.
+    """Return positions of the first tokens that are not special (`document token`), and their
+    number.
     """
 
     def make() -> tuple[np.ndarray, np.ndarray]:
@@ -272,38 +278,39 @@ def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndar
 
 
 def _square(layer_data: LayerData, first: int) -> tuple[slice | Tensor, Tensor]:
-    """Where the first tokens stand (a slice if at the same positions in all documents, as nearly
-    always, else `document token`), and which pairs count (`document 1 query key`).
+    """Return positions of the first tokens, and a mask of pairs (`document 1 query key`).
+
+    Positions are a slice if equal in all documents, as nearly always, else `document token`.
     """
     pairs = region_of(layer_data).pairs
     positions, sizes = first_tokens(layer_data, first)
-    at = torch.from_numpy(positions).to(layer_data.device)
-    documents = torch.arange(len(at), device=at.device)[:, None, None]
-    is_there = torch.from_numpy(np.arange(first) < sizes[:, None])
-    is_there = is_there.to(layer_data.device, layer_data.dtype)
-    counts = pairs[documents, at[:, :, None], at[:, None]]
-    counts = (counts * is_there[:, :, None] * is_there[:, None])[:, None]
+    index = torch.from_numpy(positions).to(layer_data.device)
+    documents = torch.arange(len(index), device=index.device)[:, None, None]
+    has_token = torch.from_numpy(np.arange(first) < sizes[:, None])
+    has_token = has_token.to(layer_data.device, layer_data.dtype)
+    counts = pairs[documents, index[:, :, None], index[:, None]]
+    counts = (counts * has_token[:, :, None] * has_token[:, None])[:, None]
     start = int(positions[0, 0])
     if (
         start + first <= layer_data.n_queries
         and (positions == np.arange(start, start + first)).all()
     ):
         return slice(start, start + first), counts
-    return at, counts
+    return index, counts
 
 
 def row_mass(layer_data: LayerData) -> Tensor:
-    """`document head query`: attention of each query to keys that count, float64."""
+    """`document head query`, float64: return attention of each query to keys that count."""
     return masses(layer_data)[0]
 
 
 def column_mass(layer_data: LayerData) -> Tensor:
-    """`document head key`: attention each key receives from queries that count, float64."""
+    """`document head key`, float64: return attention of queries that count to each key."""
     return masses(layer_data)[2]
 
 
 def null_mass(layer_data: LayerData) -> Tensor:
-    """`document head query`: attention of each query to null keys, float64."""
+    """`document head query`, float64: return attention of each query to null keys."""
 
     def make() -> Tensor:
         row, all_of_it, _ = masses(layer_data)
@@ -313,13 +320,14 @@ def null_mass(layer_data: LayerData) -> Tensor:
 
 
 def total_mass(layer_data: LayerData) -> Tensor:
-    """`document head`: all attention that counts, float64."""
+    """`document head`, float64: return all attention that counts."""
     return layer_data.once("total_mass", lambda: row_mass(layer_data).sum(-1))
 
 
 def region_weights(layer_data: LayerData) -> Tensor:
-    """`document head query key`: the weights of the region, 0 outside. As large as the
-    weights: for metrics that no digest serves.
+    """`document head query key`: return the weights, 0 outside the region.
+
+    As large as the weights: prefer a reduction.
     """
     return layer_data.once(
         "region_weights", lambda: layer_data.weights * region_of(layer_data).pairs[:, None]
@@ -327,34 +335,34 @@ def region_weights(layer_data: LayerData) -> Tensor:
 
 
 def _row_sums(weights: Tensor) -> Tensor:
-    """`document head query`: one product, which is faster than a sum over short rows."""
+    """`document head query`: sum rows by a product, which is faster than `sum` for short rows."""
     n_keys = weights.shape[-1]
     ones = weights.new_ones(n_keys)
     return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
 
 
 def _pieces(weights: Tensor, region: Region) -> Iterator[_Piece]:
-    """All documents and heads, documents first, a few at a time."""
+    """Yield all documents and heads, documents first, a few at a time."""
     n_documents, n_heads = weights.shape[:2]
     size = weights.shape[2] * weights.shape[3]
-    heads = max(1, min(n_heads, PIECE // max(1, size)))
-    documents = max(1, PIECE // max(1, size * n_heads))
+    heads = max(1, min(n_heads, PIECE_SIZE // max(1, size)))
+    documents = max(1, PIECE_SIZE // max(1, size * n_heads))
     memory = weights.new_empty((2, documents * heads * size), requires_grad=False)
     for start in range(0, n_documents, documents):
         for head in range(0, n_heads, heads):
-            part = weights[start : start + documents, head : head + heads]
-            inside, scratch = (m[: part.numel()].view(part.shape) for m in memory)
-            torch.mul(part, region.pairs[start : start + documents, None], out=inside)
-            yield _Piece(part, inside, scratch)
+            piece = weights[start : start + documents, head : head + heads]
+            inside, scratch = (m[: piece.numel()].view(piece.shape) for m in memory)
+            torch.mul(piece, region.pairs[start : start + documents, None], out=inside)
+            yield _Piece(piece, inside, scratch)
 
 
 def _read_compiled(
     layer_data: LayerData, region: Region, reductions: Sequence[Reduction]
 ) -> dict[Reduction, Small]:
-    from headscope.metrics.core.compiled import region_digests
+    from headscope.metrics.core.compiled import region_sums
 
     by_function = {reduction.function: reduction for reduction in reductions}
-    arrays_of = region_digests(
+    arrays_of = region_sums(
         layer_data.weights.contiguous().numpy(),
         region.queries.numpy(),
         region.keys.numpy(),

@@ -1,8 +1,8 @@
-"""Metrics by name: headscope's own, and those that users write.
+"""Metrics by name: headscope's own, and registered ones.
 
-For a metric that a user wrote, a result names its class and a hash of its code, so that runs of
-different code are not mixed. A file never makes headscope load code: one can read the values of
-such a metric at once; to merge results, one registers its class first.
+Results store the class and a code hash of a user's metric, so that runs of different code do not
+mix. Files never load code: values can be read at once, but merging needs the class to be
+registered.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
+
+import numpy as np
 
 from headscope.arguments import expect, whole_number
 from headscope.errors import InputError, UnknownName
@@ -30,11 +32,11 @@ from headscope.metrics.core.contract import (
 from headscope.metrics.core.layer_data import Reduction
 
 COUNTS_DOCUMENTS = "tokens_per_document"
-"""The metric that every run measures: its count is how many documents there are."""
+"""Metric that every run measures: its count is the number of documents."""
 RESERVED = {"all", "provenance", "layer", "head", "bound", "bucket", "correlation"}
-"""Names that mean something else in results."""
+"""Names with another meaning in results."""
 OWN = "own_class"
-"""The key under which the description of a user's metric names its class."""
+"""Key of the class in the description of a user's metric."""
 KINDS = (RatioMetric, SumMetric, MergedMetric, LayersMetric)
 
 _theirs: dict[str, type[Metric]] = {}
@@ -50,24 +52,27 @@ def our_metrics() -> Mapping[str, type[Metric]]:
 
 
 def register_metric(metric: M) -> M:
-    """Make a metric of one's own known by its name: to `analyze(metrics="name")`, and to
-    `merge`, `compare` and `group` for results that were saved earlier.
+    """Register a metric by its name for `analyze(metrics="name")`, and for `merge`, `compare` and
+    `group` of saved results.
 
-    Measuring with it registers it too. Usable as a decorator of the class.
+    Measuring with a metric registers it too. Usable as a decorator, above
+    `@dataclass(frozen=True)`. Required are `name`, `paper`, `units`, a frozen dataclass and the
+    abstract methods.
 
     Raises:
-        InputError: it is no metric, is abstract, or has the name of one of headscope's.
+        InputError: it is not a metric, is abstract or mutable, or its name is taken.
     """
     if not (isinstance(metric, type) and issubclass(metric, Metric)):
-        raise InputError(f"A metric is a class derived from headscope.Metric, not {metric!r}.")
+        raise InputError(f"Expected a class derived from headscope.Metric, not {metric!r}.")
     if not issubclass(metric, KINDS):
         kinds = ", ".join(kind.__name__ for kind in KINDS)
         raise InputError(f"{metric.__name__} should derive from one of {kinds}.")
-    named = ("name", "paper", "units")
-    missing = [name for name in named if not isinstance(getattr(metric, name, None), str)]
+    required = ("name", "paper", "units")
+    missing = [name for name in required if not isinstance(getattr(metric, name, None), str)]
     missing += sorted(metric.__abstractmethods__)
     if missing:
         raise InputError(f"{metric.__name__} lacks {', '.join(missing)}: see headscope.Metric.")
+    _check_frozen(metric)
     _check_description(metric)
     if our_metrics().get(metric.name, metric) is not metric:
         raise InputError(
@@ -79,8 +84,34 @@ def register_metric(metric: M) -> M:
     return metric
 
 
+def _check_frozen(metric: type[Metric]) -> None:
+    """Refuse a class with state: its values would depend on the worker and the order of batches."""
+    cls = metric.__name__
+    parameters = vars(metric).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        problem = "is a dataclass, but not a frozen one" if parameters else "is not a dataclass"
+        raise InputError(
+            f"{cls} {problem}. Write @dataclass(frozen=True) directly above `class {cls}` "
+            "(below @register_metric). Its fields are the metric's options."
+        )
+    for base in metric.__mro__:
+        if not base.__module__.startswith("headscope."):
+            members = {k: v for k, v in vars(base).items() if k != "facts" and k[:2] != "__"}
+            _refuse_mutable(cls, members)
+
+
+def _refuse_mutable(cls: str, members: Mapping[str, object]) -> None:
+    for name, value in members.items():
+        if isinstance(value, list | dict | set | bytearray | np.ndarray):
+            raise InputError(
+                f"{cls}.{name} is a {type(value).__name__}, which can change. A metric has no "
+                "state of its own: use a tuple, a frozenset or a constant of the module. Sums "
+                "belong in the State that `zero` returns."
+            )
+
+
 def _check_description(metric: type[Metric]) -> None:
-    """Refuse what would be noticed only when somebody looks at the result."""
+    """Refuse descriptions that would fail only when a result is shown."""
     cls = metric.__name__
     if not metric.name.isidentifier() or metric.name in RESERVED:
         raise InputError(
@@ -91,7 +122,7 @@ def _check_description(metric: type[Metric]) -> None:
         f"{0.5:{metric.format}}"
     except (ValueError, TypeError):
         raise InputError(
-            f"{cls}.format is {metric.format!r}; expected what Python formats numbers by, such as "
+            f"{cls}.format is {metric.format!r}. Expected a Python number format, such as "
             '".1%" or ".2f".'
         ) from None
     for name in ("title", "short_title", "equation", "counts"):
@@ -101,11 +132,9 @@ def _check_description(metric: type[Metric]) -> None:
         raise InputError(f"{cls}.order should be a whole number, not {metric.order!r}.")
     if metric.scope not in ("layer", "text"):
         raise UnknownName.of(f"scope of {cls}", metric.scope, ("layer", "text"))
-    if not getattr(getattr(metric, "__dataclass_params__", None), "frozen", True):
-        raise InputError(f"{cls} should be frozen: @dataclass(frozen=True).")
     for name, known in (("blocks", ALL_BLOCKS), ("needs", frozenset(get_args(Need)))):
         if isinstance(inspect.getattr_static(metric, name), property):
-            continue  # it depends on options
+            continue  # depends on options
         values: object = getattr(metric, name)
         if not isinstance(values, frozenset):
             raise InputError(f"{cls}.{name} should be a frozenset, not {values!r}.")
@@ -116,7 +145,8 @@ def _check_description(metric: type[Metric]) -> None:
 
 
 def _check_instance(metric: Metric) -> None:
-    """The same for what may depend on options."""
+    """Check the properties that may depend on options."""
+    _refuse_mutable(type(metric).__name__, vars(metric))
     if metric.sample is not None:
         whole_number(f"{type(metric).__name__}.sample", metric.sample)
     reductions: tuple[object, ...] = metric.reductions
@@ -124,22 +154,22 @@ def _check_instance(metric: Metric) -> None:
         if not isinstance(reduction, Reduction):
             name = getattr(reduction, "__name__", repr(reduction))
             raise InputError(
-                f"{metric.name} names {name} as a reduction, which it is not. Make one with "
-                "the decorator headscope.metrics.Reduction: masses, log_sums, pair_sums …"
+                f"{metric.name} has {name} in `reductions`, which is not a Reduction. Use the "
+                "decorator headscope.metrics.Reduction, or masses, log_sums, pair_sums …"
             )
     if metric.name in our_metrics():
         return
-    taken = {name for make in our_metrics().values() for name in _names_in_results(make())}
+    reserved = {name for make in our_metrics().values() for name in _names_in_results(make())}
     for name in _names_in_results(metric):
-        if name in taken:
+        if name in reserved:
             raise InputError(
-                f"{metric.name} has a variable {name!r}, which is one of headscope's own. Choose "
-                "another name."
+                f"{metric.name} has a variable {name!r}, which is a name of headscope's own. "
+                "Choose another name."
             )
 
 
 def _names_in_results(metric: Metric) -> Iterator[str]:
-    """Its variables, and what a run adds to them."""
+    """Yield the names of the metric's variables, and of those that a run adds."""
     for variable in metric.variables():
         for ending in ("", "_mean"):
             for beside in ("", "_interval", "_n_eff"):
@@ -147,17 +177,17 @@ def _names_in_results(metric: Metric) -> Iterator[str]:
 
 
 def known_metrics() -> dict[str, type[Metric]]:
-    """All that are registered, headscope's own first."""
+    """Return all registered metrics, headscope's own first."""
     return {**our_metrics(), **_theirs}
 
 
 def is_ours(metric: Metric) -> bool:
-    """Is it one of headscope's own?"""
+    """Return whether the metric is one of headscope's own."""
     return our_metrics().get(metric.name) is type(metric)
 
 
 def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Metric]:
-    """What was asked for as a list, also where it was an iterator."""
+    """Return the requested metrics as a list, also from an iterator."""
     expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
     return [wanted] if isinstance(wanted, str | Metric) else list(wanted)
 
@@ -165,30 +195,29 @@ def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Me
 def find_metrics(
     wanted: str | Metric | Iterable[str | Metric], available: frozenset[str]
 ) -> tuple[Metric, ...]:
-    """Metrics from their names, or from metrics with options of one's own.
+    """Return metrics from names or instances.
 
     Args:
         wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
-            always comes along: it counts the documents.
-        available: the annotations there are (`tags`, `parents`, `relations`, `mentions`), and
-            `gradients` and `loss` where the model has them. "all" leaves out metrics that
-            need others, and those that cost more than a pass (`is_default`); asking for one
-            by name is an error.
+            is always added: it counts the documents.
+        available: annotations of the corpus (`tags`, `parents`, `relations`, `mentions`), and
+            `gradients` and `loss` if the model has them. "all" leaves out metrics that need
+            others, and expensive ones (`is_default`); naming such a metric is an error.
     """
-    given = list_metrics(wanted)
-    chosen: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}
-    for item in given:
+    items = list_metrics(wanted)
+    metrics: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}
+    for item in items:
         if item == "all":
             usual = [make() for make in our_metrics().values() if make.is_default]
-            chosen = {m.name: m for m in usual if m.needs <= available} | chosen
+            metrics = {m.name: m for m in usual if m.needs <= available} | metrics
             continue
         metric = _find(item)
         if not metric.needs <= available:
             raise _lacking(metric, metric.needs - available)
-        chosen[metric.name] = metric
-    if len(chosen) == 1 and not given:
-        raise InputError(f"There is no metric to measure. Known: all, {', '.join(our_metrics())}.")
-    return tuple(chosen.values())
+        metrics[metric.name] = metric
+    if len(metrics) == 1 and not items:
+        raise InputError(f"metrics is empty. Known: all, {', '.join(our_metrics())}.")
+    return tuple(metrics.values())
 
 
 def _find(item: object) -> Metric:
@@ -197,20 +226,20 @@ def _find(item: object) -> Metric:
         _options(item)
         _check_instance(item)
         return item
-    known = known_metrics()
-    if isinstance(item, str) and item in known:
-        return known[item]()
+    registered = known_metrics()
+    if isinstance(item, str) and item in registered:
+        return registered[item]()
     if isinstance(item, type) and issubclass(item, Metric):
         raise InputError(f"{item.__name__} is a class; pass a metric: {item.__name__}().")
-    raise UnknownName.of("metric", item, ["all", *known])
+    raise UnknownName.of("metric", item, ["all", *registered])
 
 
 def _lacking(metric: Metric, missing: Iterable[str]) -> InputError:
     names = sorted(missing)
     if set(names) & {"gradients", "loss"}:
         return InputError(
-            f"{metric.name} is measured by headscope.importance, which runs a backward pass; this "
-            "is attention alone."
+            f"{metric.name} needs a backward pass. Run headscope.importance instead of analyze or "
+            "measure."
         )
     advice = ', or add annotations first: headscope.annotate(corpus, "en_core_web_sm")'
     return InputError(
@@ -220,16 +249,16 @@ def _lacking(metric: Metric, missing: Iterable[str]) -> InputError:
 
 
 def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
-    """What the metrics asked for want counted in the corpus, by their names for it.
+    """Return the functions that count facts for the requested metrics, by name.
 
     Raises:
-        InputError: two metrics mean different things by one name.
+        InputError: two metrics use one name for different counts.
     """
-    given = list_metrics(wanted)
+    items = list_metrics(wanted)
     facts: dict[str, Fact] = {}
-    for item in given:
+    for item in items:
         if item == "all":
-            continue  # none of ours asks for any
+            continue  # headscope's own metrics have no facts
         for name, count in _find(item).facts.items():
             if facts.setdefault(name, count) is not count:
                 raise InputError(
@@ -239,10 +268,7 @@ def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
 
 
 def describe_variable(name: str) -> Mapping[str, str | int]:
-    """The attributes of a variable of a known metric; empty where there is none.
-
-    Results carry these themselves; those of the first edition did not.
-    """
+    """Return the attributes of a variable of a known metric; empty if unknown."""
     for make in known_metrics().values():
         for variable in make().variables():
             if variable.name == name:
@@ -251,13 +277,13 @@ def describe_variable(name: str) -> Mapping[str, str | int]:
 
 
 def metric_to_dict(metric: Metric) -> dict[str, object]:
-    """A metric as plain values: its name and options, and its class if a user wrote it."""
+    """Return a metric as plain values: its name, options, and class if a user wrote it."""
     values: dict[str, object] = {"name": metric.name, **_options(metric)}
     return values if metric.name in our_metrics() else {**values, OWN: _code(type(metric))}
 
 
 def metric_from_dict(values: Mapping[str, object]) -> Metric:
-    """The metric that `metric_to_dict` described, even if JSON turned its tuples into lists.
+    """Return the metric of `metric_to_dict`, also if JSON turned tuples into lists.
 
     Raises:
         InputError: its class is not registered here.
@@ -277,41 +303,40 @@ def metric_from_dict(values: Mapping[str, object]) -> Metric:
     )
     if len(codes - {None}) > 1:
         raise InputError(
-            f"{name!r} was measured with other code than the class registered here. Register "
-            "the class it was measured with."
+            f"{name!r} was measured with other code than the registered class. Register the class "
+            "that measured it."
         )
     return make(**options)
 
 
 def _options(metric: Metric) -> dict[str, object]:
-    """A metric's options: the fields of its dataclass, as JSON gives them back.
+    """Return the fields of the dataclass, as JSON reads them back.
 
     Raises:
-        InputError: they are not plain values, which plans and files could hold.
+        InputError: they are not plain values.
     """
-    is_data = dataclasses.is_dataclass(type(metric))
-    names = [f.name for f in dataclasses.fields(metric)] if is_data else vars(metric)  # type: ignore[arg-type]
+    names = [field.name for field in dataclasses.fields(metric)]  # type: ignore[arg-type]
     try:
         options: dict[str, object] = json.loads(
             json.dumps({name: getattr(metric, name) for name in names})
         )
     except TypeError as error:
         raise InputError(
-            f"The options of {metric.name} should be numbers, texts or lists of them, for plans "
-            f"and files to hold: {error}."
+            f"The options of {metric.name} cannot be stored: {error}. Use numbers, texts or tuples "
+            "of them."
         ) from error
     return options
 
 
 def _frozen(value: object) -> Any:
-    """Lists as tuples, at every depth: a frozen metric holds tuples."""
+    """Convert lists to tuples, at every depth."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _code(metric: type[Metric]) -> dict[str, str | None]:
-    """Which class it is, and a hash of its code where that can be read."""
+    """Return the name of the class, and a hash of its code if readable."""
     try:
         code = hashlib.sha256(inspect.getsource(metric).encode()).hexdigest()
-    except (OSError, TypeError):  # typed at a prompt
+    except (OSError, TypeError):  # defined at a prompt
         code = None
     return {"class": metric.__qualname__, "code": code}

@@ -1,12 +1,8 @@
-"""Attention between words: to a split word the sum over its tokens, from it the mean.
+"""Attention between words, and the words whose parents are predicted.
 
-Clark et al. 2019, section 4.1. There rows still sum to 1, because special tokens and tokens
-outside all words count as words. Here these are left out: a row sums to the attention to words.
-
-The words whose parents are looked for, as flat arrays: what a batch's trees say.
-
-They depend on the trees alone, not on attention: they are made once per batch, and the accuracy of
-the heads of all layers and the baseline share them.
+Attention to a split word is the sum over its tokens, from it the mean (Clark et al. 2019, section
+4.1). There, special tokens count as words and rows sum to 1. Here, rows sum to the attention to
+words.
 """
 
 from __future__ import annotations
@@ -28,24 +24,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NOT_A_NUMBER = -2
-"""In place of a word, in heads whose attention is not a number."""
+"""Word number in heads with NaN attention."""
 
 
 def word_weights(layer_data: LayerData) -> Tensor:
-    """`document head word word`: attention from each word to each; slot w is word w of the
-    document, and rows and columns of words without tokens (and of padding) are 0.
+    """`document head word word`: return attention between words, for attention within one stack.
 
-    Shared by the metrics of a layer. For attention within one stack.
+    Slot w is word w of the document. Words without tokens and padding have 0.
     """
     return layer_data.once("word_weights", lambda: _word_weights(layer_data))
 
 
 def word_rows(layer_data: LayerData, queries: Tensor) -> Tensor:
-    """`document head row word`: only those rows of `word_weights` that are asked for.
+    """`document head row word`: return selected rows of `word_weights`.
 
     Args:
-        reading: one layer.
-        queries: `document row`, the words' numbers.
+        layer_data: one layer.
+        queries: `document row`, numbers of words.
     """
     to, from_ = word_members(layer_data)
     documents = torch.arange(len(queries), device=queries.device)[:, None]
@@ -53,7 +48,7 @@ def word_rows(layer_data: LayerData, queries: Tensor) -> Tensor:
 
 
 def other_words(layer_data: LayerData) -> Tensor:
-    """`word_weights` without the attention of words to themselves, which is 0 here."""
+    """Return `word_weights` with 0 on the diagonal."""
 
     def make() -> Tensor:
         weights = _word_weights(layer_data)
@@ -64,7 +59,7 @@ def other_words(layer_data: LayerData) -> Tensor:
 
 
 def has_tokens(layer_data: LayerData) -> np.ndarray:
-    """`document word`: does the word stand in this document, with at least one token?"""
+    """`document word`: return whether the word has at least one token."""
     words = layer_data.queries.words
 
     def make() -> np.ndarray:
@@ -77,8 +72,8 @@ def has_tokens(layer_data: LayerData) -> np.ndarray:
 
 
 def word_members(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """`document 1 token word` to sum what goes to each word, and `document 1 word token` to
-    take the mean of what comes from each.
+    """Return matrices that sum tokens to words (`document 1 token word`) and average them
+    (`document 1 word token`).
     """
     words = layer_data.queries.words
 
@@ -100,7 +95,7 @@ def _word_weights(layer_data: LayerData) -> Tensor:
     to, from_ = (members[:, 0] for members in word_members(layer_data))
     n, n_heads, n_tokens, _ = layer_data.weights.shape
     n_words = to.shape[-1]
-    # Two products for all heads of a document: many small products take longer.
+    # Two products for all heads of a document are faster than many small ones.
     to_words = layer_data.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
     by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
     between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
@@ -113,11 +108,13 @@ def _n_words(words: np.ndarray) -> int:
 
 @Reduction
 def best_words(layer_data: LayerData) -> Small:
-    """`document head word`, twice: the other word that each word attends to most, and the
-    one that attends to it most. Of equals the first; -1 where none has any attention.
+    """`document head word`, twice: return the other word that each word attends to most, and the
+    word that attends to it most.
+
+    Ties go to the first; -1 without attention.
 
     Raises:
-        ModelError: attention is not a number.
+        ModelError: attention is NaN.
     """
     if can_compile(layer_data):
         from headscope.metrics.core import compiled
@@ -128,20 +125,22 @@ def best_words(layer_data: LayerData) -> Small:
         to, from_ = (_best(other_words(layer_data), axis) for axis in (-1, -2))
     if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
         raise ModelError(
-            f"The model gives attention that is not a number in layer {layer_data.layer} of "
+            f"The model's attention is not a number in layer {layer_data.layer} of "
             f"{layer_data.block} attention. Check the model on this input, or its precision."
         )
     return to, from_
 
 
 def _best(weights: Tensor, axis: int) -> Tensor:
-    highest, at = weights.max(axis)
-    at = at.masked_fill(highest <= 0, NO_WORD)
-    return at.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
+    highest, words = weights.max(axis)
+    words = words.masked_fill(highest <= 0, NO_WORD)
+    return words.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
 
 
 def _word_tokens(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
-    """`document token`: tokens sorted by word; `document word+1`: where each word begins."""
+    """Return tokens sorted by word (`document token`), and the start of each word (`document
+    word+1`).
+    """
     words = layer_data.queries.words
 
     def make() -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +156,7 @@ def _word_tokens(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
 ALL = "all"
 PUNCTUATION = "punct"
 Possessive = Literal["auto", True, False]
-"""Does the possessive particle predict in place of the word before it? `auto`: in data with
+"""Option to let the possessive particle predict instead of the word before it. `auto`: in data with
 Stanford's `poss`."""
 POSSESSIVE = frozenset(("poss", "nmod:poss"))
 PARTICLES = frozenset(("'s", "’s", "s'", "s’", "'", "’"))
@@ -165,23 +164,23 @@ PARTICLES = frozenset(("'s", "’s", "s'", "s’", "'", "’"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DepCases:
-    """One entry for each word that counts."""
+    """Words of a batch that count, one entry each."""
 
     document: np.ndarray
-    """Its row in the batch."""
+    """Row of the document in the batch."""
     query: np.ndarray
-    """The word that predicts: itself, or the possessive particle after it."""
+    """Predicting word: the word itself, or the possessive particle after it."""
     parent: np.ndarray
-    """Its parent; negative for the root."""
+    """Parent of the word; negative for the root."""
     relation: np.ndarray
     """Number in `Axes.relations`; `len(Axes.relations)` for a word without a relation."""
     bucket: np.ndarray
     has_target: np.ndarray
-    """Is the parent a word that the model reads?"""
+    """True if the parent is a word that the model reads."""
 
     def visible(self, *, is_causal: bool) -> np.ndarray:
-        """`direction case`: can the model attend from the word to its parent, and from its
-        parent to the word? Causal models see only what came before.
+        """`direction case`: true if the model can attend from the word to its parent, and from the
+        parent to the word. Causal models see only earlier tokens.
         """
         if not is_causal:
             return np.stack((self.has_target, self.has_target))
@@ -194,11 +193,10 @@ class DepCases:
 
 
 def dep_cases(layer_data: LayerData, *, punctuation: bool, possessive: Possessive) -> DepCases:
-    """The words of a batch that count.
+    """Return the words of a batch that count, the root included.
 
-    These are the words of parsed documents that have a token, the root among them. Left out are
-    words whose parent is unknown because the tree was cut; words whose parent stands in the end of
-    a document that the model does not read; and punctuation, unless it is asked for.
+    Left out are words without a token, words whose parent is unknown because the tree was cut or
+    was not read by the model, and by default punctuation.
     """
     key = ("dep_cases", layer_data.block, punctuation, possessive)
     return layer_data.batch.once(key, lambda: _cases(layer_data, punctuation, possessive))
@@ -241,7 +239,7 @@ def _cases(layer_data: LayerData, punctuation: bool, possessive: Possessive) -> 
 
 
 def _particles(batch: Batch, has: np.ndarray) -> np.ndarray:
-    """`document word`: is the next word a possessive particle, with a token?"""
+    """`document word`: return whether the next word is a possessive particle with a token."""
     after = np.zeros(has.shape, dtype=bool)
     for row, document in enumerate(batch.documents):
         for word, form in enumerate(document.words[1 : has.shape[1]]):
@@ -249,10 +247,10 @@ def _particles(batch: Batch, has: np.ndarray) -> np.ndarray:
     return after
 
 
-def add_cases(by_relation: np.ndarray, of_all: np.ndarray, cases: DepCases, rows: Tensor) -> None:
-    """Add the rows (`case …`) of the cases to `bucket relation …` and `bucket …`, in place."""
+def add_cases(by_relation: np.ndarray, total: np.ndarray, cases: DepCases, rows: Tensor) -> None:
+    """Add the rows (`case …`) to `bucket relation …` and `bucket …`, in place."""
     rows = rows.double()
-    torch.from_numpy(of_all).index_add_(0, torch.from_numpy(cases.bucket), rows)
+    torch.from_numpy(total).index_add_(0, torch.from_numpy(cases.bucket), rows)
     n_relations = by_relation.shape[1]
     has = cases.relation < n_relations
     bins = torch.from_numpy((cases.bucket * n_relations + cases.relation)[has])

@@ -1,7 +1,7 @@
-"""Mentions written as brackets beside the words they open and close at.
+"""Mentions in bracket notation, next to the words where they open and close.
 
-One notation, three dialects: CorefUD's `Entity=(e1-person-1-new(e2)` with attributes and
-numbered parts (`e1[1/2]`), CoNLL-2012's `(1|(2)` and OntoGUM's `(1(2)`.
+Three dialects: CorefUD's `Entity=(e1-person-1-new(e2)` with attributes and numbered parts
+(`e1[1/2]`), CoNLL-2012's `(1|(2)` and OntoGUM's `(1(2)`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headscope.text.document import Mention
 from headscope.text.readers.reader import whole_number
 
 ENTITY_FIELDS = ("eid", "etype", "head", "other")
-"""The fields of CorefUD's `Entity=` where the file does not declare its own."""
+"""Default fields of CorefUD's `Entity=`."""
 
 # Without going back ("++"), so that reading takes as long as the brackets are.
 _PIECE = re.compile(
@@ -25,25 +25,25 @@ _PIECE = re.compile(
     r"|\|"
 )
 MAX_QUOTED = 60
-"""Characters of a value that a message repeats."""
+"""Maximum characters of a value in a message."""
 
 
 class Bracket(NamedTuple):
-    """What stands beside one word."""
+    """Brackets of one word."""
 
     word: int
-    """The word, or the one before which an empty node stands."""
+    """Index of the word, or of the word after an empty node."""
     value: str
     line: int
     fields: Sequence[str] = ENTITY_FIELDS
-    """What the parts of an opening bracket mean; the first is the cluster."""
+    """Names of the fields of an opening bracket; the first is the cluster."""
     is_empty: bool = False
-    """Beside an empty node, which is no word of the text."""
+    """True at an empty node, which is not a word of the text."""
 
 
 @dataclass(slots=True)
 class Opened:
-    """A mention, or a part of one, that has been opened."""
+    """Mention, or part of one, that is open."""
 
     cluster: str
     start: int
@@ -52,13 +52,13 @@ class Opened:
     line: int
     kind: str | None = None
     head_word: int | None = None
-    """The number of the head word among the mention's words, from 0."""
+    """Index of the head word among the mention's words."""
     done: list[tuple[int, int]] = field(default_factory=list)
-    """The words of its parts so far. The next part takes the list over: copies would add up."""
+    """Words of earlier parts. The next part reuses the list: copies would take quadratic time."""
 
 
 class BadBracket(NamedTuple):
-    """A bracket that cannot be read: why, and in which line."""
+    """Unreadable bracket: problem and line."""
 
     reason: str
     line: int
@@ -67,23 +67,23 @@ class BadBracket(NamedTuple):
 def mentions_from_brackets(
     brackets: Iterable[Bracket], *, empty_nodes: Sequence[int] = (), is_whole: bool = True
 ) -> tuple[list[Mention], list[BadBracket]]:
-    """The mentions that the brackets of a document make, and what was wrong with others.
+    """Return the mentions of a document's brackets, and the unreadable brackets.
 
-    Mentions may nest and cross; of two open mentions of one cluster the inner one is closed
-    first. A mention of empty nodes only has no words and is left out.
+    Mentions may nest and cross; of two open mentions of one cluster the inner one closes first. A
+    mention of empty nodes only has no words and is left out.
 
     Args:
-        brackets: In order of the text.
-        empty_nodes: For each empty node the word it stands before. CorefUD counts a mention's
-            head word with them, so it is not taken over for mentions around them.
-        is_whole: They are all brackets of the document. Otherwise a bracket without its
-            partner belongs to a mention that reaches beyond, which is left out quietly.
+        brackets: Brackets in order of the text.
+        empty_nodes: For each empty node the word after it. CorefUD counts head words with empty
+            nodes, so the head word of mentions around them is dropped.
+        is_whole: The brackets cover the whole document. Otherwise an unpaired bracket belongs to
+            a mention that reaches beyond, which is left out without an error.
     """
     mentions: list[Mention] = []
     bad: list[BadBracket] = []
     opened: dict[tuple[str, str], list[Opened]] = {}
     waiting: dict[tuple[str, int, int], list[Opened]] = {}
-    """Parts of mentions whose next part is to come, by cluster, number of parts, and part."""
+    """Mentions that wait for their next part, by cluster, number of parts, and part."""
     nodes = sorted(empty_nodes)
 
     def close(mention: Opened, stop: int) -> None:
@@ -97,9 +97,9 @@ def mentions_from_brackets(
 
     for bracket in brackets:
         stop = bracket.word if bracket.is_empty else bracket.word + 1
-        at = 0
-        while piece := _PIECE.match(bracket.value, at):
-            at = piece.end()
+        position = 0
+        while piece := _PIECE.match(bracket.value, position):
+            position = piece.end()
             if piece["open"]:
                 mention = _open(bracket, piece)
                 if mention.part > 1:
@@ -125,10 +125,10 @@ def mentions_from_brackets(
                         close(mention, stop)
                 elif is_whole:
                     bad.append(_unpaired(bracket, piece.group(), "opening bracket before it"))
-        if at != len(bracket.value):
+        if position != len(bracket.value):
             bad.append(
                 BadBracket(
-                    f"cannot read {_quoted(bracket.value[at:])} in the brackets "
+                    f"cannot read {_quoted(bracket.value[position:])} in the brackets "
                     f"{_quoted(bracket.value)}; expected '(id', '(id)' or 'id)'",
                     bracket.line,
                 )
@@ -150,15 +150,15 @@ def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
         part, parts = map(int, piece["part"][1:-1].split("/"))
     values = (piece["fields"] or "").split("-")
     # The last field takes what is left: links carry hyphens.
-    named = dict(zip(bracket.fields[1:], values[1:], strict=False))
-    head = whole_number(named.get("head", ""))
+    attributes = dict(zip(bracket.fields[1:], values[1:], strict=False))
+    head = whole_number(attributes.get("head", ""))
     return Opened(
         cluster=piece["open"],
         start=bracket.word,
         part=part,
         parts=max(part, parts),
         line=bracket.line,
-        kind=named.get("etype") or None,
+        kind=attributes.get("etype") or None,
         head_word=head - 1 if head else None,
     )
 

@@ -1,8 +1,7 @@
-"""Sentences from the columns of CoNLL-2012 (OntoNotes, WinoBias), with coreference.
+"""CoNLL-2012 reader (OntoNotes, WinoBias), with coreference.
 
-The format does not say where spaces stand, so the text is spaced as English is, and the
-Penn Treebank's spellings of brackets and quotes (`-LRB-`, two backquotes) are undone. Tags
-are language-specific; the parse is of constituents and is not read.
+The format lacks spaces, so the text is spaced as English, and Penn Treebank spellings (`-LRB-`, two
+backquotes) are undone. Tags are language-specific; constituents are not read.
 """
 
 from __future__ import annotations
@@ -42,36 +41,36 @@ class Conll2012Reader(Reader):
     cuts: ClassVar[bool] = True
 
     def detect(self, start: Sequence[str]) -> bool:
-        """A line begins a document. OntoGUM's do so too: its reader is asked before."""
+        """Detect a line that begins a document. OntoGUM's reader is called before."""
         return begins_documents(start)
 
     def documents(
         self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
-        """The file's documents or sentences; it marks no paragraphs."""
+        """Yield the file's documents or sentences; paragraphs are unknown."""
         return assemble(conll2012_sentences(lines, name, report), name, options.unit, report)
 
 
 def begins_documents(start: Sequence[str]) -> bool:
-    """Is there a line that begins a document, as OntoNotes and OntoGUM write it?"""
+    """Return whether a line begins a document, as in OntoNotes and OntoGUM."""
     return any(text.lstrip("# ").startswith("begin document") for text in start)
 
 
 def unescape(word: str) -> str:
-    """The word as it was written, before the Penn Treebank spelled it its way."""
+    """Return the word without the Penn Treebank's escapes."""
     return _SPELLINGS.get(word, word)
 
 
 def conll2012_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
-    """The sentences of a CoNLL-2012 file.
+    """Yield the sentences of a CoNLL-2012 file.
 
-    Documents are named by the file's own names; of a document in several parts the later
-    ones get their number. Its first component (`nw`, `bc`) is the genre.
+    Documents have the names of the file; later parts of a document add their number. The first
+    component of a name (`nw`, `bc`) is the genre.
 
     Args:
-        lines: The file.
-        name: What to call it in messages.
-        report: Where left-out sentences are counted.
+        lines: Lines of the file.
+        name: Name of the file in messages.
+        report: Log of sentences that are left out.
     """
     document: str | None = None
     opens, problem = False, None

@@ -1,9 +1,7 @@
-"""Sentences from CoNLL-U, with coreference in CorefUD's `Entity=`.
+"""CoNLL-U reader, with coreference in CorefUD's `Entity=`.
 
-We split the ten columns ourselves. The library `conllu` (6.0) streams too, but it takes two
-spaces for a tab, strips lines, accepts a missing column, keeps the last of repeated
-comments and knows no line numbers, so a broken line cannot be pointed at; and on GUM it
-takes three times as long.
+The library `conllu` (6.0) takes two spaces for a tab, strips lines, accepts missing columns, keeps
+the last of repeated comments, has no line numbers, and takes three times as long on GUM.
 """
 
 from __future__ import annotations
@@ -37,25 +35,25 @@ class ConlluReader(Reader):
     cuts: ClassVar[bool] = True
 
     def detect(self, start: Sequence[str]) -> bool:
-        """Ten columns."""
+        """Detect ten columns."""
         return column_counts(start) == {10}
 
     def documents(
         self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
-        """The file's documents, paragraphs or sentences."""
+        """Yield the file's documents, paragraphs or sentences."""
         return assemble(conllu_sentences(lines, name, report), name, options.unit, report)
 
 
 def conllu_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
-    """The sentences of a CoNLL-U file.
+    """Yield the sentences of a CoNLL-U file.
 
-    A sentence with a broken line, or whose parents are no tree, is left out as a whole.
+    A sentence with a broken line, or whose parents are not a tree, is left out as a whole.
 
     Args:
-        lines: The file.
-        name: What to call it in messages.
-        report: Where left-out sentences are counted.
+        lines: Lines of the file.
+        name: Name of the file in messages.
+        report: Log of sentences that are left out.
     """
     fields: tuple[str, ...] = ENTITY_FIELDS
     carried: list[str] = []
@@ -87,7 +85,7 @@ def conllu_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sente
 
 
 def _blocks(lines: Lines) -> Iterator[tuple[list[tuple[int, str]], FileFormatError | None]]:
-    """The lines between blank lines, with their numbers, and the first error among them."""
+    """Yield the lines between blank lines with their numbers, and the first error among them."""
     block: list[tuple[int, str]] = []
     problem: FileFormatError | None = None
     for number, text in lines:
@@ -169,18 +167,20 @@ def _sentence(
             inside_until = until
             forms = forms or _forms(rows)
             spelled = (forms.get(str(word)) for word in range(n_words + 1, until + 1))
-            parts = tuple(form for form in spelled if form is not None)
-            surfaces.append(Surface(form, parts, "SpaceAfter=No" not in misc))
+            words = tuple(form for form in spelled if form is not None)
+            surfaces.append(Surface(form, words, "SpaceAfter=No" not in misc))
         elif "." in id_ and id_.partition(".")[0] == str(n_words):
             sentence.empty_nodes.append(n_words)
         else:
             raise _wrong_id(name, number, id_, n_words)
         if "Entity=" in misc and "-" not in id_:
             is_empty = "." in id_
-            at = n_words if is_empty else n_words - 1
+            word_index = n_words if is_empty else n_words - 1
             for item in misc.split("|"):
                 if item.startswith("Entity="):
-                    sentence.brackets.append(Bracket(at, item[7:], number, fields, is_empty))
+                    sentence.brackets.append(
+                        Bracket(word_index, item[7:], number, fields, is_empty)
+                    )
     if inside_until > n_words:
         raise broken(
             name,
@@ -224,7 +224,7 @@ def _read_comments(sentence: Sentence, comments: list[str]) -> str | None:
 
 
 def _forms(rows: list[tuple[int, str]]) -> dict[str, str]:
-    """The form of each row, by its id."""
+    """Return the form of each row, by its id."""
     split = (row.split("\t", 2) for _, row in rows)
     return {columns[0]: columns[1] for columns in split if len(columns) > 1}
 

@@ -1,7 +1,6 @@
-"""Documents from OntoGUM's three columns, and their coreference joined onto GUM's trees.
+"""OntoGUM reader (three columns), and its coreference joined to GUM's trees.
 
-OntoGUM holds GUM's documents word by word with OntoNotes-style coreference, but neither
-sentences nor spaces: those are in GUM's CoNLL-U.
+OntoGUM has GUM's words with OntoNotes-style coreference. Sentences and spaces are in GUM's CoNLL-U.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ class OntoGumReader(Reader):
     expects: ClassVar[str] = "'# begin document …', then three columns"
 
     def detect(self, start: Sequence[str]) -> bool:
-        """A line begins a document, and there are three columns."""
+        """Detect a line that begins a document, and three columns."""
         return begins_documents(start) and column_counts(start) == {3}
 
     def documents(
         self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
-        """The file's documents; their sentences and paragraphs are unknown.
+        """Yield the file's documents; their sentences and paragraphs are unknown.
 
         A document with a broken line is left out as a whole.
         """
@@ -44,7 +43,7 @@ class OntoGumReader(Reader):
 
 
 def _as_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
-    """Each document as one long sentence."""
+    """Yield each document as one long sentence."""
     current: Sentence | None = None
     problem: FileFormatError | None = None
 
@@ -93,16 +92,16 @@ def _as_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence
 def join_coreference(
     documents: Iterable[Document], coreference: Iterable[Document], name: str, report: ReadLog
 ) -> Iterator[Document]:
-    """The documents with the mentions of their namesakes in another file.
+    """Yield the documents with the mentions of the same documents in another file.
 
-    Both are read side by side: as long as they have the same order, only what is at hand is
-    in memory. Mentions the documents had are replaced.
+    Both files are read in parallel, so memory stays small while their order is the same. Earlier
+    mentions are replaced.
 
     Args:
-        documents: Whole documents, say of GUM's CoNLL-U.
-        coreference: The same documents with other mentions, say of OntoGUM.
+        documents: Whole documents, such as GUM's CoNLL-U.
+        coreference: The same documents with other mentions, such as OntoGUM.
         name: The coreference file, for messages.
-        report: Where documents without a namesake, or with other words, are counted.
+        report: Log of documents that are missing or have other words.
     """
     ahead: dict[str, Document] = {}
     source = iter(coreference)
@@ -129,9 +128,11 @@ def join_coreference(
 
 def _difference(document: Document, other: Document, name: str) -> str:
     pairs = zip(document.words, other.words, strict=False)
-    at = next((i for i, (a, b) in enumerate(pairs) if a != b and b), min(len(document), len(other)))
+    index = next(
+        (i for i, (a, b) in enumerate(pairs) if a != b and b), min(len(document), len(other))
+    )
     return (
         f"Document {document.id!r} has other words in {name} ({len(other)} against "
-        f"{len(document)}): word {at} is {other.words[at : at + 1]} against "
-        f"{document.words[at : at + 1]}. Expected two versions of the same text."
+        f"{len(document)}): word {index} is {other.words[index : index + 1]} against "
+        f"{document.words[index : index + 1]}. Expected two versions of the same text."
     )

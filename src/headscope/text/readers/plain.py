@@ -1,4 +1,4 @@
-"""Documents from plain text: a document per line, per paragraph, or per file."""
+"""Plain text reader: a document per line, paragraph or file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ class PlainReader(Reader):
     def documents(
         self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
-        """The documents of a text file, by `options.layout`.
+        """Yield the documents of a text file, by `options.layout`.
 
-        `line`: every line is a document. `paragraph`: every block between blank lines is, its
-        line ends becoming spaces. `file`: all of it is, with its paragraphs; this alone needs
-        the whole file in memory. `auto`: `paragraph` where a blank line separates text within
-        the first 1,000 lines, else `line`.
+        `line`: one per line. `paragraph`: one per block between blank lines, with spaces for line
+        ends. `file`: one, with its paragraphs; this needs the whole file in memory. `auto`:
+        `paragraph` if a blank line separates text within the first 1,000 lines, else `line`.
         """
         layout = options.layout
         if layout == "auto":
@@ -50,16 +49,16 @@ def _whole(blocks: Iterator[str], stem: str) -> Iterator[Document]:
     words: list[str] = []
     spans: list[Span] = []
     paragraphs: list[Span] = []
-    at = 0
+    offset = 0
     for text in blocks:
         first = len(words)
         for start, end in split_words(text):
             words.append(text[start:end])
-            spans.append((start + at, end + at))
+            spans.append((start + offset, end + offset))
         if len(words) > first:
             paragraphs.append((first, len(words)))
         texts.append(text)
-        at += len(text) + 2
+        offset += len(text) + 2
     if texts:
         yield Document(
             stem, "\n\n".join(texts), tuple(words), tuple(spans), paragraphs=tuple(paragraphs)

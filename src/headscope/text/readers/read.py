@@ -1,17 +1,8 @@
-"""`headscope.read`: a corpus from a file, a folder or any iterable.
+"""`headscope.read`: corpora from files, folders or iterables, by registered readers.
 
-Finds the reader of a file and hands over to it; nothing is parsed here.
-
-Which readers there are, and which of them reads a file.
-
-Readers of one's own come before headscope's. A corpus keeps the readers that were known when
-it was made, so that a worker process that never heard of them reads the same.
-
-The demo corpus: a small treebank written for headscope.
-
-Eleven short texts of encyclopedic prose and dialogue, annotated by hand with universal tags
-and relations (UD v2), Penn tags, lemmas, features and coreference. It is there to try things
-on, and too small to conclude anything from.
+A corpus keeps the readers that were registered when it was created, so that workers read the same.
+The demo corpus has eleven short texts, annotated by hand (UD v2, Penn tags, coreference): too small
+for conclusions.
 """
 
 from __future__ import annotations
@@ -34,6 +25,7 @@ from headscope.text.readers.plain import PlainReader
 from headscope.text.readers.reader import (
     LAYOUTS,
     Layout,
+    Lines,
     OnError,
     Reader,
     ReadLog,
@@ -42,7 +34,7 @@ from headscope.text.readers.reader import (
 )
 from headscope.text.readers.records import JsonLinesReader, item_documents
 
-# In this order they are asked whether a file is theirs.
+# Readers in the order of `detect`.
 BUILT_IN: tuple[type[Reader], ...] = (
     OntoGumReader,
     Conll2012Reader,
@@ -51,10 +43,10 @@ BUILT_IN: tuple[type[Reader], ...] = (
     PlainReader,
 )
 FALLBACK: type[Reader] = PlainReader
-"""Reads what no suffix and no reader claims."""
+"""Reader of files that no suffix and no reader matches."""
 
 REGISTERED: dict[str, type[Reader]] = {}
-"""Readers that are not headscope's, by name."""
+"""Users' readers by name."""
 
 _LOOKED_AT = 100
 
@@ -62,17 +54,17 @@ R = TypeVar("R", bound=type[Reader])
 
 
 def register_reader(reader: R) -> R:
-    """Make a reader of one's own known to `headscope.read`: by the suffix of a file, in
-    folders, by the file's first lines, and by `format="name"`.
+    """Register a reader for `headscope.read`: by suffix, in folders, by content, and by
+    `format="name"`.
 
-    Usable as a decorator of the class. Registering a class again, as when the cell of a
-    notebook is run twice, replaces it.
+    Usable as a decorator of the class. Registering a class again, as when a notebook cell runs
+    twice, replaces it.
 
     Raises:
-        InputError: It is no reader, lacks something, or its name or suffix is taken.
+        InputError: It is not a reader, is incomplete, or its name or suffix is taken.
     """
     if not (isinstance(reader, type) and issubclass(reader, Reader)):
-        raise InputError(f"A reader is a class derived from headscope.Reader, not {reader!r}.")
+        raise InputError(f"Expected a class derived from headscope.Reader, not {reader!r}.")
     missing = [] if isinstance(getattr(reader, "name", None), str) else ["name"]
     missing += sorted(reader.__abstractmethods__)
     if missing:
@@ -92,8 +84,8 @@ def register_reader(reader: R) -> R:
                 blind = other if _detects(reader) else reader
                 raise InputError(
                     f"{reader.__name__} reads files ending in {suffix!r}, and so does "
-                    f"{other.__name__} ({other.name!r}); {blind.__name__} does not tell its own "
-                    "files by their content (detect). Choose another suffix, or none: "
+                    f"{other.__name__} ({other.name!r}). {blind.__name__} has no `detect` to "
+                    "recognize its files. Choose another suffix, or none: "
                     f"format={reader.name!r} always works."
                 )
     REGISTERED[reader.name] = reader
@@ -101,20 +93,20 @@ def register_reader(reader: R) -> R:
 
 
 def known_readers() -> tuple[type[Reader], ...]:
-    """All readers, in the order in which they are asked: the latest registered first."""
+    """Return all readers in the order of detection: the latest registered first."""
     return (*reversed(REGISTERED.values()), *BUILT_IN)
 
 
 def known_suffixes(readers: Sequence[type[Reader]]) -> tuple[str, ...]:
-    """The suffixes of files that the readers claim."""
+    """Return the suffixes of all readers."""
     return tuple(sorted({suffix for reader in readers for suffix in reader.suffixes}))
 
 
 def reader_named(name: str) -> type[Reader]:
-    """The reader of a format.
+    """Return the reader of a format.
 
     Raises:
-        UnknownName: There is none of this name.
+        UnknownName: No reader has this name.
     """
     by_name = {reader.name: reader for reader in known_readers()}
     if not isinstance(name, str) or name not in by_name:
@@ -123,13 +115,13 @@ def reader_named(name: str) -> type[Reader]:
 
 
 def reader_for(path: Path, readers: Sequence[type[Reader]]) -> type[Reader]:
-    """The reader of a file: by its suffix, else by its first lines.
+    """Return the reader of a file, by its suffix or its first lines.
 
-    The longest suffix that matches decides. Where no reader claims the suffix, or several do,
-    they are asked in order; a file that nobody claims is plain text.
+    The longest matching suffix decides. If none or several readers have it, `detect` is called in
+    order. Other files are plain text.
 
     Raises:
-        FileFormatError: Readers claim the suffix, but not the content.
+        FileFormatError: Readers have the suffix, but do not detect the content.
     """
     file_name = path.name.lower().removesuffix(".gz")
     suffixes = [suffix for suffix in known_suffixes(readers) if file_name.endswith(suffix)]
@@ -148,8 +140,8 @@ def reader_for(path: Path, readers: Sequence[type[Reader]]) -> type[Reader]:
     begins = repr(rows[0][:60]) if rows else "nothing"
     expected = "; ".join(f"{reader.name}: {reader.expects}" for reader in readers if reader.expects)
     raise FileFormatError(
-        f"{path} ends in {suffix!r}, but is in no known format: it begins with {begins}. Expected "
-        f"one of these ({expected}). If it is one of them, name it with format=…."
+        f"{path} ends in {suffix!r}, but its format is unknown: it begins with {begins}. Expected "
+        f"one of these ({expected}). If it is one of them, pass format=…."
     )
 
 
@@ -178,29 +170,29 @@ def _detects(reader: type[Reader]) -> bool:
 
 
 def _is_again(reader: type[Reader], other: type[Reader]) -> bool:
-    """Is it the same class, or the same class defined anew?"""
+    """Return whether both are the same class, or one is its redefinition."""
     is_own = REGISTERED.get(reader.name) is other
-    names = [(one.__module__, one.__qualname__) for one in (reader, other)]
+    names = [(cls.__module__, cls.__qualname__) for cls in (reader, other)]
     return reader is other or (is_own and names[0] == names[1])
 
 
 FILE_UNIT: Unit = "sentence"
-"""What files are cut into unless somebody asks for another unit: Vig & Belinkov's."""
+"""Default unit of files, as in Vig & Belinkov."""
 LONGEST_NAME = 4096
-"""Characters of a string that may be the name of a file."""
+"""Maximum length of a string that may be a file name."""
 
 Readable = str | Path | Document | Iterable[object] | Callable[[], Iterable[object]]
-"""What `read` makes a corpus of."""
+"""Argument of `read`."""
 
 _SMALL_FILES = 4 << 20
-"""Bytes of files that are read through to count them."""
+"""Maximum bytes of files that are read through to count documents."""
 
 
 def read(
     source: Readable,
     *,
     unit: Unit | None = None,
-    format: str | None = None,  # noqa: A002, the word everybody looks for
+    format: str | None = None,  # noqa: A002, the usual name
     layout: Layout = "auto",
     coreference: str | Path | None = None,
     text_key: str = "text",
@@ -210,55 +202,56 @@ def read(
     on_error: OnError = "raise",
     name: str | None = None,
 ) -> Corpus:
-    """A corpus to measure attention on. Nothing is read before it is iterated.
+    """Return a corpus to measure attention on. Nothing is read before it is iterated.
 
     Args:
         source: A file, plain or gzipped: CoNLL-U, CoNLL-2012, OntoGUM, JSON lines, plain
-            text, or a format of your own (`headscope.register_reader`), told apart by suffix
-            and content. A folder: all such files in it, by name. Or a `Document`, or an
-            iterable of strings, of dicts (see `text_key`), of `Document`s, of `Path`s; or a
-            function that returns one anew each time.
-        unit: What is one document: a `sentence`, a `paragraph`, or a whole `document`. By
-            default files are cut into sentences, while each string, dict or `Document` that
-            is given is one document as it is, and is never cut.
-        format: The format of the files, where suffix and content do not tell.
-        layout: For plain text, what is a document: a `line`, a `paragraph` (blank lines
-            between) or the `file`. By default paragraphs where there are any.
-        coreference: A second file with the same documents (OntoGUM's for GUM's trees) whose
-            mentions are taken.
-        text_key: For dicts and JSON lines, the name of the text.
-        sample: Draw so many documents at random.
-        seed: Which random draw.
+            text, or a registered format (`headscope.register_reader`), detected by suffix and
+            content. A folder: all such files in it, by name. Or a `Document`, or an iterable of
+            strings, of dicts (see `text_key`), of `Document`s, of `Path`s; or a function that
+            returns such an iterable.
+        unit: Unit of one document: a `sentence`, a `paragraph`, or a whole `document`. By
+            default files are cut into sentences, while strings, dicts and `Document`s are not
+            cut.
+        format: Format of the files, if suffix and content do not decide.
+        layout: Unit of a document in plain text: a `line`, a `paragraph` (blank lines between)
+            or the `file`. By default paragraphs if there are any, else lines.
+        coreference: Second file with the same documents (OntoGUM's for GUM's trees) and their
+            mentions.
+        text_key: Name of the text in dicts and JSON lines.
+        sample: Number of documents to draw at random.
+        seed: Seed of the sample.
         one_per_document: Draw at most one paragraph or sentence of a document.
-        on_error: `raise` at the first broken line, or `skip` what it breaks (the sentence,
-            the document, the mention) and count it in `Corpus.summary`.
-        name: What to call it in results and figures; by default the file, or the iterable's
-            type.
+        on_error: `raise` at the first broken line, or `skip` the sentence, document or mention
+            and count it in `Corpus.summary`. If a reader fails, the rest of the file is skipped.
+        name: Name in results and figures; by default the file, or the iterable's type.
 
     Raises:
-        InputError: No such file, or an iterator that could be read only once.
+        InputError: The file does not exist, or an iterator can be read only once.
         UnknownName: An unknown unit, format, layout or on_error.
     """
     chosen = None if format is None else reader_named(format)
     expect("name", name, str | None, "a text, or None")
     if layout not in LAYOUTS:
         raise UnknownName.of("layout", layout, LAYOUTS)
-    made: FileSource | ItemSource
+    corpus_source: FileSource | ItemSource
     if _is_of_files(source):
         paths = source if isinstance(source, list | tuple) else [source]
         files = tuple(file for path in paths for file in _files(path))
-        beside = None if coreference is None else _files(Path(coreference))[0]
-        made = FileSource(files, chosen, known_readers(), layout, beside, text_key)
+        coreference_file = None if coreference is None else _files(Path(coreference))[0]
+        corpus_source = FileSource(
+            files, chosen, known_readers(), layout, coreference_file, text_key
+        )
         unit = FILE_UNIT if unit is None else unit
     elif coreference is not None:
         raise InputError("coreference=… joins a file onto a file, but the source is an iterable.")
     elif isinstance(source, Iterator):
         raise InputError(
             f"A {type(source).__name__} can be read only once, but a corpus is read several times. "
-            "Pass a list, or a function that returns the iterator anew."
+            "Pass a list, or a function that returns a new iterator."
         )
     elif isinstance(source, Document):
-        made = ItemSource((source,), text_key)
+        corpus_source = ItemSource((source,), text_key)
     elif _are_names_of_files(source):
         raise InputError(
             f"{source[0]!r} is the name of a file, but texts are expected in a list of strings. "
@@ -272,9 +265,9 @@ def read(
             "texts or dicts. For a single one pass a list."
         )
     else:
-        made = ItemSource(source, text_key)
+        corpus_source = ItemSource(source, text_key)
     return Corpus(
-        made,
+        corpus_source,
         unit=unit,
         sample_size=sample,
         seed=seed,
@@ -285,12 +278,11 @@ def read(
 
 
 def as_corpus(corpus: Corpus | Readable, files_by: Unit = FILE_UNIT) -> Corpus:
-    """The corpus a verb was given: itself, or what `read` makes of it.
+    """Return a corpus, or `read` its argument.
 
     Args:
-        corpus: A corpus, or what `read` takes.
-        files_by: What files are cut into. Nothing else is cut: neither a corpus, which has a
-            unit of its own, nor documents that are given.
+        corpus: A corpus, or an argument of `read`.
+        files_by: Unit of files. A corpus and documents in memory are not cut.
     """
     if isinstance(corpus, Corpus):
         return corpus
@@ -303,34 +295,34 @@ class FileSource:
 
     paths: tuple[Path, ...]
     chosen: type[Reader] | None
-    """The reader the user named; None to find it for each file."""
+    """Reader that the user named; None to detect it for each file."""
     readers: tuple[type[Reader], ...]
-    """Those that were known when the corpus was made."""
+    """Readers registered when the corpus was created."""
     layout: Layout
     coreference: Path | None
     text_key: str
 
     @property
     def name(self) -> str:
-        """The file, or the first and how many more."""
+        """Name of the first file, and the number of others."""
         more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
         return f"{self.paths[0]}{more}"
 
     @property
     def is_small(self) -> bool:
-        """Are the files plain and a few megabytes in all?"""
+        """True if the files are plain and a few megabytes in all."""
         paths = self.paths if self.coreference is None else (*self.paths, self.coreference)
         is_plain = all(path.suffix.lower() != ".gz" for path in paths)
         return is_plain and sum(path.stat().st_size for path in paths) <= _SMALL_FILES
 
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """The documents of one file after the other."""
+        """Yield the documents of one file after the other."""
         if self.coreference is None:
             yield from self._of_all(unit, report)
             return
         whole = self._of_all("document", report)
-        others = self._of_file(self.coreference, None, "document", report)
-        for document in join_coreference(whole, others, str(self.coreference), report):
+        coreferences = self._of_file(self.coreference, None, "document", report)
+        for document in join_coreference(whole, coreferences, str(self.coreference), report):
             yield from document.split(unit)
 
     def _of_all(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
@@ -353,28 +345,28 @@ class FileSource:
         documents = _guarded(reader, path, options, report)
         if reader.cuts:
             return documents
-        return (part for document in documents for part in document.split(unit))
+        return (piece for document in documents for piece in document.split(unit))
 
 
 @dataclass(frozen=True)
 class ItemSource:
-    """Documents of an iterable, or of what a function returns."""
+    """Documents of an iterable, or of a function that returns one."""
 
     items: Iterable[object] | Callable[[], Iterable[object]]
     text_key: str
 
     @property
     def name(self) -> str:
-        """The type of the iterable."""
+        """Type of the iterable."""
         return type(self.items).__name__
 
     @property
     def is_small(self) -> bool:
-        """Are they in memory?"""
+        """True if the items are in memory."""
         return isinstance(self.items, list | tuple)
 
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """The documents from the first item on."""
+        """Yield the documents from the first item on."""
         items = self.items() if callable(self.items) else self.items
         for document in item_documents(items, self.name, report, self.text_key):
             yield from document.split(unit)
@@ -383,38 +375,60 @@ class ItemSource:
 def _guarded(
     reader: Reader, path: Path, options: ReadOptions, report: ReadLog
 ) -> Iterator[Document]:
-    """What a reader gives, with errors that name it and the file."""
+    """Yield the documents of a reader. Its errors name the file and line, and obey `on_error`.
+
+    A generator ends with its first error, so the rest of the file is left out.
+    """
+    line, is_readable = 0, True
+
+    def counted() -> Lines:
+        nonlocal line, is_readable
+        try:
+            for number, text in read_lines(path):
+                line = number
+                yield number, text
+        except FileFormatError:
+            is_readable = False
+            raise
+
     try:
-        for document in reader.documents(read_lines(path), str(path), options, report):
+        for document in reader.documents(counted(), str(path), options, report):
             if not isinstance(document, Document):
                 raise InputError(
-                    f"The reader {reader.name!r} gave {type(document).__name__} for {path}; "
-                    "expected headscope.Document."
+                    f"the reader returned {type(document).__name__}, not headscope.Document"
                 )
             yield document
-    except (HeadscopeError, OSError):
-        raise
     except Exception as error:
-        raise FileFormatError(
-            f"The reader {reader.name!r} failed on {path}: {type(error).__name__}: {error}."
-        ) from error
+        if isinstance(error, OSError) or not is_readable:
+            raise
+        is_located = isinstance(error, FileFormatError) and str(path) in str(error)
+        if is_located and report.on_error == "raise":
+            raise
+        problem = str(error) if isinstance(error, HeadscopeError) else repr(error)
+        located = FileFormatError(
+            f"{path}, line {line}: the reader {reader.name!r} failed: {problem.rstrip('.')}. "
+            'Repair the line, or read with on_error="skip" to leave out the rest of the file.'
+        )
+        if report.on_error == "raise":
+            raise located from error
+        report.leave_out("files", located)
 
 
 def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Path, ...]]:
-    """Is it the name of a file or folder, or a list of paths?"""
+    """Return whether the source is the name of a file or folder, or a list of paths."""
     if isinstance(source, list | tuple):
         return bool(source) and all(isinstance(item, Path) for item in source)
     return isinstance(source, str | Path)
 
 
 def _are_names_of_files(source: object) -> TypeGuard[list[str] | tuple[str, ...]]:
-    """Is it a list of strings, each the name of a file that is there?"""
+    """Return whether the source is a list of names of existing files."""
     if not isinstance(source, list | tuple) or not source:
         return False
     names = [item for item in source if isinstance(item, str) and 0 < len(item) < LONGEST_NAME]
     try:
         return len(names) == len(source) and all(Path(name).is_file() for name in names)
-    except (OSError, ValueError):  # what no file can be called
+    except (OSError, ValueError):  # not a valid file name
         return False
 
 
@@ -425,7 +439,7 @@ def _files(path: str | Path) -> tuple[Path, ...]:
     try:
         path = path.expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()
-    except (OSError, RuntimeError):  # longer than names can be (a text), or nobody's home
+    except (OSError, RuntimeError):  # too long for a name, or an unknown home folder
         is_folder = is_file = False
     if is_folder:
         suffixes = known_suffixes(known_readers())
@@ -446,7 +460,7 @@ def _files(path: str | Path) -> tuple[Path, ...]:
 
 
 def demo_corpus(unit: Unit = FILE_UNIT) -> Corpus:
-    """The bundled corpus, by sentence as any file unless another unit is asked for.
+    """Return the bundled corpus, by default cut into sentences.
 
     >>> len(demo_corpus()), len(demo_corpus("document"))
     (88, 11)

@@ -1,9 +1,6 @@
-"""The contract of a reader: one file format, from the lines of a file to documents.
+"""Contract of a reader, and the numbered lines of a text file.
 
-Lines of a text file with their numbers, and what to do about those that are broken.
-
-Reads plain and gzipped UTF-8 line by line; the whole file is never in memory, and neither is a
-line that is longer than any text. What a line means is up to the reader of its format.
+Plain and gzipped UTF-8 is read line by line, without the whole file in memory.
 """
 
 from __future__ import annotations
@@ -22,37 +19,37 @@ from headscope.text.document import Document, Unit
 
 OnError = Literal["raise", "skip"]
 Lines = Iterator[tuple[int, str | FileFormatError]]
-"""Number (from 1) and text of each line, without its line end; or why it cannot be read."""
+"""Number (from 1) and text of each line without its line end, or the error of an unreadable line.
+"""
 
 KEPT_MESSAGES = 20
 LONGEST_LINE = 16 << 20
-"""Bytes of a line; a longer one is no line of text."""
+"""Maximum bytes of a line."""
 LONGEST_NUMBER = 9
-"""Digits of a number in a file: as many as any count of words has."""
+"""Maximum digits of a number in a file."""
 MAX_EXPANSION = 200
-"""How many times its size a gzipped file may unfold to. Text takes a tenth to a third of its
-size; a bomb a thousandth."""
+"""Maximum expansion of a gzipped file. Text expands 3 to 10 times, a bomb a thousand times."""
 EXPANSION_FROM = 64 << 20
-"""Bytes up to which a file may unfold whatever its size."""
+"""Bytes up to which any expansion is allowed."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(slots=True)
 class ReadLog:
-    """What one pass over a corpus left out."""
+    """Log of items that one pass over a corpus left out."""
 
     on_error: OnError = "raise"
     counts: Counter[str] = field(default_factory=Counter)
-    """How many sentences, documents, mentions …"""
+    """Number of sentences, documents, mentions … that were left out."""
     messages: list[str] = field(default_factory=list)
-    """The first few reasons."""
+    """First error messages."""
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "skip"):
             raise UnknownName.of("on_error", self.on_error, ("raise", "skip"))
 
     def leave_out(self, what: str, error: FileFormatError) -> None:
-        """Counts one more of `what`, or raises the error, as the user asked."""
+        """Count one more of `what`, or raise the error, as `on_error` says."""
         if self.on_error == "raise":
             raise error
         self.counts[what] += 1
@@ -61,7 +58,7 @@ class ReadLog:
 
 
 def broken(name: str, line: int, problem: str, expected: str = "") -> FileFormatError:
-    """The error for a line of a file: what is wrong there, and what was expected."""
+    """Return the error for a line of a file, with the problem and the expected content."""
     hint = f" Expected {expected}." if expected else ""
     return FileFormatError(
         f"{name}, line {line}: {problem}.{hint} "
@@ -70,24 +67,23 @@ def broken(name: str, line: int, problem: str, expected: str = "") -> FileFormat
 
 
 def stem_of(name: str) -> str:
-    """The name of a file without its folders and suffixes, to name documents after."""
+    """Return the name of a file without folders and suffixes, to name documents after."""
     return name.replace("\\", "/").rsplit("/", 1)[-1].split(".")[0]
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a field of a file spells; None if it is none, or longer than any count."""
+    """Return the number in a field of a file; None if it is not a number, or too long."""
     return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else None
 
 
 def read_lines(path: Path) -> Lines:
-    """The lines of a file, gzipped or not.
+    """Yield the lines of a file, gzipped or not.
 
-    Ends of Windows lines, a byte order mark and a missing last line end make no difference.
+    Windows line ends, a byte order mark and a missing last line end are accepted.
 
     Raises:
-        FileFormatError: The file is UTF-16, its compression is broken, or it unfolds beyond all
-            measure. A line that is too long or not UTF-8 does not raise: the error takes its
-            place.
+        FileFormatError: The file is UTF-16, its compression is broken, or it expands too much.
+            A line that is too long or not UTF-8 does not raise: the error takes its place.
     """
     with path.open("rb") as raw:
         start = raw.read(2)
@@ -146,37 +142,37 @@ LAYOUTS = ("auto", "line", "paragraph", "file")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What `headscope.read` was asked for, as far as readers need to know."""
+    """Options of `headscope.read` that readers need."""
 
     unit: Unit = "document"
-    """What is to be one document. Only readers with `cuts` look at it."""
+    """Unit of one document. Only readers with `cuts` use it."""
     layout: Layout = "auto"
-    """For plain text: what is a document of the file."""
+    """Unit of a document in plain text."""
     text_key: str = "text"
-    """For records: the name of the text."""
+    """Name of the text in records."""
 
 
 class Reader(ABC):
-    """Reads one file format. Derive from it, and register the class with `register_reader`.
+    """Reader of one file format. Derive from it, and register the class with `register_reader`.
 
-    A reader has no state: it is made anew for every file. Class and module must be importable
-    wherever the corpus is read: worker processes find the class by its name.
+    A reader has no state: a new one is made for every file. Workers find the class by its name, so
+    its module must be importable.
     """
 
     name: ClassVar[str]
-    """What `headscope.read(format=…)` calls it."""
+    """Name of the format in `headscope.read(format=…)`."""
     suffixes: ClassVar[tuple[str, ...]] = ()
-    """Files whose names end so are in this format, in lower case and without `.gz`. Where
-    several readers share a suffix (`.conll`), `detect` decides."""
+    """Ends of file names in this format, in lower case and without `.gz`. If readers share a suffix
+    (`.conll`), `detect` decides."""
     expects: ClassVar[str] = ""
-    """What its files look like, for messages: `ten columns separated by tabs`."""
+    """Description of the format in messages: `ten columns separated by tabs`."""
     cuts: ClassVar[bool] = False
-    """Does `documents` cut by `options.unit` itself? Otherwise headscope cuts what it gives."""
+    """True if `documents` cuts by `options.unit` itself. Otherwise headscope cuts its documents."""
 
     def detect(self, start: Sequence[str]) -> bool:
-        """Are these the first lines of a file in this format?
+        """Return whether these are the first lines of a file in this format.
 
-        Asked where the suffix does not tell. By default no: then suffix or `format=` decide.
+        Called if the suffix does not decide. By default false.
 
         Args:
             start: The first lines that are not blank, at most 100.
@@ -187,19 +183,22 @@ class Reader(ABC):
     def documents(
         self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
-        """The documents of a file, one after the other.
+        """Yield the documents of a file.
+
+        Any exception becomes a `FileFormatError` with file and line. With `on_error="skip"` the
+        rest of the file is left out; to leave out one document, call `report.leave_out`.
 
         Args:
-            lines: Number and text of each line. In place of a line that cannot be decoded
-                stands the error: raise it, or hand it to `report.leave_out`.
-            name: The file, for messages and to name documents after.
-            options: What the user asked for.
-            report: `report.leave_out("documents", error)` raises the `FileFormatError`, or
-                counts it, as the user chose with `on_error`.
+            lines: Number and text of each line, or the error of an undecodable line: raise it, or
+                pass it to `report.leave_out`.
+            name: Path of the file, for messages and document ids.
+            options: Options of `headscope.read`.
+            report: `report.leave_out("documents", error)` raises the `FileFormatError` or counts
+                it, as `on_error` says.
         """
 
 
 def column_counts(start: Sequence[str]) -> set[int]:
-    """How many columns, separated by tabs, the first 20 lines have that are no comments."""
+    """Return the numbers of tab-separated columns in the first 20 lines without comments."""
     rows = [text for text in start if not text.startswith("#")]
     return {len(row.split("\t")) for row in rows[:20]}

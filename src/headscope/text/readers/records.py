@@ -1,9 +1,4 @@
-"""Documents from Python objects: strings, dicts, documents.
-
-A Hugging Face dataset is an iterable of dicts, so it is read here as it is.
-
-Documents from JSON lines: an object, or a string, in each line of a file.
-"""
+"""Documents from strings, dicts (also of Hugging Face datasets) and JSON lines."""
 
 from __future__ import annotations
 
@@ -24,7 +19,7 @@ T = TypeVar("T")
 def item_documents(
     items: Iterable[object], name: str, report: ReadLog, text_key: str
 ) -> Iterator[Document]:
-    """A document for each string, dict or document; an item that is none is left out."""
+    """Yield a document for each string, dict or document; other items are left out."""
     for number, item in enumerate(items):
         try:
             document = document_from_item(item, f"{name}-{number}", text_key)
@@ -35,12 +30,12 @@ def item_documents(
 
 
 def document_from_item(item: object, name: str, text_key: str) -> Document:
-    """The document that a string, a dict or a document is.
+    """Return the document of a string, a dict or a document.
 
     Args:
         item: The object.
-        name: The document's id where the object has none.
-        text_key: In dicts, the name of the text.
+        name: Id of the document, if the object lacks one.
+        text_key: Name of the text in dicts.
     """
     if isinstance(item, Document):
         return item
@@ -57,17 +52,16 @@ def document_from_item(item: object, name: str, text_key: str) -> Document:
 def document_from_dict(
     item: Mapping[str, object], *, name: str = "document", text_key: str = "text"
 ) -> Document:
-    """The document that a dict describes; undoes `Document.to_dict`.
+    """Return the document of a dict; inverts `Document.to_dict`.
 
-    `text` or `words` is needed, everything else optional. Without `spans` the words are
-    looked up in the text; without a text they are joined by spaces. `parents` are numbers of
-    words from 0, -1 for the root, null where unknown. Other entries that are strings or
-    numbers become `meta`.
+    `text` or `words` is required. Without `spans` the words are found in the text; without a text
+    they are joined by spaces. `parents` are indices of words from 0, -1 for the root, null if
+    unknown. Other entries that are strings or numbers become `meta`.
 
     Args:
         item: The dict.
-        name: The document's id where the dict has none.
-        text_key: The name of its text.
+        name: Id of the document, if the dict lacks one.
+        text_key: Name of its text.
     """
     text, words, spans = _text_and_words(item, name, text_key)
     part_of = item.get("part_of")
@@ -105,18 +99,18 @@ def document_from_dict(
 def _text_and_words(
     item: Mapping[str, object], name: str, text_key: str
 ) -> tuple[str, tuple[str, ...], tuple[Span, ...]]:
-    text, given = item.get(text_key), item.get("words")
-    if text is None and given is None:
+    text, value = item.get(text_key), item.get("words")
+    if text is None and value is None:
         raise InputError(
             f"neither {text_key!r} nor 'words' among {sorted(map(str, item))[:12]}. Give one of "
             "them, or name the text's key with text_key=…."
         )
     if text is not None and not isinstance(text, str):
         raise InputError(f"{text_key!r} is {type(text).__name__} {str(text)[:40]!r}, not a string.")
-    if given is None:
+    if value is None:
         raw = Document.from_text(text or "", name)
         return raw.text, raw.words, raw.spans
-    words = _strings(given, "words")
+    words = _strings(value, "words")
     if item.get("spans") is not None:
         if text is None:
             raise InputError("'spans' without a text to be spans of.")
@@ -139,16 +133,16 @@ def _meta(item: Mapping[str, object], text_key: str) -> dict[str, str]:
         for key, value in item.items()
         if key not in _KNOWN_KEYS and key != text_key and isinstance(value, str | int | float)
     }
-    given = item.get("meta") or {}
-    if not isinstance(given, Mapping):
-        raise InputError(f"'meta' is {str(given)[:60]!r}, not a dict.")
-    return meta | {str(key): str(value) for key, value in given.items()}
+    extra = item.get("meta") or {}
+    if not isinstance(extra, Mapping):
+        raise InputError(f"'meta' is {str(extra)[:60]!r}, not a dict.")
+    return meta | {str(key): str(value) for key, value in extra.items()}
 
 
 def _convert(value: object, name: str, convert_one: Callable[[object], T]) -> tuple[T, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         try:
-            return tuple(convert_one(part) for part in value)
+            return tuple(convert_one(item) for item in value)
         except InputError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError):
@@ -200,21 +194,21 @@ def _ranges(value: object, name: str) -> tuple[Span, ...]:
 
 
 class JsonLinesReader(Reader):
-    """JSON lines, as `Corpus.save` writes them: see `document_from_dict` for the keys."""
+    """JSON lines, as `Corpus.save` writes them. The keys are in `document_from_dict`."""
 
     name: ClassVar[str] = "jsonl"
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
     expects: ClassVar[str] = "a JSON object in each line"
 
     def detect(self, start: Sequence[str]) -> bool:
-        """Every line opens an object."""
+        """Detect lines that all open an object."""
         rows = [text for text in start if not text.startswith("#")]
         return bool(rows) and all(row.lstrip().startswith("{") for row in rows[:20])
 
     def documents(
         self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
-        """A document for each line; a line that is none is left out."""
+        """Yield a document for each line; invalid lines are left out."""
         stem = stem_of(name)
         for number, text in lines:
             try:

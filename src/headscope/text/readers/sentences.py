@@ -1,9 +1,7 @@
-"""Annotated sentences as they come from a file, and the documents they add up to.
+"""Annotated sentences of column formats, and the documents that they form.
 
-Readers of column formats produce `Sentence`s one by one; `assemble` puts them together by
-the unit asked for, so that only one unit at a time is in memory.
-
-Where the words of a sentence stand in its text.
+Readers yield `Sentence`s one by one; `assemble` joins them by the requested unit, with one unit at
+a time in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ class Sentence:
     """One sentence of a file. Words, parents and brackets count from 0 within it."""
 
     line: int
-    """Where it starts."""
+    """Line of its start."""
     id: str = ""
     text: str = ""
     words: list[str] = field(default_factory=list)
@@ -39,29 +37,28 @@ class Sentence:
     brackets: list[Bracket] = field(default_factory=list)
     empty_nodes: list[int] = field(default_factory=list)
     glue: str = " "
-    """What stands between it and the next sentence of the paragraph."""
+    """Text between it and the next sentence of the paragraph."""
     opens_document: bool = False
     document: str = ""
-    """Id of the document it opens, where named."""
+    """Id of the document that it opens, if any."""
     opens_paragraph: bool = False
     paragraph: str = ""
     meta: dict[str, str] = field(default_factory=dict)
-    """About the document it opens."""
+    """Facts about the document that it opens."""
 
 
 def assemble(
     sentences: Iterable[Sentence], name: str, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
-    """The documents that the sentences of one file make.
+    """Yield the documents that the sentences of one file form.
 
-    Sentences before the first that opens a document belong to none: each paragraph of them
-    is a document, or each sentence where no paragraphs are marked.
+    Before the first document, each paragraph is a document, or each sentence without paragraphs.
 
     Args:
-        sentences: In order of the file.
+        sentences: Sentences in order of the file.
         name: The file, for messages; its last part also names documents without an id.
-        unit: What is to be one document.
-        report: Where a mention that cannot be read is counted.
+        unit: Unit of one document.
+        report: Log of mentions that cannot be read.
     """
     parent, parents, paragraphs, within = "", 0, 0, 0
     meta: dict[str, str] = {}
@@ -109,7 +106,7 @@ def _join(
     name: str,
     report: ReadLog,
 ) -> Document:
-    """One document from the sentences of a batch; `bucket_of` is None where it is a whole one."""
+    """Return one document from the sentences of a batch; `part_of` is None for a whole document."""
     texts: list[str] = []
     words: list[str] = []
     spans: list[Span] = []
@@ -119,17 +116,17 @@ def _join(
     paragraph_starts: list[int] = []
     brackets: list[Bracket] = []
     empty_nodes: list[int] = []
-    at = 0
+    offset = 0
     for number, sentence in enumerate(batch):
         first = len(words)
         if number:
             gap = "\n\n" if sentence.opens_paragraph else batch[number - 1].glue
             texts.append(gap)
-            at += len(gap)
+            offset += len(gap)
         if sentence.opens_paragraph or not number:
             paragraph_starts.append(first)
         words += map(sys.intern, sentence.words)
-        spans += [(start + at, end + at) for start, end in sentence.spans]
+        spans += [(start + offset, end + offset) for start, end in sentence.spans]
         parents += [p + first if p >= 0 else p for p in sentence.parents]
         for column in LABELS:
             columns[column] += map(sys.intern, getattr(sentence, column))
@@ -137,7 +134,7 @@ def _join(
         empty_nodes += [node + first for node in sentence.empty_nodes]
         ranges.append((first, len(words)))
         texts.append(sentence.text)
-        at += len(sentence.text)
+        offset += len(sentence.text)
     mentions, problems = mentions_from_brackets(
         brackets, empty_nodes=empty_nodes, is_whole=part_of is None
     )
@@ -170,7 +167,7 @@ _OPENING = re.compile(r"[(\[{“‘$£€#]|``")
 
 
 class Surface(NamedTuple):
-    """What is written between two spaces or other tokens: one word, or several in one."""
+    """Text between two spaces or other tokens: one word, or a contraction of several."""
 
     form: str
     words: tuple[str, ...]
@@ -180,30 +177,30 @@ class Surface(NamedTuple):
 def locate(
     surfaces: Sequence[Surface], text: str | None, name: str, line: int
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The sentence's text, and the characters of each word in it.
+    """Return the sentence's text, and the characters of each word in it.
 
-    The words of a contraction get their own characters where they spell it out (`don't` as
-    `do` + `n't`), otherwise all of it (`du` as `de` + `le`).
+    Words of a contraction get their own characters if they spell it out (`don't` as `do` + `n't`),
+    otherwise all of it (`du` as `de` + `le`).
 
     Args:
-        surfaces: In order.
-        text: What the file says the text is; None to make it from the surfaces.
+        surfaces: Surfaces in order.
+        text: Text according to the file; None to make it from the surfaces.
         name: The file, for the message.
-        line: Where the sentence starts.
+        line: Line of the sentence's start.
 
     Raises:
-        FileFormatError: The text is not made of the surfaces and spaces.
+        FileFormatError: The text does not consist of the surfaces and spaces.
     """
     pieces: list[str] = []
     starts: list[int] = []
-    at = 0
+    offset = 0
     for form, _, space_after in surfaces:
-        starts.append(at)
+        starts.append(offset)
         pieces.append(form + " " if space_after else form)
-        at += len(pieces[-1])
-    made = "".join(pieces).rstrip()
-    if text is None or text == made:
-        text = made
+        offset += len(pieces[-1])
+    joined = "".join(pieces).rstrip()
+    if text is None or text == joined:
+        text = joined
     else:
         starts = _search(surfaces, text, name, line)
     spans: list[tuple[int, int]] = []
@@ -219,39 +216,41 @@ def locate(
     return text, spans
 
 
-def _next_letter(text: str, at: int) -> int:
-    """Where the spaces end that begin here."""
-    spaces = _SPACES.match(text, at)
+def _next_letter(text: str, start: int) -> int:
+    """Return the index after the spaces that begin here."""
+    spaces = _SPACES.match(text, start)
     assert spaces is not None
     return spaces.end()
 
 
 def _search(surfaces: Sequence[Surface], text: str, name: str, line: int) -> list[int]:
     starts = []
-    at = 0
+    position = 0
     for form, *_ in surfaces:
         n_leading = len(form) - len(form.lstrip())
         if n_leading < len(form):  # its first letter is the next one of the text
-            at = max(at, _next_letter(text, at) - n_leading)
-        if not text.startswith(form, at):
+            position = max(position, _next_letter(text, position) - n_leading)
+        if not text.startswith(form, position):
             raise broken(
                 name,
                 line,
-                f"the text continues with {text[at : at + 30]!r}, the words with {form!r}",
+                f"the text continues with {text[position:][:30]!r}, the words with {form!r}",
                 "the text to be made of the words and spaces",
             )
-        starts.append(at)
-        at += len(form)
-    if text[at:].strip():
-        raise broken(name, line, f"the text goes on after the last word with {text[at:][:30]!r}")
+        starts.append(position)
+        position += len(form)
+    if text[position:].strip():
+        raise broken(
+            name, line, f"the text goes on after the last word with {text[position:][:30]!r}"
+        )
     return starts
 
 
 def spaced(words: Sequence[str]) -> list[Surface]:
-    """Words of a format that does not tell where the spaces are, spaced as English is.
+    """Space the words of a format without spaces as in English.
 
-    No space before closing punctuation and the clitics `'s`, `n't`, `'ll` …, none after
-    opening punctuation; straight quotes open and close in turn.
+    No space before closing punctuation and the clitics `'s`, `n't`, `'ll` …, none after opening
+    punctuation; straight quotes open and close in turn.
     """
     surfaces: list[Surface] = []
     is_open = False
