@@ -107,7 +107,7 @@ def test_heads_of_which_nothing_is_made(part: str) -> None:
     if part == "query_key_value":  # no values: any weights are as good
         assert hs.load(module).info.check.is_exact
     else:
-        with pytest.raises(TapUnsupported, match=r"makes nothing of .*projection of zeros\?\), or"):
+        with pytest.raises(TapUnsupported, match=r"ignores its heads.*projection of zeros\?\), or"):
             _ = hs.load(module).info
 
 
@@ -115,7 +115,7 @@ def test_wavlm_is_read_head_by_head() -> None:
     """It returns the average over heads of what torch's own function computes, for each head."""
     small = built("wavlm", "WavLMModel")
     model = hs.load(small.module)
-    assert "on average over heads the official attention to 0.0" in str(model.info.check)
+    assert "on average over heads the reference attention to 0.0" in str(model.info.check)
     theirs, _ = official(small.module, small.inputs)
     ours, _ = tapped(model, small.inputs)
     for mine, averaged in zip(ours["self"], theirs["self"], strict=True):
@@ -274,7 +274,7 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "v
     [
         (
             lambda: LongformerModel(LongformerConfig(**SMALL, attention_window=4)),
-            r"official shapes \(2, 2, 11, 5\) for 2 rows\) is computed in windows",
+            r"reference shapes \(2, 2, 11, 5\) for 2 rows\) is computed in windows",
         ),
         (
             lambda: LEDModel(
@@ -294,7 +294,7 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "v
         ),
         (
             lambda: ViltModel(ViltConfig(**SMALL, image_size=16, patch_size=4)),
-            "draws lots",
+            "draws random numbers",
         ),
         (
             lambda: RwkvModel(RwkvConfig(vocab_size=60, hidden_size=16, num_hidden_layers=2)),

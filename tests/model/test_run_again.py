@@ -68,7 +68,7 @@ def test_a_layer_that_stands_twice() -> None:
     module = model.module
     module.model.layers[1] = module.model.layers[0]
     with pytest.raises(
-        TapUnsupported, match=r"Without a cache it runs .*model\.config\.use_cache = False"
+        TapUnsupported, match=r"It runs without a cache .*model\.config\.use_cache = False"
     ):
         model.trace(TEXT)
     module.config.use_cache = False

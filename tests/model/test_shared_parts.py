@@ -87,7 +87,7 @@ def test_one_part_read_in_two_ways_is_refused() -> None:
     assert a.info.route == b.info.route == "interface"
     b._wired.clear()
     watch_only(b)
-    with a.tapped(), pytest.raises(InputError, match="is being read in another way"), b.tapped():
+    with a.tapped(), pytest.raises(InputError, match="is read on another route"), b.tapped():
         pass
     with b.tapped():
         pass

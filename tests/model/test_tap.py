@@ -305,5 +305,5 @@ def test_attention_that_changes_its_form_is_refused_when_it_does(sdpa_model: Mod
     sdpa_model.info  # noqa: B018
     layer = sdpa_model.module.layers[0]
     layer.forward = lambda hidden: hidden  # stands for code that takes another way
-    with pytest.raises(TapUnsupported, match=r"layers\.0 computed its attention another way"):
+    with pytest.raises(TapUnsupported, match=r"layers\.0 computed its attention differently"):
         sdpa_model.run({"input_ids": torch.arange(5, 12)[None]}, lambda a: None)

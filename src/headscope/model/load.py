@@ -48,6 +48,7 @@ from headscope.model.model import Model
 from headscope.model.packaged.ctranslate2 import convert_whisper
 from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.pinned import PACKAGED, PackagedModel, cache_folder, converted
+from headscope.model.private_api import COMPILED_FORWARD, COMPILED_MODULE, compiled_call
 from headscope.model.processing import Processor, takes_media
 from headscope.model.weight_files import (
     HubOptions,
@@ -85,9 +86,7 @@ def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
 def _check_not_compiled(module: PreTrainedModel) -> None:
     """Refuse code that was compiled in place: it would not pass through the tap."""
     for name, part in module.named_modules():
-        if part._compiled_call_impl is not None or hasattr(
-            part.forward, "_torchdynamo_orig_callable"
-        ):
+        if compiled_call(part) is not None or hasattr(part.forward, COMPILED_FORWARD):
             raise InputError(
                 f"{name or type(module).__name__} was compiled in place (module.compile() or "
                 "module.forward = torch.compile(…)), so its attention runs where it cannot be "
@@ -108,7 +107,8 @@ def _inside(source: object) -> object | None:
         _check_adapter(source)
         base: object = get_base_model()
         return base
-    for name in ("_orig_mod", "module", "auto_model"):  # compiled, parallel, sentence_transformers
+    # compiled, parallel, sentence_transformers
+    for name in (COMPILED_MODULE, "module", "auto_model"):
         inner = getattr(source, name, None)
         if isinstance(inner, nn.Module):
             return inner

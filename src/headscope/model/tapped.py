@@ -19,9 +19,10 @@ from headscope.attention import Attention, LayerReader
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Edit
 from headscope.model.identity import has_own_code
+from headscope.model.private_api import SUPPORTS_SDPA
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.check_cache import check_key, environment, load_check, store_check
-from headscope.model.tap.dispatch import AllRead, Attachment, uses_of
+from headscope.model.tap.dispatch import AllRead, Attachment, attached_to
 from headscope.model.tap.example import media_of
 from headscope.model.tap.interface import locked_modules, modules_of
 from headscope.model.tap.reference import uncached
@@ -79,7 +80,7 @@ class TappedModule:
         """The edits in effect for this thread, outermost first. Edits act on the module, so
         those made through another `Model` over the same module are among them.
         """
-        if not self._wired and not uses_of(modules_of(self.module)):
+        if not self._wired and not attached_to(modules_of(self.module)):
             return ()
         return self._attach().tap.edits()
 
@@ -167,7 +168,7 @@ class TappedModule:
         self, attachment: Attachment, inputs: Mapping[str, object] | None = None
     ) -> Iterator[None]:
         """Like `tapped`, with everything the tap can do."""
-        if attachment.returns_weights or not getattr(self.module, "_supports_sdpa", False):
+        if attachment.returns_weights or not getattr(self.module, SUPPORTS_SDPA, False):
             # Fused attention returns None in place of weights. Classes that do not support
             # it were never written for that.
             attachment = replace(attachment, returns_weights=True)
@@ -213,7 +214,7 @@ class TappedModule:
         """
         modules = modules_of(self.module)
         stops = self.wiring_for(inputs).stops
-        if stops is None or uses_of(modules) or has_own_code(modules):
+        if stops is None or attached_to(modules) or has_own_code(modules):
             self.run(inputs, reader)
             return
         attachment = Attachment(reader=reader, returns_weights=False, stops=True)
